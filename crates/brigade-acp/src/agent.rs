@@ -5,19 +5,19 @@
 //! of any agent of the tree becomes a permission request. All sessions end with the connection.
 
 mod calls;
-mod choices;
-mod clock;
 mod commands;
-mod listing;
-mod narrator;
-mod office;
+mod config_options;
+mod connection;
+mod errors;
+mod open_session;
 mod peer;
+mod permission_requests;
 mod prompt;
-mod questions;
-mod refusal;
 mod round;
-mod seat;
 mod servers;
+mod session_list;
+mod timestamp;
+mod update_mapper;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,15 +30,15 @@ use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use crate::line::{LONGEST, Line, Lines};
-use office::Office;
+use crate::line::{BoundedLine, BoundedLines, MAX_LINE_BYTES};
+use connection::ClientConnection;
 use peer::{Incoming, Peer};
 
 /// How long rounds may take to stop when the client has gone.
-const LAST_RESPECTS: Duration = Duration::from_secs(20);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a client that has gone may take to read what was said to it last.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Who embeds the agent: what is known of folders, and where sessions are kept.
 pub trait Host: Send + Sync + 'static {
@@ -46,7 +46,7 @@ pub trait Host: Send + Sync + 'static {
     fn store(&self) -> Arc<dyn Store>;
 
     /// What a session in this folder works with, or why none can work there.
-    fn desk<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<Desk, String>>;
+    fn environment<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<SessionEnvironment, String>>;
 
     /// What the person should know and the protocol has no place for.
     fn note(&self, text: &str);
@@ -54,7 +54,7 @@ pub trait Host: Send + Sync + 'static {
 
 /// What a session works with in its folder.
 #[derive(Clone)]
-pub struct Desk {
+pub struct SessionEnvironment {
     /// The runtime, with the settings of the folder. They say that a person is asked.
     pub runtime: Runtime,
     /// The agent that takes the first prompt; none for the lead of the settings.
@@ -79,27 +79,27 @@ pub async fn serve(
     let (peer, lines) = Peer::new();
     let mut writing = JoinSet::new();
     writing.spawn(peer::write(lines, writer));
-    let office = Arc::new(Office::new(host, peer.clone()));
+    let connection = Arc::new(ClientConnection::new(host, peer.clone()));
     let mut tasks = JoinSet::new();
     tokio::select! {
-        () = listen(&office, reader, &mut tasks) => {}
+        () = listen(&connection, reader, &mut tasks) => {}
         () = stop => {}
         // Nobody reads what is said any more.
         _ = writing.join_next() => {}
     }
-    office.stop_all();
+    connection.stop_all();
     // A round that waits for a reader could not stop.
-    peer.wait_no_longer_than(LAST_WORDS);
+    peer.set_send_deadline(FLUSH_TIMEOUT);
     let all_ended = async { while tasks.join_next().await.is_some() {} };
     // What does not stop by then ends with the process, as after a crash, and can be resumed.
-    let _ = tokio::time::timeout(LAST_RESPECTS, all_ended).await;
-    drop((tasks, office, peer));
-    let _ = tokio::time::timeout(LAST_WORDS, writing.join_next()).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all_ended).await;
+    drop((tasks, connection, peer));
+    let _ = tokio::time::timeout(FLUSH_TIMEOUT, writing.join_next()).await;
 }
 
 /// Hears the client until it has nothing more to say.
-async fn listen(office: &Arc<Office>, reader: impl AsyncRead + Unpin, tasks: &mut JoinSet<()>) {
-    let mut lines = Lines::new(reader);
+async fn listen(connection: &Arc<ClientConnection>, reader: impl AsyncRead + Unpin, tasks: &mut JoinSet<()>) {
+    let mut lines = BoundedLines::new(reader);
     loop {
         let line = match lines.next().await {
             Ok(Some(line)) => line,
@@ -107,20 +107,22 @@ async fn listen(office: &Arc<Office>, reader: impl AsyncRead + Unpin, tasks: &mu
         };
         while tasks.try_join_next().is_some() {}
         let incoming = match line {
-            Line::TooLong => {
-                let words = format!("a message may have {} bytes at most", LONGEST);
-                Err(Box::new((agent_client_protocol::v1::schema::RequestId::Null, refusal::request(words))))
+            BoundedLine::TooLong => {
+                let message = format!("a message may have {} bytes at most", MAX_LINE_BYTES);
+                Err(Box::new((agent_client_protocol::v1::schema::RequestId::Null, errors::request(message))))
             }
-            Line::Whole(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
-            Line::Whole(line) => peer::read(&line),
+            BoundedLine::Complete(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
+            BoundedLine::Complete(line) => peer::parse(&line),
         };
         match incoming {
-            Ok(Incoming::Request { id, method, params }) => office.request(id, method, params, tasks).await,
-            Ok(Incoming::Notice { method, params }) => office.notice(&method, params).await,
-            Ok(Incoming::Answer { id, result }) => office.peer().take(&id, result),
-            Err(unreadable) => {
-                let (id, error) = *unreadable;
-                office.peer().answer::<()>(&id, Err(error)).await;
+            Ok(Incoming::Request { id, method, params }) => {
+                connection.request(id, method, params, tasks).await
+            }
+            Ok(Incoming::Notification { method, params }) => connection.notification(&method, params).await,
+            Ok(Incoming::Response { id, result }) => connection.peer().handle_response(&id, result),
+            Err(invalid) => {
+                let (id, error) = *invalid;
+                connection.peer().respond::<()>(&id, Err(error)).await;
             }
         }
     }

@@ -8,16 +8,16 @@
 //! protocol is ended: that costs the sessions on it, and nothing else.
 
 mod account;
-mod aside;
-mod ask;
+mod agent_request;
+mod agent_update;
 mod calls;
+mod close_reason;
 mod denied;
-mod fate;
-mod mask;
 mod modes;
 mod peer;
 mod pool;
 mod process;
+mod redactor;
 mod session;
 mod subagents;
 mod terminal;
@@ -32,12 +32,12 @@ use std::time::Duration;
 use brigade::Secret;
 use brigade_sandbox::GuardCommand;
 
-pub use aside::Aside;
+pub use agent_update::AgentUpdate;
 pub use pool::Acp;
 
 /// A program that speaks the protocol.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct AgentServer {
     /// Its name.
     pub name: String,
     /// The program that guards it.
@@ -52,24 +52,24 @@ pub struct Server {
     pub environment: Vec<(String, Secret)>,
     /// What was filled into its command and arguments: like the values of its environment, it is hidden in what the
     /// program says about its failures.
-    pub filled_in: Vec<Secret>,
+    pub expanded_secrets: Vec<Secret>,
     /// How many sessions one process serves at once.
-    pub sessions: usize,
+    pub max_sessions: usize,
     /// How it is to work.
-    pub choice: Choice,
+    pub options: AgentOptions,
     /// Its agents, by name: what they choose counts before what the server chooses.
-    pub agents: BTreeMap<String, Choice>,
+    pub agents: BTreeMap<String, AgentOptions>,
     /// What a session on it is lent.
-    pub terms: brigade::external::Terms,
+    pub terms: brigade::external::ExternalLimits,
     /// How long starting it and opening a session may take.
-    pub start_time: Duration,
+    pub start_timeout: Duration,
     /// Whether it may work in mode `plan` although it offers no mode that is known to be safe.
     pub allow_in_plan: bool,
 }
 
 /// How an agent is to work.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct AgentOptions {
     /// The mode that it is put into.
     pub mode: Option<String>,
     /// The model that it is told to use.
@@ -79,15 +79,15 @@ pub struct Choice {
 }
 
 /// How long starting a program and opening a session may take.
-pub const START_TIME: Duration = Duration::from_secs(60);
+pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many sessions one process serves at once.
-pub const SESSIONS: usize = 256;
+pub const DEFAULT_MAX_SESSIONS: usize = 256;
 
 /// A few plain words of a stranger.
-fn short(text: &str) -> String {
-    const MOST: usize = 300;
+fn sanitize(text: &str) -> String {
+    const MAX_CHARS: usize = 300;
     let mut plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut shown: String = plain.by_ref().take(MOST).collect();
+    let mut shown: String = plain.by_ref().take(MAX_CHARS).collect();
     if plain.next().is_some() {
         shown.push('…');
     }

@@ -3,58 +3,58 @@
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// The longest line that is read.
-pub(crate) const LONGEST: usize = 8 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 8 << 20;
 /// How much is read at once.
-const PIECE: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
 
 /// What came as one line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum BoundedLine {
     /// All of it.
-    Whole(Vec<u8>),
+    Complete(Vec<u8>),
     /// It is longer than any message may be. What is still to come of it is dropped.
     TooLong,
 }
 
 /// Lines out of a stream. Asking for the next one can be given up and taken up again: nothing is lost.
-pub(crate) struct Lines<R> {
+pub(crate) struct BoundedLines<R> {
     reader: BufReader<R>,
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     /// Whether what comes belongs to a line that was too long.
     is_skipping: bool,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(crate) fn new(reader: R) -> Lines<R> {
-        let reader = BufReader::with_capacity(PIECE, reader);
-        Lines { reader, begun: Vec::new(), is_skipping: false }
+impl<R: AsyncRead + Unpin> BoundedLines<R> {
+    pub(crate) fn new(reader: R) -> BoundedLines<R> {
+        let reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
+        BoundedLines { reader, partial: Vec::new(), is_skipping: false }
     }
 
     /// The next line; none at the end. A line that the end cut off is no line.
-    pub(crate) async fn next(&mut self) -> std::io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> std::io::Result<Option<BoundedLine>> {
         loop {
             let chunk = self.reader.fill_buf().await?;
             if chunk.is_empty() {
                 return Ok(None);
             }
             let end = memchr::memchr(b'\n', chunk);
-            let (part, used) = match end {
+            let (bytes, used) = match end {
                 Some(end) => (chunk.get(..end).unwrap_or_default(), end + 1),
                 None => (chunk, chunk.len()),
             };
             let was_skipping = self.is_skipping;
-            let is_too_long = !was_skipping && self.begun.len() + part.len() > LONGEST;
+            let is_too_long = !was_skipping && self.partial.len() + bytes.len() > MAX_LINE_BYTES;
             if !was_skipping && !is_too_long {
-                self.begun.extend_from_slice(part);
+                self.partial.extend_from_slice(bytes);
             }
             self.is_skipping = (was_skipping || is_too_long) && end.is_none();
             self.reader.consume(used);
             if is_too_long {
-                self.begun = Vec::new();
-                return Ok(Some(Line::TooLong));
+                self.partial = Vec::new();
+                return Ok(Some(BoundedLine::TooLong));
             }
             if end.is_some() && !was_skipping {
-                return Ok(Some(Line::Whole(std::mem::take(&mut self.begun))));
+                return Ok(Some(BoundedLine::Complete(std::mem::take(&mut self.partial))));
             }
         }
     }
@@ -64,8 +64,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 mod tests {
     use super::*;
 
-    async fn all(bytes: &[u8]) -> Vec<Line> {
-        let mut lines = Lines::new(bytes);
+    async fn all(bytes: &[u8]) -> Vec<BoundedLine> {
+        let mut lines = BoundedLines::new(bytes);
         let mut all = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             all.push(line);
@@ -73,30 +73,30 @@ mod tests {
         all
     }
 
-    fn whole(text: &str) -> Line {
-        Line::Whole(text.as_bytes().to_vec())
+    fn complete(text: &str) -> BoundedLine {
+        BoundedLine::Complete(text.as_bytes().to_vec())
     }
 
     #[tokio::test]
-    async fn a_stream_is_read_line_by_line() {
-        assert_eq!(all(b"one\n\ntwo\ncut off").await, [whole("one"), whole(""), whole("two")]);
+    async fn stream_is_read_line_by_line() {
+        assert_eq!(all(b"one\n\ntwo\ncut off").await, [complete("one"), complete(""), complete("two")]);
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_dropped_and_the_next_one_is_read() {
-        let mut bytes = vec![b'x'; LONGEST];
+    async fn line_too_long_is_dropped_and_the_next_is_read() {
+        let mut bytes = vec![b'x'; MAX_LINE_BYTES];
         bytes.extend_from_slice(b"\nx");
-        bytes.extend(std::iter::repeat_n(b'y', LONGEST));
+        bytes.extend(std::iter::repeat_n(b'y', MAX_LINE_BYTES));
         bytes.extend_from_slice(b"\nnext\n");
         let lines = all(&bytes).await;
         assert_eq!(lines.len(), 3);
-        assert!(matches!(&lines[0], Line::Whole(line) if line.len() == LONGEST));
-        assert_eq!(lines[1..], [Line::TooLong, whole("next")]);
+        assert!(matches!(&lines[0], BoundedLine::Complete(line) if line.len() == MAX_LINE_BYTES));
+        assert_eq!(lines[1..], [BoundedLine::TooLong, complete("next")]);
     }
 
     #[tokio::test]
-    async fn a_line_without_an_end_is_found_out() {
-        let mut lines = Lines::new(tokio::io::repeat(b'x'));
-        assert_eq!(lines.next().await.unwrap(), Some(Line::TooLong));
+    async fn line_without_end_is_reported_as_too_long() {
+        let mut lines = BoundedLines::new(tokio::io::repeat(b'x'));
+        assert_eq!(lines.next().await.unwrap(), Some(BoundedLine::TooLong));
     }
 }

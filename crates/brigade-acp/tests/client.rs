@@ -14,9 +14,9 @@ mod client {
     mod modes;
     mod pool;
     mod requests;
+    mod setup;
     #[path = "../../../brigade/tests/run/support.rs"]
     #[expect(dead_code, reason = "not all of the stage is needed here")]
     mod support;
-    mod told;
-    mod world;
+    mod updates;
 }

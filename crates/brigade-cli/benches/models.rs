@@ -40,7 +40,7 @@ fn main() {
         ["floor", base, work] => {
             let work = Work::parse(work);
             // What the engine sent is fetched before the work begins.
-            let sent = floor::Sent::fetch(base, work);
+            let sent = floor::RecordedRequests::fetch(base, work);
             return report(|| floor::run(base, work, sent));
         }
         ["engine", base, work] => return report(|| engine::run(base, Work::parse(work))),
@@ -117,7 +117,7 @@ fn process(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
 
-fn again(arguments: &[&str]) -> Command {
+fn self_command(arguments: &[&str]) -> Command {
     let mut command = process(std::env::current_exe().unwrap());
     command.args(arguments);
     command
@@ -131,7 +131,7 @@ struct Server {
 
 impl Server {
     fn start() -> Server {
-        let mut child = again(&["serve"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = self_command(&["serve"]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Server { child, base: format!("http://127.0.0.1:{}", line.trim()) }
@@ -140,7 +140,7 @@ impl Server {
     /// Runs something in a process of its own.
     fn run(&self, who: &str, delay_ms: u64, work: &str) -> Figures {
         let base = format!("{}/{delay_ms}", self.base);
-        let output = again(&[who, &base, work]).stderr(Stdio::inherit()).output().unwrap();
+        let output = self_command(&[who, &base, work]).stderr(Stdio::inherit()).output().unwrap();
         assert!(output.status.success(), "{who} {work}");
         let text = String::from_utf8(output.stdout).unwrap();
         let numbers: Vec<f64> = text.split_whitespace().map(|number| number.parse().unwrap()).collect();
@@ -243,16 +243,16 @@ fn prompt(server: &Server) {
     let base = format!("{}/0", server.base);
     let bare = || {
         let start = Instant::now();
-        assert!(again(&["floor", &base, "prompt"]).stdout(Stdio::null()).status().unwrap().success());
+        assert!(self_command(&["floor", &base, "prompt"]).stdout(Stdio::null()).status().unwrap().success());
         start.elapsed().as_secs_f64() * 1e3
     };
     ask();
-    let (mut asked, mut bared) = (vec![], vec![]);
+    let (mut prompts, mut baselines) = (vec![], vec![]);
     for _ in 0..41 {
-        asked.push(ask());
-        bared.push(bare());
+        prompts.push(ask());
+        baselines.push(bare());
     }
-    let (asked, bared) = (median(asked), median(bared));
-    row("one prompt, from start to end of the process (median of 41)", format!("{asked:.1} ms"), "");
-    row("  above the floor's", format!("{:.1} ms", asked - bared), "at most 15 ms");
+    let (prompts, baselines) = (median(prompts), median(baselines));
+    row("one prompt, from start to end of the process (median of 41)", format!("{prompts:.1} ms"), "");
+    row("  above the floor's", format!("{:.1} ms", prompts - baselines), "at most 15 ms");
 }

@@ -39,7 +39,7 @@ fn list(home: &Path) -> f64 {
         let settings = Settings::new("script", Workspace::open(home).unwrap());
         let runtime = Runtime::new(store, settings, Models::default().with("script", script));
         for _ in 0..SESSIONS {
-            runtime.start(Task::new("a task")).await.unwrap().ending().await.unwrap();
+            runtime.start(Task::new("a task")).await.unwrap().result().await.unwrap();
         }
     });
     let mut figures: Vec<f64> = (0..LISTS)
@@ -74,13 +74,13 @@ fn rounds(home: &Path, model: &str) -> Vec<(f64, f64)> {
         .unwrap();
     let mut answers = BufReader::new(chat.stdout.take().unwrap()).lines();
     let mut input = chat.stdin.take().unwrap();
-    let mut said = 0;
+    let mut sent = 0;
     let figures = ROUNDS.map(|after| {
         let mut say = || {
             writeln!(input, "a message").unwrap();
             answers.next().unwrap().unwrap();
-            said += 1;
-            said
+            sent += 1;
+            sent
         };
         while say() < after {}
         let before = used(chat.id());

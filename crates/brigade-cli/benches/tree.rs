@@ -13,7 +13,7 @@ use pty_process::Size;
 use pty_process::blocking::{Command, open};
 
 const CHILDREN: usize = 1000;
-const WATCHED: Duration = Duration::from_secs(10);
+const MEASURE_TIME: Duration = Duration::from_secs(10);
 const RUNS: usize = 3;
 
 /// Whether the terminal is one on which a tree can be drawn.
@@ -24,7 +24,7 @@ enum Terminal {
 }
 
 /// The share of one core that the command takes once all children wait for their model, in per cent.
-fn share(folder: &Path, terminal: Terminal) -> f64 {
+fn cpu_share(folder: &Path, terminal: Terminal) -> f64 {
     let (pty, pts) = open().unwrap();
     pty.resize(Size::new(50, 200)).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_brigade"))
@@ -60,7 +60,7 @@ fn share(folder: &Path, terminal: Terminal) -> f64 {
     });
     std::thread::sleep(Duration::from_secs(5));
     let (before, since) = (cpu(child.id()), Instant::now());
-    std::thread::sleep(WATCHED);
+    std::thread::sleep(MEASURE_TIME);
     let share = (cpu(child.id()) - before) / since.elapsed().as_secs_f64() * 100.0;
     child.kill().unwrap();
     child.wait().unwrap();
@@ -86,7 +86,8 @@ fn main() {
     std::fs::write(folder.path().join("script.toml"), script).unwrap();
     println!("{:<58} {:>12}  bound", "what (share of one core)", "figure");
     for _ in 0..RUNS {
-        let (tree, lines) = (share(folder.path(), Terminal::Capable), share(folder.path(), Terminal::Dumb));
+        let (tree, lines) =
+            (cpu_share(folder.path(), Terminal::Capable), cpu_share(folder.path(), Terminal::Dumb));
         println!("{:<58} {tree:>10.2} %  at most 3 %", "live tree of 1,000 children, 200 columns, 50 rows");
         println!("{:<58} {lines:>10.2} %", "  the same run with plain lines");
     }

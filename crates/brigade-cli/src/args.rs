@@ -1,20 +1,20 @@
 //! What can be typed. Parsing does nothing else; [`crate::settings`] makes sense of it.
 
-mod first;
 mod mcp;
+mod onboarding;
 mod tools;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brigade_core::faces::Offer;
+use brigade_core::delegation_styles::EnabledStyles;
 use brigade_core::permission::Mode;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::units;
 
-pub(crate) use first::{Completions, Doctor, Init, Man};
 pub(crate) use mcp::Mcp;
+pub(crate) use onboarding::{Completions, Doctor, Init, Man};
 pub(crate) use tools::{Tools, ToolsAdd, ToolsCommand};
 
 const EXAMPLES: &str = "\
@@ -203,16 +203,16 @@ pub(crate) enum Command {
     /// Watch a brigade repair a small project: no key, no network, a few seconds
     Demo,
     /// Write a configuration to begin with: two questions, or none with flags
-    #[command(after_help = first::INIT_HELP)]
+    #[command(after_help = onboarding::INIT_HELP)]
     Init(Init),
     /// Look at everything that brigade needs, and say what to do where something is amiss
-    #[command(after_help = first::DOCTOR_HELP)]
+    #[command(after_help = onboarding::DOCTOR_HELP)]
     Doctor(Doctor),
     /// Print a script with which your shell completes commands, flags, session ids, agents and models
-    #[command(after_help = first::COMPLETIONS_HELP)]
+    #[command(after_help = onboarding::COMPLETIONS_HELP)]
     Completions(Completions),
     /// Print the manual page, or write one for each command
-    #[command(after_help = first::MAN_HELP)]
+    #[command(after_help = onboarding::MAN_HELP)]
     Man(Man),
 }
 
@@ -307,16 +307,16 @@ pub(crate) struct Flags {
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
     /// How long the whole tree may take: 30s, 10m, 2h
-    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Tokens of the whole tree, input and output together: 500000, 500k or 2M
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::count)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::parse_count)]
     pub(crate) budget_tokens: Option<u64>,
     /// Dollars of the whole tree: 2, 0.50 or $2
-    #[arg(long, allow_negative_numbers = true, value_name = "X", value_parser = units::dollars)]
+    #[arg(long, allow_negative_numbers = true, value_name = "X", value_parser = units::parse_dollars)]
     pub(crate) budget_usd: Option<u64>,
     /// Agents that may be started below the lead
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::count)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::parse_count)]
     pub(crate) max_agents: Option<u64>,
     /// How agents may delegate: some of delegate, subagent, dispatch, spawn, separated by commas, or auto
     #[arg(long, value_name = "FACES", value_parser = faces)]
@@ -329,7 +329,7 @@ pub(crate) struct Flags {
 
 impl Flags {
     /// Whether a limit is named: such limits count for rounds that are yet to begin.
-    pub(crate) fn names_a_limit(&self) -> bool {
+    pub(crate) fn has_limit(&self) -> bool {
         self.max_turns.is_some()
             || self.timeout.is_some()
             || self.budget_tokens.is_some()
@@ -340,7 +340,9 @@ impl Flags {
 
 /// Faces as the configuration reads them: what is wrong is said of the flag.
 fn faces(text: &str) -> Result<String, String> {
-    serde_json::from_value::<Offer>(text.into()).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    serde_json::from_value::<EnabledStyles>(text.into())
+        .map(|_| text.to_owned())
+        .map_err(|error| error.to_string())
 }
 
 /// Arguments of `acp`.
@@ -448,7 +450,7 @@ pub(crate) struct SessionsList {
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
     /// Only those that began within this time, such as 12h or 2d, or since a day such as 2026-11-16
-    #[arg(long, value_name = "TIME", value_parser = units::since)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_since)]
     pub(crate) since: Option<units::Since>,
     /// How many at most; 20 when absent, and all of them as JSON
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -592,7 +594,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn args_definition_passes_clap_checks() {
         Args::command().debug_assert();
     }
 }

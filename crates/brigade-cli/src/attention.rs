@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::io::IsTerminal;
 
-use brigade::{Ending, RunError, Runtime};
-use brigade_core::view::{Question, Tree};
+use brigade::{RunError, RunResult, Runtime};
+use brigade_core::view::{PendingApproval, Tree};
 use brigade_core::{Outcome, Status};
 
-use crate::follow::View;
+use crate::follow::RunView;
 use crate::notify::Notifier;
 use crate::output;
-use crate::render::{fit, question};
-use crate::safe;
+use crate::render::{approval_view, fit};
+use crate::sanitize;
 use crate::settings::Settings;
 use crate::terminal;
 
@@ -32,7 +32,7 @@ pub(crate) struct Attention {
     has_title: bool,
     notifier: Option<Notifier>,
     /// Questions that the user was called for: the name, and when it was asked.
-    told: HashSet<(String, u64)>,
+    announced: HashSet<(String, u64)>,
     /// Whether the title says that a question waits.
     is_titled: bool,
 }
@@ -45,42 +45,43 @@ impl Attention {
         Attention {
             has_bell: std::io::stderr().is_terminal(),
             // The console of Linux has no title.
-            has_title: terminal::shows_progress(&settings.environment) && term != Some("linux"),
+            has_title: terminal::can_redraw(&settings.environment) && term != Some("linux"),
             notifier: settings
                 .notify
                 .as_deref()
                 .zip(shell)
                 .map(|(command, shell)| Notifier::new(command, shell)),
-            told: HashSet::new(),
+            announced: HashSet::new(),
             is_titled: false,
         }
     }
 
     /// Looks at the open questions of the run. New ones call the user; when none is left, the title is as before.
     pub(crate) fn look(&mut self, tree: &Tree) {
-        self.call(tree);
-        if tree.questions().next().is_none() {
+        self.alert(tree);
+        if tree.pending_approvals().next().is_none() {
             self.restore_title();
         }
     }
 
     /// Calls the user for questions that opened since the last look. Of several, the first is named.
-    pub(crate) fn call(&mut self, tree: &Tree) {
-        let mut new = tree.questions().filter(|open| self.told.insert((open.name(), open.asked_at)));
+    pub(crate) fn alert(&mut self, tree: &Tree) {
+        let mut new =
+            tree.pending_approvals().filter(|open| self.announced.insert((open.name(), open.asked_at)));
         let Some(first) = new.next() else { return };
         // The others are known now, too.
         new.for_each(drop);
-        self.announce(first, tree, tree.questions().count());
+        self.announce(first, tree, tree.pending_approvals().count());
     }
 
-    fn announce(&mut self, open: &Question, tree: &Tree, count: usize) {
-        let headline = question::headline(open, tree);
+    fn announce(&mut self, open: &PendingApproval, tree: &Tree, count: usize) {
+        let headline = approval_view::headline(open, tree);
         if self.has_bell {
-            output::paint(BELL);
+            output::write_stderr(BELL);
         }
         if self.has_title {
             let push = if self.is_titled { "" } else { PUSH_TITLE };
-            output::paint(&format!("{push}{}", title(&format!("? {headline}"))));
+            output::write_stderr(&format!("{push}{}", title(&format!("? {headline}"))));
             self.is_titled = true;
         }
         if let Some(notifier) = &mut self.notifier {
@@ -88,7 +89,7 @@ impl Attention {
                 ("EVENT", "question".to_owned()),
                 ("TITLE", "brigade: a question waits".to_owned()),
                 ("MESSAGE", headline),
-                ("AGENT", question::lineage(open, tree)),
+                ("AGENT", approval_view::lineage(open, tree)),
                 ("SESSION", open.session.root_id().to_string()),
                 ("QUESTION", open.name()),
                 ("COUNT", count.to_string()),
@@ -97,11 +98,11 @@ impl Attention {
     }
 
     /// A run, or a round of a chat, has ended.
-    pub(crate) fn ended(&mut self, view: &View, ending: &Result<Ending, RunError>) {
+    pub(crate) fn ended(&mut self, view: &RunView, ending: &Result<RunResult, RunError>) {
         self.restore_title();
         let Some(notifier) = &mut self.notifier else { return };
         let (status, message) = match ending {
-            Ok(ending) => (ending.outcome.status.word(), last_word(&ending.outcome)),
+            Ok(ending) => (ending.outcome.status.as_str(), outcome_message(&ending.outcome)),
             Err(error) => ("failed", error.to_string()),
         };
         let node = view.tree.node(&view.root);
@@ -128,7 +129,7 @@ impl Attention {
     /// Gives the title back that the window had before.
     pub(crate) fn restore_title(&mut self) {
         if std::mem::take(&mut self.is_titled) {
-            output::paint(&format!("{}{POP_TITLE}", title(IDLE_TITLE)));
+            output::write_stderr(&format!("{}{POP_TITLE}", title(IDLE_TITLE)));
         }
     }
 }
@@ -140,7 +141,7 @@ impl Drop for Attention {
 }
 
 /// The cause of a failure, else the first line of the result.
-fn last_word(outcome: &Outcome) -> String {
+fn outcome_message(outcome: &Outcome) -> String {
     match &outcome.status {
         Status::Failed { cause } | Status::Lost { cause } => cause.clone(),
         Status::Done | Status::Incomplete { .. } | Status::Cancelled { .. } | Status::Detached => {
@@ -151,5 +152,5 @@ fn last_word(outcome: &Outcome) -> String {
 
 /// Sets the title of the window.
 fn title(text: &str) -> String {
-    format!("\u{1b}]2;{}\u{1b}\\", fit(&safe::line(text), MAX_TITLE_COLUMNS))
+    format!("\u{1b}]2;{}\u{1b}\\", fit(&sanitize::line(text), MAX_TITLE_COLUMNS))
 }

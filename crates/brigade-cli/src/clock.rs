@@ -9,12 +9,12 @@ pub(crate) fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-const DAY: u64 = 86_400_000;
+const DAY_MS: u64 = 86_400_000;
 
 /// A moment for people: `2026-11-16 05:51:32 UTC`.
-pub(crate) fn shown(moment: u64) -> String {
-    let (year, month, day) = date(moment / DAY);
-    let second = moment % DAY / 1000;
+pub(crate) fn format_utc(moment: u64) -> String {
+    let (year, month, day) = date(moment / DAY_MS);
+    let second = moment % DAY_MS / 1000;
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
@@ -27,9 +27,9 @@ pub(crate) fn midnight(day: &str) -> Option<u64> {
         return None;
     }
     // The longest month has 31 days, so the day is within them if it is one at all; the way back says whether it is.
-    let first = (0..month - 1).map(|before| length(year, before)).sum::<u64>() + days_before(year);
-    let moment = (first + of_month.checked_sub(1)?).checked_mul(DAY)?;
-    shown(moment).starts_with(day).then_some(moment).filter(|_| day.len() == 10)
+    let first = (0..month - 1).map(|before| days_in_month(year, before)).sum::<u64>() + days_before(year);
+    let moment = (first + of_month.checked_sub(1)?).checked_mul(DAY_MS)?;
+    format_utc(moment).starts_with(day).then_some(moment).filter(|_| day.len() == 10)
 }
 
 /// Days from 1970 to a year.
@@ -43,7 +43,7 @@ fn is_leap(year: u64) -> bool {
 }
 
 /// The days of a month, which is counted from 0.
-fn length(year: u64, month: u64) -> u64 {
+fn days_in_month(year: u64, month: u64) -> u64 {
     match month {
         1 => 28 + u64::from(is_leap(year)),
         3 | 5 | 8 | 10 => 30,
@@ -60,8 +60,8 @@ fn date(day: u64) -> (u64, u64, u64) {
     }
     let mut left = day - days_before(year);
     let mut month = 0;
-    while left >= length(year, month) {
-        left -= length(year, month);
+    while left >= days_in_month(year, month) {
+        left -= days_in_month(year, month);
         month += 1;
     }
     (year, month + 1, left + 1)
@@ -72,21 +72,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_dates() {
-        let shown: Vec<String> = [0, 951_782_400_000, 1_709_164_799_999, 4_107_542_399_000].map(shown).into();
+    fn timestamps_are_formatted_as_utc_dates() {
+        let format_utc: Vec<String> =
+            [0, 951_782_400_000, 1_709_164_799_999, 4_107_542_399_000].map(format_utc).into();
         let expected = [
             "1970-01-01 00:00:00 UTC",
             "2000-02-29 00:00:00 UTC",
             "2024-02-28 23:59:59 UTC",
             "2100-02-28 23:59:59 UTC",
         ];
-        assert_eq!(shown, expected);
+        assert_eq!(format_utc, expected);
     }
 
     #[test]
-    fn days_are_read() {
+    fn days_are_parsed() {
         assert_eq!(midnight("2000-02-29"), Some(951_782_400_000));
-        assert_eq!(midnight("2024-12-31").map(super::shown).as_deref(), Some("2024-12-31 00:00:00 UTC"));
+        assert_eq!(midnight("2024-12-31").map(super::format_utc).as_deref(), Some("2024-12-31 00:00:00 UTC"));
         for wrong in
             ["2023-02-29", "2023-04-31", "1969-01-01", "2023-00-01", "2023-01-00", "2023-1-01", "2023"]
         {

@@ -6,31 +6,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::store::Pos;
-use brigade::{Ending, Live, Run, RunError, Runtime, Store};
+use brigade::{Run, RunError, RunEvent, RunResult, Runtime, Store};
+use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::event::CallFault;
-use brigade_core::faces::DELEGATION_TOOLS;
 use brigade_core::view::Tree;
 use brigade_core::{CallId, Event, Grant, Record, SessionId, Text, ToolCall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
+use crate::approval_prompt::RunAction;
 use crate::attention::Attention;
-use crate::dialogue::Wish;
-use crate::failure::{Exit, Failure};
-use crate::finish::Hints;
+use crate::error::{CliError, Exit};
 use crate::output;
 use crate::progress::Progress;
-use crate::render::shortened;
-use crate::safe;
+use crate::render::truncate_at_word;
+use crate::sanitize;
+use crate::summary::CommandHints;
 use crate::suspend;
 
 /// How often a live tree is drawn.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(100);
 /// How much of a call's arguments is shown.
-const BRIEF: usize = 60;
+const MAX_ARGUMENT_COLUMNS: usize = 60;
 
 /// What is known of a tree.
-pub(crate) struct View {
+pub(crate) struct RunView {
     /// The session at the top of what is looked at.
     pub(crate) root: SessionId,
     /// The projection of its log.
@@ -39,100 +39,103 @@ pub(crate) struct View {
     pub(crate) grant: Option<(Grant, u64)>,
     /// JSON Schema that the result of the top session's current round has to fit, if it has one.
     pub(crate) schema: Option<Text>,
-    seen: HashMap<SessionId, u64>,
+    next_seq: HashMap<SessionId, u64>,
     /// Position up to which all facts of the tree were seen.
-    seen_until: Pos,
+    seen_pos: Pos,
     /// The last turn of each session whose reply is known whole.
-    replied: HashMap<SessionId, u32>,
+    last_replied_turn: HashMap<SessionId, u32>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
-    doing: HashMap<SessionId, String>,
-    after: HashMap<SessionId, String>,
-    waiting: HashMap<SessionId, String>,
+    current_calls: HashMap<SessionId, String>,
+    last_calls: HashMap<SessionId, String>,
+    wait_reasons: HashMap<SessionId, String>,
     /// Whether the last model call of the top session failed for a reason that a retry does not remove.
     pub(crate) has_fatal_fault: bool,
     /// The fault of the last attempt of a session whose turn has no reply yet.
     faults: HashMap<SessionId, String>,
-    in_line: HashMap<SessionId, HashSet<CallId>>,
+    queued_calls: HashMap<SessionId, HashSet<CallId>>,
 }
 
-impl View {
+impl RunView {
     /// Nothing seen yet.
-    pub(crate) fn new(root: SessionId) -> View {
-        View {
+    pub(crate) fn new(root: SessionId) -> RunView {
+        RunView {
             root,
             tree: Tree::default(),
             grant: None,
             schema: None,
-            seen: HashMap::new(),
-            seen_until: 0,
-            replied: HashMap::new(),
+            next_seq: HashMap::new(),
+            seen_pos: 0,
+            last_replied_turn: HashMap::new(),
             calls: HashMap::new(),
-            doing: HashMap::new(),
-            after: HashMap::new(),
-            waiting: HashMap::new(),
+            current_calls: HashMap::new(),
+            last_calls: HashMap::new(),
+            wait_reasons: HashMap::new(),
             has_fatal_fault: false,
             faults: HashMap::new(),
-            in_line: HashMap::new(),
+            queued_calls: HashMap::new(),
         }
     }
 
     /// All that the store has of a tree.
-    pub(crate) async fn load(store: &dyn Store, root: &SessionId) -> Result<(View, Vec<Record>), Failure> {
+    pub(crate) async fn load(
+        store: &dyn Store,
+        root: &SessionId,
+    ) -> Result<(RunView, Vec<Record>), CliError> {
         let records = store.tail(root, 0, usize::MAX).await?;
-        let mut view = View::new(root.clone());
+        let mut view = RunView::new(root.clone());
         for record in &records {
             view.apply(record);
-            view.seen_until = record.pos;
+            view.seen_pos = record.pos;
         }
         Ok((view, records))
     }
 
     /// What a session is calling, with the most telling argument.
     pub(crate) fn doing(&self, session: &SessionId) -> Option<&str> {
-        self.doing.get(session).map(String::as_str)
+        self.current_calls.get(session).map(String::as_str)
     }
 
     /// What a session did last.
-    pub(crate) fn after(&self, session: &SessionId) -> Option<&str> {
-        self.after.get(session).map(String::as_str)
+    pub(crate) fn last_call(&self, session: &SessionId) -> Option<&str> {
+        self.last_calls.get(session).map(String::as_str)
     }
 
     /// What the request of a session waits for.
-    pub(crate) fn waiting(&self, session: &SessionId) -> Option<&str> {
-        self.waiting.get(session).map(String::as_str)
+    pub(crate) fn wait_reason(&self, session: &SessionId) -> Option<&str> {
+        self.wait_reasons.get(session).map(String::as_str)
     }
 
     /// How many calls of a session that delegate have no child yet: they wait for a slot, or for a loan.
-    pub(crate) fn in_line(&self, session: &SessionId) -> usize {
-        self.in_line.get(session).map_or(0, HashSet::len)
+    pub(crate) fn queued_delegations(&self, session: &SessionId) -> usize {
+        self.queued_calls.get(session).map_or(0, HashSet::len)
     }
 
     /// Takes into account what is not a fact: a request that waits does so until something else is heard of it.
-    pub(crate) fn look(&mut self, live: &Live) {
+    pub(crate) fn observe(&mut self, live: &RunEvent) {
         match live {
-            Live::Waiting { session, why } => {
-                self.waiting.insert(session.clone(), safe::line(why));
+            RunEvent::Waiting { session, why } => {
+                self.wait_reasons.insert(session.clone(), sanitize::line(why));
             }
-            Live::Delta { session, .. } | Live::Discarded { session, .. } => {
-                self.waiting.remove(session);
+            RunEvent::Delta { session, .. } | RunEvent::Discarded { session, .. } => {
+                self.wait_reasons.remove(session);
             }
-            Live::Fact(record) => {
-                self.waiting.remove(&record.session);
-                self.look_at_attempt(record);
+            RunEvent::Record(record) => {
+                self.wait_reasons.remove(&record.session);
+                self.observe_attempt(record);
             }
         }
     }
 
     /// Keeps the fault of a failed attempt in sight until there is a reply: the model may not even be reached.
-    fn look_at_attempt(&mut self, record: &Record) {
+    fn observe_attempt(&mut self, record: &Record) {
         let session = &record.session;
         match &record.event {
             Event::CallFailed { cause: CallFault::Transient { message }, .. } => {
-                self.faults.insert(session.clone(), safe::line(message));
+                self.faults.insert(session.clone(), sanitize::line(message));
             }
             Event::Called { .. } => {
                 if let Some(fault) = self.faults.get(session) {
-                    self.waiting.insert(session.clone(), format!("trying again after: {fault}"));
+                    self.wait_reasons.insert(session.clone(), format!("trying again after: {fault}"));
                 }
             }
             Event::Replied { .. } | Event::CallFailed { .. } | Event::Ended { .. } => {
@@ -143,14 +146,14 @@ impl View {
     }
 
     /// What a call is, with the most telling argument.
-    pub(crate) fn call(&self, session: &SessionId, call: CallId) -> &str {
+    pub(crate) fn call_label(&self, session: &SessionId, call: CallId) -> &str {
         self.calls.get(session).and_then(|calls| calls.get(&call)).map_or("", String::as_str)
     }
 
     /// Takes a fact into account.
     pub(crate) fn apply(&mut self, record: &Record) {
         self.tree.apply(record);
-        self.seen.insert(record.session.clone(), record.seq + 1);
+        self.next_seq.insert(record.session.clone(), record.seq + 1);
         if record.session == self.root {
             match &record.event {
                 Event::CallFailed { cause, .. } => {
@@ -171,54 +174,54 @@ impl View {
                 let mut in_line = HashSet::new();
                 for (index, call) in (0..).zip(&reply.calls) {
                     let id = CallId { turn: *turn, index };
-                    calls.insert(id, brief(call));
+                    calls.insert(id, summarize_call(call));
                     if DELEGATION_TOOLS.contains(&call.name.as_str()) {
                         in_line.insert(id);
                     }
                 }
-                self.in_line.insert(record.session.clone(), in_line);
-                self.doing.remove(&record.session);
-                self.replied.insert(record.session.clone(), *turn);
+                self.queued_calls.insert(record.session.clone(), in_line);
+                self.current_calls.remove(&record.session);
+                self.last_replied_turn.insert(record.session.clone(), *turn);
             }
             Event::ToolStarted { call, .. } => {
-                let brief = self.call(&record.session, *call).to_owned();
-                self.doing.insert(record.session.clone(), brief);
+                let brief = self.call_label(&record.session, *call).to_owned();
+                self.current_calls.insert(record.session.clone(), brief);
             }
-            Event::Delegated { call, .. } => self.leave_line(&record.session, *call),
+            Event::Delegated { call, .. } => self.dequeue(&record.session, *call),
             Event::ToolEnded { call, output, .. } => {
-                self.leave_line(&record.session, *call);
+                self.dequeue(&record.session, *call);
                 let how = if output.is_error() { "failed: " } else { "after " };
-                let after = format!("{how}{}", self.call(&record.session, *call));
-                self.after.insert(record.session.clone(), after);
+                let after = format!("{how}{}", self.call_label(&record.session, *call));
+                self.last_calls.insert(record.session.clone(), after);
             }
             Event::Called { .. } | Event::Ended { .. } => {
-                self.doing.remove(&record.session);
+                self.current_calls.remove(&record.session);
             }
             _ => {}
         }
     }
 
-    fn leave_line(&mut self, session: &SessionId, call: CallId) {
-        if let Some(in_line) = self.in_line.get_mut(session) {
+    fn dequeue(&mut self, session: &SessionId, call: CallId) {
+        if let Some(in_line) = self.queued_calls.get_mut(session) {
             in_line.remove(&call);
         }
     }
 
     /// What happened, in order and without gaps: facts from before the watch began are read from the store.
-    pub(crate) async fn complete(&self, store: &dyn Store, live: Live) -> Vec<Live> {
+    pub(crate) async fn with_missed(&self, store: &dyn Store, live: RunEvent) -> Vec<RunEvent> {
         // Its log may have told of a reply before the watch told its parts.
-        if let Live::Delta { session, turn, .. } | Live::Discarded { session, turn } = &live
-            && self.replied.get(session).is_some_and(|replied| replied >= turn)
+        if let RunEvent::Delta { session, turn, .. } | RunEvent::Discarded { session, turn } = &live
+            && self.last_replied_turn.get(session).is_some_and(|replied| replied >= turn)
         {
             return Vec::new();
         }
         let (session, until) = match &live {
-            Live::Fact(record) => (&record.session, Some(record.seq)),
-            Live::Delta { session, .. } | Live::Discarded { session, .. } | Live::Waiting { session, .. } => {
-                (session, None)
-            }
+            RunEvent::Record(record) => (&record.session, Some(record.seq)),
+            RunEvent::Delta { session, .. }
+            | RunEvent::Discarded { session, .. }
+            | RunEvent::Waiting { session, .. } => (session, None),
         };
-        let next = self.seen.get(session).copied();
+        let next = self.next_seq.get(session).copied();
         let missed = match (next, until) {
             (next, Some(seq)) if seq < next.unwrap_or(0) => return Vec::new(),
             (next, Some(seq)) if seq > next.unwrap_or(0) => next.unwrap_or(0),
@@ -230,44 +233,46 @@ impl View {
         if let Some(seq) = until {
             records.retain(|record| record.seq < seq);
         }
-        let mut all: Vec<Live> = records.into_iter().map(|record| Live::Fact(record.into())).collect();
+        let mut all: Vec<RunEvent> =
+            records.into_iter().map(|record| RunEvent::Record(record.into())).collect();
         all.push(live);
         all
     }
 
     /// Reads the facts of a run that ended before watching began. Facts that were already seen may be included.
-    pub(crate) async fn missed(&mut self, store: &dyn Store) -> Vec<Record> {
+    pub(crate) async fn read_missed(&mut self, store: &dyn Store) -> Vec<Record> {
         // What cannot be read now was written, and can be looked at later.
-        let records = store.tail(&self.root, self.seen_until, usize::MAX).await.unwrap_or_default();
-        self.seen_until = records.last().map_or(self.seen_until, |record| record.pos);
+        let records = store.tail(&self.root, self.seen_pos, usize::MAX).await.unwrap_or_default();
+        self.seen_pos = records.last().map_or(self.seen_pos, |record| record.pos);
         records
     }
 }
 
 /// A call in few words: the tool, and the argument that says most.
-pub(crate) fn brief(call: &ToolCall) -> String {
+pub(crate) fn summarize_call(call: &ToolCall) -> String {
     let arguments: serde_json::Value = serde_json::from_str(call.arguments.as_str()).unwrap_or_default();
-    let telling = ["command", "path", "pattern", "role", "text", "task"];
-    let argument = telling.iter().find_map(|key| arguments.get(key)?.as_str()).unwrap_or_default();
-    let argument = shortened(&safe::line(argument), BRIEF);
-    let name = safe::line(&call.name);
+    let main_arguments = ["command", "path", "pattern", "role", "text", "task"];
+    let argument = main_arguments.iter().find_map(|key| arguments.get(key)?.as_str()).unwrap_or_default();
+    let argument = truncate_at_word(&sanitize::line(argument), MAX_ARGUMENT_COLUMNS);
+    let name = sanitize::line(&call.name);
     if argument.is_empty() { name } else { format!("{name} {argument}") }
 }
 
 /// What the person does with the process.
-pub(crate) struct Interrupts {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     suspend: Signal,
     store: Arc<dyn Store>,
 }
 
-impl Interrupts {
+impl Signals {
     /// Begins to listen. The process is not stopped by Ctrl-Z while it writes to the store.
-    pub(crate) fn listen(store: Arc<dyn Store>) -> Result<Interrupts, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failure::failed(format!("no signals can be heard: {error}")));
-        Ok(Interrupts {
+    pub(crate) fn listen(store: Arc<dyn Store>) -> Result<Signals, CliError> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| CliError::failed(format!("no signals can be heard: {error}")))
+        };
+        Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
             suspend: suspend::listen()?,
@@ -304,52 +309,52 @@ enum Interrupt {
 }
 
 /// What became of a run that was followed.
-pub(crate) struct Followed {
+pub(crate) struct FollowedRun {
     /// How it ended.
-    pub(crate) ending: Result<Ending, RunError>,
+    pub(crate) ending: Result<RunResult, RunError>,
     /// What is known of the tree.
-    pub(crate) view: View,
+    pub(crate) view: RunView,
 }
 
 /// Whether the person has asked for the end.
 #[derive(PartialEq, Eq)]
-enum Asked {
-    NotYet,
-    Once,
+enum CancelState {
+    NotRequested,
+    Requested,
 }
 
 /// Follows a run to its end. The first Ctrl-C cancels it, a second one leaves it.
 pub(crate) async fn follow(
     runtime: &Runtime,
     run: Run,
-    mut view: View,
+    mut view: RunView,
     progress: &mut Progress,
-    interrupts: &mut Interrupts,
-    hints: &Hints,
+    signals: &mut Signals,
+    hints: &CommandHints,
     attention: &mut Attention,
-) -> Result<Followed, Failure> {
+) -> Result<FollowedRun, CliError> {
     let root = run.session().clone();
     let store = runtime.store().clone();
-    let mut watch = run.watch();
+    let mut watch = run.subscribe();
     // The run has begun: what it wrote before the watch is told by its log.
     catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
-    let mut ending = pin!(run.ending());
-    let mut ticks = tokio::time::interval(TICK);
+    let mut ending = pin!(run.result());
+    let mut ticks = tokio::time::interval(DRAW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut asked = Asked::NotYet;
-    let mut listener = progress.listener(runtime.settings());
+    let mut cancel_state = CancelState::NotRequested;
+    let mut listener = progress.prompt_input(runtime.settings());
     listener.look(&view, progress)?;
     attention.look(&view.tree);
     let ending = loop {
         let wish = tokio::select! {
             biased;
-            interrupt = interrupts.signal() => match interrupt {
-                Interrupt::End => Wish::Interrupt,
+            interrupt = signals.signal() => match interrupt {
+                Interrupt::End => RunAction::Interrupt,
                 Interrupt::Suspend => {
                     progress.end();
-                    interrupts.suspend();
-                    Wish::GoOn
+                    signals.suspend();
+                    RunAction::Continue
                 }
             },
             typed = listener.next() => listener.take(typed, runtime, &view, progress).await?,
@@ -357,24 +362,24 @@ pub(crate) async fn follow(
             _ = ticks.tick() => {
                 listener.show(&view, progress);
                 progress.tick(&view);
-                Wish::GoOn
+                RunAction::Continue
             }
             Some(live) = watch.next() => {
-                see(&*store, live, &mut view, progress).await?;
+                on_event(&*store, live, &mut view, progress).await?;
                 while let Some(live) = watch.try_next() {
-                    see(&*store, live, &mut view, progress).await?;
+                    on_event(&*store, live, &mut view, progress).await?;
                 }
                 listener.look(&view, progress)?;
                 attention.look(&view.tree);
                 progress.flush()?;
-                Wish::GoOn
+                RunAction::Continue
             }
             ending = &mut ending => break ending,
         };
-        if wish == Wish::GoOn {
+        if wish == RunAction::Continue {
             continue;
         }
-        if asked == Asked::Once {
+        if cancel_state == CancelState::Requested {
             listener.close();
             progress.end();
             attention.restore_title();
@@ -382,9 +387,9 @@ pub(crate) async fn follow(
                 "Left before all agents had stopped. To continue: {}",
                 hints.resume(&root)
             ));
-            crate::leave(Exit::Cancelled.code());
+            crate::exit_process(Exit::Cancelled.code());
         }
-        asked = Asked::Once;
+        cancel_state = CancelState::Requested;
         progress
             .announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
         if let Err(error) = runtime.cancel(&root, "the person").await {
@@ -393,34 +398,39 @@ pub(crate) async fn follow(
     };
     listener.close();
     while let Some(live) = watch.try_next() {
-        see(&*store, live, &mut view, progress).await?;
+        on_event(&*store, live, &mut view, progress).await?;
     }
     catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
     progress.end();
     attention.ended(&view, &ending);
-    Ok(Followed { ending, view })
+    Ok(FollowedRun { ending, view })
 }
 
 /// Sees what the watch has not told.
 pub(crate) async fn catch_up(
     store: &dyn Store,
-    view: &mut View,
+    view: &mut RunView,
     progress: &mut Progress,
-) -> Result<(), Failure> {
-    for record in view.missed(store).await {
-        see(store, Live::Fact(record.into()), view, progress).await?;
+) -> Result<(), CliError> {
+    for record in view.read_missed(store).await {
+        on_event(store, RunEvent::Record(record.into()), view, progress).await?;
     }
     Ok(())
 }
 
-async fn see(store: &dyn Store, live: Live, view: &mut View, progress: &mut Progress) -> Result<(), Failure> {
-    for live in view.complete(store, live).await {
-        view.look(&live);
-        if let Live::Fact(record) = &live {
+async fn on_event(
+    store: &dyn Store,
+    live: RunEvent,
+    view: &mut RunView,
+    progress: &mut Progress,
+) -> Result<(), CliError> {
+    for live in view.with_missed(store, live).await {
+        view.observe(&live);
+        if let RunEvent::Record(record) = &live {
             view.apply(record);
         }
-        progress.see(&live, view)?;
+        progress.on_event(&live, view)?;
     }
     Ok(())
 }

@@ -2,94 +2,99 @@
 
 use std::time::Duration;
 
-use brigade_core::delegation::Which;
+use brigade_core::delegation::LimitKind;
 use brigade_core::grant::Grant;
-use brigade_core::{Amount, Limit, Spent};
+use brigade_core::{Limit, Resources, Spent};
 
-use crate::follow::View;
+use crate::follow::RunView;
 use crate::units;
 
 /// A budget that pays for a first turn of most agents, if nothing else is known.
-const LEAST_TOKENS: u64 = 20_000;
-const LEAST_NANO_USD: u64 = 100_000_000;
+const MIN_RESUME_TOKENS: u64 = 20_000;
+const MIN_RESUME_NANO_USD: u64 = 100_000_000;
 /// Time that is worth a new round.
-const LEAST_MILLIS: u64 = 10_000;
+const MIN_RESUME_MILLIS: u64 = 10_000;
 
 /// Why a round stopped, in a sentence: the limit, what was used of it, and what the next call needs.
-pub(crate) fn reason(which: Which, spent: &Spent, view: &View, timeout: Option<Duration>) -> String {
-    let limit = limit_of(which, view, timeout);
-    let limit = limit
-        .map_or_else(|| format!("the {}", which.phrase()), |of| format!("the {} of {of}", which.phrase()));
+pub(crate) fn stop_reason(
+    kind: LimitKind,
+    spent: &Spent,
+    view: &RunView,
+    timeout: Option<Duration>,
+) -> String {
+    let limit = limit_value(kind, view, timeout);
+    let limit =
+        limit.map_or_else(|| format!("the {}", kind.label()), |of| format!("the {} of {of}", kind.label()));
     let (used, needed) = (spent.amount(), needed(view));
-    match which {
-        Which::Tokens if needed.tokens > 0 => format!(
+    match kind {
+        LimitKind::Tokens if needed.tokens > 0 => format!(
             "Stopped at {limit}: {} used; the next call could use up to {}.",
             used.tokens, needed.tokens
         ),
-        Which::Tokens => format!("Stopped at {limit}: {} used.", used.tokens),
-        Which::Usd if needed.usd > 0 => format!(
+        LimitKind::Tokens => format!("Stopped at {limit}: {} used.", used.tokens),
+        LimitKind::Usd if needed.usd > 0 => format!(
             "Stopped at {limit}: {} spent; the next call could cost up to {}.",
-            units::brief_dollars(used.usd),
-            units::brief_dollars(needed.usd)
+            units::format_dollars_brief(used.usd),
+            units::format_dollars_brief(needed.usd)
         ),
-        Which::Usd => format!("Stopped at {limit}: {} spent.", units::brief_dollars(used.usd)),
-        Which::Loop => "Stopped: the agent repeatedly made the same calls with the same results \
+        LimitKind::Usd => format!("Stopped at {limit}: {} spent.", units::format_dollars_brief(used.usd)),
+        LimitKind::Loop => "Stopped: the agent repeatedly made the same calls with the same results \
                         (limits.loop_limit)."
             .to_owned(),
-        Which::Permission => {
+        LimitKind::Permission => {
             "Stopped: the external agent ended after it was denied a permission. The result \
                               names the refused call and what would permit it."
                 .to_owned()
         }
-        Which::Turns | Which::Time | Which::Agents => format!("Stopped at {limit}."),
+        LimitKind::Turns | LimitKind::Time | LimitKind::Agents => format!("Stopped at {limit}."),
     }
 }
 
 /// The flag that raises a limit far enough for the next call.
-pub(crate) fn more(which: Which, view: &View, timeout: Option<Duration>) -> String {
+pub(crate) fn raising_flag(kind: LimitKind, view: &RunView, timeout: Option<Duration>) -> String {
     let Some((grant, _)) = &view.grant else { return String::new() };
     let twice = |number: u64| number.saturating_mul(2).max(1);
-    let twice_limit = |limit: Limit, needed: u64, least: u64| match limit {
-        Limit::AtMost(number) => Some(twice(number).max(twice(needed)).max(least)),
+    let twice_limit = |limit: Limit, needed: u64, minimum: u64| match limit {
+        Limit::AtMost(number) => Some(twice(number).max(twice(needed)).max(minimum)),
         Limit::Unlimited => None,
     };
     let needed = needed(view);
-    let amount = match which {
-        Which::Turns => Some(("--max-turns", grant.turns.saturating_mul(2).max(1).to_string())),
-        Which::Tokens => twice_limit(grant.budget.tokens, needed.tokens, LEAST_TOKENS)
+    let amount = match kind {
+        LimitKind::Turns => Some(("--max-turns", grant.turns.saturating_mul(2).max(1).to_string())),
+        LimitKind::Tokens => twice_limit(grant.budget.tokens, needed.tokens, MIN_RESUME_TOKENS)
             .map(|tokens| ("--budget-tokens", tokens.to_string())),
-        Which::Usd => twice_limit(grant.budget.usd, needed.usd, LEAST_NANO_USD)
+        LimitKind::Usd => twice_limit(grant.budget.usd, needed.usd, MIN_RESUME_NANO_USD)
             .map(|usd| ("--budget-usd", units::exact_dollars(usd))),
-        Which::Agents => {
+        LimitKind::Agents => {
             twice_limit(grant.budget.agents, 0, 1).map(|agents| ("--max-agents", agents.to_string()))
         }
-        Which::Time => granted_millis(view, timeout)
-            .map(|millis| ("--timeout", units::typed(twice(millis).max(LEAST_MILLIS)))),
-        Which::Loop | Which::Permission => None,
+        LimitKind::Time => granted_millis(view, timeout)
+            .map(|millis| ("--timeout", units::format_duration(twice(millis).max(MIN_RESUME_MILLIS)))),
+        LimitKind::Loop | LimitKind::Permission => None,
     };
     amount.map(|(flag, amount)| format!(" {flag} {amount}")).unwrap_or_default()
 }
 
 /// The number that a limit was set to.
-fn limit_of(which: Which, view: &View, timeout: Option<Duration>) -> Option<String> {
+fn limit_value(kind: LimitKind, view: &RunView, timeout: Option<Duration>) -> Option<String> {
     let (grant, _) = view.grant.as_ref()?;
     let Grant { budget, turns, .. } = grant;
     let number = |limit: Limit| match limit {
         Limit::AtMost(number) => Some(number),
         Limit::Unlimited => None,
     };
-    match which {
-        Which::Turns => Some(turns.to_string()),
-        Which::Tokens => number(budget.tokens).map(|tokens| tokens.to_string()),
-        Which::Usd => number(budget.usd).map(units::brief_dollars),
-        Which::Agents => number(budget.agents).map(|agents| agents.to_string()),
-        Which::Time => granted_millis(view, timeout).map(units::typed),
-        Which::Loop | Which::Permission => None,
+    match kind {
+        LimitKind::Turns => Some(turns.to_string()),
+        LimitKind::Tokens => number(budget.tokens).map(|tokens| tokens.to_string()),
+        LimitKind::Usd => number(budget.usd).map(units::format_dollars_brief),
+        LimitKind::Agents => number(budget.agents).map(|agents| agents.to_string()),
+        LimitKind::Time => granted_millis(view, timeout).map(units::format_duration),
+        LimitKind::Loop | LimitKind::Permission => None,
     }
 }
 
 /// Time that the round was granted, in milliseconds.
-fn granted_millis(view: &View, timeout: Option<Duration>) -> Option<u64> {
+fn granted_millis(view: &RunView, timeout: Option<Duration>) -> Option<u64> {
     let (grant, at) = view.grant.as_ref()?;
     match (timeout, grant.deadline) {
         (Some(typed), _) => Some(u64::try_from(typed.as_millis()).unwrap_or(u64::MAX)),
@@ -100,6 +105,6 @@ fn granted_millis(view: &View, timeout: Option<Duration>) -> Option<u64> {
 }
 
 /// Amount that the next call of the root needed, if its budget did not cover it.
-fn needed(view: &View) -> Amount {
+fn needed(view: &RunView) -> Resources {
     view.tree.node(&view.root).map(|node| node.needed).unwrap_or_default()
 }

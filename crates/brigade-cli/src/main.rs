@@ -1,30 +1,30 @@
 //! The `brigade` command: arguments, settings, printing. All work is done by the `brigade` library.
 
+mod approval_prompt;
 mod args;
 mod attention;
 mod clock;
 mod command;
-mod dialogue;
-mod engine;
-mod failure;
-mod finish;
+mod environment_context;
+mod error;
 mod follow;
 mod keyboard;
 mod limits;
 mod mistyped;
-mod named;
+mod model_hints;
 mod notify;
 mod output;
 mod presets;
 mod preview;
 mod progress;
-mod project;
+mod project_context;
 mod render;
 mod report;
-mod safe;
+mod sanitize;
+mod session_ref;
 mod settings;
-mod suggest;
-mod surroundings;
+mod setup;
+mod summary;
 mod suspend;
 mod terminal;
 mod trust;
@@ -33,35 +33,35 @@ mod units;
 use clap::Parser;
 
 use crate::args::{Args, Command};
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 
 /// Thousands of sessions that start and end on several threads cost a fifth less than with the allocator of the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The first argument with which the command runs itself as the guard of a shell command.
-const GUARD: &str = "__guard";
+const GUARD_ARG: &str = "__guard";
 
 /// The first argument with which the script of a shell asks for values to complete.
-const COMPLETE: &str = "__complete";
+const COMPLETE_ARG: &str = "__complete";
 
 fn main() {
     // A guard has an empty environment and no arguments to parse; it is started for every shell command.
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD) {
-        leave(brigade_sandbox::guard_main());
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == GUARD_ARG) {
+        exit_process(brigade_sandbox::guard_main());
     }
     // Nothing has read a key and no thread runs yet. The guard above holds no key, and stays as it is.
-    if let Err(error) = hide_memory() {
-        Failure::failed(format!("cannot protect the memory of this process from agent commands: {error}"))
+    if let Err(error) = protect_memory() {
+        CliError::failed(format!("cannot protect the memory of this process from agent commands: {error}"))
             .report();
-        leave(1);
+        exit_process(1);
     }
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == COMPLETE) {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == COMPLETE_ARG) {
         let kind = std::env::args_os().nth(2).unwrap_or_default();
         command::completions::print(&kind.to_string_lossy());
-        leave(0);
+        exit_process(0);
     }
-    let args = Args::try_parse().unwrap_or_else(|error| refuse(error));
+    let args = Args::try_parse().unwrap_or_else(|error| print_usage_error(error));
     let code = match dispatch(args) {
         Ok(exit) => exit.code(),
         Err(failure) => {
@@ -69,22 +69,22 @@ fn main() {
             failure.code()
         }
     };
-    leave(code);
+    exit_process(code);
 }
 
 /// Makes this process non-dumpable: other processes of the same user, such as the commands of agents, can read neither
 /// its environment nor its memory. Programs that it starts are not affected.
 #[cfg(target_os = "linux")]
-fn hide_memory() -> rustix::io::Result<()> {
+fn protect_memory() -> rustix::io::Result<()> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn hide_memory() -> rustix::io::Result<()> {
+fn protect_memory() -> rustix::io::Result<()> {
     Ok(())
 }
 
-fn dispatch(args: Args) -> Result<Exit, Failure> {
+fn dispatch(args: Args) -> Result<Exit, CliError> {
     let Args { global, command } = args;
     match command {
         Command::Run(run) => command::run::run(global, run),
@@ -110,7 +110,7 @@ fn dispatch(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Says what is wrong with what was typed. Help and the version come this way too, and are no error.
-fn refuse(mut error: clap::Error) -> ! {
+fn print_usage_error(mut error: clap::Error) -> ! {
     let typed: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into()).collect();
     mistyped::correct(&mut error, &typed);
     // Whoever closed the output does not want to know.
@@ -118,11 +118,11 @@ fn refuse(mut error: clap::Error) -> ! {
     if let Some(hint) = mistyped::hint(&error, &typed) {
         output::note(&hint);
     }
-    leave(error.exit_code())
+    exit_process(error.exit_code())
 }
 
 /// Leaves the process at once.
 #[expect(clippy::disallowed_methods, reason = "this is the one place where the process is left")]
-fn leave(code: i32) -> ! {
+fn exit_process(code: i32) -> ! {
     std::process::exit(code)
 }

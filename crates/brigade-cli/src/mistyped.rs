@@ -4,15 +4,15 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Args;
-use crate::finish::quoted;
-use crate::settings::{near, nearest};
+use crate::settings::{closest, did_you_mean};
+use crate::summary::shell_quoted;
 
 /// The command of the parser that prints help.
-const HELP: &str = "help";
+const HELP_COMMAND: &str = "help";
 /// Flags with which other programs run one task and print its result.
 const PRINT_FLAGS: [&str; 3] = ["-p", "--print", "--prompt"];
 /// Commands that take a task.
-const RUN: [&str; 2] = ["run", "exec"];
+const RUN_COMMANDS: [&str; 2] = ["run", "exec"];
 
 /// Commands under the names that other programs have for them.
 const OTHER_NAMES: [(&str, &str); 2] = [("version", "--version"), ("status", "sessions list")];
@@ -27,7 +27,7 @@ pub(crate) fn correct(error: &mut clap::Error, typed: &[String]) {
     match (error.kind(), &subcommand) {
         (ErrorKind::InvalidSubcommand, None) => {
             let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return };
-            let near = near(word, definition.get_subcommands().map(clap::Command::get_name));
+            let near = did_you_mean(word, definition.get_subcommands().map(clap::Command::get_name));
             if error.get(ContextKind::SuggestedSubcommand).is_none() {
                 return;
             }
@@ -43,7 +43,7 @@ pub(crate) fn correct(error: &mut clap::Error, typed: &[String]) {
             let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return };
             let Some(flag) = word.strip_prefix("--") else { return };
             let flag = flag.split('=').next().unwrap_or(flag);
-            let near = near(flag, command.get_arguments().filter_map(clap::Arg::get_long));
+            let near = did_you_mean(flag, command.get_arguments().filter_map(clap::Arg::get_long));
             let Some(near) = near.filter(|_| error.get(ContextKind::SuggestedArg).is_some()) else { return };
             let near = format!("--{near}");
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
@@ -68,15 +68,15 @@ fn print_flag(typed: &[String]) -> Option<String> {
     let is_print = |argument: &String| PRINT_FLAGS.contains(&argument.as_str());
     let definition = Args::command();
     let is_other = |argument: &String| {
-        !RUN.contains(&argument.as_str())
+        !RUN_COMMANDS.contains(&argument.as_str())
             && definition.get_subcommands().any(|command| command.get_name() == argument)
     };
     if !typed.iter().any(is_print) || typed.first().is_some_and(is_other) {
         return None;
     }
-    let begun = typed.first().is_some_and(|first| RUN.contains(&first.as_str()));
-    let rest = typed.iter().skip(usize::from(begun)).filter(|argument| !is_print(argument));
-    let rest: String = rest.map(|argument| format!(" {}", quoted(argument))).collect();
+    let starts_with_run = typed.first().is_some_and(|first| RUN_COMMANDS.contains(&first.as_str()));
+    let rest = typed.iter().skip(usize::from(starts_with_run)).filter(|argument| !is_print(argument));
+    let rest: String = rest.map(|argument| format!(" {}", shell_quoted(argument))).collect();
     let rest = if rest.is_empty() { " \"TASK\"".to_owned() } else { rest };
     Some(format!("To give a task to a brigade: brigade run{rest}"))
 }
@@ -87,32 +87,32 @@ fn subcommand(error: &clap::Error, typed: &[String]) -> Option<String> {
     let commands = || definition.get_subcommands().map(clap::Command::get_name);
     let at = typed.iter().position(|argument| argument == word)?;
     let (before, rest) = typed.split_at(at);
-    if before.iter().any(|argument| argument == HELP) {
-        let meant =
-            near(word, commands()).map(|command| format!("Perhaps you mean: brigade {HELP} {command}"));
-        return Some(meant.unwrap_or_else(|| "To see all commands: brigade help".to_owned()));
+    if before.iter().any(|argument| argument == HELP_COMMAND) {
+        let suggestion = did_you_mean(word, commands())
+            .map(|command| format!("Perhaps you mean: brigade {HELP_COMMAND} {command}"));
+        return Some(suggestion.unwrap_or_else(|| "To see all commands: brigade help".to_owned()));
     }
     if before.iter().any(|argument| commands().any(|command| command == argument)) {
         return None;
     }
-    let words = rest.iter().take_while(|argument| !argument.starts_with('-')).count();
-    let (task, flags) = rest.split_at(words);
+    let word_count = rest.iter().take_while(|argument| !argument.starts_with('-')).count();
+    let (task, flags) = rest.split_at(word_count);
     let (first, others) = task.split_first()?;
     let task = task.join(" ");
     if let Some((_, command)) = OTHER_NAMES.iter().find(|(name, _)| *name == task) {
         return Some(format!("Perhaps you mean: brigade {command}"));
     }
-    if let Some(command) = near(&task, commands()) {
-        let is_said = error.get(ContextKind::SuggestedSubcommand).is_some();
-        return (!is_said).then(|| format!("Perhaps you mean: brigade {command}"));
+    if let Some(command) = did_you_mean(&task, commands()) {
+        let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
+        return (!has_suggestion).then(|| format!("Perhaps you mean: brigade {command}"));
     }
-    let flags: String = before.iter().chain(flags).map(|flag| format!(" {}", quoted(flag))).collect();
-    let as_task = format!("To give a task to a brigade: brigade run {}{flags}", quoted(&task));
+    let flags: String = before.iter().chain(flags).map(|flag| format!(" {}", shell_quoted(flag))).collect();
+    let as_task = format!("To give a task to a brigade: brigade run {}{flags}", shell_quoted(&task));
     // One letter off: the rest is likely what that command takes.
-    let slip = nearest(first, commands()).filter(|(distance, _)| *distance == 1 && !others.is_empty());
+    let slip = closest(first, commands()).filter(|(distance, _)| *distance == 1 && !others.is_empty());
     Some(match slip {
         Some((_, command)) => {
-            let others: String = others.iter().map(|word| format!(" {}", quoted(word))).collect();
+            let others: String = others.iter().map(|word| format!(" {}", shell_quoted(word))).collect();
             format!("Perhaps you mean: brigade {command}{others}{flags}\n{as_task}")
         }
         None => as_task,
@@ -133,39 +133,39 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_shown_as_they_have_to_be_typed() {
-        let said = |typed: &[&str]| hint_for(typed).unwrap();
+    fn task_without_a_command_hints_at_run() {
+        let hint_text = |typed: &[&str]| hint_for(typed).unwrap();
         let begin = "To give a task to a brigade: brigade run";
-        assert_eq!(said(&["fix the tests"]), format!("{begin} 'fix the tests'"));
-        assert_eq!(said(&["fix", "the", "tests"]), format!("{begin} 'fix the tests'"));
+        assert_eq!(hint_text(&["fix the tests"]), format!("{begin} 'fix the tests'"));
+        assert_eq!(hint_text(&["fix", "the", "tests"]), format!("{begin} 'fix the tests'"));
         assert_eq!(
-            said(&["fix", "it", "--model", "ollama/qwen 3"]),
+            hint_text(&["fix", "it", "--model", "ollama/qwen 3"]),
             format!("{begin} 'fix it' --model 'ollama/qwen 3'")
         );
-        assert_eq!(said(&["-v", "it's late"]), format!("{begin} 'it'\\''s late' -v"));
-        assert_eq!(said(&["refactor"]), format!("{begin} refactor"));
+        assert_eq!(hint_text(&["-v", "it's late"]), format!("{begin} 'it'\\''s late' -v"));
+        assert_eq!(hint_text(&["refactor"]), format!("{begin} refactor"));
     }
 
     #[test]
-    fn flags_of_other_programs_name_the_command() {
-        let said = |typed: &[&str]| hint_for(typed).unwrap();
+    fn print_flags_of_other_tools_hint_at_run() {
+        let hint_text = |typed: &[&str]| hint_for(typed).unwrap();
         let begin = "To give a task to a brigade: brigade run";
-        assert_eq!(said(&["-p", "fix the tests"]), format!("{begin} 'fix the tests'"));
+        assert_eq!(hint_text(&["-p", "fix the tests"]), format!("{begin} 'fix the tests'"));
         assert_eq!(
-            said(&["--print", "fix it", "--output-format", "json"]),
+            hint_text(&["--print", "fix it", "--output-format", "json"]),
             format!("{begin} 'fix it' --output-format json")
         );
         assert_eq!(
-            said(&["--model", "ollama/qwen3", "-p", "it's late"]),
+            hint_text(&["--model", "ollama/qwen3", "-p", "it's late"]),
             format!("{begin} --model ollama/qwen3 'it'\\''s late'")
         );
-        assert_eq!(said(&["run", "-p", "fix it"]), format!("{begin} 'fix it'"));
-        assert_eq!(said(&["-p"]), format!("{begin} \"TASK\""));
+        assert_eq!(hint_text(&["run", "-p", "fix it"]), format!("{begin} 'fix it'"));
+        assert_eq!(hint_text(&["-p"]), format!("{begin} \"TASK\""));
         assert_eq!(hint_for(&["sessions", "-p"]), None);
     }
 
     #[test]
-    fn slips_name_the_command() {
+    fn mistyped_command_names_the_nearest() {
         assert_eq!(hint_for(&["rnu"]), Some("Perhaps you mean: brigade run".to_owned()));
         assert_eq!(hint_for(&["sesions"]), None, "the parser says it");
         assert_eq!(hint_for(&["sessions", "shwo"]), None, "the parser says it");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn help_for_a_word_that_is_no_command_is_not_taken_for_a_task() {
+    fn help_for_an_unknown_command_is_not_taken_for_a_task() {
         assert_eq!(hint_for(&["help", "foo"]), Some("To see all commands: brigade help".to_owned()));
         assert_eq!(hint_for(&["help", "rnu"]), Some("Perhaps you mean: brigade help run".to_owned()));
         assert_eq!(hint_for(&["help", "rnu", "-v"]), Some("Perhaps you mean: brigade help run".to_owned()));

@@ -6,16 +6,16 @@
 use std::time::Duration;
 
 use brigade::tool::ShellSettings;
-use brigade_sandbox::{End, Job, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, ResourceLimits};
 use tokio::task::JoinSet;
 
 use crate::render::fit;
-use crate::safe;
+use crate::sanitize;
 
 /// Time after which the program is ended.
-const TIME_LIMIT: Duration = Duration::from_secs(10);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of its output that are kept for a warning.
-const OUTPUT_LIMIT: usize = 1024;
+const MAX_OUTPUT_BYTES: usize = 1024;
 /// Programs that may run at once. Events beyond that start none.
 const MAX_RUNNING: usize = 4;
 /// Columns of one value.
@@ -23,7 +23,7 @@ const MAX_VALUE_COLUMNS: usize = 500;
 
 /// Prefix of the variables. They do not begin with `BRIGADE_`, which would make them settings of a `brigade` command
 /// that the program starts.
-const PREFIX: &str = "NOTIFY_";
+const VARIABLE_PREFIX: &str = "NOTIFY_";
 
 /// Starts the program.
 pub(crate) struct Notifier {
@@ -45,17 +45,18 @@ impl Notifier {
         if self.running.len() >= MAX_RUNNING {
             return;
         }
-        let value = |value: &str| fit(&safe::line(value), MAX_VALUE_COLUMNS);
+        let value = |value: &str| fit(&sanitize::line(value), MAX_VALUE_COLUMNS);
         let mut environment = self.shell.environment.clone();
-        environment.extend(variables.iter().map(|(name, text)| (format!("{PREFIX}{name}"), value(text))));
+        environment
+            .extend(variables.iter().map(|(name, text)| (format!("{VARIABLE_PREFIX}{name}"), value(text))));
         let job = Job {
             command: self.command.clone(),
             directory: self.shell.directory.clone(),
             environment,
-            time_limit: TIME_LIMIT,
-            output_limit: OUTPUT_LIMIT,
+            time_limit: NOTIFY_TIMEOUT,
+            output_limit: MAX_OUTPUT_BYTES,
             limits: ResourceLimits::default(),
-            mark: "notify".to_owned(),
+            tag: "notify".to_owned(),
         };
         let guard = self.shell.guard.clone();
         self.running.spawn(async move {
@@ -69,30 +70,33 @@ impl Notifier {
     /// Waits for programs that still run, at most for their time limit. Returns the first problem there was.
     pub(crate) async fn finish(&mut self) -> Option<String> {
         while let Some(ended) = self.running.join_next().await {
-            self.note(ended.ok().flatten());
+            self.record_problem(ended.ok().flatten());
         }
         self.problem.take()
     }
 
     fn collect(&mut self) {
         while let Some(ended) = self.running.try_join_next() {
-            self.note(ended.ok().flatten());
+            self.record_problem(ended.ok().flatten());
         }
     }
 
-    fn note(&mut self, problem: Option<String>) {
+    fn record_problem(&mut self, problem: Option<String>) {
         self.problem = self.problem.take().or(problem);
     }
 }
 
 /// The problem with a program that has ended, if there was one.
-fn problem(end: End, output: &[u8]) -> Option<String> {
-    let said = String::from_utf8_lossy(output);
-    let said = said.lines().last().map(|line| format!(": {}", safe::line(line))).unwrap_or_default();
+fn problem(end: ExitReason, output: &[u8]) -> Option<String> {
+    let last_line = String::from_utf8_lossy(output);
+    let last_line =
+        last_line.lines().last().map(|line| format!(": {}", sanitize::line(line))).unwrap_or_default();
     match end {
-        End::Exited(0) | End::Cancelled => None,
-        End::Exited(code) => Some(format!("it exited with code {code}{said}")),
-        End::Signalled(signal) => Some(format!("it was ended by signal {signal}{said}")),
-        End::TimedOut => Some(format!("it took longer than {} seconds and was ended", TIME_LIMIT.as_secs())),
+        ExitReason::Exited(0) | ExitReason::Cancelled => None,
+        ExitReason::Exited(code) => Some(format!("it exited with code {code}{last_line}")),
+        ExitReason::Signalled(signal) => Some(format!("it was ended by signal {signal}{last_line}")),
+        ExitReason::TimedOut => {
+            Some(format!("it took longer than {} seconds and was ended", NOTIFY_TIMEOUT.as_secs()))
+        }
     }
 }

@@ -1,107 +1,107 @@
 //! What is shown while a tree runs.
 
 mod canvas;
+mod json_stream;
 mod lines;
-mod live;
-mod stream;
+mod live_tree;
 
-use brigade::{Asks, Live};
+use brigade::{ApprovalPolicy, RunEvent};
 use brigade_core::event::Answer;
 use brigade_core::{Event, Record};
 use unicode_segmentation::UnicodeSegmentation;
 
+use crate::approval_prompt::{InputMode, PromptInput};
 use crate::args::{Global, OutputFormat};
-use crate::dialogue::{Listener, Typing};
-use crate::failure::Failure;
-use crate::finish::store_flag;
-use crate::follow::View;
+use crate::error::CliError;
+use crate::follow::RunView;
 use crate::output;
 use crate::render::{self, fit};
-use crate::safe;
+use crate::sanitize;
 use crate::settings::Environment;
+use crate::summary::store_flag;
 use crate::terminal::{self, Colour};
 
 pub(crate) use canvas::Footer;
-pub(crate) use live::LiveTree;
-pub(crate) use stream::{fact, message};
+pub(crate) use json_stream::{event_json, message};
+pub(crate) use live_tree::LiveTree;
 
 /// One way to show it.
 pub(crate) enum Progress {
     /// A tree that is drawn in place, for a terminal.
-    Tree(live::LiveTree),
+    Tree(live_tree::LiveTree),
     /// A line for what matters, for a log.
     Lines(lines::Lines),
     /// All that happens, as JSON on standard output.
-    Stream(stream::Stream),
+    JsonStream(json_stream::JsonStream),
 }
 
 impl Progress {
     /// The way that fits the format and the terminal.
     pub(crate) fn new(global: &Global, environment: &Environment) -> Progress {
         if global.output_format == OutputFormat::StreamJson {
-            return Progress::Stream(stream::Stream::default());
+            return Progress::JsonStream(json_stream::JsonStream::default());
         }
         let detail = if global.verbose { lines::Detail::Calls } else { lines::Detail::Agents };
-        if terminal::shows_progress(environment) && !global.verbose {
-            return Progress::Tree(live::LiveTree::new(terminal::colour(environment)));
+        if terminal::can_redraw(environment) && !global.verbose {
+            return Progress::Tree(live_tree::LiveTree::new(terminal::stderr_colour(environment)));
         }
         Progress::Lines(lines::Lines::new(detail, store_flag(global)))
     }
 
     /// What an earlier runner of the tree has written.
-    pub(crate) fn remember(&mut self, records: &[Record], view: &View) -> Result<(), Failure> {
+    pub(crate) fn replay(&mut self, records: &[Record], view: &RunView) -> Result<(), CliError> {
         match self {
-            Progress::Stream(stream) => stream.remember(records, view),
+            Progress::JsonStream(stream) => stream.replay(records, view),
             Progress::Tree(_) | Progress::Lines(_) => Ok(()),
         }
     }
 
     /// Shows one thing that happened.
-    pub(crate) fn see(&mut self, live: &Live, view: &View) -> Result<(), Failure> {
+    pub(crate) fn on_event(&mut self, run_event: &RunEvent, view: &RunView) -> Result<(), CliError> {
         match self {
             Progress::Tree(tree) => {
-                if let Some(words) = said(live, view).or_else(|| answered(live, view)) {
-                    tree.say(view, &words);
-                } else if let Some(words) = thought(live, view) {
-                    let words = fit(&words, terminal::size().0.saturating_sub(1));
-                    tree.print(view, &tree.colour().paint("2", &words));
+                if let Some(text) = message_line(run_event, view).or_else(|| answer_line(run_event, view)) {
+                    tree.say(view, &text);
+                } else if let Some(text) = thought_line(run_event, view) {
+                    let text = fit(&text, terminal::size().0.saturating_sub(1));
+                    tree.print(view, &tree.colour().paint("2", &text));
                 }
                 Ok(())
             }
             Progress::Lines(lines) => {
-                lines.see(live, view);
+                lines.on_event(run_event, view);
                 Ok(())
             }
-            Progress::Stream(stream) => stream.see(live, view),
+            Progress::JsonStream(stream) => stream.on_event(run_event, view),
         }
     }
 
     /// Says something to the person, beside what is shown.
-    pub(crate) fn say(&mut self, view: &View, text: &str) {
+    pub(crate) fn say(&mut self, view: &RunView, text: &str) {
         match self {
             Progress::Tree(tree) => tree.say(view, text),
-            Progress::Lines(_) | Progress::Stream(_) => output::note(text),
+            Progress::Lines(_) | Progress::JsonStream(_) => output::note(text),
         }
     }
 
     /// Shows lines that are safe, in styles or without, beside what is shown.
-    pub(crate) fn print(&mut self, view: &View, lines: &[String]) {
+    pub(crate) fn print(&mut self, view: &RunView, lines: &[String]) {
         match self {
             Progress::Tree(tree) => tree.print(view, &lines.join("\n")),
-            Progress::Lines(_) | Progress::Stream(_) => output::note(&lines.join("\n")),
+            Progress::Lines(_) | Progress::JsonStream(_) => output::note(&lines.join("\n")),
         }
     }
 
     /// Says something that counts until the end: it stays beneath the tree.
-    pub(crate) fn announce(&mut self, view: &View, text: &str) {
+    pub(crate) fn announce(&mut self, view: &RunView, text: &str) {
         match self {
             Progress::Tree(_) => {
-                let text = render::wrapped(&safe::line(text), terminal::size().0.saturating_sub(1));
+                let text = render::wrap_text(&sanitize::line(text), terminal::size().0.saturating_sub(1));
                 let lines = text.lines().map(str::to_owned).collect();
                 self.set_footer(Some(Footer { lines, cursor: None }));
                 self.tick(view);
             }
-            Progress::Lines(_) | Progress::Stream(_) => output::note(text),
+            Progress::Lines(_) | Progress::JsonStream(_) => output::note(text),
         }
     }
 
@@ -114,27 +114,29 @@ impl Progress {
     }
 
     /// Listener for the answers of the user while this is shown.
-    pub(crate) fn listener(&self, settings: &brigade::Settings) -> Listener {
-        let can_type = settings.asks == Asks::Person && terminal::can_ask();
-        let (typing, colour) = match self {
-            Progress::Tree(tree) if can_type => (Typing::Keys, tree.colour()),
-            Progress::Lines(_) | Progress::Stream(_) if can_type => (Typing::Lines, Colour::Off),
-            Progress::Tree(_) | Progress::Lines(_) | Progress::Stream(_) => (Typing::Nobody, Colour::Off),
+    pub(crate) fn prompt_input(&self, settings: &brigade::Settings) -> PromptInput {
+        let can_type = settings.approval_policy == ApprovalPolicy::AskUser && terminal::can_prompt();
+        let (input_mode, colour) = match self {
+            Progress::Tree(tree) if can_type => (InputMode::Keys, tree.colour()),
+            Progress::Lines(_) | Progress::JsonStream(_) if can_type => (InputMode::Lines, Colour::Off),
+            Progress::Tree(_) | Progress::Lines(_) | Progress::JsonStream(_) => {
+                (InputMode::Nobody, Colour::Off)
+            }
         };
-        Listener::new(typing, colour, settings.workspace.clone())
+        PromptInput::new(input_mode, colour, settings.workspace.clone())
     }
 
     /// Time passes.
-    pub(crate) fn tick(&mut self, view: &View) {
+    pub(crate) fn tick(&mut self, view: &RunView) {
         if let Progress::Tree(tree) = self {
             tree.draw(view);
         }
     }
 
     /// Writes what was put together.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         match self {
-            Progress::Stream(stream) => stream.flush(),
+            Progress::JsonStream(stream) => stream.flush(),
             Progress::Tree(_) | Progress::Lines(_) => Ok(()),
         }
     }
@@ -148,23 +150,23 @@ impl Progress {
 }
 
 /// A message of an agent as the person reads it: who speaks is stamped here, never read from the words.
-pub(crate) fn said(live: &Live, view: &View) -> Option<String> {
-    let Live::Fact(record) = live else { return None };
+pub(crate) fn message_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
+    let RunEvent::Record(record) = run_event else { return None };
     let Event::Said { text, .. } = &record.event else { return None };
     let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
-    Some(format!("[{}]: {}", safe::line(role), indented(text.as_str())))
+    Some(format!("[{}]: {}", sanitize::line(role), indented(text.as_str())))
 }
 
 /// The last sentence that the agent at the top said before the calls that it made with it.
-pub(crate) fn thought(live: &Live, view: &View) -> Option<String> {
-    let Live::Fact(record) = live else { return None };
+pub(crate) fn thought_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
+    let RunEvent::Record(record) = run_event else { return None };
     let Event::Replied { reply, .. } = &record.event else { return None };
     if record.session != view.root || reply.calls.is_empty() {
         return None;
     }
     let sentence = last_sentence(reply.text.as_str())?;
     let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
-    Some(format!("{}: {sentence}", safe::line(role)))
+    Some(format!("{}: {sentence}", sanitize::line(role)))
 }
 
 /// The last sentence of a text, on one line and without the marks of Markdown around it.
@@ -175,22 +177,22 @@ fn last_sentence(text: &str) -> Option<String> {
     let last = lines.rfind(|line| line.contains(char::is_alphanumeric))?;
     let is_sentence = |sentence: &&str| sentence.contains(char::is_alphanumeric);
     let sentence = last.unicode_sentences().filter(is_sentence).last().unwrap_or(last);
-    Some(safe::line(&sentence.trim().replace("**", "")))
+    Some(sanitize::line(&sentence.trim().replace("**", "")))
 }
 
 /// An answer to an agent, and who gave it.
-pub(crate) fn answered(live: &Live, view: &View) -> Option<String> {
-    let Live::Fact(record) = live else { return None };
+pub(crate) fn answer_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
+    let RunEvent::Record(record) = run_event else { return None };
     let Event::Answered { answer, by, .. } = &record.event else { return None };
     let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
     let answer = match answer {
         Answer::Once => "yes".to_owned(),
-        Answer::Always(rule) => format!("always, {}", safe::line(rule)),
+        Answer::Always(rule) => format!("always, {}", sanitize::line(rule)),
         Answer::Deny { word } => {
-            word.as_deref().map_or("no".to_owned(), |word| format!("no: {}", safe::line(word)))
+            word.as_deref().map_or("no".to_owned(), |word| format!("no: {}", sanitize::line(word)))
         }
     };
-    Some(format!("{}: answered {answer} (by {})", safe::line(role), safe::line(by)))
+    Some(format!("{}: answered {answer} (by {})", sanitize::line(role), sanitize::line(by)))
 }
 
 /// Later lines of a message are indented, so that none of them looks like the words of somebody else.

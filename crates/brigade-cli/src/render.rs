@@ -1,15 +1,15 @@
 //! Trees, tables and transcripts as text.
 
-mod branches;
-mod document;
-mod html;
+pub(crate) mod approval_view;
+mod export_model;
+mod html_export;
 mod links;
 mod markdown;
-pub(crate) mod question;
-mod stage;
-mod story;
+mod markdown_export;
+mod status_counts;
+mod subtree_totals;
 mod table;
-mod tale;
+mod timeline;
 mod transcript;
 mod tree;
 mod wrap;
@@ -19,20 +19,20 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::clock;
 
-pub(crate) use branches::{Branch, Breadth, branches};
-pub(crate) use document::document;
-pub(crate) use html::html;
+pub(crate) use export_model::ExportedRun;
+pub(crate) use html_export::export_html;
 pub(crate) use markdown::Markdown;
-pub(crate) use stage::Stage;
-pub(crate) use story::{Change, label};
-pub(crate) use table::{changes, costs, costs_by_agent, ended, layout, summary};
-pub(crate) use tale::Tale;
-pub(crate) use transcript::{Outputs, transcript};
-pub(crate) use tree::{Content, Row, overview};
-pub(crate) use wrap::{hanging, wrapped, wrapped_markdown};
+pub(crate) use markdown_export::export_markdown;
+pub(crate) use status_counts::AgentStatus;
+pub(crate) use subtree_totals::{SubtreeTotals, TreeDetail, subtree_totals};
+pub(crate) use table::{changes, costs, costs_by_agent, layout, status_cell, summary};
+pub(crate) use timeline::{FileChange, label};
+pub(crate) use transcript::{OutputDetail, transcript};
+pub(crate) use tree::{Row, RowContent, overview};
+pub(crate) use wrap::{wrap_hanging, wrap_markdown, wrap_text};
 
 /// How long an agent worked, or has worked so far, in milliseconds.
-pub(crate) fn elapsed(tree: &Tree, node: &Node) -> u64 {
+pub(crate) fn working_time(tree: &Tree, node: &Node) -> u64 {
     tree.working_time([&node.session], Some(clock::now()))
 }
 
@@ -63,27 +63,27 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
 }
 
 /// Cuts a text to so many columns, between two words if there is a blank in its second half.
-pub(crate) fn shortened(text: &str, columns: usize) -> String {
+pub(crate) fn truncate_at_word(text: &str, columns: usize) -> String {
     let cut = fit(text, columns);
-    let Some(kept) = cut.strip_suffix('…').filter(|_| cut != text) else { return cut };
-    let is_whole_word = text[kept.len()..].starts_with(' ');
-    let kept = match kept.rfind(' ').filter(|at| !is_whole_word && *at >= kept.len() / 2) {
-        Some(at) => &kept[..at],
-        None => kept,
+    let Some(prefix) = cut.strip_suffix('…').filter(|_| cut != text) else { return cut };
+    let is_whole_word = text[prefix.len()..].starts_with(' ');
+    let prefix = match prefix.rfind(' ').filter(|at| !is_whole_word && *at >= prefix.len() / 2) {
+        Some(at) => &prefix[..at],
+        None => prefix,
     };
-    format!("{}…", kept.trim_end())
+    format!("{}…", prefix.trim_end())
 }
 
 /// Puts things beside each other, and below each other where there is no room.
-pub(crate) fn filled<'a>(things: impl Iterator<Item = &'a str>, gap: &str, columns: usize) -> Vec<String> {
+pub(crate) fn wrap_items<'a>(items: impl Iterator<Item = &'a str>, gap: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for thing in things {
+    for item in items {
         match lines.last_mut() {
-            Some(line) if width(line) + width(gap) + width(thing) <= columns => {
+            Some(line) if width(line) + width(gap) + width(item) <= columns => {
                 line.push_str(gap);
-                line.push_str(thing);
+                line.push_str(item);
             }
-            _ => lines.push(thing.to_owned()),
+            _ => lines.push(item.to_owned()),
         }
     }
     lines
@@ -109,16 +109,20 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_shortened_between_words() {
-        assert_eq!(shortened("Find out why the tests fail", 18), "Find out why the…");
-        assert_eq!(shortened("Find out why the tests fail", 17), "Find out why the…");
-        assert_eq!(shortened("Find out", 8), "Find out");
-        assert_eq!(shortened("a supercalifragilistic word", 12), "a supercali…", "there is no better place");
-        assert_eq!(shortened("日本語のタスク", 7), "日本語…");
+    fn text_is_truncated_between_words() {
+        assert_eq!(truncate_at_word("Find out why the tests fail", 18), "Find out why the…");
+        assert_eq!(truncate_at_word("Find out why the tests fail", 17), "Find out why the…");
+        assert_eq!(truncate_at_word("Find out", 8), "Find out");
+        assert_eq!(
+            truncate_at_word("a supercalifragilistic word", 12),
+            "a supercali…",
+            "there is no better place"
+        );
+        assert_eq!(truncate_at_word("日本語のタスク", 7), "日本語…");
     }
 
     #[test]
-    fn what_has_no_room_stands_below() {
-        assert_eq!(filled(["ab", "日", "c", "defgh"].into_iter(), " ", 5), ["ab 日", "c", "defgh"]);
+    fn items_that_do_not_fit_wrap_to_the_next_line() {
+        assert_eq!(wrap_items(["ab", "日", "c", "defgh"].into_iter(), " ", 5), ["ab 日", "c", "defgh"]);
     }
 }

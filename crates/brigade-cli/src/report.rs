@@ -1,11 +1,11 @@
 //! A run as one JSON object.
 
-use brigade::{Ending, RunError};
-use brigade_core::view::{Doing, Node};
+use brigade::{RunError, RunResult};
+use brigade_core::view::{Activity, Node};
 use brigade_core::{SessionId, Spent, Status};
 use serde::Serialize;
 
-use crate::follow::View;
+use crate::follow::RunView;
 use crate::progress;
 use crate::units;
 
@@ -104,9 +104,9 @@ impl Usage {
             output_tokens: spent.usage.output,
             cache_read_tokens: spent.usage.cache_read,
             cache_write_tokens: spent.usage.cache_write,
-            in_doubt_tokens: spent.in_doubt.tokens,
+            in_doubt_tokens: spent.unconfirmed.tokens,
             reported_tokens: spent.reported.tokens,
-            reported_usd: units::float_dollars(spent.reported.usd),
+            reported_usd: units::dollars_as_f64(spent.reported.usd),
             reported_agents: spent.reported.agents,
             cost_not_reported: spent.cost_unreported > 0,
         }
@@ -115,21 +115,21 @@ impl Usage {
 
 impl Report {
     /// The report on a run and its tree.
-    pub(crate) fn new(view: &View, ending: &Result<Ending, RunError>) -> Report {
+    pub(crate) fn new(view: &RunView, ending: &Result<RunResult, RunError>) -> Report {
         let spent = view.tree.spent(&view.root);
         let (result, status, limit, error, warnings) = match ending {
             Ok(ending) => {
                 let (limit, error) = details(&ending.outcome.status);
                 let outcome = &ending.outcome;
-                (outcome.text.to_string(), outcome.status.word(), limit, error, outcome.warnings.clone())
+                (outcome.text.to_string(), outcome.status.as_str(), limit, error, outcome.warnings.clone())
             }
             Err(error) => (String::new(), "failed", None, Some(error.to_string()), Vec::new()),
         };
-        let said = view.tree.said().iter();
-        let messages = said.map(|said| Message {
-            session: said.session.clone(),
-            role: said.role.clone(),
-            text: progress::message(&said.role, &said.text),
+        let sent = view.tree.agent_messages().iter();
+        let messages = sent.map(|sent| Message {
+            session: sent.session.clone(),
+            role: sent.role.clone(),
+            text: progress::message(&sent.role, &sent.text),
         });
         Report {
             kind: "result",
@@ -140,7 +140,7 @@ impl Report {
             session_id: view.root.clone(),
             turns: view.tree.node(&view.root).map_or(0, |node| node.turns),
             usage: Usage::of(&spent),
-            cost_usd: units::float_dollars(spent.usd),
+            cost_usd: units::dollars_as_f64(spent.usd),
             cost_unknown: spent.unpriced > 0,
             agents: agents(view),
             messages: messages.collect(),
@@ -150,23 +150,25 @@ impl Report {
 }
 
 /// Every session of a tree, depth first.
-pub(crate) fn agents(view: &View) -> Vec<Agent> {
+pub(crate) fn agents(view: &RunView) -> Vec<Agent> {
     view.tree.walk(&view.root).into_iter().map(|node| agent(view, node)).collect()
 }
 
-fn agent(view: &View, node: &Node) -> Agent {
+fn agent(view: &RunView, node: &Node) -> Agent {
     let changes = node.changes.iter();
     let changes = changes.map(|(path, lines)| Change {
         path: path.clone(),
         added: lines.added,
         removed: lines.removed,
     });
-    let (status, (limit, error)) = match &node.doing {
-        Doing::Ended(outcome) => (outcome.status.word(), details(&outcome.status)),
-        Doing::Waiting => ("waiting", (None, None)),
-        Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing | Doing::Summarising => {
-            ("unfinished", (None, None))
-        }
+    let (status, (limit, error)) = match &node.activity {
+        Activity::Ended(outcome) => (outcome.status.as_str(), details(&outcome.status)),
+        Activity::Pending => ("waiting", (None, None)),
+        Activity::Thinking
+        | Activity::Tool(_)
+        | Activity::Delegating
+        | Activity::WrappingUp
+        | Activity::Compacting => ("unfinished", (None, None)),
     };
     Agent {
         session_id: node.session.clone(),
@@ -181,9 +183,9 @@ fn agent(view: &View, node: &Node) -> Agent {
         turns: node.turns,
         tool_calls: node.tool_calls,
         tool_errors: node.tool_errors,
-        usage: Usage::of(&node.own),
-        cost_usd: units::float_dollars(node.own.usd),
-        cost_unknown: node.own.unpriced > 0,
+        usage: Usage::of(&node.own_usage),
+        cost_usd: units::dollars_as_f64(node.own_usage.usd),
+        cost_unknown: node.own_usage.unpriced > 0,
         duration_ms: view.tree.working_time([&node.session], None),
         changes: changes.collect(),
     }

@@ -4,11 +4,11 @@
 
 mod acp;
 mod agents;
+mod diagnose;
+mod did_you_mean;
 mod environment;
-mod examine;
 mod keys;
 mod layers;
-mod nearest;
 mod prices;
 mod project;
 mod providers;
@@ -23,43 +23,43 @@ use std::time::Duration;
 
 use brigade::model::PriceList;
 use brigade::tool::WebSettings;
-use brigade::{Asks, Limits, ModeOrigin};
-use brigade_core::faces::delegate::SwarmConfig;
-use brigade_core::faces::spawn::SpawnConfig;
-use brigade_core::faces::subagent::SubagentConfig;
-use brigade_core::faces::{DelegationConfig, Faces};
+use brigade::{ApprovalPolicy, Limits, ModeOrigin};
+use brigade_core::delegation_styles::delegate::SwarmConfig;
+use brigade_core::delegation_styles::spawn::SpawnConfig;
+use brigade_core::delegation_styles::subagent::SubagentConfig;
+use brigade_core::delegation_styles::{DelegationConfig, DelegationStyles};
 use brigade_core::permission::{Mode, Permissions, Rule};
 use brigade_core::{Budget, Limit};
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::args::{Flags, Global};
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::terminal;
 use crate::trust::{self, TrustedProject};
 use crate::units;
 
-use environment::nowhere;
+use environment::no_home_error;
 
 pub(crate) use acp::AcpServer;
-pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_places};
+pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_dirs};
+pub(crate) use diagnose::{Layer, State as LayerState};
+pub(crate) use did_you_mean::{closest, did_you_mean};
 pub(crate) use environment::Environment;
-pub(crate) use examine::{Layer, State as LayerState};
 pub(crate) use layers::Layers;
-pub(crate) use nearest::{near, nearest};
 pub(crate) use project::ProjectConfig;
-pub(crate) use providers::{Key, Offer, Providers};
+pub(crate) use providers::{ApiKey, ProviderInfo, Providers};
 pub(crate) use schema::schema;
 pub(crate) use servers::Server as McpServer;
-pub(crate) use shell::{Shell, Withheld};
+pub(crate) use shell::{ShellEnv, Withheld};
 pub(crate) use web::Web;
 
 /// The prefix of models that stand in a file.
-pub(crate) const SCRIPT: &str = "script:";
+pub(crate) const SCRIPT_PREFIX: &str = "script:";
 /// Folders in which other programs keep skills, in a project and in a home.
-pub(crate) const FOREIGN_SKILLS: [&str; 2] = [".claude/skills", ".agents/skills"];
+pub(crate) const OTHER_SKILL_DIRS: [&str; 2] = [".claude/skills", ".agents/skills"];
 /// The only agent that there is without definitions.
-pub(crate) const LEAD: &str = "lead";
+pub(crate) const LEAD_AGENT: &str = "lead";
 
 /// What the command was told, resolved.
 #[derive(Debug)]
@@ -78,19 +78,19 @@ pub(crate) struct Settings {
     /// The agent that takes the task.
     pub(crate) agent: String,
     /// How agents delegate.
-    pub(crate) faces: Faces,
+    pub(crate) faces: DelegationStyles,
     /// Limits of sessions and of the tree.
     pub(crate) limits: Limits,
     /// How long a command of `shell` may take.
     pub(crate) shell_timeout: Duration,
     /// Environment of commands.
-    pub(crate) shell: Shell,
+    pub(crate) shell: ShellEnv,
     /// What a tree may use up.
     pub(crate) budget: Budget,
     /// Which calls are allowed.
     pub(crate) permissions: Permissions,
     /// Who is asked about calls.
-    pub(crate) asks: Asks,
+    pub(crate) approval_policy: ApprovalPolicy,
     /// Whether questions wait for answers from elsewhere.
     pub(crate) waits_for_answers: bool,
     /// Command line of a program that is started when a question opens or a run ends.
@@ -128,7 +128,7 @@ pub(crate) struct Settings {
 pub(crate) enum StoreOrigin {
     /// The usual place in the user's data folder.
     Default,
-    /// `--store`, or `store` in the configuration.
+    /// `--open_store`, or `open_store` in the configuration.
     Named,
 }
 
@@ -136,73 +136,73 @@ pub(crate) enum StoreOrigin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Instructions {
     /// They do, unless their own definition says otherwise.
-    OfProject,
+    Project,
     /// They do not.
     None,
 }
 
 impl Settings {
     /// Settings of a command that runs agents, with those of the project that it runs in.
-    pub(crate) fn for_run(global: &Global, flags: &Flags) -> Result<Settings, Failure> {
+    pub(crate) fn load_for_run(global: &Global, flags: &Flags) -> Result<Settings, CliError> {
         let environment = Environment::read()?;
-        let project = trust::project(&environment, &folder(&environment, flags))?;
-        Settings::layered(environment, project, global, flags)
+        let project = trust::load_trusted_project(&environment, &folder(&environment, flags))?;
+        Settings::from_layers(environment, project, global, flags)
     }
 
     /// Settings of a command that only looks.
-    pub(crate) fn to_look(global: &Global) -> Result<Settings, Failure> {
-        Settings::for_run(global, &Flags::default())
+    pub(crate) fn load(global: &Global) -> Result<Settings, CliError> {
+        Settings::load_for_run(global, &Flags::default())
     }
 
     /// Settings without those of any project: enough to find a session, whose folder says which project counts.
-    pub(crate) fn of_the_person(global: &Global) -> Result<Settings, Failure> {
-        Settings::layered(Environment::read()?, None, global, &Flags::default())
+    pub(crate) fn load_user_only(global: &Global) -> Result<Settings, CliError> {
+        Settings::from_layers(Environment::read()?, None, global, &Flags::default())
     }
 
     /// Settings that no file changes, and where the configuration would be: for a person who has none yet.
-    pub(crate) fn without_files(global: &Global) -> Result<Settings, Failure> {
+    pub(crate) fn load_defaults(global: &Global) -> Result<Settings, CliError> {
         let environment = Environment::read()?;
-        let places = Places::of(&environment)?;
+        let paths = DefaultPaths::of(&environment)?;
         let mut layers = Layers::defaults()?;
         layers.add_flags(providers::variables(|name| environment.variable(name)))?;
-        layers.add_environment(&environment.brigade)?;
+        layers.add_environment(&environment.config_variables)?;
         layers.add_set(&global.set)?;
-        Settings::resolve(environment, places, layers, global, &Flags::default())
+        Settings::resolve(environment, paths, layers, global, &Flags::default())
     }
 
-    fn layered(
+    fn from_layers(
         environment: Environment,
         project: Option<TrustedProject>,
         global: &Global,
         flags: &Flags,
-    ) -> Result<Settings, Failure> {
+    ) -> Result<Settings, CliError> {
         let mut layers = Layers::defaults()?;
-        let places = Places::of(&environment)?;
+        let paths = DefaultPaths::of(&environment)?;
         layers.add_flags(providers::variables(|name| environment.variable(name)))?;
-        layers.add_file(&places.config)?;
+        layers.add_file(&paths.config)?;
         if let Some(project) = &project
             && let Some(config) = ProjectConfig::read(&project.root, &project.files)?
         {
             layers.add_project(&config)?;
         }
-        layers.add_environment(&environment.brigade)?;
+        layers.add_environment(&environment.config_variables)?;
         layers.add_set(&global.set)?;
         layers.add_flags(flag_values(flags))?;
-        let settings = Settings::resolve(environment, places, layers, global, flags)?;
+        let settings = Settings::resolve(environment, paths, layers, global, flags)?;
         Ok(Settings { project, ..settings })
     }
 
     /// Settings that nobody's configuration changes, apart from the place of the store: what the demo leaves behind
     /// has to be found by the next command.
-    pub(crate) fn for_demo(global: &Global, flags: &Flags) -> Result<Settings, Failure> {
+    pub(crate) fn load_for_demo(global: &Global, flags: &Flags) -> Result<Settings, CliError> {
         let environment = Environment::read()?;
         let mut layers = Layers::defaults()?;
         layers.add_flags(flag_values(flags))?;
-        let places = Places::of(&environment)?;
-        let resolved = Settings::resolve(environment, places, layers, global, flags)?;
+        let paths = DefaultPaths::of(&environment)?;
+        let resolved = Settings::resolve(environment, paths, layers, global, flags)?;
         let mut settings =
             Settings { skills: Vec::new(), memory: None, instructions: Instructions::None, ..resolved };
-        if let Ok(configured) = Settings::of_the_person(global) {
+        if let Ok(configured) = Settings::load_user_only(global) {
             settings.store = configured.store;
             settings.store_origin = configured.store_origin;
         }
@@ -212,37 +212,38 @@ impl Settings {
 
     fn resolve(
         environment: Environment,
-        places: Places,
+        paths: DefaultPaths,
         layers: Layers,
         global: &Global,
         flags: &Flags,
-    ) -> Result<Settings, Failure> {
-        let raw: Raw =
-            layers.table().clone().try_into().map_err(|error| Failure::usage(format!("config: {error}")))?;
+    ) -> Result<Settings, CliError> {
+        let raw: RawConfig =
+            layers.table().clone().try_into().map_err(|error| CliError::usage(format!("config: {error}")))?;
         let absolute = |model: String| environment.absolute_model(&model);
-        let agent = flags.agent.clone().or(raw.default_agent).unwrap_or_else(|| LEAD.to_owned());
+        let agent = flags.agent.clone().or(raw.default_agent).unwrap_or_else(|| LEAD_AGENT.to_owned());
         let mut swarm = raw.swarm;
         let problem = swarm.problem().or_else(|| raw.subagent.as_ref().and_then(SubagentConfig::problem));
         if let Some(problem) = problem.or_else(|| raw.spawn.as_ref().and_then(SpawnConfig::problem)) {
-            return Err(Failure::usage(problem));
+            return Err(CliError::usage(problem));
         }
         swarm.model = swarm.model.map(absolute).transpose()?;
         for role in swarm.roles.values_mut() {
             role.model = role.model.take().map(absolute).transpose()?;
         }
-        let faces = Faces { swarm, subagent: raw.subagent, spawn: raw.spawn, delegation: raw.delegation };
+        let faces =
+            DelegationStyles { swarm, subagent: raw.subagent, spawn: raw.spawn, delegation: raw.delegation };
         let acp = acp::resolve(raw.acp, &layers)?;
         acp::check_names(&faces, &acp)?;
         let skills = raw.skills.paths.iter().map(|path| environment.absolute(Path::new(path)));
-        let foreign =
-            environment.home().into_iter().flat_map(|home| FOREIGN_SKILLS.map(|name| home.join(name)));
-        let own = Some(places.skills).into_iter().chain(foreign).filter(|folder| folder.is_dir());
-        let skills = skills.chain(own).collect();
+        let other_dirs =
+            environment.home().into_iter().flat_map(|home| OTHER_SKILL_DIRS.map(|name| home.join(name)));
+        let user_dirs = Some(paths.skills).into_iter().chain(other_dirs).filter(|folder| folder.is_dir());
+        let skills = skills.chain(user_dirs).collect();
         let (store, store_origin) = match (&global.store, raw.store.as_deref()) {
             (Some(path), _) => (environment.absolute(path), StoreOrigin::Named),
-            (None, None | Some("sqlite")) => (places.sessions, StoreOrigin::Default),
+            (None, None | Some("sqlite")) => (paths.sessions, StoreOrigin::Default),
             (None, Some(other)) if other.contains("://") => {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "store = \"{other}\" is not supported; use \"sqlite\" or a path"
                 )));
             }
@@ -252,7 +253,7 @@ impl Settings {
         let mut limits = raw.limits.resolve()?;
         // The limits of a provider end a call first, and say which setting they come from.
         limits.model_silence =
-            limits.model_silence.max(providers.longest_silence().saturating_add(SILENCE_MARGIN));
+            limits.model_silence.max(providers.max_silence().saturating_add(SILENCE_MARGIN));
         // Whoever names a model for this run wants that one.
         let fallbacks = if flags.model.is_some() { Vec::new() } else { raw.fallbacks };
         Ok(Settings {
@@ -268,8 +269,8 @@ impl Settings {
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             shell: raw.shell.resolve()?,
             budget: raw.budget.resolve()?,
-            asks: raw.permissions.questions.resolve(),
-            waits_for_answers: raw.permissions.questions == Questions::Wait,
+            approval_policy: raw.permissions.questions.resolve(),
+            waits_for_answers: raw.permissions.questions == QuestionsSetting::Wait,
             notify: raw.notify.filter(|command| !command.trim().is_empty()),
             permissions: raw.permissions.resolve(),
             web: raw.web.resolve()?,
@@ -278,12 +279,12 @@ impl Settings {
             folder: folder(&environment, flags),
             project: None,
             skills,
-            memory: raw.memory.enabled.unwrap_or(true).then_some(places.memory),
-            logins: places.logins,
-            instructions: Instructions::OfProject,
+            memory: raw.memory.enabled.unwrap_or(true).then_some(paths.memory),
+            logins: paths.logins,
+            instructions: Instructions::Project,
             agent_folders: AgentFolders::of(&environment, &raw.agents.paths),
             layers,
-            config_file: places.config,
+            config_file: paths.config,
             environment,
         })
     }
@@ -310,15 +311,15 @@ impl Settings {
     }
 
     /// The folders that agents are looked for in.
-    pub(crate) fn agent_places(&self) -> Vec<PathBuf> {
+    pub(crate) fn agent_dirs(&self) -> Vec<PathBuf> {
         let project = self.project.as_ref().map(|project| project.root.as_path());
-        agent_places(&self.agent_folders, project, &self.agent_folders.paths)
+        agent_dirs(&self.agent_folders, project, &self.agent_folders.paths)
     }
 }
 
 /// Where configuration and data are, before anybody looked.
 #[derive(Clone)]
-struct Places {
+struct DefaultPaths {
     config: PathBuf,
     skills: PathBuf,
     sessions: PathBuf,
@@ -326,11 +327,11 @@ struct Places {
     logins: PathBuf,
 }
 
-impl Places {
-    fn of(environment: &Environment) -> Result<Places, Failure> {
-        let config = environment.config_folder().ok_or_else(nowhere)?;
-        let data = environment.data_folder().ok_or_else(nowhere)?;
-        Ok(Places {
+impl DefaultPaths {
+    fn of(environment: &Environment) -> Result<DefaultPaths, CliError> {
+        let config = environment.config_folder().ok_or_else(no_home_error)?;
+        let data = environment.data_folder().ok_or_else(no_home_error)?;
+        Ok(DefaultPaths {
             config: config.join("config.toml"),
             skills: config.join("skills"),
             sessions: data.join("sessions.db"),
@@ -377,12 +378,12 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Val
 /// the file and the nearest key in the message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Raw {
+struct RawConfig {
     model: Option<String>,
     fallbacks: Vec<String>,
     default_agent: Option<String>,
-    providers: BTreeMap<String, providers::Raw>,
-    prices: BTreeMap<String, prices::Raw>,
+    providers: BTreeMap<String, providers::RawProvider>,
+    prices: BTreeMap<String, prices::RawPrice>,
     store: Option<String>,
     notify: Option<String>,
     swarm: SwarmConfig,
@@ -395,11 +396,11 @@ struct Raw {
     permissions: RawPermissions,
     skills: RawSkills,
     memory: RawMemory,
-    web: web::Raw,
-    shell: shell::Raw,
+    web: web::RawWeb,
+    shell: shell::RawShell,
     #[serde(rename = "mcpServers")]
-    mcp_servers: BTreeMap<String, servers::Raw>,
-    acp: acp::Raw,
+    mcp_servers: BTreeMap<String, servers::RawMcpServer>,
+    acp: acp::RawAcp,
     /// Kept for the parts that are to use them.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
@@ -432,11 +433,11 @@ struct RawBudget {
 }
 
 impl RawBudget {
-    fn resolve(&self) -> Result<Budget, Failure> {
+    fn resolve(&self) -> Result<Budget, CliError> {
         let limit = |value: &Option<Value>, read: fn(&Value) -> Result<u64, String>| match value {
             None => Ok(Limit::Unlimited),
             Some(Value::String(word)) if word == keys::UNLIMITED => Ok(Limit::Unlimited),
-            Some(value) => read(value).map(Limit::AtMost).map_err(Failure::usage),
+            Some(value) => read(value).map(Limit::AtMost).map_err(CliError::usage),
         };
         Ok(Budget {
             tokens: limit(&self.tokens, keys::count)?,
@@ -467,7 +468,7 @@ struct RawLimits {
 }
 
 impl RawLimits {
-    fn resolve(&self) -> Result<Limits, Failure> {
+    fn resolve(&self) -> Result<Limits, CliError> {
         let defaults = Limits::default();
         Ok(Limits {
             lead_turns: self.lead_turns.unwrap_or(defaults.lead_turns),
@@ -486,15 +487,15 @@ impl RawLimits {
     }
 }
 
-fn duration(value: Option<&Value>, default: Duration) -> Result<Duration, Failure> {
-    value.map_or(Ok(default), |value| keys::duration(value).map_err(Failure::usage))
+fn duration(value: Option<&Value>, default: Duration) -> Result<Duration, CliError> {
+    value.map_or(Ok(default), |value| keys::duration(value).map_err(CliError::usage))
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RawPermissions {
     mode: Option<Mode>,
-    questions: Questions,
+    questions: QuestionsSetting,
     allow: Vec<Rule>,
     ask: Vec<Rule>,
     deny: Vec<Rule>,
@@ -514,7 +515,7 @@ impl RawPermissions {
 /// Whether a person is asked about calls.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Questions {
+enum QuestionsSetting {
     /// At a terminal.
     #[default]
     Auto,
@@ -524,19 +525,19 @@ enum Questions {
     Refuse,
 }
 
-impl Questions {
-    fn resolve(self) -> Asks {
+impl QuestionsSetting {
+    fn resolve(self) -> ApprovalPolicy {
         match self {
-            Questions::Auto if terminal::can_ask() => Asks::Person,
-            Questions::Wait => Asks::Person,
-            Questions::Auto | Questions::Refuse => Asks::Nobody,
+            QuestionsSetting::Auto if terminal::can_prompt() => ApprovalPolicy::AskUser,
+            QuestionsSetting::Wait => ApprovalPolicy::AskUser,
+            QuestionsSetting::Auto | QuestionsSetting::Refuse => ApprovalPolicy::Deny,
         }
     }
 }
 
 /// Where somebody can be asked, everything but reading is asked about; elsewhere that would stop all work.
 fn default_mode() -> Mode {
-    if terminal::can_ask() { Mode::Ask } else { Mode::Edit }
+    if terminal::can_prompt() { Mode::Ask } else { Mode::Edit }
 }
 
 /// The values that are in force where nobody says otherwise, as a table like any other layer.
@@ -551,8 +552,9 @@ fn default_table(mode: Mode) -> Result<Table, toml::ser::Error> {
         Limit::AtMost(most) => number(most),
         Limit::Unlimited => text(keys::UNLIMITED),
     };
-    let time =
-        |time: Duration| Value::String(units::typed(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)));
+    let time = |time: Duration| {
+        Value::String(units::format_duration(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+    };
     let section = |entries: Vec<(&str, Value)>| {
         Value::Table(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     };
@@ -563,7 +565,7 @@ fn default_table(mode: Mode) -> Result<Table, toml::ser::Error> {
     }
     Ok(Table::from_iter([
         ("fallbacks".to_owned(), empty()),
-        ("default_agent".to_owned(), text(LEAD)),
+        ("default_agent".to_owned(), text(LEAD_AGENT)),
         ("store".to_owned(), text("sqlite")),
         ("swarm".to_owned(), swarm),
         ("delegation".to_owned(), section(vec![("faces", text("auto")), ("extras", empty())])),

@@ -14,43 +14,43 @@ pub(crate) enum Colour {
 }
 
 /// The colours of standard error.
-pub(crate) fn colour(environment: &Environment) -> Colour {
-    if shows_progress(environment) && !environment.no_color { Colour::On } else { Colour::Off }
+pub(crate) fn stderr_colour(environment: &Environment) -> Colour {
+    if can_redraw(environment) && !environment.no_color { Colour::On } else { Colour::Off }
 }
 
 /// The colours of standard output.
-pub(crate) fn colour_of_results(environment: &Environment) -> Colour {
+pub(crate) fn stdout_colour(environment: &Environment) -> Colour {
     let is_dumb = environment.term.as_deref().is_none_or(|term| term == "dumb");
-    if reads_results() && !is_dumb && !environment.no_color { Colour::On } else { Colour::Off }
+    if stdout_is_terminal() && !is_dumb && !environment.no_color { Colour::On } else { Colour::Off }
 }
 
 /// Whether standard error is a terminal on which lines can be drawn again.
-pub(crate) fn shows_progress(environment: &Environment) -> bool {
+pub(crate) fn can_redraw(environment: &Environment) -> bool {
     std::io::stderr().is_terminal() && environment.term.as_deref().is_some_and(|term| term != "dumb")
 }
 
 /// Whether standard output is a terminal.
-pub(crate) fn reads_results() -> bool {
+pub(crate) fn stdout_is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
 /// Whether standard input is a terminal, so that nothing waits there.
-pub(crate) fn types_input() -> bool {
+pub(crate) fn stdin_is_terminal() -> bool {
     std::io::stdin().is_terminal()
 }
 
 /// Whether somebody is there who sees a question and can answer it.
-pub(crate) fn can_ask() -> bool {
-    types_input() && std::io::stderr().is_terminal()
+pub(crate) fn can_prompt() -> bool {
+    stdin_is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Whether there is a terminal on all sides, on which a line can be typed while others are drawn.
 pub(crate) fn can_chat(environment: &Environment) -> bool {
-    types_input() && reads_results() && shows_progress(environment)
+    stdin_is_terminal() && stdout_is_terminal() && can_redraw(environment)
 }
 
 /// Throws away what was typed and not read yet. Where that cannot be done, there is no terminal.
-pub(crate) fn forget_typed() {
+pub(crate) fn discard_typed_input() {
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
@@ -63,12 +63,12 @@ pub(crate) fn size() -> (usize, usize) {
 }
 
 /// The columns that a table on standard error may take: any number where no terminal breaks the lines.
-pub(crate) fn room() -> usize {
+pub(crate) fn stderr_columns() -> usize {
     if std::io::stderr().is_terminal() { size().0 } else { usize::MAX }
 }
 
 /// The columns that a table on standard output may take.
-pub(crate) fn room_for_results() -> usize {
+pub(crate) fn stdout_columns() -> usize {
     match rustix::termios::tcgetwinsize(std::io::stdout()) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
         _ => usize::MAX,

@@ -6,10 +6,10 @@ use brigade_core::{Spent, amount};
 
 use crate::clock;
 
-const NANO: u64 = 1_000_000_000;
+const BILLION: u64 = 1_000_000_000;
 
 /// Reads a duration: `500ms`, `30s`, `10m`, `2h`, `1h30m`, `2d`; a bare number is seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let refuse = || format!("'{text}' is not a duration: write 500ms, 30s, 10m, 2h, 1h30m or 2d");
     let mut rest = text.trim();
     let mut millis: u64 = 0;
@@ -61,22 +61,22 @@ impl Since {
 }
 
 /// Reads a moment: a duration before now, or a day such as `2026-11-16`, which begins at midnight UTC.
-pub(crate) fn since(text: &str) -> Result<Since, String> {
+pub(crate) fn parse_since(text: &str) -> Result<Since, String> {
     if let Some(moment) = clock::midnight(text.trim()) {
         return Ok(Since::At(moment));
     }
-    duration(text).map(Since::Ago).map_err(|_| {
+    parse_duration(text).map(Since::Ago).map_err(|_| {
         format!("'{text}' is neither a time before now such as 30m, 12h or 2d, nor a day such as 2026-11-16")
     })
 }
 
 /// Reads an amount of dollars as nano-dollars, exactly.
-pub(crate) fn dollars(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_dollars(text: &str) -> Result<u64, String> {
     amount::parse_dollars(text)
 }
 
 /// Reads a number of things: `500000`, `500_000`, `500k`, `2M`.
-pub(crate) fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     amount::parse_count(text)
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn exact_dollars(nano: u64) -> String {
 }
 
 /// Nano-dollars in a sentence: two to four digits, rounded up.
-pub(crate) fn brief_dollars(nano: u64) -> String {
+pub(crate) fn format_dollars_brief(nano: u64) -> String {
     let parts = nano.div_ceil(100_000);
     let digits = format!("{:04}", parts % 10_000);
     let digits = match digits.trim_end_matches('0') {
@@ -97,13 +97,13 @@ pub(crate) fn brief_dollars(nano: u64) -> String {
 }
 
 /// Nano-dollars as they are shown: four digits, rounded up, so that nothing that cost money looks free.
-pub(crate) fn shown_dollars(nano: u64) -> String {
+pub(crate) fn format_dollars(nano: u64) -> String {
     let parts = nano.div_ceil(100_000);
     format!("${}.{:04}", parts / 10_000, parts % 10_000)
 }
 
 /// What was spent, as it is shown. What an external agent did not report is not nothing.
-pub(crate) fn cost(spent: &Spent) -> String {
+pub(crate) fn format_cost(spent: &Spent) -> String {
     match (spent.usd, spent.cost_unreported) {
         (0, 1..) => "not reported".to_owned(),
         _ => brief_cost(spent),
@@ -114,25 +114,25 @@ pub(crate) fn cost(spent: &Spent) -> String {
 pub(crate) fn brief_cost(spent: &Spent) -> String {
     match (spent.usd, spent.cost_unreported.saturating_add(spent.unpriced)) {
         (0, 1..) => "-".to_owned(),
-        (usd, 0) => shown_dollars(usd),
-        (usd, _) => format!("{}+", shown_dollars(usd)),
+        (usd, 0) => format_dollars(usd),
+        (usd, _) => format!("{}+", format_dollars(usd)),
     }
 }
 
 /// The price of a million tokens as it is shown: exact, with two digits or more.
-pub(crate) fn shown_price(nano: u64) -> String {
+pub(crate) fn format_price(nano: u64) -> String {
     let exact = exact_dollars(nano);
     let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
     format!("{whole}.{fraction:0<2}")
 }
 
 /// Nano-dollars as a number for JSON.
-pub(crate) fn float_dollars(nano: u64) -> f64 {
-    nano as f64 / NANO as f64
+pub(crate) fn dollars_as_f64(nano: u64) -> f64 {
+    nano as f64 / BILLION as f64
 }
 
 /// A number in at most five characters.
-pub(crate) fn short(number: u64) -> String {
+pub(crate) fn format_compact(number: u64) -> String {
     let with_digit =
         |unit: u64, letter: char| format!("{}.{}{letter}", number / unit, number % unit / (unit / 10));
     match number {
@@ -140,17 +140,17 @@ pub(crate) fn short(number: u64) -> String {
         10_000..=999_999 => format!("{}k", number / 1000),
         1_000_000..=9_999_999 => with_digit(1_000_000, 'M'),
         10_000_000..=999_999_999 => format!("{}M", number / 1_000_000),
-        _ => format!("{}G", number / NANO),
+        _ => format!("{}G", number / BILLION),
     }
 }
 
 /// So many lines.
-pub(crate) fn lines(count: usize) -> String {
+pub(crate) fn format_line_count(count: usize) -> String {
     if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
 }
 
 /// How long something took.
-pub(crate) fn elapsed(millis: u64) -> String {
+pub(crate) fn format_elapsed(millis: u64) -> String {
     match millis / 1000 {
         0..=59 => format!("{}.{}s", millis / 1000, millis % 1000 / 100),
         seconds @ 60..=3599 => format!("{}m{:02}s", seconds / 60, seconds % 60),
@@ -159,7 +159,7 @@ pub(crate) fn elapsed(millis: u64) -> String {
 }
 
 /// How long ago something was.
-pub(crate) fn age(millis: u64) -> String {
+pub(crate) fn format_age(millis: u64) -> String {
     match millis / 1000 {
         seconds @ 0..=59 => format!("{seconds}s"),
         seconds @ 60..=3599 => format!("{}m", seconds / 60),
@@ -169,7 +169,7 @@ pub(crate) fn age(millis: u64) -> String {
 }
 
 /// A duration as it is typed.
-pub(crate) fn typed(millis: u64) -> String {
+pub(crate) fn format_duration(millis: u64) -> String {
     match millis {
         0 => "1ms".to_owned(),
         _ if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
@@ -184,8 +184,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read() {
-        let read = |text: &str| duration(text).map(|found| found.as_millis());
+    fn durations_are_parsed() {
+        let read = |text: &str| parse_duration(text).map(|found| found.as_millis());
         assert_eq!(read("10m"), Ok(600_000));
         assert_eq!(read("1h30m"), Ok(5_400_000));
         assert_eq!(read("250ms"), Ok(250));
@@ -197,27 +197,27 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_days_or_times_before_now() {
-        assert_eq!(since("2d"), Ok(Since::Ago(Duration::from_secs(172_800))));
-        assert_eq!(since("1970-01-02"), Ok(Since::At(86_400_000)));
+    fn since_accepts_days_and_durations() {
+        assert_eq!(parse_since("2d"), Ok(Since::Ago(Duration::from_secs(172_800))));
+        assert_eq!(parse_since("1970-01-02"), Ok(Since::At(86_400_000)));
         for wrong in ["", "yesterday", "2026-13-01", "2026-02-30", "2026-1-1", "16.11.2026"] {
-            assert!(since(wrong).is_err(), "{wrong}");
+            assert!(parse_since(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn money_is_exact() {
-        assert_eq!(dollars("0.1"), Ok(100_000_000));
-        assert_eq!(dollars("$2"), Ok(2_000_000_000));
-        assert_eq!(dollars("0.000000001"), Ok(1));
-        assert_eq!(dollars(".5"), Ok(500_000_000));
+        assert_eq!(parse_dollars("0.1"), Ok(100_000_000));
+        assert_eq!(parse_dollars("$2"), Ok(2_000_000_000));
+        assert_eq!(parse_dollars("0.000000001"), Ok(1));
+        assert_eq!(parse_dollars(".5"), Ok(500_000_000));
         for wrong in ["", ".", "-1", "1e3", "1,5", "0.0000000001", "99999999999999999999"] {
-            assert!(dollars(wrong).is_err(), "{wrong}");
+            assert!(parse_dollars(wrong).is_err(), "{wrong}");
         }
         assert_eq!(exact_dollars(1_230_000_000), "1.23");
-        assert_eq!(shown_dollars(1), "$0.0001");
-        assert_eq!(shown_dollars(0), "$0.0000");
-        let shown: Vec<String> = [3_000_000_000, 2_500_000_000, 3_625_000, 0].map(shown_price).into();
+        assert_eq!(format_dollars(1), "$0.0001");
+        assert_eq!(format_dollars(0), "$0.0000");
+        let shown: Vec<String> = [3_000_000_000, 2_500_000_000, 3_625_000, 0].map(format_price).into();
         assert_eq!(shown, ["3.00", "2.50", "0.003625", "0.00"]);
     }
 
@@ -227,7 +227,7 @@ mod tests {
             |usd, cost_unreported, unpriced| Spent { usd, cost_unreported, unpriced, ..Spent::default() };
         let shown = |usd, unreported, unpriced| {
             let spent = spent(usd, unreported, unpriced);
-            (cost(&spent), brief_cost(&spent))
+            (format_cost(&spent), brief_cost(&spent))
         };
         let same = |text: &str| (text.to_owned(), text.to_owned());
         assert_eq!(shown(0, 0, 0), same("$0.0000"));
@@ -239,11 +239,11 @@ mod tests {
 
     #[test]
     fn numbers_stay_short() {
-        let shown: Vec<String> = [0, 9_999, 10_000, 1_234_567, 45_000_000].map(short).into();
+        let shown: Vec<String> = [0, 9_999, 10_000, 1_234_567, 45_000_000].map(format_compact).into();
         assert_eq!(shown, ["0", "9999", "10k", "1.2M", "45M"]);
-        assert_eq!(typed(duration("90m").map_or(0, |d| d.as_millis() as u64)), "90m");
+        assert_eq!(format_duration(parse_duration("90m").map_or(0, |d| d.as_millis() as u64)), "90m");
         assert_eq!(
-            (elapsed(1_250), elapsed(65_000), age(7_200_000)),
+            (format_elapsed(1_250), format_elapsed(65_000), format_age(7_200_000)),
             ("1.2s".into(), "1m05s".into(), "2h".into())
         );
     }

@@ -74,7 +74,8 @@ pub struct Agent {
     #[serde(skip_serializing_if = "is_false")]
     pub ignore_instructions: bool,
     /// Where it runs.
-    pub place: Place,
+    #[serde(rename = "place")]
+    pub backend: Backend,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -82,7 +83,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// Kind of a built-in prompt. Its sentences about tools are written when the tools of the agent are known; see
-/// [`faces::guidance`](fn@crate::faces::guidance).
+/// [`delegation_styles::guidance`](fn@crate::delegation_styles::guidance).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guidance {
@@ -149,7 +150,7 @@ pub fn normalised_id(name: &str) -> Option<String> {
 /// Where an agent runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum Backend {
     /// In this runtime.
     #[default]
     Here,

@@ -44,7 +44,7 @@ fn decimal(number: &str, digits: usize) -> Option<u64> {
 }
 
 /// Reads a positive number of tokens from JSON, TOML or YAML: a number, or text with a suffix.
-pub fn tokens(value: &Value) -> Result<u64, String> {
+pub fn tokens_from_value(value: &Value) -> Result<u64, String> {
     let tokens = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => Some(parse_count(text)?),
@@ -57,7 +57,7 @@ pub fn tokens(value: &Value) -> Result<u64, String> {
 
 /// Reads a positive amount of dollars from JSON, TOML or YAML as nano-dollars: a number, or text. A float is read as
 /// the decimal that was written, which is its shortest form.
-pub fn dollars(value: &Value) -> Result<u64, String> {
+pub fn dollars_from_value(value: &Value) -> Result<u64, String> {
     let nano = match value {
         Value::Number(number) => Some(parse_dollars(&number.to_string())?),
         Value::String(text) => Some(parse_dollars(text)?),
@@ -79,14 +79,14 @@ pub(crate) fn deserialize_tokens<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u64>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
-    value.map(|value| tokens(&value)).transpose().map_err(serde::de::Error::custom)
+    value.map(|value| tokens_from_value(&value)).transpose().map_err(serde::de::Error::custom)
 }
 
 pub(crate) fn deserialize_dollars<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u64>, D::Error> {
     let value = Option::<Value>::deserialize(deserializer)?;
-    value.map(|value| dollars(&value)).transpose().map_err(serde::de::Error::custom)
+    value.map(|value| dollars_from_value(&value)).transpose().map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_take_suffixes() {
+    fn parse_count_accepts_suffixes() {
         let read = |text| parse_count(text).ok();
         assert_eq!(
             [read("500k"), read("2M"), read("1.5M"), read(" 500_000 ")].map(Option::unwrap),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn dollars_are_exact() {
+    fn parse_dollars_is_exact() {
         assert_eq!(parse_dollars("$2"), Ok(2_000_000_000));
         assert_eq!(parse_dollars("0.10"), Ok(100_000_000));
         assert_eq!(parse_dollars(".5"), Ok(500_000_000));
@@ -121,14 +121,20 @@ mod tests {
     }
 
     #[test]
-    fn values_are_numbers_or_text() {
-        assert_eq!((tokens(&json!(50_000)), tokens(&json!("50k"))), (Ok(50_000), Ok(50_000)));
-        assert_eq!((dollars(&json!(0.1)), dollars(&json!("$0.10"))), (Ok(100_000_000), Ok(100_000_000)));
+    fn values_may_be_numbers_or_strings() {
+        assert_eq!(
+            (tokens_from_value(&json!(50_000)), tokens_from_value(&json!("50k"))),
+            (Ok(50_000), Ok(50_000))
+        );
+        assert_eq!(
+            (dollars_from_value(&json!(0.1)), dollars_from_value(&json!("$0.10"))),
+            (Ok(100_000_000), Ok(100_000_000))
+        );
         for wrong in [json!(0), json!(-1), json!(1.5), json!(true), json!([]), json!("many")] {
-            assert!(tokens(&wrong).is_err(), "{wrong}");
+            assert!(tokens_from_value(&wrong).is_err(), "{wrong}");
         }
         for wrong in [json!(0), json!(-1), json!(true), json!("much"), json!(1e300)] {
-            assert!(dollars(&wrong).is_err(), "{wrong}");
+            assert!(dollars_from_value(&wrong).is_err(), "{wrong}");
         }
     }
 }

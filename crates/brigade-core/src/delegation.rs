@@ -5,14 +5,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::grant::Budget;
-use crate::hop::Hop;
 use crate::permission::Mode;
+use crate::remote_context::RemoteContext;
 use crate::text::Text;
 
 /// The tool family that a delegation came through.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Face {
+pub enum DelegationStyle {
     /// No family: a person started the session.
     #[default]
     Run,
@@ -26,20 +26,20 @@ pub enum Face {
     Spawn,
 }
 
-impl Face {
+impl DelegationStyle {
     /// The name in config and output.
     pub fn name(self) -> &'static str {
         match self {
-            Face::Run => "run",
-            Face::Delegate => "delegate",
-            Face::Subagent => "subagent",
-            Face::Dispatch => "dispatch",
-            Face::Spawn => "spawn",
+            DelegationStyle::Run => "run",
+            DelegationStyle::Delegate => "delegate",
+            DelegationStyle::Subagent => "subagent",
+            DelegationStyle::Dispatch => "dispatch",
+            DelegationStyle::Spawn => "spawn",
         }
     }
 }
 
-impl fmt::Display for Face {
+impl fmt::Display for DelegationStyle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -50,7 +50,8 @@ impl fmt::Display for Face {
 #[serde(default)]
 pub struct Delegation {
     /// The family it came through.
-    pub face: Face,
+    #[serde(rename = "face")]
+    pub style: DelegationStyle,
     /// The id of the agent that was asked for by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -94,7 +95,8 @@ pub struct Delegation {
     pub schema: Option<Text>,
     /// Whether the caller goes on while the child works.
     #[serde(skip_serializing_if = "is_foreground")]
-    pub waiting: Waiting,
+    #[serde(rename = "waiting")]
+    pub execution: Execution,
     /// Whether it is a single generation: no tools, no loop.
     #[serde(skip_serializing_if = "is_false")]
     pub single: bool,
@@ -106,7 +108,8 @@ pub struct Delegation {
     pub warnings: Vec<String>,
     /// Where it came from, where it came from another process.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hop: Option<Box<Hop>>,
+    #[serde(rename = "hop")]
+    pub remote_context: Option<Box<RemoteContext>>,
     /// The configured mode when a round at the top began. Absent if the user chose the mode for this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configured_mode: Option<Mode>,
@@ -130,7 +133,7 @@ pub struct Environment {
 
 impl Delegation {
     /// The label or description as the caller wrote it.
-    pub fn written_title(&self) -> &str {
+    pub fn full_title(&self) -> &str {
         self.title.as_ref().map(Text::as_str).or(self.role.as_deref()).unwrap_or_default()
     }
 
@@ -143,7 +146,7 @@ impl Delegation {
 /// Whether the caller of a delegation waits for its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Waiting {
+pub enum Execution {
     /// The call is answered by the child's end.
     #[default]
     Foreground,
@@ -157,8 +160,8 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
-fn is_foreground(waiting: &Waiting) -> bool {
-    *waiting == Waiting::Foreground
+fn is_foreground(execution: &Execution) -> bool {
+    *execution == Execution::Foreground
 }
 
 /// How a round of a session ended: its one terminal state and what it had to say.
@@ -184,7 +187,7 @@ pub enum Status {
     /// A limit stopped it; the text is what was achieved.
     Incomplete {
         /// The limit.
-        limit: Which,
+        limit: LimitKind,
     },
     /// It could not go on.
     Failed {
@@ -207,7 +210,7 @@ pub enum Status {
 
 impl Status {
     /// One word for it.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Status::Done => "done",
             Status::Incomplete { .. } => "incomplete",
@@ -240,7 +243,7 @@ impl Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
-pub enum Which {
+pub enum LimitKind {
     Turns,
     Tokens,
     Usd,
@@ -252,31 +255,31 @@ pub enum Which {
     Permission,
 }
 
-impl Which {
+impl LimitKind {
     /// The limit in a sentence.
-    pub fn phrase(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
-            Which::Turns => "turn limit",
-            Which::Tokens => "token limit",
-            Which::Usd => "cost limit",
-            Which::Time => "time limit",
-            Which::Agents => "agent limit",
-            Which::Loop => "repeated-call limit",
-            Which::Permission => "permissions",
+            LimitKind::Turns => "turn limit",
+            LimitKind::Tokens => "token limit",
+            LimitKind::Usd => "cost limit",
+            LimitKind::Time => "time limit",
+            LimitKind::Agents => "agent limit",
+            LimitKind::Loop => "repeated-call limit",
+            LimitKind::Permission => "permissions",
         }
     }
 }
 
-impl fmt::Display for Which {
+impl fmt::Display for LimitKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Which::Turns => "turns",
-            Which::Tokens => "tokens",
-            Which::Usd => "usd",
-            Which::Time => "time",
-            Which::Agents => "agents",
-            Which::Loop => "loop",
-            Which::Permission => "permission",
+            LimitKind::Turns => "turns",
+            LimitKind::Tokens => "tokens",
+            LimitKind::Usd => "usd",
+            LimitKind::Time => "time",
+            LimitKind::Agents => "agents",
+            LimitKind::Loop => "loop",
+            LimitKind::Permission => "permission",
         })
     }
 }

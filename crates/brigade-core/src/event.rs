@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::delegation::{Delegation, Outcome, Which};
+use crate::delegation::{Delegation, LimitKind, Outcome};
 use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, ToolOutput};
-use crate::money::{Amount, Spent, is_zero};
+use crate::money::{Resources, Spent, is_zero};
 use crate::permission::Mode;
 use crate::seen::SeenFile;
 use crate::state::Purpose;
@@ -100,7 +100,7 @@ pub enum Event {
         /// What the call is for.
         purpose: Purpose,
         /// The most that it is expected to cost.
-        reserved: Amount,
+        reserved: Resources,
         /// The input tokens in `reserved`; 0 in logs of earlier versions.
         #[serde(default, skip_serializing_if = "is_zero")]
         input: u64,
@@ -151,8 +151,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Hash>,
         /// What is lent to the far side, where the tool hands work on to another Brigade.
-        #[serde(default, skip_serializing_if = "Amount::is_nothing")]
-        lent: Amount,
+        #[serde(default, skip_serializing_if = "Resources::is_zero")]
+        lent: Resources,
         /// The lines that an edit adds and removes, if they were counted. Logs of earlier versions have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lines: Option<ChangedLines>,
@@ -164,7 +164,7 @@ pub enum Event {
         /// What the model reads.
         output: ToolOutput,
         /// What was used up of the loan.
-        #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+        #[serde(default, skip_serializing_if = "Spent::is_zero")]
         spent: Spent,
         /// The file whose content the agent knows from this call. Boxed, because few calls have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,10 +232,10 @@ pub enum Event {
     /// A limit was reached. The log has no clock: what passed is a fact.
     LimitReached {
         /// The limit.
-        which: Which,
+        which: LimitKind,
         /// What had to be free for the next model call, if the budget did not cover it.
-        #[serde(default, skip_serializing_if = "Amount::is_nothing")]
-        needed: Amount,
+        #[serde(default, skip_serializing_if = "Resources::is_zero")]
+        needed: Resources,
     },
     /// Earlier turns are replaced by a summary in later requests. The log keeps everything.
     Compacted {
@@ -366,7 +366,7 @@ pub enum Answer {
 impl Event {
     /// A tool that changes no file and is lent nothing is about to run.
     pub fn tool_started(call: CallId, effect: Effect) -> Event {
-        let lent = Amount::default();
+        let lent = Resources::default();
         Event::ToolStarted { call, effect, before: None, after: None, lent, lines: None }
     }
 
@@ -381,8 +381,8 @@ impl Event {
     }
 
     /// A limit other than the budget for the next call was reached.
-    pub fn limit_reached(which: Which) -> Event {
-        Event::LimitReached { which, needed: Amount::default() }
+    pub fn limit_reached(which: LimitKind) -> Event {
+        Event::LimitReached { which, needed: Resources::default() }
     }
 
     /// The name of this kind of fact.
@@ -409,7 +409,7 @@ impl Event {
     }
 
     /// Whether anyone may append this fact, from any process, without running the tree.
-    pub fn is_outside_word(&self) -> bool {
+    pub fn is_external(&self) -> bool {
         matches!(self, Event::Heard { .. } | Event::Answered { .. } | Event::CancelAsked { .. })
     }
 

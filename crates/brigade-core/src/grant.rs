@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::id::Hash;
-use crate::money::Amount;
+use crate::money::Resources;
 use crate::permission::{Mode, Permissions, Rule};
 
 /// A number that may not be exceeded, or none. An absent field of an old log reads as zero: the narrowest.
@@ -33,7 +33,7 @@ impl Limit {
     }
 
     /// What is left of it after `used`.
-    pub fn less(self, used: u64) -> Limit {
+    pub fn minus(self, used: u64) -> Limit {
         match self {
             Limit::AtMost(number) => Limit::AtMost(number.saturating_sub(used)),
             Limit::Unlimited => Limit::Unlimited,
@@ -70,18 +70,18 @@ impl<'de> Deserialize<'de> for Limit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Limit, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum RawLimit {
             Number(u64),
-            Word(Word),
+            Keyword(Keyword),
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "snake_case")]
-        enum Word {
+        enum Keyword {
             Unlimited,
         }
-        Ok(match Written::deserialize(deserializer)? {
-            Written::Number(number) => Limit::AtMost(number),
-            Written::Word(Word::Unlimited) => Limit::Unlimited,
+        Ok(match RawLimit::deserialize(deserializer)? {
+            RawLimit::Number(number) => Limit::AtMost(number),
+            RawLimit::Keyword(Keyword::Unlimited) => Limit::Unlimited,
         })
     }
 }
@@ -111,17 +111,17 @@ impl Budget {
     }
 
     /// What is left of it after `used`.
-    pub fn less(self, used: Amount) -> Budget {
+    pub fn minus(self, used: Resources) -> Budget {
         Budget {
-            tokens: self.tokens.less(used.tokens),
-            usd: self.usd.less(used.usd),
-            agents: self.agents.less(used.agents),
+            tokens: self.tokens.minus(used.tokens),
+            usd: self.usd.minus(used.usd),
+            agents: self.agents.minus(used.agents),
         }
     }
 
     /// Nothing of what it limits.
-    pub fn used_up(self) -> Budget {
-        self.less(Amount { tokens: u64::MAX, usd: u64::MAX, agents: u64::MAX })
+    pub fn exhausted(self) -> Budget {
+        self.minus(Resources { tokens: u64::MAX, usd: u64::MAX, agents: u64::MAX })
     }
 
     /// The narrower of two, field by field.
@@ -139,14 +139,14 @@ impl Budget {
     }
 
     /// Whether `amount` fits into it.
-    pub fn fits(&self, amount: Amount) -> bool {
+    pub fn fits(&self, amount: Resources) -> bool {
         amount.tokens <= self.tokens.number()
             && amount.usd <= self.usd.number()
             && amount.agents <= self.agents.number()
     }
 
     /// How many times `amount` fits into it, at least 1.
-    pub fn holds(&self, amount: Amount) -> u64 {
+    pub fn times_covered(&self, amount: Resources) -> u64 {
         let times = |limit: Limit, amount: u64| match limit {
             Limit::AtMost(number) if amount > 0 => number / amount,
             Limit::AtMost(_) | Limit::Unlimited => u64::MAX,
@@ -155,8 +155,8 @@ impl Budget {
     }
 
     /// The part of `amount` that does not fit into it.
-    pub fn exceeded_by(&self, amount: Amount) -> Amount {
-        Amount {
+    pub fn exceeded_by(&self, amount: Resources) -> Resources {
+        Resources {
             tokens: amount.tokens.saturating_sub(self.tokens.number()),
             usd: amount.usd.saturating_sub(self.usd.number()),
             agents: amount.agents.saturating_sub(self.agents.number()),
@@ -165,18 +165,18 @@ impl Budget {
 
     /// How much of the lender's budget this takes away while it is lent: only what the lender counts, and the
     /// agent itself.
-    pub fn as_loan(&self, lender: &Budget) -> Amount {
-        self.counted_by(lender).plus(Amount { agents: 1, ..Amount::default() })
+    pub fn as_loan(&self, lender: &Budget) -> Resources {
+        self.charged_to(lender).plus(Resources { agents: 1, ..Resources::default() })
     }
 
     /// How much of the lender's budget this is: only what the lender counts.
-    pub fn counted_by(&self, lender: &Budget) -> Amount {
+    pub fn charged_to(&self, lender: &Budget) -> Resources {
         let counted = |limit: Limit, lender: Limit| match (limit, lender) {
             (Limit::AtMost(number), Limit::AtMost(_)) => number,
             (Limit::Unlimited, Limit::AtMost(_)) => u64::MAX,
             (_, Limit::Unlimited) => 0,
         };
-        Amount {
+        Resources {
             tokens: counted(self.tokens, lender.tokens),
             usd: counted(self.usd, lender.usd),
             agents: counted(self.agents, lender.agents),
@@ -214,7 +214,8 @@ pub struct Authority {
     /// The rules that decide single calls.
     pub permissions: Permissions,
     /// The depth of the deepest session that may exist on this path.
-    pub deepest: u32,
+    #[serde(rename = "deepest")]
+    pub max_depth: u32,
     /// Agent definitions that it may start by name.
     pub agents: Names,
     /// Models that it may use.
@@ -254,7 +255,7 @@ impl Names {
         }
     }
 
-    fn within(&self, wider: &Names) -> bool {
+    fn is_within(&self, wider: &Names) -> bool {
         match (self, wider) {
             (_, Names::Any) => true,
             (Names::Any, Names::Only(_)) => false,
@@ -276,17 +277,17 @@ pub enum Access {
 
 /// What a delegation asks for, before it is cut down to what the parent may give. `None` is "as the default says".
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct AuthorityRequest {
     /// Tools to use: an explicit whitelist, or the parent's own.
     pub tools: Option<Vec<String>>,
     /// Tools that a definition of the user names for this child. Only these are lent beside the parent's own.
     pub defined: Vec<String>,
     /// Tools that the call requested and the definition does not have. They are reported, not lent.
-    pub lacking: Vec<String>,
+    pub not_in_definition: Vec<String>,
     /// Tools to lend on: an explicit list, or the child's own.
     pub lend: Option<Vec<String>>,
     /// The deepest level that the face allows.
-    pub levels: u32,
+    pub max_depth: u32,
     /// The mode, where it is to be narrower.
     pub mode: Option<Mode>,
     /// Calls that it never makes.
@@ -294,20 +295,20 @@ pub struct Wish {
     /// The model that it is to use, where it differs from the parent's.
     pub model: Option<String>,
     /// Tools that are never lent: delegation tools of the runtime, which follow from depth alone.
-    pub never: Vec<String>,
+    pub excluded: Vec<String>,
 }
 
 /// Why a delegation asks for more than its parent can give.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum AttenuateError {
     /// The tree would get too deep.
     #[error(
-        "no agent may start below depth {deepest}: limits.max_depth and max_depth of the section that delegates (swarm, subagent, \
+        "no agent may start below depth {max_depth}: limits.max_depth and max_depth of the section that delegates (swarm, subagent, \
          dispatch, spawn) set that, here and where the work comes from"
     )]
     Depth {
         /// The deepest level there may be.
-        deepest: u32,
+        max_depth: u32,
     },
     /// The model is not among those that may be used.
     #[error("the model '{0}' is not among the models that this agent may use")]
@@ -320,62 +321,62 @@ pub struct Attenuated {
     /// What the child may do.
     pub authority: Authority,
     /// Names on the whitelist that are not tools that this child can be lent.
-    pub unknown: Vec<String>,
+    pub unknown_tools: Vec<String>,
 }
 
 impl Authority {
     /// Tools that this agent may both use and lend: all that a child without a definition can get.
-    pub fn own(&self) -> BTreeSet<String> {
+    pub fn own_tools(&self) -> BTreeSet<String> {
         self.tools.intersection(&self.lend).cloned().collect()
     }
 
     /// Cuts a wish down to what this authority may give to a child at `depth`. The child's tools are among the agent's
     /// own and those that a definition names, and always within what the agent may lend.
-    pub fn attenuate(&self, wish: &Wish, depth: u32) -> Result<Attenuated, Refusal> {
-        let deepest = self.deepest.min(wish.levels);
-        if depth > deepest {
-            return Err(Refusal::Depth { deepest });
+    pub fn attenuate(&self, request: &AuthorityRequest, depth: u32) -> Result<Attenuated, AttenuateError> {
+        let max_depth = self.max_depth.min(request.max_depth);
+        if depth > max_depth {
+            return Err(AttenuateError::Depth { max_depth });
         }
-        if let Some(model) = &wish.model
+        if let Some(model) = &request.model
             && !self.models.has(model)
         {
-            return Err(Refusal::Model(model.clone()));
+            return Err(AttenuateError::Model(model.clone()));
         }
-        let lendable = |name: &&String| self.lend.contains(*name) && !wish.never.contains(*name);
+        let lendable = |name: &&String| self.lend.contains(*name) && !request.excluded.contains(*name);
         let known = |name: &&String| {
-            self.lend.contains(*name) && (self.tools.contains(*name) || wish.defined.contains(*name))
+            self.lend.contains(*name) && (self.tools.contains(*name) || request.defined.contains(*name))
         };
-        let mut unknown = Vec::new();
-        let tools: BTreeSet<String> = match &wish.tools {
+        let mut unknown_tools = Vec::new();
+        let tools: BTreeSet<String> = match &request.tools {
             None => self.tools.iter().filter(lendable).cloned().collect(),
             Some(names) => {
-                unknown.extend(names.iter().filter(|name| !known(name)).cloned());
+                unknown_tools.extend(names.iter().filter(|name| !known(name)).cloned());
                 names.iter().filter(|name| known(name) && lendable(name)).cloned().collect()
             }
         };
-        let lend = match &wish.lend {
+        let lend = match &request.lend {
             None => tools.clone(),
             Some(names) => names.iter().filter(lendable).cloned().collect(),
         };
-        let mut permissions = self.permissions.narrowed_to(wish.mode.unwrap_or(self.permissions.mode));
+        let mut permissions = self.permissions.narrowed_to(request.mode.unwrap_or(self.permissions.mode));
         permissions
             .deny
-            .extend(wish.deny.iter().filter(|rule| !self.permissions.deny.contains(rule)).cloned());
-        let authority = Authority { tools, lend, permissions, deepest, ..self.clone() };
-        Ok(Attenuated { authority, unknown })
+            .extend(request.deny.iter().filter(|rule| !self.permissions.deny.contains(rule)).cloned());
+        let authority = Authority { tools, lend, permissions, max_depth, ..self.clone() };
+        Ok(Attenuated { authority, unknown_tools })
     }
 
     /// Whether this authority is nowhere wider than what `parent` may give.
-    pub fn within(&self, parent: &Authority) -> bool {
+    pub fn is_within(&self, parent: &Authority) -> bool {
         self.tools.is_subset(&parent.lend)
             && self.lend.is_subset(&parent.lend)
             && self.permissions.mode <= parent.permissions.mode
             && parent.permissions.deny.iter().all(|rule| self.permissions.deny.contains(rule))
             && parent.permissions.ask.iter().all(|rule| self.permissions.ask.contains(rule))
             && self.permissions.allow.iter().all(|rule| parent.permissions.allow.contains(rule))
-            && self.deepest <= parent.deepest
-            && self.agents.within(&parent.agents)
-            && self.models.within(&parent.models)
+            && self.max_depth <= parent.max_depth
+            && self.agents.is_within(&parent.agents)
+            && self.models.is_within(&parent.models)
             && self.workspace == parent.workspace
             && self.paths.is_subset(&parent.paths)
             && self.network <= parent.network

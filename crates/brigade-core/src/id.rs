@@ -215,8 +215,8 @@ impl Hash {
     }
 
     /// Starts a hash of content that arrives in pieces.
-    pub fn pieces() -> Pieces {
-        Pieces(blake3::Hasher::new())
+    pub fn builder() -> HashBuilder {
+        HashBuilder(blake3::Hasher::new())
     }
 
     /// The hash of this hash followed by more content: a chain costs the same for every link.
@@ -246,9 +246,9 @@ impl Hash {
 
 /// A hash of content that arrives in pieces. It equals [`Hash::of`] of all of them together.
 #[derive(Debug, Clone)]
-pub struct Pieces(blake3::Hasher);
+pub struct HashBuilder(blake3::Hasher);
 
-impl Pieces {
+impl HashBuilder {
     /// Adds the next piece.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
@@ -298,18 +298,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_written_as_they_are_read() {
+    fn ids_round_trip_through_json() {
         let hash = Hash::of(b"content");
         assert_eq!(hash.to_string(), blake3::hash(b"content").to_hex().as_str());
-        let mut pieces = Hash::pieces();
+        let mut pieces = Hash::builder();
         [&b"con"[..], b"", b"tent"].into_iter().for_each(|piece| pieces.add(piece));
         assert_eq!(pieces.hash(), hash);
         let (session, call) = (SessionId::root(7), CallId { turn: 2, index: 10 });
-        let written = serde_json::to_string(&(hash, &session, call)).unwrap();
-        assert_eq!(written, format!(r#"["{hash}","{session}","2-10"]"#));
-        assert_eq!(
-            serde_json::from_str::<(Hash, SessionId, CallId)>(&written).unwrap(),
-            (hash, session, call)
-        );
+        let json = serde_json::to_string(&(hash, &session, call)).unwrap();
+        assert_eq!(json, format!(r#"["{hash}","{session}","2-10"]"#));
+        assert_eq!(serde_json::from_str::<(Hash, SessionId, CallId)>(&json).unwrap(), (hash, session, call));
     }
 }

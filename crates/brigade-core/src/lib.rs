@@ -4,33 +4,33 @@
 //! one fact in the parent's log that lends a child a smaller [`Grant`]. Nothing in this crate does I/O, reads a clock,
 //! draws random numbers or awaits; nothing in it panics on input.
 
-pub mod account;
 pub mod agent;
-pub mod alias;
 pub mod amount;
 pub mod delegation;
+pub mod delegation_styles;
 pub mod event;
-pub mod faces;
 pub mod grant;
-pub mod hop;
 pub mod id;
 pub mod json;
 pub mod message;
 pub mod money;
 pub mod permission;
+pub mod remote_context;
 pub mod seen;
 pub mod state;
 pub mod text;
+pub mod tool_names;
+pub mod usage_report;
 pub mod view;
 
-pub use agent::{Agent, Place};
-pub use delegation::{Delegation, Face, Outcome, Status};
+pub use agent::{Agent, Backend};
+pub use delegation::{Delegation, DelegationStyle, Outcome, Status};
 pub use event::{Event, Record};
 pub use grant::{Authority, Budget, Grant, Limit};
-pub use hop::Hop;
 pub use id::{CallId, Hash, SessionId};
 pub use message::{Message, Reply, ToolCall, ToolOutput, ToolSpec};
-pub use money::{Amount, Price, Spent, Usage};
+pub use money::{Price, Resources, Spent, Usage};
+pub use remote_context::RemoteContext;
 pub use seen::{Extent, SeenFile};
 pub use state::{Purpose, State, Step};
 pub use text::Text;

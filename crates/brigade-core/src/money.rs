@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// An amount of the three things that are conserved: tokens, nano-dollars and agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Amount {
+pub struct Resources {
     /// Tokens, input and output together.
     pub tokens: u64,
     /// Nano-dollars.
@@ -20,15 +20,15 @@ pub(crate) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl Amount {
+impl Resources {
     /// Whether there is nothing of anything.
-    pub fn is_nothing(&self) -> bool {
-        *self == Amount::default()
+    pub fn is_zero(&self) -> bool {
+        *self == Resources::default()
     }
 
     /// Both amounts together, or the largest there is.
-    pub fn plus(self, other: Amount) -> Amount {
-        Amount {
+    pub fn plus(self, other: Resources) -> Resources {
+        Resources {
             tokens: self.tokens.saturating_add(other.tokens),
             usd: self.usd.saturating_add(other.usd),
             agents: self.agents.saturating_add(other.agents),
@@ -36,8 +36,8 @@ impl Amount {
     }
 
     /// What is left after taking `other`, at least nothing.
-    pub fn minus(self, other: Amount) -> Amount {
-        Amount {
+    pub fn minus(self, other: Resources) -> Resources {
+        Resources {
             tokens: self.tokens.saturating_sub(other.tokens),
             usd: self.usd.saturating_sub(other.usd),
             agents: self.agents.saturating_sub(other.agents),
@@ -110,9 +110,9 @@ impl Price {
     }
 
     /// The dearest that `input` and `output` tokens can be, however they are cached.
-    pub fn worst(&self, input: u64, output: u64) -> u64 {
-        let dearest = Price { input: self.input.max(self.cache_write).max(self.cache_read), ..*self };
-        dearest.of(Usage { input, output, ..Usage::default() })
+    pub fn worst_case(&self, input: u64, output: u64) -> u64 {
+        let highest = Price { input: self.input.max(self.cache_write).max(self.cache_read), ..*self };
+        highest.of(Usage { input, output, ..Usage::default() })
     }
 }
 
@@ -132,11 +132,12 @@ pub struct Spent {
     #[serde(skip_serializing_if = "is_zero")]
     pub turns: u64,
     /// Reserves of calls whose answer was never seen: the most that they can have cost.
-    #[serde(skip_serializing_if = "Amount::is_nothing")]
-    pub in_doubt: Amount,
+    #[serde(skip_serializing_if = "Resources::is_zero")]
+    #[serde(rename = "in_doubt")]
+    pub unconfirmed: Resources,
     /// Usage that the grant of the session does not cover. Its parent books it when the child returns.
-    #[serde(skip_serializing_if = "Amount::is_nothing")]
-    pub overrun: Amount,
+    #[serde(skip_serializing_if = "Resources::is_zero")]
+    pub overrun: Resources,
     /// Tokens above the reserves of their calls, whether the rest of the grant covered them or not.
     #[serde(skip_serializing_if = "is_zero")]
     pub excess: u64,
@@ -151,16 +152,17 @@ pub struct Spent {
     pub estimated: u64,
     /// What of the reserve stays set aside after the call: an external agent goes on with what it was asked. The next call
     /// takes it over; at the end of the round it is in doubt. It is no part of any sum.
-    #[serde(skip_serializing_if = "Amount::is_nothing")]
-    pub held: Amount,
+    #[serde(skip_serializing_if = "Resources::is_zero")]
+    #[serde(rename = "held")]
+    pub held_back: Resources,
     /// What external agents say they used up. It is their own account and their own bill: no budget is charged for it.
-    #[serde(skip_serializing_if = "Amount::is_nothing")]
-    pub reported: Amount,
+    #[serde(skip_serializing_if = "Resources::is_zero")]
+    pub reported: Resources,
 }
 
 impl Spent {
     /// Whether nothing was used up.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_zero(&self) -> bool {
         *self == Spent::default()
     }
 
@@ -171,25 +173,25 @@ impl Spent {
             usd: self.usd.saturating_add(other.usd),
             agents: self.agents.saturating_add(other.agents),
             turns: self.turns.saturating_add(other.turns),
-            in_doubt: self.in_doubt.plus(other.in_doubt),
+            unconfirmed: self.unconfirmed.plus(other.unconfirmed),
             overrun: self.overrun.plus(other.overrun),
             excess: self.excess.saturating_add(other.excess),
             cost_unreported: self.cost_unreported.saturating_add(other.cost_unreported),
             unpriced: self.unpriced.saturating_add(other.unpriced),
             estimated: self.estimated.saturating_add(other.estimated),
-            held: Amount::default(),
+            held_back: Resources::default(),
             reported: self.reported.plus(other.reported),
         }
     }
 
     /// What this takes out of a budget: the reported and the doubtful.
-    pub fn amount(&self) -> Amount {
-        let certain = Amount { tokens: self.usage.total(), usd: self.usd, agents: self.agents };
-        certain.plus(self.in_doubt)
+    pub fn amount(&self) -> Resources {
+        let certain = Resources { tokens: self.usage.total(), usd: self.usd, agents: self.agents };
+        certain.plus(self.unconfirmed)
     }
 
     /// A call that was sent and whose answer nobody saw.
-    pub fn doubtful(reserved: Amount) -> Spent {
-        Spent { in_doubt: reserved, ..Spent::default() }
+    pub fn unconfirmed(reserved: Resources) -> Spent {
+        Spent { unconfirmed: reserved, ..Spent::default() }
     }
 }

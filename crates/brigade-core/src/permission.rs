@@ -91,7 +91,7 @@ pub struct Permissions {
 
 /// What a call would do, as the tool itself declares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ActionKind {
     /// Reads only.
     Pure,
     /// Edits a file of the workspace.
@@ -119,7 +119,7 @@ pub struct Action<'a> {
     /// The exact name of the tool.
     pub tool: &'a str,
     /// What the call would do.
-    pub kind: Kind,
+    pub kind: ActionKind,
     /// What it would do it to.
     pub subject: Subject<'a>,
 }
@@ -153,20 +153,20 @@ enum Match {
 }
 
 /// A subject, prepared once so that every rule can be compared with it cheaply.
-enum Target {
+enum PreparedSubject {
     Nothing,
-    Path(path::Target),
-    Command(shell::Target),
-    Host(host::Target),
+    Path(path::NormalizedPath),
+    Command(shell::CommandLine),
+    Host(host::NormalizedHost),
 }
 
-impl Target {
+impl PreparedSubject {
     fn of(subject: Subject<'_>) -> Self {
         match subject {
-            Subject::Nothing => Target::Nothing,
-            Subject::Path(path) => Target::Path(path::Target::new(path)),
-            Subject::Command(command) => Target::Command(shell::Target::new(command)),
-            Subject::Host(host) => Target::Host(host::Target::new(host)),
+            Subject::Nothing => PreparedSubject::Nothing,
+            Subject::Path(path) => PreparedSubject::Path(path::NormalizedPath::new(path)),
+            Subject::Command(command) => PreparedSubject::Command(shell::CommandLine::new(command)),
+            Subject::Host(host) => PreparedSubject::Host(host::NormalizedHost::new(host)),
         }
     }
 }
@@ -189,14 +189,14 @@ impl Permissions {
     /// Decides one call of a session for which a person has permitted some calls for good. These rules answer what
     /// would be asked; what a `deny` rule may be about is asked all the same.
     pub fn check_with(&self, always: &[Rule], action: &Action<'_>) -> Verdict {
-        let target = Target::of(action.subject);
+        let target = PreparedSubject::of(action.subject);
         let denies = || self.deny.iter().map(|rule| (binds(rule, action, &target), rule));
         if let Some((_, rule)) =
             denies().filter(|(found, _)| *found == Match::Yes).min_by_key(|(_, rule)| *rule)
         {
             return Verdict::Deny { reason: format!("`{rule}` in permissions.deny forbids this") };
         }
-        if self.mode == Mode::Plan && action.kind != Kind::Pure {
+        if self.mode == Mode::Plan && action.kind != ActionKind::Pure {
             return Verdict::Deny { reason: plan_reason(action.tool) };
         }
         let doubts = denies().any(|(found, _)| found != Match::No);
@@ -223,7 +223,7 @@ impl Permissions {
     /// line of several parts or with expansions, a folder, or a call that a `deny` rule may be about. Of a tool whose calls
     /// have neither path, command nor host, it is every call.
     pub fn exact_rule(&self, action: &Action<'_>) -> Option<Rule> {
-        let target = Target::of(action.subject);
+        let target = PreparedSubject::of(action.subject);
         if self.deny.iter().any(|rule| binds(rule, action, &target) != Match::No) {
             return None;
         }
@@ -239,9 +239,9 @@ impl Permissions {
     /// Whether a tool that visits many files may show this one: false when a `deny` or `ask` rule with a path
     /// on `read_file` matches. A bare `read_file` rule does not count here, as it names that tool alone.
     pub fn may_read(&self, path: &str) -> bool {
-        let target = path::Target::new(path);
+        let target = path::NormalizedPath::new(path);
         !self.deny.iter().chain(&self.ask).any(|rule| match rule.matcher() {
-            Matcher::Path(glob) if rule.tool() == READ => glob.binds(&target) != Match::No,
+            Matcher::Path(glob) if rule.tool() == READ_TOOL => glob.binds(&target) != Match::No,
             _ => false,
         })
     }
@@ -253,48 +253,50 @@ impl Permissions {
     }
 
     /// Whether the mode alone permits a call that no `deny` or `ask` rule binds.
-    fn is_free(&self, kind: Kind, target: &Target) -> bool {
+    fn is_free(&self, kind: ActionKind, target: &PreparedSubject) -> bool {
         match kind {
-            Kind::Pure => true,
+            ActionKind::Pure => true,
             // The edit mode frees edits of the workspace, so a path that leads out of it does not profit.
-            Kind::Edit if matches!(target, Target::Path(path) if path.is_outside()) => {
+            ActionKind::Edit if matches!(target, PreparedSubject::Path(path) if path.is_outside()) => {
                 self.mode >= Mode::Auto
             }
-            Kind::Edit => self.mode >= Mode::Edit,
-            Kind::Other => self.mode >= Mode::Auto,
+            ActionKind::Edit => self.mode >= Mode::Edit,
+            ActionKind::Other => self.mode >= Mode::Auto,
         }
     }
 }
 
-fn is_allowed(rules: &[Rule], action: &Action<'_>, target: &Target) -> bool {
+fn is_allowed(rules: &[Rule], action: &Action<'_>, target: &PreparedSubject) -> bool {
     let rules = || rules.iter().filter(|rule| rule.names(action.tool)).map(Rule::matcher);
     rules().any(|matcher| match (matcher, target) {
         (Matcher::Any, _) => true,
-        (Matcher::Path(glob), Target::Path(path)) => glob.allows(path),
-        (Matcher::Host(rule), Target::Host(host)) => rule.allows(host),
+        (Matcher::Path(glob), PreparedSubject::Path(path)) => glob.allows(path),
+        (Matcher::Host(rule), PreparedSubject::Host(host)) => rule.allows(host),
         _ => false,
     }) || match target {
         // The parts of one command line may each be allowed by another rule.
-        Target::Command(command) => command.is_allowed(|words| {
+        PreparedSubject::Command(command) => command.is_allowed(|words| {
             rules().any(|matcher| matches!(matcher, Matcher::Command(rule) if rule.allows(words)))
         }),
         _ => false,
     }
 }
 
-const READ: &str = "read_file";
-const WRITES: [&str; 2] = ["write_file", "edit_file"];
+const READ_TOOL: &str = "read_file";
+const WRITE_TOOLS: [&str; 2] = ["write_file", "edit_file"];
 
 /// How far a `deny` or `ask` rule applies to a call.
-fn binds(rule: &Rule, action: &Action<'_>, target: &Target) -> Match {
+fn binds(rule: &Rule, action: &Action<'_>, target: &PreparedSubject) -> Match {
     match (rule.matcher(), target) {
         (Matcher::Any, _) if rule.names(action.tool) => Match::Yes,
-        (Matcher::Path(glob), Target::Path(path)) if reaches(rule.tool(), action) => glob.binds(path),
-        (Matcher::Command(words), Target::Command(command)) => command.hits(words),
-        (Matcher::Host(rule), Target::Host(host)) if rule.binds(host) => Match::Yes,
-        (Matcher::Any, _) | (Matcher::Path(_), Target::Path(_)) | (Matcher::Host(_), Target::Host(_)) => {
-            Match::No
+        (Matcher::Path(glob), PreparedSubject::Path(path)) if applies_to(rule.tool(), action) => {
+            glob.binds(path)
         }
+        (Matcher::Command(words), PreparedSubject::Command(command)) => command.matches(words),
+        (Matcher::Host(rule), PreparedSubject::Host(host)) if rule.binds(host) => Match::Yes,
+        (Matcher::Any, _)
+        | (Matcher::Path(_), PreparedSubject::Path(_))
+        | (Matcher::Host(_), PreparedSubject::Host(_)) => Match::No,
         // The rule wants to see a path, a command or a host and the call shows none, so nothing can be said.
         (Matcher::Path(_) | Matcher::Command(_) | Matcher::Host(_), _) if rule.names(action.tool) => {
             Match::Maybe
@@ -304,9 +306,9 @@ fn binds(rule: &Rule, action: &Action<'_>, target: &Target) -> Match {
 }
 
 /// Whether a path rule on `tool` speaks of this call, which has a path.
-fn reaches(tool: &str, action: &Action<'_>) -> bool {
-    let writes = action.kind != Kind::Pure || WRITES.contains(&action.tool);
-    tool == action.tool || tool == READ || (WRITES.contains(&tool) && writes)
+fn applies_to(tool: &str, action: &Action<'_>) -> bool {
+    let writes = action.kind != ActionKind::Pure || WRITE_TOOLS.contains(&action.tool);
+    tool == action.tool || tool == READ_TOOL || (WRITE_TOOLS.contains(&tool) && writes)
 }
 
 fn plan_reason(tool: &str) -> String {

@@ -35,11 +35,11 @@ pub enum Extent {
 /// The files that an agent has seen, in the order in which it last saw them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SeenFiles {
-    list: Vec<Entry>,
+    list: Vec<SeenEntry>,
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct SeenEntry {
     seen: SeenFile,
     /// The last turn that showed or changed the file.
     turn: u32,
@@ -64,7 +64,7 @@ impl SeenFiles {
             self.list.remove(0);
         }
         let extent = if whole_turn.is_some() { Extent::Whole } else { Extent::Part };
-        self.list.push(Entry { seen: SeenFile { extent, ..seen.clone() }, turn, whole_turn });
+        self.list.push(SeenEntry { seen: SeenFile { extent, ..seen.clone() }, turn, whole_turn });
     }
 
     /// The content of a file as it was last seen.

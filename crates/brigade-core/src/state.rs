@@ -6,11 +6,11 @@
 mod abandon;
 mod admits;
 mod calls;
-mod digest;
-mod learned;
+mod compaction;
 mod ledger;
-mod questions;
+mod queries;
 mod repeats;
+mod token_estimator;
 mod transcript;
 
 use std::collections::BTreeMap;
@@ -19,21 +19,21 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use calls::{CallProgress, CallState, Intent};
-pub use digest::Digest;
-pub use ledger::{Ledger, Meter, Shortfall, Worst};
-pub use transcript::{Transcript, grace_words};
+pub use compaction::CompactionInput;
+pub use ledger::{CostModel, Ledger, Shortfall, WorstCase};
+pub use transcript::{Transcript, wrap_up_prompt};
 
-use crate::delegation::{Delegation, Outcome, Status, Waiting, Which};
+use crate::delegation::{Delegation, Execution, LimitKind, Outcome, Status};
 use crate::event::{Answer, CallFault, Event, Speaker};
 use crate::grant::Grant;
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::{Reply, Stop, ToolOutput};
-use crate::money::{Amount, Spent};
+use crate::money::{Resources, Spent};
 use crate::permission::Rule;
 use crate::seen::{SeenFile, SeenFiles};
-use calls::Calls;
-use learned::Learned;
+use calls::ToolCalls;
 use repeats::Repeats;
+use token_estimator::TokenEstimator;
 
 /// How often a turn is asked again after faults that may pass.
 pub const MAX_ATTEMPTS: u32 = 6;
@@ -81,7 +81,7 @@ pub struct OpenCall {
     /// What it is for.
     pub purpose: Purpose,
     /// What is set aside for it.
-    pub reserved: Amount,
+    pub reserved: Resources,
     /// The input tokens in `reserved`.
     pub input: u64,
 }
@@ -107,22 +107,22 @@ pub struct Loan {
     /// The call that asked for the child.
     pub call: CallId,
     /// What is lent.
-    pub amount: Amount,
+    pub amount: Resources,
     /// What the child was asked; kept while the loan is out, so that a resume can start it from here.
     pub round: Box<Round>,
 }
 
 /// How far the report is that a face asks for at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Report {
+enum ReportState {
     /// None is asked for.
-    NotOwed,
+    NotRequired,
     /// The task comes first.
-    Owed,
+    Due,
     /// The task phase is over; the report was asked for and has not come.
-    Asked,
+    Requested,
     /// It came, or never will.
-    Given,
+    Done,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -133,7 +133,7 @@ enum Phase {
 }
 
 /// What follows when nothing is open.
-enum Verdict {
+enum Decision {
     Call(Purpose),
     End(Status),
 }
@@ -155,36 +155,36 @@ pub struct State {
     attempts: u32,
     faults: u32,
     fault: Option<CallFault>,
-    calls: Calls,
+    calls: ToolCalls,
     ledger: Ledger,
     loans: BTreeMap<SessionId, Loan>,
-    limit: Option<Which>,
+    limit: Option<LimitKind>,
     cancelled: Option<String>,
     last_purpose: Option<Purpose>,
     /// How often the model said that the conversation is too long, since it was last made shorter or answered.
     overflows: u32,
     /// How many models of the agent's chain were given up in this round.
-    given_up: usize,
+    fallback_index: usize,
     /// The last turn that counts against the limit.
-    counted: u32,
-    told_to_finish: bool,
-    report: Report,
+    last_counted_turn: u32,
+    wrap_up_sent: bool,
+    report: ReportState,
     /// How many wrap-up calls or reports in a row reached their output limit before any text.
-    cuts: u32,
+    truncated_replies: u32,
     /// Whether a turn of this round was answered.
     has_worked: bool,
-    learned: Learned,
+    estimator: TokenEstimator,
     repeats: Repeats,
     /// How many of the loans a call waits for.
-    awaited: usize,
+    foreground_loans: usize,
     /// The bytes of the longest result when a child was first started in the background.
-    background_after: Option<usize>,
+    longest_result_before_background: Option<usize>,
     /// How often the runtime asked for a better result in this round.
     reminders: u32,
     /// The bytes of the longest result that a child brought.
     longest_result: usize,
     /// What a person has permitted this session for good.
-    always: Vec<Rule>,
+    always_allowed: Vec<Rule>,
     /// The files that the agent has seen. Boxed, because most agents touch none.
     seen: Option<Box<SeenFiles>>,
 }
@@ -206,26 +206,26 @@ impl State {
             attempts: 0,
             faults: 0,
             fault: None,
-            calls: Calls::default(),
+            calls: ToolCalls::default(),
             ledger: Ledger::default(),
             loans: BTreeMap::new(),
             limit: None,
             cancelled: None,
             last_purpose: None,
             overflows: 0,
-            given_up: 0,
-            counted: 0,
-            told_to_finish: false,
-            report: Report::NotOwed,
-            cuts: 0,
+            fallback_index: 0,
+            last_counted_turn: 0,
+            wrap_up_sent: false,
+            report: ReportState::NotRequired,
+            truncated_replies: 0,
             has_worked: false,
-            learned: Learned::default(),
+            estimator: TokenEstimator::default(),
             repeats: Repeats::default(),
-            awaited: 0,
-            background_after: None,
+            foreground_loans: 0,
+            longest_result_before_background: None,
             reminders: 0,
             longest_result: 0,
-            always: Vec::new(),
+            always_allowed: Vec::new(),
             seen: None,
         }
     }
@@ -244,7 +244,7 @@ impl State {
         self.length += 1;
         match event {
             Event::Started { delegation, agent, grant, parent, depth } => {
-                self.begin(Round {
+                self.start_round(Round {
                     delegation: delegation.clone(),
                     agent: *agent,
                     grant: *grant,
@@ -257,7 +257,7 @@ impl State {
                 match from {
                     Speaker::Runtime => {
                         self.reminders += u32::from(self.is_answered());
-                        self.repeats.noted();
+                        self.repeats.mark_warned();
                     }
                     // Whoever is told something new does not merely repeat itself.
                     Speaker::Person | Speaker::Parent => self.repeats = Repeats::default(),
@@ -282,7 +282,7 @@ impl State {
                 self.waited_ms = self.waited_ms.saturating_add(*waited_ms);
                 self.call_failed(cause, *spent);
                 if let Some(text) = partial {
-                    self.transcript.broke_off(text);
+                    self.transcript.set_partial_text(text);
                 }
             }
             Event::ToolStarted { call, effect, before, after, lent, .. } => {
@@ -344,80 +344,81 @@ impl State {
         if self.open.is_some() {
             return Step::Wait;
         }
-        let calls = self.calls.hand_out();
+        let calls = self.calls.take_unassigned();
         if !calls.is_empty() {
             return Step::RunCalls(calls);
         }
         if !self.calls.all_answered() || self.waits_for_children() {
             return Step::Wait;
         }
-        match self.verdict() {
-            Verdict::Call(purpose) => Step::CallModel(purpose),
+        match self.decide() {
+            Decision::Call(purpose) => Step::CallModel(purpose),
             // A session ends only when every loan is back; children in the background are waited for here.
-            Verdict::End(status) if !self.loans.is_empty() => self.leave_or_wait(&status),
-            Verdict::End(status) => Step::End(self.outcome(status)),
+            Decision::End(status) if !self.loans.is_empty() => self.detach_or_wait(&status),
+            Decision::End(status) => Step::End(self.outcome(status)),
         }
     }
 
-    fn leave_or_wait(&self, status: &Status) -> Step {
-        let may_leave = |loan: &Loan| loan.round.delegation.waiting == Waiting::Detachable;
-        let loans = self.loans.iter().filter(|(_, loan)| *status == Status::Done && may_leave(loan));
+    fn detach_or_wait(&self, status: &Status) -> Step {
+        let can_detach = |loan: &Loan| loan.round.delegation.execution == Execution::Detachable;
+        let loans = self.loans.iter().filter(|(_, loan)| *status == Status::Done && can_detach(loan));
         let children: Vec<SessionId> = loans.map(|(child, _)| child.clone()).collect();
         if children.is_empty() { Step::Wait } else { Step::Detach(children) }
     }
 
     /// What follows when nothing is open: one more call of the model, or the end.
-    fn verdict(&self) -> Verdict {
+    fn decide(&self) -> Decision {
         if let Some(by) = &self.cancelled {
-            return Verdict::End(Status::Cancelled { by: by.clone() });
+            return Decision::End(Status::Cancelled { by: by.clone() });
         }
-        let words_wait = self.transcript.unheard() > 0;
-        if let Some(limit) = self.limit_due() {
-            if self.report != Report::Given && self.may_say_last_word() {
-                let owes = self.report != Report::NotOwed;
-                return Verdict::Call(if owes { Purpose::Summary } else { Purpose::Grace });
+        let has_unread_input = self.transcript.unread() > 0;
+        if let Some(limit) = self.exceeded_limit() {
+            if self.report != ReportState::Done && self.can_wrap_up() {
+                let owes = self.report != ReportState::NotRequired;
+                return Decision::Call(if owes { Purpose::Summary } else { Purpose::Grace });
             }
-            return Verdict::End(Status::Incomplete { limit });
+            return Decision::End(Status::Incomplete { limit });
         }
-        if let Some(cause) = self.hopeless() {
-            return Verdict::End(Status::Failed { cause });
+        if let Some(cause) = self.fatal_error() {
+            return Decision::End(Status::Failed { cause });
         }
         if self.overflows > 0 && self.transcript.can_compact() {
-            return Verdict::Call(Purpose::Compaction);
+            return Decision::Call(Purpose::Compaction);
         }
         match self.report {
-            Report::Asked => Verdict::Call(Purpose::Summary),
-            Report::Given if !words_wait => Verdict::End(Status::Done),
-            Report::Owed if self.is_answered() => Verdict::Call(Purpose::Summary),
-            Report::NotOwed if self.is_answered() => Verdict::End(match self.is_denied() {
-                true => Status::Incomplete { limit: Which::Permission },
+            ReportState::Requested => Decision::Call(Purpose::Summary),
+            ReportState::Done if !has_unread_input => Decision::End(Status::Done),
+            ReportState::Due if self.is_answered() => Decision::Call(Purpose::Summary),
+            ReportState::NotRequired if self.is_answered() => Decision::End(match self.is_denied() {
+                true => Status::Incomplete { limit: LimitKind::Permission },
                 false => Status::Done,
             }),
-            Report::NotOwed | Report::Owed | Report::Given => Verdict::Call(Purpose::Turn),
+            ReportState::NotRequired | ReportState::Due | ReportState::Done => Decision::Call(Purpose::Turn),
         }
     }
 
     /// Whether a call waits for children, or all of them are wanted back because nothing new may start.
     fn waits_for_children(&self) -> bool {
-        self.awaited > 0 || (!self.loans.is_empty() && self.stopping().is_some())
+        self.foreground_loans > 0 || (!self.loans.is_empty() && self.stop_reason().is_some())
     }
 
-    fn begin(&mut self, round: Round) {
+    fn start_round(&mut self, round: Round) {
         self.rounds += 1;
         self.phase = Phase::Running;
         let is_same_model =
-            self.given_up == 0 && self.round.as_ref().is_some_and(|last| last.agent == round.agent);
+            self.fallback_index == 0 && self.round.as_ref().is_some_and(|last| last.agent == round.agent);
         if !is_same_model {
             // Every model counts in its own way.
-            self.transcript.forget_count();
-            self.learned = Learned::default();
+            self.transcript.reset_counts();
+            self.estimator = TokenEstimator::default();
         }
         self.ledger = Ledger::new(round.grant.budget);
         self.transcript.begin_round();
         // A turn that an earlier round did not get answered is over: its number is not used again.
-        self.transcript.give_up(self.turn);
+        self.transcript.skip_turn(self.turn);
         self.transcript.task(&round.delegation);
-        self.report = if round.delegation.report.is_some() { Report::Owed } else { Report::NotOwed };
+        self.report =
+            if round.delegation.report.is_some() { ReportState::Due } else { ReportState::NotRequired };
         self.reminders = 0;
         self.round = Some(round);
         self.turns_in_round = 0;
@@ -426,16 +427,16 @@ impl State {
         self.attempts = 0;
         self.faults = 0;
         self.fault = None;
-        self.calls = Calls::default();
+        self.calls = ToolCalls::default();
         self.loans.clear();
-        self.awaited = 0;
+        self.foreground_loans = 0;
         self.limit = None;
         self.cancelled = None;
         self.last_purpose = None;
         self.overflows = 0;
-        self.given_up = 0;
-        self.told_to_finish = false;
-        self.cuts = 0;
+        self.fallback_index = 0;
+        self.wrap_up_sent = false;
+        self.truncated_replies = 0;
         self.has_worked = false;
         self.repeats = Repeats::default();
     }
@@ -443,7 +444,7 @@ impl State {
     fn called(&mut self, call: OpenCall) {
         if matches!(call.purpose, Purpose::Grace | Purpose::Summary) {
             // The turn limit follows from the log only until the next call is there; from then on it is remembered.
-            self.limit = self.limit_due();
+            self.limit = self.exceeded_limit();
         }
         if self.turn < call.turn {
             self.turn = call.turn;
@@ -451,29 +452,29 @@ impl State {
         }
         // An external agent works from its first call on: nothing is estimated for it. Its wrap-up tells it to stop.
         self.has_worked |= call.purpose == Purpose::Turn && call.input == 0;
-        if call.purpose == Purpose::Turn && self.counted < call.turn {
-            self.counted = call.turn;
+        if call.purpose == Purpose::Turn && self.last_counted_turn < call.turn {
+            self.last_counted_turn = call.turn;
             self.turns_in_round += 1;
         }
-        if call.purpose == Purpose::Grace && !self.told_to_finish {
-            self.told_to_finish = true;
-            self.transcript.instruct(grace_words(self.limit_due()));
+        if call.purpose == Purpose::Grace && !self.wrap_up_sent {
+            self.wrap_up_sent = true;
+            self.transcript.instruct(wrap_up_prompt(self.exceeded_limit()));
         }
         match call.purpose {
-            Purpose::Summary if self.report != Report::Asked => {
-                self.report = Report::Asked;
-                let words = self.round.as_ref().and_then(|round| round.delegation.report.clone());
-                self.transcript.instruct(words.unwrap_or_default().to_string());
+            Purpose::Summary if self.report != ReportState::Requested => {
+                self.report = ReportState::Requested;
+                let prompt = self.round.as_ref().and_then(|round| round.delegation.report.clone());
+                self.transcript.instruct(prompt.unwrap_or_default().to_string());
             }
             // More was asked of it since: it reports again when that is done.
-            Purpose::Turn if self.report == Report::Given => self.report = Report::Owed,
+            Purpose::Turn if self.report == ReportState::Done => self.report = ReportState::Due,
             Purpose::Turn | Purpose::Grace | Purpose::Summary | Purpose::Compaction => {}
         }
         self.attempts = call.attempt;
         self.ledger.reserve(call.reserved);
         // A summary answers nobody: words that wait go on waiting.
         if call.purpose != Purpose::Compaction {
-            self.transcript.sent();
+            self.transcript.mark_sent();
         }
         self.last_purpose = Some(call.purpose);
         self.open = Some(call);
@@ -485,10 +486,10 @@ impl State {
         self.fault = None;
         self.attempts = 0;
         self.faults = 0;
-        self.cuts = 0;
+        self.truncated_replies = 0;
         self.turn = self.turn.max(turn);
         if is_compaction {
-            return self.summarised(turn);
+            return self.compacted(turn);
         }
         self.overflows = 0;
         self.has_worked |= self.last_purpose == Some(Purpose::Turn);
@@ -498,9 +499,9 @@ impl State {
         let is_refused = reply.stop == Stop::Refusal;
         let runs = !is_last_word && !is_refused && self.overrun().is_none() && !self.is_single();
         if self.last_purpose == Some(Purpose::Summary) {
-            self.report = Report::Given;
+            self.report = ReportState::Done;
         }
-        self.calls = if runs { Calls::of(turn, reply) } else { Calls::default() };
+        self.calls = if runs { ToolCalls::of(turn, reply) } else { ToolCalls::default() };
         if self.calls.is_empty() {
             self.repeats = Repeats::default();
         }
@@ -511,7 +512,7 @@ impl State {
     fn settle(&mut self, spent: Spent, is_conversation: bool) {
         let open = self.open.take();
         if let Some(open) = open.as_ref().filter(|_| is_conversation && spent.estimated == 0) {
-            self.learned.observe(open, self.transcript.counted(), spent.usage);
+            self.estimator.observe(open, self.transcript.counted(), spent.usage);
         }
         let reserved = open.map(|call| call.reserved).unwrap_or_default();
         self.ledger.settle(reserved, spent);
@@ -520,26 +521,26 @@ impl State {
     }
 
     /// The limit that usage went beyond.
-    fn overrun(&self) -> Option<Which> {
+    fn overrun(&self) -> Option<LimitKind> {
         match self.ledger.overrun() {
-            Amount { tokens: 1.., .. } => Some(Which::Tokens),
-            Amount { usd: 1.., .. } => Some(Which::Usd),
-            Amount { agents: 1.., .. } => Some(Which::Agents),
-            Amount { tokens: 0, usd: 0, agents: 0 } => None,
+            Resources { tokens: 1.., .. } => Some(LimitKind::Tokens),
+            Resources { usd: 1.., .. } => Some(LimitKind::Usd),
+            Resources { agents: 1.., .. } => Some(LimitKind::Agents),
+            Resources { tokens: 0, usd: 0, agents: 0 } => None,
         }
     }
 
     /// A summary is no part of the conversation. Where it was made for a turn that did not fit, that turn begins anew.
-    fn summarised(&mut self, turn: u32) {
-        if self.counted == turn {
+    fn compacted(&mut self, turn: u32) {
+        if self.last_counted_turn == turn {
             self.turns_in_round = self.turns_in_round.saturating_sub(1);
         }
-        self.transcript.give_up(turn);
+        self.transcript.skip_turn(turn);
     }
 
     fn call_failed(&mut self, cause: &CallFault, spent: Spent) {
         self.settle(spent, false);
-        self.transcript.closed();
+        self.transcript.end_reply();
         match cause {
             // A crash says nothing about the model. A last word that it cut off may still be said.
             CallFault::Interrupted => {
@@ -550,12 +551,16 @@ impl State {
             // A stop says nothing about it either, and ends all hope for a last word that was asked for.
             CallFault::Stopped => {
                 self.fault = None;
-                self.give_up_report();
+                self.abandon_report();
             }
             CallFault::Unaffordable => {
                 self.last_purpose = Some(Purpose::Grace);
                 self.fault = None;
-                self.report = if self.report == Report::NotOwed { Report::NotOwed } else { Report::Given };
+                self.report = if self.report == ReportState::NotRequired {
+                    ReportState::NotRequired
+                } else {
+                    ReportState::Done
+                };
             }
             CallFault::Transient { .. } | CallFault::Fatal { .. } => {
                 self.faults += 1;
@@ -567,20 +572,20 @@ impl State {
             }
             // It is asked for once more, with more room; after that, the last text has to do.
             CallFault::Cut { .. } => {
-                self.cuts += 1;
+                self.truncated_replies += 1;
                 self.fault = None;
-                if self.cuts > 1 {
-                    self.give_up_report();
+                if self.truncated_replies > 1 {
+                    self.abandon_report();
                 }
             }
             CallFault::GivenUp { .. } => {
-                self.given_up += 1;
+                self.fallback_index += 1;
                 self.faults = 0;
                 self.fault = None;
                 self.overflows = self.overflows.min(1);
                 // Every model counts in its own way.
-                self.transcript.forget_count();
-                self.learned = Learned::default();
+                self.transcript.reset_counts();
+                self.estimator = TokenEstimator::default();
                 if self.last_purpose == Some(Purpose::Grace) {
                     self.last_purpose = Some(Purpose::Turn);
                 }
@@ -588,8 +593,9 @@ impl State {
         }
     }
 
-    fn forget_wait(&mut self, waiting: Waiting) {
-        self.awaited = self.awaited.saturating_sub(usize::from(waiting == Waiting::Foreground));
+    fn release_foreground(&mut self, execution: Execution) {
+        self.foreground_loans =
+            self.foreground_loans.saturating_sub(usize::from(execution == Execution::Foreground));
     }
 
     /// A rule that cannot be read permits the call it was said about, and nothing after it.
@@ -598,43 +604,43 @@ impl State {
         if let Answer::Always(rule) = answer
             && is_taken
             && let Ok(rule) = rule.parse()
-            && !self.always.contains(&rule)
+            && !self.always_allowed.contains(&rule)
         {
-            self.always.push(rule);
+            self.always_allowed.push(rule);
         }
     }
 
-    fn give_up_report(&mut self) {
-        if self.report == Report::Asked {
-            self.report = Report::Given;
+    fn abandon_report(&mut self) {
+        if self.report == ReportState::Requested {
+            self.report = ReportState::Done;
         }
     }
 
     fn delegated(&mut self, call: CallId, child: &SessionId, round: Round) {
         let amount = round.grant.budget.as_loan(&self.ledger.granted());
-        let waiting = round.delegation.waiting;
-        if waiting != Waiting::Foreground {
-            self.background_after.get_or_insert(self.longest_result);
+        let execution = round.delegation.execution;
+        if execution != Execution::Foreground {
+            self.longest_result_before_background.get_or_insert(self.longest_result);
         }
-        self.calls.delegated(call, child, waiting);
-        self.awaited += usize::from(waiting == Waiting::Foreground);
+        self.calls.delegated(call, child, execution);
+        self.foreground_loans += usize::from(execution == Execution::Foreground);
         self.ledger.lend(amount);
         if let Some(older) = self.loans.insert(child.clone(), Loan { call, amount, round: Box::new(round) }) {
-            self.ledger.give_back(older.amount, Spent::default());
-            self.forget_wait(older.round.delegation.waiting);
-            self.calls.returned(older.call, older.round.delegation.waiting);
+            self.ledger.return_loan(older.amount, Spent::default());
+            self.release_foreground(older.round.delegation.execution);
+            self.calls.returned(older.call, older.round.delegation.execution);
         }
     }
 
     fn tool_started(&mut self, call: CallId, intent: Intent) {
         let Some(before) = self.calls.started(call, intent) else { return };
-        self.ledger.give_back(before, Spent::default());
+        self.ledger.return_loan(before, Spent::default());
         self.ledger.lend(intent.lent);
     }
 
     fn tool_ended(&mut self, call: CallId, output: &ToolOutput, spent: Spent, seen: Option<&SeenFile>) {
         let Some(lent) = self.calls.ended(call) else { return };
-        self.ledger.give_back(lent, spent);
+        self.ledger.return_loan(lent, spent);
         self.transcript.answered(call, output);
         if let Some(seen) = seen {
             self.seen.get_or_insert_default().add(call.turn, seen);
@@ -647,18 +653,19 @@ impl State {
     fn returned(&mut self, child: &SessionId, spent: Spent) {
         if let Some(loan) = self.loans.remove(child) {
             let agents = spent.agents.saturating_add(1);
-            self.ledger.give_back(loan.amount, Spent { agents, ..spent });
-            self.forget_wait(loan.round.delegation.waiting);
-            self.calls.returned(loan.call, loan.round.delegation.waiting);
+            self.ledger.return_loan(loan.amount, Spent { agents, ..spent });
+            self.release_foreground(loan.round.delegation.execution);
+            self.calls.returned(loan.call, loan.round.delegation.execution);
         }
     }
 
     /// Whether a limit leaves the session its wrap-up call: one reply, if there is work to report, unless an overrun
     /// has used up what pays for it.
-    fn may_say_last_word(&self) -> bool {
+    fn can_wrap_up(&self) -> bool {
         let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
         let said = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
-        let is_open = self.fault.is_none() && (self.report == Report::Asked || self.cuts == 1);
+        let is_open =
+            self.fault.is_none() && (self.report == ReportState::Requested || self.truncated_replies == 1);
         let fits = !matches!(self.fault, Some(CallFault::Overflow { .. }));
         self.has_worked && fits && self.overrun().is_none() && (!said || may_pass || is_open)
     }
@@ -681,7 +688,7 @@ impl State {
         Outcome::new(status, self.transcript.last_text())
     }
 
-    fn hopeless(&self) -> Option<String> {
+    fn fatal_error(&self) -> Option<String> {
         match &self.fault {
             Some(CallFault::Fatal { message }) => Some(message.clone()),
             Some(CallFault::Transient { message }) if self.faults >= MAX_ATTEMPTS => {
@@ -699,17 +706,17 @@ impl State {
 
     /// The limit that stops this round: one that was recorded, usage beyond the grant, or the turns that follow from
     /// the log.
-    pub fn limit_due(&self) -> Option<Which> {
+    pub fn exceeded_limit(&self) -> Option<LimitKind> {
         let turns = self.round.as_ref().map_or(0, |round| round.grant.turns);
         // A turn that was begun and not answered may be asked again: it is counted already.
-        let begun = self.turn > self.transcript.last_turn();
+        let is_turn_open = self.turn > self.transcript.last_turn();
         let in_task_phase = match self.report {
-            Report::NotOwed | Report::Owed => true,
-            Report::Asked => false,
-            Report::Given => self.transcript.unheard() > 0,
+            ReportState::NotRequired | ReportState::Due => true,
+            ReportState::Requested => false,
+            ReportState::Done => self.transcript.unread() > 0,
         };
-        let exhausted = in_task_phase && self.turns_in_round >= turns && !begun && !self.is_answered();
-        self.limit.or(self.overrun()).or(exhausted.then_some(Which::Turns))
+        let exhausted = in_task_phase && self.turns_in_round >= turns && !is_turn_open && !self.is_answered();
+        self.limit.or(self.overrun()).or(exhausted.then_some(LimitKind::Turns))
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::Hash;
 
 /// Longer text is kept beside the fact, as a blob named by its hash.
-pub const INLINE_BYTES: usize = 8 * 1024;
+pub const MAX_INLINE_BYTES: usize = 8 * 1024;
 
 /// Text that a fact carries. Short text stands in the fact itself. A store moves longer text into a blob when it
 /// writes and puts it back when it reads, so that folding code only ever meets whole text.
@@ -16,14 +16,14 @@ pub const INLINE_BYTES: usize = 8 * 1024;
 #[serde(untagged)]
 pub enum Text {
     /// The text itself.
-    Whole(Arc<str>),
+    Inline(Arc<str>),
     /// Where the text is. Boxed: there are many texts in memory, and few of this kind.
-    Blob(Box<Aside>),
+    Spilled(Box<BlobRef>),
 }
 
 /// A text that is kept beside its fact.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Aside {
+pub struct BlobRef {
     /// The hash of the text.
     pub blob: Hash,
     /// Its length.
@@ -34,16 +34,16 @@ impl Text {
     /// The text, or a note in its place where the blob is missing.
     pub fn as_str(&self) -> &str {
         match self {
-            Text::Whole(text) => text,
-            Text::Blob(_) => "(this text is missing from the store)",
+            Text::Inline(text) => text,
+            Text::Spilled(_) => "(this text is missing from the store)",
         }
     }
 
     /// The length in bytes, wherever the text is.
     pub fn len(&self) -> usize {
         match self {
-            Text::Whole(text) => text.len(),
-            Text::Blob(aside) => usize::try_from(aside.bytes).unwrap_or(usize::MAX),
+            Text::Inline(text) => text.len(),
+            Text::Spilled(blob_ref) => usize::try_from(blob_ref.bytes).unwrap_or(usize::MAX),
         }
     }
 
@@ -55,19 +55,19 @@ impl Text {
 
 impl Default for Text {
     fn default() -> Text {
-        Text::Whole(Arc::from(""))
+        Text::Inline(Arc::from(""))
     }
 }
 
 impl From<&str> for Text {
     fn from(text: &str) -> Text {
-        Text::Whole(text.into())
+        Text::Inline(text.into())
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Text {
-        Text::Whole(text.into())
+        Text::Inline(text.into())
     }
 }
 
@@ -84,7 +84,7 @@ impl fmt::Debug for Text {
 }
 
 /// Cuts `text` to at most `limit` bytes on a character boundary.
-pub fn cut(text: &str, limit: usize) -> &str {
+pub fn truncate_bytes(text: &str, limit: usize) -> &str {
     if text.len() <= limit {
         return text;
     }
@@ -97,14 +97,14 @@ pub fn cut(text: &str, limit: usize) -> &str {
 
 /// The line in which a program that failed says why: the first that names an error, or else the last that says
 /// anything. What programs add behind their error are traces, versions and names of log files.
-pub fn complaint(said: &str) -> Option<&str> {
+pub fn error_line(output: &str) -> Option<&str> {
     let names_error = |line: &&str| {
         let small = line.to_lowercase();
         let is_quoted = line.starts_with(char::is_whitespace);
         !is_quoted && ["error:", "npm err", "fatal", "panicked"].iter().any(|word| small.contains(word))
     };
-    let mut lines = said.lines().filter(|line| !line.trim().is_empty());
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+    let last = output.lines().rev().find(|line| !line.trim().is_empty());
     lines.find(names_error).or(last).map(str::trim)
 }
 
@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_complaint_is_the_line_that_names_the_error() {
+    fn error_line_finds_the_line_with_the_error() {
         let node = "node:internal/errors:496\n    throw error: x\n    ^\n\nError: Cannot find module 'x'\n    at y\n\nNode.js v22\n";
-        assert_eq!(complaint(node), Some("Error: Cannot find module 'x'"));
+        assert_eq!(error_line(node), Some("Error: Cannot find module 'x'"));
         let python = "Traceback (most recent call last):\n  File \"x\", line 1\nValueError: no port\n";
-        assert_eq!(complaint(python), Some("ValueError: no port"));
+        assert_eq!(error_line(python), Some("ValueError: no port"));
         let npm = "npm error code E404\nnpm error A complete log is in: /x\n";
-        assert_eq!(complaint(npm), Some("npm error code E404"));
-        assert_eq!(complaint("Starting\n  no licence found\n\n"), Some("no licence found"));
-        assert_eq!(complaint(" \n"), None);
+        assert_eq!(error_line(npm), Some("npm error code E404"));
+        assert_eq!(error_line("Starting\n  no licence found\n\n"), Some("no licence found"));
+        assert_eq!(error_line(" \n"), None);
     }
 }

@@ -1,28 +1,28 @@
 //! Projections of a tree's log: who worked for whom, what it cost, what was said. The terminal, JSON output, tests
 //! and later the browser all read these.
 
-mod questions;
+mod pending_approvals;
 mod spans;
 
 use std::collections::BTreeMap;
 
-use crate::delegation::{Face, Outcome};
+use crate::delegation::{DelegationStyle, Outcome};
+use crate::delegation_styles::subagent;
 use crate::event::{ChangedLines, Event, Record};
-use crate::faces::subagent;
 use crate::id::{CallId, Hash, SessionId};
-use crate::money::{Amount, Spent};
+use crate::money::{Resources, Spent};
 use crate::state::Purpose;
 
-pub use questions::Question;
+pub use pending_approvals::PendingApproval;
 
-use questions::Questions;
+use pending_approvals::PendingApprovals;
 use spans::Spans;
 
 /// What an agent is doing.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Doing {
+pub enum Activity {
     /// It has been lent a grant and has not begun.
-    Waiting,
+    Pending,
     /// The model is answering.
     Thinking,
     /// A tool runs.
@@ -30,9 +30,9 @@ pub enum Doing {
     /// Its children work.
     Delegating,
     /// It says its last word after a limit.
-    Finishing,
+    WrappingUp,
     /// It makes a summary of what was said before.
-    Summarising,
+    Compacting,
     /// It is over.
     Ended(Outcome),
 }
@@ -47,7 +47,7 @@ pub struct Node {
     /// How deep.
     pub depth: u32,
     /// The family that the delegation came through.
-    pub face: Face,
+    pub style: DelegationStyle,
     /// The rank of a face-D delegation in the tree.
     pub number: Option<u32>,
     /// The role, or the agent's id.
@@ -57,15 +57,15 @@ pub struct Node {
     /// What was asked.
     pub task: String,
     /// What it does now.
-    pub doing: Doing,
+    pub activity: Activity,
     /// Model calls that were answered.
     pub turns: u64,
     /// How many it may make, without the last word.
     pub max_turns: u32,
     /// What it used up by itself, without its children.
-    pub own: Spent,
+    pub own_usage: Spent,
     /// What had to be free for the next model call, if a budget did not cover it.
-    pub needed: Amount,
+    pub needed: Resources,
     /// Tool calls that were answered.
     pub tool_calls: u64,
     /// Tool calls that failed.
@@ -83,22 +83,22 @@ pub struct Node {
     edits: BTreeMap<CallId, ChangedLines>,
     report_bytes: Option<usize>,
     /// What stays set aside after its last call.
-    held: Amount,
+    held_back: Resources,
 }
 
 impl Node {
     /// How the session is called in lifecycle output: the face and eight digits that stand for its id.
     pub fn key(&self) -> String {
-        key(self.face, self.number, &self.session)
+        key(self.style, self.number, &self.session)
     }
 }
 
 impl Node {
     /// The metadata that face B promises, for a helper that has ended.
     pub fn metadata(&self) -> Option<BTreeMap<&'static str, String>> {
-        let Doing::Ended(outcome) = &self.doing else { return None };
-        let usage = self.own.usage;
-        let receipt = subagent::Receipt {
+        let Activity::Ended(outcome) = &self.activity else { return None };
+        let usage = self.own_usage.usage;
+        let stats = subagent::SubagentStats {
             label: self.title.as_deref().unwrap_or(&self.label),
             depth: self.depth,
             turns: self.turns,
@@ -108,21 +108,21 @@ impl Node {
             size: outcome.text.len(),
             max_size: self.report_bytes.unwrap_or(usize::MAX),
         };
-        (self.face == Face::Subagent).then(|| subagent::metadata(&receipt))
+        (self.style == DelegationStyle::Subagent).then(|| subagent::metadata(&stats))
     }
 }
 
 /// How a session is called in lifecycle output: `sub_n` for the nth of face D, else the face and eight digits.
-pub fn key(face: Face, number: Option<u32>, session: &SessionId) -> String {
-    if let (Face::Spawn, Some(number)) = (face, number) {
+pub fn key(style: DelegationStyle, number: Option<u32>, session: &SessionId) -> String {
+    if let (DelegationStyle::Spawn, Some(number)) = (style, number) {
         return format!("sub_{number}");
     }
-    format!("{}:{}", face.name(), &Hash::of(session.as_str().as_bytes()).to_string()[..8])
+    format!("{}:{}", style.name(), &Hash::of(session.as_str().as_bytes()).to_string()[..8])
 }
 
 /// Words that an agent sent to the person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct AgentMessage {
     /// Who said it.
     pub session: SessionId,
     /// The role, as the runtime knows it.
@@ -135,8 +135,8 @@ pub struct Said {
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     nodes: BTreeMap<SessionId, Node>,
-    said: Vec<Said>,
-    questions: Questions,
+    agent_messages: Vec<AgentMessage>,
+    pending_approvals: PendingApprovals,
     spans: Spans,
 }
 
@@ -161,18 +161,18 @@ impl Tree {
     }
 
     /// What was said to the person, in order.
-    pub fn said(&self) -> &[Said] {
-        &self.said
+    pub fn agent_messages(&self) -> &[AgentMessage] {
+        &self.agent_messages
     }
 
     /// The questions that wait for a person, in the order in which they were asked.
-    pub fn questions(&self) -> impl Iterator<Item = &Question> {
-        self.questions.iter()
+    pub fn pending_approvals(&self) -> impl Iterator<Item = &PendingApproval> {
+        self.pending_approvals.iter()
     }
 
     /// What a session waits for a person to answer.
-    pub fn question(&self, session: &SessionId) -> Option<&Question> {
-        self.questions().find(|question| question.session == *session)
+    pub fn pending_approval(&self, session: &SessionId) -> Option<&PendingApproval> {
+        self.pending_approvals().find(|question| question.session == *session)
     }
 
     /// The labels of a session and of those above it, from the top.
@@ -215,17 +215,17 @@ impl Tree {
 
     /// What all sessions below and including `root` used up.
     pub fn spent(&self, root: &SessionId) -> Spent {
-        self.walk(root).iter().fold(Spent::default(), |sum, node| sum.plus(node.own))
+        self.walk(root).iter().fold(Spent::default(), |sum, node| sum.plus(node.own_usage))
     }
 
     /// Takes one record into account.
     pub fn apply(&mut self, record: &Record) {
-        self.questions.apply(record);
+        self.pending_approvals.apply(record);
         self.spans.apply(record);
         match &record.event {
             Event::Started { delegation, parent, depth, grant, .. } => {
                 let node = self.enter(&record.session, parent.clone(), *depth, record.at);
-                node.face = delegation.face;
+                node.style = delegation.style;
                 node.number = delegation.number;
                 node.max_turns = grant.turns;
                 node.report_bytes = delegation.report_bytes;
@@ -234,8 +234,8 @@ impl Tree {
                 if !delegation.task.is_empty() {
                     node.task = delegation.task.to_string();
                 }
-                node.doing = Doing::Thinking;
-                node.needed = Amount::default();
+                node.activity = Activity::Thinking;
+                node.needed = Resources::default();
             }
             Event::Delegated { child, delegation, .. } => {
                 let depth = self.nodes.get(&record.session).map_or(0, |node| node.depth).saturating_add(1);
@@ -243,7 +243,7 @@ impl Tree {
                 let is_new = !self.nodes.contains_key(child) && *child != record.session;
                 let label = delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
                 let node = self.enter(child, Some(record.session.clone()), depth, record.at);
-                node.face = delegation.face;
+                node.style = delegation.style;
                 node.number = delegation.number;
                 node.label = label;
                 node.task = delegation.task.to_string();
@@ -251,15 +251,15 @@ impl Tree {
                     if is_new {
                         parent.children.push(child.clone());
                     }
-                    parent.own.agents += 1;
-                    parent.doing = Doing::Delegating;
+                    parent.own_usage.agents += 1;
+                    parent.activity = Activity::Delegating;
                 }
             }
             event => {
                 let label =
                     self.nodes.get(&record.session).map(|node| node.label.clone()).unwrap_or_default();
                 if let Event::Said { text, .. } = event {
-                    self.said.push(Said {
+                    self.agent_messages.push(AgentMessage {
                         session: record.session.clone(),
                         role: label,
                         text: text.to_string(),
@@ -278,16 +278,16 @@ impl Tree {
             session: session.clone(),
             parent,
             depth,
-            face: Face::Run,
+            style: DelegationStyle::Run,
             number: None,
             max_turns: 0,
             label: String::new(),
             title: None,
             task: String::new(),
-            doing: Doing::Waiting,
+            activity: Activity::Pending,
             turns: 0,
-            own: Spent::default(),
-            needed: Amount::default(),
+            own_usage: Spent::default(),
+            needed: Resources::default(),
             tool_calls: 0,
             tool_errors: 0,
             started_at: at,
@@ -297,25 +297,25 @@ impl Tree {
             calls: BTreeMap::new(),
             edits: BTreeMap::new(),
             report_bytes: None,
-            held: Amount::default(),
+            held_back: Resources::default(),
         })
     }
 }
 
 impl Node {
     fn spend(&mut self, spent: &Spent) {
-        self.own = self.own.plus(*spent);
-        self.held = spent.held;
+        self.own_usage = self.own_usage.plus(*spent);
+        self.held_back = spent.held_back;
     }
 
     fn apply(&mut self, event: &Event) {
         match event {
             Event::Called { purpose, .. } => {
-                self.held = Amount::default();
-                self.doing = match purpose {
-                    Purpose::Turn => Doing::Thinking,
-                    Purpose::Grace | Purpose::Summary => Doing::Finishing,
-                    Purpose::Compaction => Doing::Summarising,
+                self.held_back = Resources::default();
+                self.activity = match purpose {
+                    Purpose::Turn => Activity::Thinking,
+                    Purpose::Grace | Purpose::Summary => Activity::WrappingUp,
+                    Purpose::Compaction => Activity::Compacting,
                 };
             }
             Event::Replied { turn, reply, spent, .. } => {
@@ -326,18 +326,18 @@ impl Node {
                     self.calls.insert(CallId { turn: *turn, index }, call.name.clone());
                 }
                 if let Some(call) = reply.calls.first() {
-                    self.doing = Doing::Tool(call.name.clone());
+                    self.activity = Activity::Tool(call.name.clone());
                 }
             }
             Event::CallFailed { spent, .. } => self.spend(spent),
             Event::ToolStarted { call, lines, .. } => {
-                self.doing = Doing::Tool(self.calls.get(call).cloned().unwrap_or_default());
+                self.activity = Activity::Tool(self.calls.get(call).cloned().unwrap_or_default());
                 if let Some(lines) = lines {
                     self.edits.insert(*call, *lines);
                 }
             }
             Event::ToolEnded { call, output, spent, seen } => {
-                self.own = self.own.plus(*spent);
+                self.own_usage = self.own_usage.plus(*spent);
                 self.calls.remove(call);
                 if let (Some(lines), Some(seen), false) = (self.edits.remove(call), seen, output.is_error()) {
                     let known = self.changes.entry(seen.path.clone()).or_default();
@@ -347,8 +347,8 @@ impl Node {
                 self.tool_errors += u64::from(output.is_error());
             }
             Event::Ended { outcome, .. } => {
-                self.spend(&Spent::doubtful(self.held));
-                self.doing = Doing::Ended(outcome.clone());
+                self.spend(&Spent::unconfirmed(self.held_back));
+                self.activity = Activity::Ended(outcome.clone());
             }
             Event::Started { .. }
             | Event::Delegated { .. }

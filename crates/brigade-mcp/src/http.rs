@@ -3,11 +3,11 @@
 //! It carries any `ServerHandler`. Every request passes [`Checks`] before a byte of its body is read.
 
 mod checks;
+mod connection_limits;
 mod connections;
 mod cors;
 mod sessions;
 mod token;
-mod visitors;
 
 use std::sync::Arc;
 
@@ -19,22 +19,22 @@ use axum::response::{IntoResponse, Response};
 use rmcp::ServerHandler;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
-pub use checks::{Checks, Refused};
+pub use checks::{Checks, Rejected};
+use connection_limits::ConnectionHandle;
 pub use connections::serve;
 use sessions::Sessions;
 pub use token::{Token, TokenError};
-use visitors::Visitor;
 
 /// Where the protocol is spoken.
 pub const PATH: &str = "/mcp";
 
 /// The most that one request may carry.
-const MAX_BODY: usize = 4 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// The first version of the protocol that has no sessions.
-const WITHOUT_SESSIONS: &str = "2026-07-28";
+const STATELESS_SINCE: &str = "2026-07-28";
 
-struct Door {
+struct AuthLayer {
     checks: Checks,
     sessions: Arc<Sessions>,
 }
@@ -54,31 +54,31 @@ pub fn router<H: ServerHandler + Send + 'static>(
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
-        .with_max_request_body_bytes(MAX_BODY);
+        .with_max_request_body_bytes(MAX_BODY_BYTES);
     let service = StreamableHttpService::new(move || Ok(make_handler()), sessions.clone(), config);
-    let door = Arc::new(Door { checks, sessions });
-    Router::new().route_service(PATH, service).layer(from_fn_with_state(door, pass))
+    let layer = Arc::new(AuthLayer { checks, sessions });
+    Router::new().route_service(PATH, service).layer(from_fn_with_state(layer, check_request))
 }
 
 /// The way of every request: whence it comes, who sends it, whether there is room.
-async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    let origin = match door.checks.judge_source(&request) {
+async fn check_request(State(layer): State<Arc<AuthLayer>>, request: Request, next: Next) -> Response {
+    let origin = match layer.checks.check_source(&request) {
         Ok(origin) => origin,
-        Err(refused) => return answer(&refused),
+        Err(rejected) => return rejection(&rejected),
     };
     if let Some(origin) = origin.as_ref().filter(|_| request.method() == Method::OPTIONS) {
         return cors::preflight(origin);
     }
-    let response = match door.checks.judge_token(request.headers()) {
-        Err(refused) => answer(&refused),
-        Ok(()) if !has_place(&request) => answer(&Refused::Full),
+    let response = match layer.checks.check_token(request.headers()) {
+        Err(rejected) => rejection(&rejected),
+        Ok(()) if !has_capacity(&request) => rejection(&Rejected::Full),
         // What looks otherwise and opens one all the same finds no place either.
-        Ok(()) if opens_session(&request) && door.sessions.is_full() => answer(&Refused::Full),
+        Ok(()) if opens_session(&request) && layer.sessions.is_full() => rejection(&Rejected::Full),
         Ok(()) => {
-            let says_json = says_json(request.headers());
+            let is_json = is_json(request.headers());
             let mut response = next.run(request).await;
             // What is refused then is not the kind of the body.
-            if says_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            if is_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
                 *response.status_mut() = StatusCode::BAD_REQUEST;
             }
             response
@@ -91,11 +91,11 @@ async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Re
 }
 
 /// Whether there is a place for the connection of a request with the token. Without [`serve`] nobody counts.
-fn has_place(request: &Request) -> bool {
-    request.extensions().get::<Visitor>().is_none_or(Visitor::authenticate)
+fn has_capacity(request: &Request) -> bool {
+    request.extensions().get::<ConnectionHandle>().is_none_or(ConnectionHandle::authenticate)
 }
 
-fn says_json(headers: &HeaderMap) -> bool {
+fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("application/json"))
 }
@@ -108,23 +108,23 @@ fn opens_session(request: &Request) -> bool {
 fn is_stateless(headers: &HeaderMap) -> bool {
     // Versions are dates.
     let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
-    version.is_some_and(|version| version >= WITHOUT_SESSIONS)
+    version.is_some_and(|version| version >= STATELESS_SINCE)
         && headers.get("mcp-method").is_none_or(|method| method != "initialize")
 }
 
-fn answer(refused: &Refused) -> Response {
-    let (status, extra) = match refused {
-        Refused::Host | Refused::Origin => (StatusCode::FORBIDDEN, None),
-        Refused::NoToken => {
+fn rejection(rejected: &Rejected) -> Response {
+    let (status, extra) = match rejected {
+        Rejected::Host | Rejected::Origin => (StatusCode::FORBIDDEN, None),
+        Rejected::NoToken => {
             (StatusCode::UNAUTHORIZED, Some((header::WWW_AUTHENTICATE, "Bearer realm=\"brigade\"")))
         }
-        Refused::WrongToken => (
+        Rejected::WrongToken => (
             StatusCode::UNAUTHORIZED,
             Some((header::WWW_AUTHENTICATE, "Bearer realm=\"brigade\", error=\"invalid_token\"")),
         ),
-        Refused::Full => (StatusCode::SERVICE_UNAVAILABLE, Some((header::RETRY_AFTER, "60"))),
+        Rejected::Full => (StatusCode::SERVICE_UNAVAILABLE, Some((header::RETRY_AFTER, "60"))),
     };
-    let mut response = (status, format!("{refused}\n")).into_response();
+    let mut response = (status, format!("{rejected}\n")).into_response();
     if let Some((name, value)) = extra {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }

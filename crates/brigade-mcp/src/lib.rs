@@ -4,17 +4,17 @@
 //! a budget and a depth, and can be resumed. [`stdio`] and [`http`] carry it; [`http`] carries any other server as well.
 //! The library never prints and reads neither the environment nor the home folder.
 
+mod approvals;
 mod call;
-mod clock;
 pub mod http;
 mod progress;
-mod questions;
-mod reach;
-mod report;
+mod results;
 mod server;
 mod sessions;
 pub mod stdio;
 mod task;
 mod text;
+mod timestamp;
+mod visibility;
 
 pub use server::{AGENT, Server, SetupError};

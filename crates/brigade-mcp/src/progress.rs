@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use brigade::Live;
+use brigade::RunEvent;
 use brigade_core::SessionId;
-use brigade_core::view::{Doing, Node, Tree};
+use brigade_core::view::{Activity, Node, Tree};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::{Peer, RoleServer};
 use tokio::time::Instant;
@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use crate::text;
 
 /// The shortest time between two notes.
-const PACE: Duration = Duration::from_millis(250);
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// The longest note, in bytes.
-const LONGEST: usize = 200;
+const MAX_NOTE_BYTES: usize = 200;
 
 /// Notes on one call, for a client that asked for them.
-pub(crate) struct Notes {
+pub(crate) struct ProgressNotes {
     client: Option<(Peer<RoleServer>, ProgressToken)>,
     root: SessionId,
     tree: Tree,
@@ -27,34 +27,38 @@ pub(crate) struct Notes {
     next: Instant,
 }
 
-impl Notes {
+impl ProgressNotes {
     /// Notes for whoever gave a token.
-    pub(crate) fn new(root: SessionId, peer: &Peer<RoleServer>, token: Option<ProgressToken>) -> Notes {
+    pub(crate) fn new(
+        root: SessionId,
+        peer: &Peer<RoleServer>,
+        token: Option<ProgressToken>,
+    ) -> ProgressNotes {
         let client = token.map(|token| (peer.clone(), token));
-        Notes { client, root, tree: Tree::default(), count: 0, pending: None, next: Instant::now() }
+        ProgressNotes { client, root, tree: Tree::default(), count: 0, pending: None, next: Instant::now() }
     }
 
     /// Takes note of what happens.
-    pub(crate) fn take(&mut self, live: &Live) {
-        if let Live::Fact(record) = live {
+    pub(crate) fn take(&mut self, live: &RunEvent) {
+        if let RunEvent::Record(record) = live {
             self.tree.apply(record);
         }
         if self.client.is_none() {
             return;
         }
         let (session, waits) = match live {
-            Live::Fact(record) => (&record.session, None),
-            Live::Waiting { session, why } => (session, Some(why)),
-            Live::Delta { .. } | Live::Discarded { .. } => return,
+            RunEvent::Record(record) => (&record.session, None),
+            RunEvent::Waiting { session, why } => (session, Some(why)),
+            RunEvent::Delta { .. } | RunEvent::Discarded { .. } => return,
         };
         self.count += 1;
         // What passes the call on is nobody to hear of.
         if let Some(node) = self.tree.node(session).filter(|_| *session != self.root) {
-            let words = match waits {
+            let text = match waits {
                 Some(why) => format!("{} waits: {why}", node.label),
-                None => told(node),
+                None => describe(node),
             };
-            self.pending = Some(text::line(&words, LONGEST));
+            self.pending = Some(text::one_line(&text, MAX_NOTE_BYTES));
         }
     }
 
@@ -75,7 +79,7 @@ impl Notes {
     pub(crate) async fn send(&mut self) {
         let Some(message) = self.pending.take() else { return };
         let Some((peer, token)) = &self.client else { return };
-        self.next = Instant::now() + PACE;
+        self.next = Instant::now() + MIN_INTERVAL;
         let note = ProgressNotificationParam::new(token.clone(), f64::from(self.count)).with_message(message);
         // A client that is gone has no use for it.
         let _ = peer.notify_progress(note).await;
@@ -83,15 +87,15 @@ impl Notes {
 }
 
 /// Who does what.
-fn told(node: &Node) -> String {
+fn describe(node: &Node) -> String {
     let label = &node.label;
-    match &node.doing {
-        Doing::Waiting => format!("{label} is about to begin"),
-        Doing::Thinking => format!("{label} thinks (turn {})", node.turns.saturating_add(1)),
-        Doing::Tool(tool) => format!("{label} uses {tool}"),
-        Doing::Delegating => format!("{label} waits for {} agents", node.children.len()),
-        Doing::Finishing => format!("{label} finishes"),
-        Doing::Summarising => format!("{label} sums up what was said"),
-        Doing::Ended(outcome) => format!("{label}: {}", outcome.status.word()),
+    match &node.activity {
+        Activity::Pending => format!("{label} is about to begin"),
+        Activity::Thinking => format!("{label} thinks (turn {})", node.turns.saturating_add(1)),
+        Activity::Tool(tool) => format!("{label} uses {tool}"),
+        Activity::Delegating => format!("{label} waits for {} agents", node.children.len()),
+        Activity::WrappingUp => format!("{label} finishes"),
+        Activity::Compacting => format!("{label} sums up what was said"),
+        Activity::Ended(outcome) => format!("{label}: {}", outcome.status.as_str()),
     }
 }

@@ -2,7 +2,7 @@
 
 mod arguments;
 pub(crate) mod methods;
-mod own;
+mod session_tools;
 mod specs;
 
 use std::collections::BTreeSet;
@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::mcp::Servers;
-use brigade::model::relay::{self, Relay};
-use brigade::{Asks, Live, Models, Prepared, RunError, Runtime, Settings, Store, Task, Watch};
-use brigade_core::{Agent, Hop, SessionId};
+use brigade::model::passthrough::{self, Passthrough};
+use brigade::{
+    ApprovalPolicy, Models, PreparedRun, RunError, RunEvent, RunEvents, Runtime, Settings, Store, Task,
+};
+use brigade_core::{Agent, RemoteContext, SessionId};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -27,14 +29,14 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer, ServerHandler};
 use tokio::sync::OnceCell;
 
-use crate::call::{BY, Call, Calls, Place, Refused};
-use crate::progress::Notes;
-use crate::questions::{self, Question};
-use crate::reach::Reach;
-use crate::report;
-use crate::sessions::{self, Found, Life, LookError};
+use crate::approvals::{self, ApprovalRequest};
+use crate::call::{ActiveCall, AdmitError, CLIENT_ACTOR, CallPermit, Calls};
+use crate::progress::ProgressNotes;
+use crate::results;
+use crate::sessions::{self, FoundSession, LookupError, RunStatus};
 use crate::task;
 use crate::text;
+use crate::visibility::Visibility;
 use arguments::Arguments;
 
 /// The agent at the top of every tree that a client starts.
@@ -54,23 +56,23 @@ pub struct Server {
 struct Inner {
     runtimes: Runtimes,
     /// The same with all tools that agents have, once a call has needed them.
-    equipped: OnceCell<Runtimes>,
-    equip: Option<Box<Equip>>,
+    loaded: OnceCell<Runtimes>,
+    tool_loader: Option<Box<ToolLoader>>,
     agent: Agent,
     tools: Vec<Tool>,
-    faces: BTreeSet<String>,
+    delegation_tools: BTreeSet<String>,
     calls: Calls,
 }
 
 /// What calls run in.
 struct Runtimes {
-    alone: Runtime,
+    non_interactive: Runtime,
     /// The same for clients behind which a person can be asked.
-    asking: Runtime,
+    interactive: Runtime,
 }
 
 /// Gets hold of further tools for agents.
-type Equip = dyn Fn() -> BoxFuture<'static, Servers> + Send + Sync;
+type ToolLoader = dyn Fn() -> BoxFuture<'static, Servers> + Send + Sync;
 
 impl Runtimes {
     fn with_tools(&self, servers: &Servers) -> Runtimes {
@@ -79,7 +81,10 @@ impl Runtimes {
             settings.tools = settings.tools.with_servers(servers);
             runtime.with_settings(settings)
         };
-        Runtimes { alone: with_tools(&self.alone), asking: with_tools(&self.asking) }
+        Runtimes {
+            non_interactive: with_tools(&self.non_interactive),
+            interactive: with_tools(&self.interactive),
+        }
     }
 }
 
@@ -90,7 +95,7 @@ pub enum SetupError {
     #[error(
         "no face is offered, so there is nothing to serve; name some with --faces delegate,subagent,spawn (dispatch is offered where there is an agent file: brigade agents new writes one)"
     )]
-    NoFaces,
+    NoDelegationTools,
 }
 
 impl Server {
@@ -105,7 +110,7 @@ impl Server {
             id: AGENT.to_owned(),
             name: AGENT.to_owned(),
             description: "passes on a call of an MCP client".to_owned(),
-            model: Some(relay::before(&settings.model)),
+            model: Some(passthrough::in_front_of(&settings.model)),
             fallbacks: settings.fallbacks.clone(),
             // It stands for the client, which makes up children: they are bounded by what the user permits. Its model
             // calls nothing but the tool that its task names, and that is one that delegates.
@@ -114,19 +119,21 @@ impl Server {
             ignore_instructions: true,
             ..Agent::default()
         };
-        let models = models.with(relay::PROVIDER, Relay);
-        let with_person = Settings { asks: Asks::Person, ..settings.clone() };
-        let asking = Runtime::new(store.clone(), with_person, models.clone());
-        let alone = Runtime::new(store, settings, models);
-        let faces = alone.faces(&agent);
-        if faces.is_empty() {
-            return Err(SetupError::NoFaces);
+        let models = models.with(passthrough::PROVIDER, Passthrough);
+        let interactive_settings = Settings { approval_policy: ApprovalPolicy::AskUser, ..settings.clone() };
+        let interactive = Runtime::new(store.clone(), interactive_settings, models.clone());
+        let non_interactive = Runtime::new(store, settings, models);
+        let delegation_tools = non_interactive.faces(&agent);
+        if delegation_tools.is_empty() {
+            return Err(SetupError::NoDelegationTools);
         }
-        let names = faces.iter().map(|spec| spec.name.clone()).collect();
-        let tools = faces.iter().map(specs::of_face).chain(specs::own()).collect();
-        let (runtimes, equipped, equip) = (Runtimes { alone, asking }, OnceCell::new(), None);
+        let names = delegation_tools.iter().map(|spec| spec.name.clone()).collect();
+        let tools =
+            delegation_tools.iter().map(specs::delegation_tool).chain(specs::session_tools()).collect();
+        let (runtimes, loaded, tool_loader) =
+            (Runtimes { non_interactive, interactive }, OnceCell::new(), None);
         let calls = Calls::default();
-        let inner = Inner { runtimes, equipped, equip, agent, tools, faces: names, calls };
+        let inner = Inner { runtimes, loaded, tool_loader, agent, tools, delegation_tools: names, calls };
         Ok(Server { inner: Arc::new(inner) })
     }
 
@@ -138,22 +145,23 @@ impl Server {
         start: impl Fn() -> BoxFuture<'static, Servers> + Send + Sync + 'static,
     ) -> Server {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
-            inner.equip = Some(Box::new(start));
+            inner.tool_loader = Some(Box::new(start));
         }
         self
     }
 
     /// What a call from here runs in. One that will be refused for its depth starts nothing.
-    async fn runtimes(&self, hop: Option<&Hop>) -> &Runtimes {
-        let own = &self.inner.runtimes;
-        let deepest = own.alone.settings().limits.max_depth;
-        let is_too_deep =
-            hop.is_some_and(|hop| hop.depth >= hop.deepest.map_or(deepest, |there| there.min(deepest)));
-        match &self.inner.equip {
-            Some(equip) if !is_too_deep => {
-                self.inner.equipped.get_or_init(|| async { own.with_tools(&equip().await) }).await
+    async fn runtimes(&self, remote_context: Option<&RemoteContext>) -> &Runtimes {
+        let base = &self.inner.runtimes;
+        let max_depth = base.non_interactive.settings().limits.max_depth;
+        let is_too_deep = remote_context.is_some_and(|remote_context| {
+            remote_context.depth >= remote_context.max_depth.map_or(max_depth, |limit| limit.min(max_depth))
+        });
+        match &self.inner.tool_loader {
+            Some(tool_loader) if !is_too_deep => {
+                self.inner.loaded.get_or_init(|| async { base.with_tools(&tool_loader().await) }).await
             }
-            Some(_) | None => own,
+            Some(_) | None => base,
         }
     }
 
@@ -163,83 +171,85 @@ impl Server {
     }
 
     /// Begins a tree for a call of a face.
-    async fn prepare(&self, runtime: &Runtime, task: Task) -> Result<(Place, Prepared), Unbegun> {
-        let place = self.inner.calls.admit().map_err(|refused| match refused {
-            Refused::Busy => Unbegun::Told(BUSY.to_owned()),
-            Refused::Closed => Unbegun::Fault("the server is stopping".to_owned()),
+    async fn prepare(&self, runtime: &Runtime, task: Task) -> Result<(CallPermit, PreparedRun), StartError> {
+        let permit = self.inner.calls.admit().map_err(|error| match error {
+            AdmitError::Busy => StartError::Refused(BUSY.to_owned()),
+            AdmitError::Closed => StartError::Internal("the server is stopping".to_owned()),
         })?;
         let prepared = runtime.prepare(task).await.map_err(|error| match error {
-            RunError::Setup(cause) => Unbegun::Told(cause),
-            other => Unbegun::Fault(other.to_string()),
+            RunError::Config(cause) => StartError::Refused(cause),
+            other => StartError::Internal(other.to_string()),
         })?;
-        Ok((place, prepared))
+        Ok((permit, prepared))
     }
 
-    async fn call_face(
+    async fn call_delegation_tool(
         &self,
         request: CallToolRequestParams,
-        hop: Option<Hop>,
+        remote_context: Option<RemoteContext>,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = serde_json::to_string(&request.arguments.unwrap_or_default())
             .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        let runtimes = self.runtimes(hop.as_ref()).await;
-        let task = Task::new(relay::task(&request.name, &arguments)).agent(self.inner.agent.clone()).hop(hop);
+        let runtimes = self.runtimes(remote_context.as_ref()).await;
+        let task = Task::new(passthrough::task(&request.name, &arguments))
+            .agent(self.inner.agent.clone())
+            .hop(remote_context);
         let as_task = follows_tasks(&context);
-        let asks = !as_task && questions::can_ask(&context);
-        let runtime = if asks { &runtimes.asking } else { &runtimes.alone };
-        let (place, prepared) = match self.prepare(runtime, task).await {
+        let asks = !as_task && approvals::can_elicit(&context);
+        let runtime = if asks { &runtimes.interactive } else { &runtimes.non_interactive };
+        let (permit, prepared) = match self.prepare(runtime, task).await {
             Ok(prepared) => prepared,
-            Err(Unbegun::Told(cause)) => return Ok(report::failed(cause).into()),
-            Err(Unbegun::Fault(cause)) => return Err(ErrorData::internal_error(cause, None)),
+            Err(StartError::Refused(cause)) => return Ok(results::failed(cause).into()),
+            Err(StartError::Internal(cause)) => return Err(ErrorData::internal_error(cause, None)),
         };
-        let (root, watch) = (prepared.session().clone(), prepared.watch());
-        let call = self.inner.calls.begin(place, runtime.clone(), prepared.start());
+        let (root, watch) = (prepared.session().clone(), prepared.subscribe());
+        let call = self.inner.calls.begin(permit, runtime.clone(), prepared.start());
         if as_task {
             return self.as_task(root, call, watch).await;
         }
-        let person = asks.then(|| context.peer.clone());
-        self.follow(root, call, watch, person, &context).await.map(CallToolResponse::from)
+        let user = asks.then(|| context.peer.clone());
+        self.follow(root, call, watch, user, &context).await.map(CallToolResponse::from)
     }
 
     /// Answers at once; the client asks for the result later.
     async fn as_task(
         &self,
         root: SessionId,
-        call: Call,
-        mut watch: Watch,
+        call: ActiveCall,
+        mut watch: RunEvents,
     ) -> Result<CallToolResponse, ErrorData> {
         // From its first fact on it can be asked for.
-        while !matches!(watch.next().await, None | Some(Live::Fact(_))) {}
-        let found = self.find(root.as_str(), &Reach::All).await.map_err(fault)?;
-        call.keep();
-        Ok(CallToolResponse::Task(CreateTaskResult::new(task::begun(&found))))
+        while !matches!(watch.next().await, None | Some(RunEvent::Record(_))) {}
+        let found = self.find(root.as_str(), &Visibility::All).await.map_err(lookup_error)?;
+        call.detach();
+        Ok(CallToolResponse::Task(CreateTaskResult::new(task::created(&found))))
     }
 
     /// Waits for the end of a call, and says meanwhile what happens.
     async fn follow(
         &self,
         root: SessionId,
-        mut call: Call,
-        mut watch: Watch,
-        person: Option<Peer<RoleServer>>,
+        mut call: ActiveCall,
+        mut watch: RunEvents,
+        user: Option<Peer<RoleServer>>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
         let token = context.meta.get_progress_token();
-        let mut notes = Notes::new(root.clone(), &context.peer, token);
+        let mut notes = ProgressNotes::new(root.clone(), &context.peer, token);
         let mut is_watched = true;
         let mut open = FuturesUnordered::new();
         let ending = loop {
             tokio::select! {
-                ending = call.ending() => break ending,
+                ending = call.result() => break ending,
                 // The call is stopped with this future; its client hears no more of it.
                 () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
                 live = watch.next(), if is_watched => match live {
                     Some(live) => {
                         notes.take(&live);
-                        if let (Live::Fact(record), Some(peer)) = (&live, &person) {
-                            let question = Question::of(record, notes.tree());
-                            open.extend(question.map(|question| question.put(peer.clone(), self.inner.runtimes.asking.clone())));
+                        if let (RunEvent::Record(record), Some(peer)) = (&live, &user) {
+                            let question = ApprovalRequest::of(record, notes.tree());
+                            open.extend(question.map(|question| question.ask(peer.clone(), self.inner.runtimes.interactive.clone())));
                         }
                     }
                     None => is_watched = false,
@@ -249,61 +259,63 @@ impl Server {
             }
         };
         // What it left to itself goes on: the request has its answer.
-        call.keep();
+        call.detach();
         notes.send().await;
         let ending = ending.map_err(|error| ErrorData::internal_error(format!("{root}: {error}"), None))?;
         // Whatever is wrong now, the work was done: this is no refusal of the call.
-        let found = self.find(root.as_str(), &Reach::All).await;
+        let found = self.find(root.as_str(), &Visibility::All).await;
         let found = found.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(match found.output() {
-            Some(output) => report::of_call(output, &root, &ending.spent),
+            Some(output) => results::from_call(output, &root, &ending.spent),
             None => {
-                let words = report::without_result(&ending.outcome, found.limits_from());
-                report::with_session(report::failed(words), &root, &ending.spent)
+                let message = results::missing_result_message(&ending.outcome, found.limit_source());
+                results::with_session(results::failed(message), &root, &ending.spent)
             }
         })
     }
 
-    async fn find(&self, id: &str, reach: &Reach) -> Result<Found, LookError> {
-        sessions::find(&self.inner.runtimes.alone, &self.inner.calls, reach, id).await
+    async fn find(&self, id: &str, visibility: &Visibility) -> Result<FoundSession, LookupError> {
+        sessions::find(&self.inner.runtimes.non_interactive, &self.inner.calls, visibility, id).await
     }
 }
 
 const BUSY: &str = "too many calls are under way; wait for one of them to end, or stop one";
 
 /// Why something was not done.
-pub(crate) enum Unbegun {
+pub(crate) enum StartError {
     /// In words for the model, which can act on them.
-    Told(String),
+    Refused(String),
     /// In words for the program.
-    Fault(String),
+    Internal(String),
 }
 
-impl From<LookError> for Unbegun {
-    fn from(error: LookError) -> Unbegun {
+impl From<LookupError> for StartError {
+    fn from(error: LookupError) -> StartError {
         match error {
-            LookError::Unknown(_) => Unbegun::Told(error.to_string()),
-            LookError::Store(_) => Unbegun::Fault(error.to_string()),
+            LookupError::Unknown(_) => StartError::Refused(error.to_string()),
+            LookupError::Store(_) => StartError::Internal(error.to_string()),
         }
     }
 }
 
-fn fault(error: LookError) -> ErrorData {
+fn lookup_error(error: LookupError) -> ErrorData {
     match error {
-        LookError::Unknown(_) => ErrorData::invalid_params(error.to_string(), None),
-        LookError::Store(_) => ErrorData::internal_error(error.to_string(), None),
+        LookupError::Unknown(_) => ErrorData::invalid_params(error.to_string(), None),
+        LookupError::Store(_) => ErrorData::internal_error(error.to_string(), None),
     }
 }
 
 /// Where the call comes from, where another Brigade made it.
-fn hop(
+fn remote_context(
     meta: Option<&RequestMetaObject>,
     context: &RequestContext<RoleServer>,
-) -> Result<Option<Hop>, ErrorData> {
+) -> Result<Option<RemoteContext>, ErrorData> {
     let metas = [Some(&context.meta), meta];
     for meta in metas.into_iter().flatten() {
-        if let Some(hop) = Hop::in_meta(meta).map_err(|cause| ErrorData::invalid_params(cause, None))? {
-            return Ok(Some(hop));
+        if let Some(remote_context) =
+            RemoteContext::from_meta(meta).map_err(|cause| ErrorData::invalid_params(cause, None))?
+        {
+            return Ok(Some(remote_context));
         }
     }
     Ok(None)
@@ -333,19 +345,22 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let hop = hop(request.meta.as_ref(), &context)?;
-        if self.inner.faces.contains(&*request.name) {
-            return self.call_face(request, hop, context).await;
+        let remote_context = remote_context(request.meta.as_ref(), &context)?;
+        if self.inner.delegation_tools.contains(&*request.name) {
+            return self.call_delegation_tool(request, remote_context, context).await;
         }
         if self.get_tool(&request.name).is_none() {
-            let name = text::line(&request.name, 64);
+            let name = text::one_line(&request.name, 64);
             return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
         }
         let arguments = Arguments::new(request.arguments.unwrap_or_default());
-        match self.call_own(&request.name, &arguments, &Reach::of(hop.as_ref())).await {
+        match self
+            .call_session_tool(&request.name, &arguments, &Visibility::of(remote_context.as_ref()))
+            .await
+        {
             Ok(result) => Ok(result.into()),
-            Err(Unbegun::Told(cause)) => Ok(report::failed(cause).into()),
-            Err(Unbegun::Fault(cause)) => Err(ErrorData::internal_error(cause, None)),
+            Err(StartError::Refused(cause)) => Ok(results::failed(cause).into()),
+            Err(StartError::Internal(cause)) => Err(ErrorData::internal_error(cause, None)),
         }
     }
 
@@ -378,8 +393,8 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let reach = Reach::of(hop(request.meta.as_ref(), &context)?.as_ref());
-        let found = self.find(&request.task_id, &reach).await.map_err(fault)?;
+        let visibility = Visibility::of(remote_context(request.meta.as_ref(), &context)?.as_ref());
+        let found = self.find(&request.task_id, &visibility).await.map_err(lookup_error)?;
         Ok(GetTaskResult::new(task::detailed(&found)))
     }
 
@@ -388,12 +403,12 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let reach = Reach::of(hop(request.meta.as_ref(), &context)?.as_ref());
-        let found = self.find(&request.task_id, &reach).await.map_err(fault)?;
-        if found.life == Life::Over {
+        let visibility = Visibility::of(remote_context(request.meta.as_ref(), &context)?.as_ref());
+        let found = self.find(&request.task_id, &visibility).await.map_err(lookup_error)?;
+        if found.run_status == RunStatus::Ended {
             return Ok(());
         }
-        let cancelled = self.inner.runtimes.alone.cancel(&found.root, BY).await;
+        let cancelled = self.inner.runtimes.non_interactive.cancel(&found.root, CLIENT_ACTOR).await;
         cancelled.map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 }

@@ -1,50 +1,50 @@
 //! The sessions that were started through a server, now or by one that is gone: all is read from the store.
 
 use brigade::{Runtime, StoreError};
-use brigade_core::faces::RELAY;
+use brigade_core::delegation_styles::PASSTHROUGH_PREFIX;
 use brigade_core::view::Tree;
 use brigade_core::{Agent, CallId, Event, Outcome, Record, SessionId, Spent, ToolOutput};
 
 use crate::call::Calls;
-use crate::reach::Reach;
 use crate::server::AGENT;
 use crate::text;
+use crate::visibility::Visibility;
 
 /// The one call of the session at the top.
-const CALL: CallId = CallId { turn: 1, index: 0 };
+const ROOT_CALL: CallId = CallId { turn: 1, index: 0 };
 
 /// A session, and all that is known of the tree that it stands in.
-pub(crate) struct Found {
+pub(crate) struct FoundSession {
     pub(crate) session: SessionId,
     pub(crate) root: SessionId,
     pub(crate) tree: Tree,
     records: Vec<Record>,
-    pub(crate) life: Life,
+    pub(crate) run_status: RunStatus,
 }
 
 /// What becomes of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum RunStatus {
     /// Somebody runs it.
     Running,
     /// It is over.
-    Over,
+    Ended,
     /// Nobody runs it, and it is not over.
     Interrupted,
 }
 
 /// Who sets the limits of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lent {
+pub(crate) enum LimitSource {
     /// Whoever started the server.
-    Here,
+    Server,
     /// An agent of another Brigade.
-    ByCaller,
+    Caller,
 }
 
 /// Why a session cannot be looked at.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LookError {
+pub(crate) enum LookupError {
     #[error("unknown session '{0}': only sessions that were started through brigade mcp can be named here")]
     Unknown(String),
     #[error(transparent)]
@@ -55,49 +55,49 @@ pub(crate) enum LookError {
 pub(crate) async fn find(
     runtime: &Runtime,
     calls: &Calls,
-    reach: &Reach,
+    visibility: &Visibility,
     id: &str,
-) -> Result<Found, LookError> {
-    let unknown = || LookError::Unknown(text::line(id, 80));
+) -> Result<FoundSession, LookupError> {
+    let unknown = || LookupError::Unknown(text::one_line(id, 80));
     let session: SessionId = id.trim().parse().map_err(|_| unknown())?;
     let root = session.root_id();
     let store = runtime.store();
     let records = store.tail(&root, 0, usize::MAX).await?;
     let first = records.iter().find(|record| record.session == root).map(|record| &record.event);
-    let Some(first) = first.filter(|first| reach.covers(first)) else { return Err(unknown()) };
+    let Some(first) = first.filter(|first| visibility.covers(first)) else { return Err(unknown()) };
     if !is_ours(runtime, first).await? || !records.iter().any(|record| record.session == session) {
         return Err(unknown());
     }
     let ended = records.iter().rev().find(|record| record.session == root).map(|record| &record.event);
-    let life = match ended {
-        Some(Event::Ended { .. }) => Life::Over,
-        _ if calls.has(&root) => Life::Running,
+    let run_status = match ended {
+        Some(Event::Ended { .. }) => RunStatus::Ended,
+        _ if calls.is_running(&root) => RunStatus::Running,
         _ => {
             let roots = store.roots().await?;
             let runner =
                 roots.iter().find(|summary| summary.root == root).and_then(|summary| summary.runner.as_ref());
-            if runner.is_some() { Life::Running } else { Life::Interrupted }
+            if runner.is_some() { RunStatus::Running } else { RunStatus::Interrupted }
         }
     };
     let tree = Tree::fold(&records);
-    Ok(Found { session, root, tree, records, life })
+    Ok(FoundSession { session, root, tree, records, run_status })
 }
 
 /// The newest sessions at the top that were started through a server and are within reach, at most `limit`.
 pub(crate) async fn newest(
     runtime: &Runtime,
     calls: &Calls,
-    reach: &Reach,
+    visibility: &Visibility,
     limit: usize,
-) -> Result<Vec<Found>, LookError> {
+) -> Result<Vec<FoundSession>, LookupError> {
     let mut found = Vec::new();
     for summary in runtime.store().roots().await? {
         if found.len() >= limit {
             break;
         }
-        let is_candidate = |record: &Record| is_named(&record.event) && reach.covers(&record.event);
+        let is_candidate = |record: &Record| is_mcp_root(&record.event) && visibility.covers(&record.event);
         if summary.first.as_ref().is_ok_and(is_candidate)
-            && let Ok(session) = find(runtime, calls, reach, summary.root.as_str()).await
+            && let Ok(session) = find(runtime, calls, visibility, summary.root.as_str()).await
         {
             found.push(session);
         }
@@ -105,26 +105,26 @@ pub(crate) async fn newest(
     Ok(found)
 }
 
-fn is_named(event: &Event) -> bool {
+fn is_mcp_root(event: &Event) -> bool {
     matches!(event, Event::Started { delegation, .. } if delegation.agent.as_deref() == Some(AGENT))
 }
 
 /// Whether a tree was started through a server: an agent of the same name that thinks is somebody else.
 async fn is_ours(runtime: &Runtime, first: &Event) -> Result<bool, StoreError> {
-    let Some(Event::Started { agent, .. }) = Some(first).filter(|event| is_named(event)) else {
+    let Some(Event::Started { agent, .. }) = Some(first).filter(|event| is_mcp_root(event)) else {
         return Ok(false);
     };
     let body = runtime.store().blob(*agent).await?;
     let definition: Option<Agent> = body.and_then(|body| serde_json::from_str(&body).ok());
     let model = definition.and_then(|agent| agent.model);
-    Ok(model.is_some_and(|model| model.starts_with(RELAY)))
+    Ok(model.is_some_and(|model| model.starts_with(PASSTHROUGH_PREFIX)))
 }
 
-impl Found {
+impl FoundSession {
     /// What the call gave that the tree was started for.
     pub(crate) fn output(&self) -> Option<&ToolOutput> {
-        self.of(&self.root).rev().find_map(|event| match event {
-            Event::ToolEnded { call, output, .. } if *call == CALL => Some(output),
+        self.events_of(&self.root).rev().find_map(|event| match event {
+            Event::ToolEnded { call, output, .. } if *call == ROOT_CALL => Some(output),
             _ => None,
         })
     }
@@ -136,15 +136,15 @@ impl Found {
 
     /// How the session ended, where it has.
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
-        self.of(&self.session).rev().find_map(|event| match event {
+        self.events_of(&self.session).rev().find_map(|event| match event {
             Event::Ended { outcome, .. } => Some(outcome),
             _ => None,
         })
     }
 
     /// How the session at the top ended, where it has.
-    pub(crate) fn end(&self) -> Option<&Outcome> {
-        self.of(&self.root).rev().find_map(|event| match event {
+    pub(crate) fn root_outcome(&self) -> Option<&Outcome> {
+        self.events_of(&self.root).rev().find_map(|event| match event {
             Event::Ended { outcome, .. } => Some(outcome),
             _ => None,
         })
@@ -162,7 +162,7 @@ impl Found {
     }
 
     /// Whom words are for: what is at the top only passes a call on, so the agents below it hear them.
-    pub(crate) fn listeners(&self) -> Vec<SessionId> {
+    pub(crate) fn message_targets(&self) -> Vec<SessionId> {
         if self.session != self.root {
             return vec![self.session.clone()];
         }
@@ -170,19 +170,19 @@ impl Found {
     }
 
     /// Who set the limits of the tree.
-    pub(crate) fn limits_from(&self) -> Lent {
-        let is_lent = self
-            .of(&self.root)
-            .any(|event| matches!(event, Event::Started { delegation, .. } if delegation.hop.is_some()));
-        if is_lent { Lent::ByCaller } else { Lent::Here }
+    pub(crate) fn limit_source(&self) -> LimitSource {
+        let is_lent = self.events_of(&self.root).any(
+            |event| matches!(event, Event::Started { delegation, .. } if delegation.remote_context.is_some()),
+        );
+        if is_lent { LimitSource::Caller } else { LimitSource::Server }
     }
 
     /// Whether a session of the tree has ended.
     pub(crate) fn is_over(&self, session: &SessionId) -> bool {
-        self.of(session).next_back().is_some_and(|event| matches!(event, Event::Ended { .. }))
+        self.events_of(session).next_back().is_some_and(|event| matches!(event, Event::Ended { .. }))
     }
 
-    fn of<'a>(&'a self, session: &'a SessionId) -> impl DoubleEndedIterator<Item = &'a Event> {
+    fn events_of<'a>(&'a self, session: &'a SessionId) -> impl DoubleEndedIterator<Item = &'a Event> {
         self.records.iter().filter(move |record| record.session == *session).map(|record| &record.event)
     }
 }

@@ -1,8 +1,8 @@
 //! The protocol over standard input and output, or any other pair of streams.
 
-mod heard;
 mod lines;
-mod pipe;
+mod parse;
+mod transport;
 
 use std::io;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use rmcp::{ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::Server;
-use pipe::Pipe;
+use transport::StdioTransport;
 
 /// How long a client that is gone may take to read what was said to it last.
-const PATIENCE: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves one client until it is gone or `stop` is ready. Nothing that it began runs on.
 pub async fn serve(
@@ -25,37 +25,37 @@ pub async fn serve(
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let (pipe, lines) = Pipe::new(input, server.supported_protocol_versions().into_owned());
-    let writing = std::pin::pin!(pipe::write(lines, output));
-    let talk = std::pin::pin!(talk(server.clone(), pipe, stop));
-    match future::select(talk, writing).await {
+    let (transport, lines) = StdioTransport::new(input, server.supported_protocol_versions().into_owned());
+    let writing = std::pin::pin!(transport::write(lines, output));
+    let serving = std::pin::pin!(serve_client(server.clone(), transport, stop));
+    match future::select(serving, writing).await {
         Either::Left((ended, writing)) => {
             // Who does not read must not keep the process alive.
-            let last_words = tokio::time::timeout(PATIENCE, writing);
-            let ((), _) = future::join(server.close(), last_words).await;
+            let flushed = tokio::time::timeout(FLUSH_TIMEOUT, writing);
+            let ((), _) = future::join(server.close(), flushed).await;
             ended
         }
         // It hears no more, and may still speak.
-        Either::Right((_, talk)) => {
-            let ended = talk.await;
+        Either::Right((_, serving)) => {
+            let ended = serving.await;
             server.close().await;
             ended
         }
     }
 }
 
-async fn talk<R: AsyncRead + Send + Unpin + 'static>(
+async fn serve_client<R: AsyncRead + Send + Unpin + 'static>(
     server: Server,
-    pipe: Pipe<R>,
+    transport: StdioTransport<R>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let mut stop = std::pin::pin!(stop);
     let running = tokio::select! {
-        running = server.serve(pipe) => running,
+        running = server.serve(transport) => running,
         () = &mut stop => return Ok(()),
     };
     match running {
-        Err(error) => return not_greeted(error),
+        Err(error) => return initialize_result(error),
         Ok(running) => {
             let leave = running.cancellation_token();
             let mut waiting = std::pin::pin!(running.waiting());
@@ -70,7 +70,7 @@ async fn talk<R: AsyncRead + Send + Unpin + 'static>(
 
 /// The end of a conversation that did not begin. The words of the protocol show whole messages as Rust values: they are
 /// not repeated.
-fn not_greeted(error: ServerInitializeError) -> io::Result<()> {
+fn initialize_result(error: ServerInitializeError) -> io::Result<()> {
     let cause = match error {
         // The client went away before it had said who it is.
         ServerInitializeError::ConnectionClosed(_)

@@ -4,41 +4,43 @@ use brigade_core::Status;
 use rmcp::model::{DetailedTask, JsonObject, Task, TaskPayload, TaskStatus};
 use serde_json::{Value, json};
 
-use crate::clock::iso;
-use crate::report;
-use crate::sessions::{Found, Life};
+use crate::results;
+use crate::sessions::{FoundSession, RunStatus};
+use crate::timestamp::iso8601;
 
 /// How often a client is to ask.
 const POLL_MS: u64 = 1000;
 
 /// A task that has just begun.
-pub(crate) fn begun(found: &Found) -> Task {
+pub(crate) fn created(found: &FoundSession) -> Task {
     task(found)
 }
 
 /// A task and what it gave.
-pub(crate) fn detailed(found: &Found) -> DetailedTask {
-    let payload = match (found.life, found.end().map(|outcome| &outcome.status)) {
-        (Life::Running, _) => TaskPayload::Working,
-        (Life::Interrupted, _) => TaskPayload::Failed { error: failure(&report::resume(&found.root)) },
-        (Life::Over, Some(Status::Cancelled { .. })) => TaskPayload::Cancelled,
-        (Life::Over, _) => match found.output() {
+pub(crate) fn detailed(found: &FoundSession) -> DetailedTask {
+    let payload = match (found.run_status, found.root_outcome().map(|outcome| &outcome.status)) {
+        (RunStatus::Running, _) => TaskPayload::Working,
+        (RunStatus::Interrupted, _) => TaskPayload::Failed { error: failure(&results::resume(&found.root)) },
+        (RunStatus::Ended, Some(Status::Cancelled { .. })) => TaskPayload::Cancelled,
+        (RunStatus::Ended, _) => match found.output() {
             Some(output) => {
-                let result = report::of_call(output, &found.root, &found.spent());
+                let result = results::from_call(output, &found.root, &found.spent());
                 TaskPayload::Completed { result: object(serde_json::to_value(result).unwrap_or_default()) }
             }
             None => {
-                let words = found.end().map(|outcome| report::without_result(outcome, found.limits_from()));
-                TaskPayload::Failed { error: failure(&words.unwrap_or_default()) }
+                let message = found
+                    .root_outcome()
+                    .map(|outcome| results::missing_result_message(outcome, found.limit_source()));
+                TaskPayload::Failed { error: failure(&message.unwrap_or_default()) }
             }
         },
     };
     DetailedTask::new(task(found), payload)
 }
 
-fn task(found: &Found) -> Task {
+fn task(found: &FoundSession) -> Task {
     let (began, changed) = found.times();
-    Task::new(found.root.as_str(), TaskStatus::Working, iso(began), iso(changed))
+    Task::new(found.root.as_str(), TaskStatus::Working, iso8601(began), iso8601(changed))
         .with_poll_interval_ms(POLL_MS)
 }
 

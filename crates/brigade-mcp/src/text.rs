@@ -1,16 +1,16 @@
 //! What agents say, as it can be shown by whoever reads the protocol.
 
-use brigade_core::text::cut;
+use brigade_core::text::truncate_bytes;
 
 /// One line without control characters, of at most `limit` bytes.
-pub(crate) fn line(text: &str, limit: usize) -> String {
-    cut(&in_one_line(text.chars().take(limit)), limit).to_owned()
+pub(crate) fn one_line(text: &str, limit: usize) -> String {
+    truncate_bytes(&in_one_line(text.chars().take(limit)), limit).to_owned()
 }
 
 /// The same, and how many bytes are left over: what a person permits must not go on where nobody sees it.
-pub(crate) fn line_and_rest(text: &str, limit: usize) -> (String, usize) {
+pub(crate) fn one_line_and_rest(text: &str, limit: usize) -> (String, usize) {
     let line = in_one_line(text.chars());
-    let shown = cut(&line, limit).to_owned();
+    let shown = truncate_bytes(&line, limit).to_owned();
     let rest = line.len() - shown.len();
     (shown, rest)
 }
@@ -31,11 +31,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_over_is_counted_wherever_it_hides() {
-        assert_eq!(line_and_rest("a\u{202e}b\n c", 10), ("a b c".to_owned(), 0));
-        assert_eq!(line_and_rest("0123456789ab", 10), ("0123456789".to_owned(), 2));
+    fn one_line_and_rest_counts_the_hidden_bytes() {
+        assert_eq!(one_line_and_rest("a\u{202e}b\n c", 10), ("a b c".to_owned(), 0));
+        assert_eq!(one_line_and_rest("0123456789ab", 10), ("0123456789".to_owned(), 2));
         let padded = format!("ls{}; rm", " ".repeat(1000));
-        assert_eq!(line_and_rest(&padded, 10), ("ls ; rm".to_owned(), 0));
-        assert_eq!(line(&padded, 10), "ls");
+        assert_eq!(one_line_and_rest(&padded, 10), ("ls ; rm".to_owned(), 0));
+        assert_eq!(one_line(&padded, 10), "ls");
     }
 }

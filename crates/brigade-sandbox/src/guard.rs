@@ -14,19 +14,19 @@ use crate::os;
 use crate::output::BoundedOutput;
 use crate::processes::Children;
 use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
-use crate::{End, ResourceLimits};
+use crate::{ExitReason, ResourceLimits};
 
 /// How often the guard looks for orphans to reap while nothing else happens.
-const TICK: Duration = Duration::from_millis(250);
+const REAP_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long a command that is spoken to may take to end once its input is closed, before it is asked to by a signal.
-const GRACE: Duration = Duration::from_secs(2);
+const STDIN_CLOSE_GRACE: Duration = Duration::from_secs(2);
 
 /// How long it may take after the signal, before everything is killed.
-const LAST_GRACE: Duration = Duration::from_secs(1);
+const SIGTERM_GRACE: Duration = Duration::from_secs(1);
 
 /// How often it looks for the end of the main process where the system cannot tell it.
-const TICK_WITHOUT_PIDFD: Duration = Duration::from_millis(10);
+const POLL_INTERVAL_WITHOUT_PIDFD: Duration = Duration::from_millis(10);
 
 /// Entry point of the guard process. Returns its exit code.
 ///
@@ -36,9 +36,9 @@ const TICK_WITHOUT_PIDFD: Duration = Duration::from_millis(10);
 pub fn guard_main() -> i32 {
     // While the guard waits for its job, signals keep their default: it may simply die, nothing is running.
     let Ok(job) = receive() else { return EXIT_NO_JOB };
-    os::catch_end_signals();
-    let (report, output) = match become_guard().and_then(|()| runner_lives()) {
-        Ok(true) if !os::end_asked() => execute(&job),
+    os::catch_termination_signals();
+    let (report, output) = match become_guard().and_then(|()| is_runner_alive()) {
+        Ok(true) if !os::termination_requested() => execute(&job),
         Ok(_) => return EXIT_NO_JOB,
         Err(error) => (Report::CannotRun { reason: format!("cannot set up the guard: {error}") }, Vec::new()),
     };
@@ -94,7 +94,7 @@ fn become_guard() -> io::Result<()> {
 }
 
 /// A runner that sent its job and died right after is known by the closed pipe.
-fn runner_lives() -> io::Result<bool> {
+fn is_runner_alive() -> io::Result<bool> {
     let input = stdin();
     let mut watched = [PollFd::new(&input, PollFlags::IN)];
     Ok(poll(&mut watched, Some(&Timespec::default()))? == 0)
@@ -109,7 +109,7 @@ fn execute(job: &JobMessage) -> (Report, Vec<u8>) {
     let started = Instant::now();
     match start(job) {
         Ok((main, pipe)) => {
-            let (end, output) = Watch::new(main, pipe, job, started).run();
+            let (end, output) = RunningCommand::new(main, pipe, job, started).run();
             let recent = output.pieces(Instant::now());
             let (output, dropped_bytes) = output.finish();
             let duration = started.elapsed();
@@ -131,7 +131,7 @@ fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
             command.stdin(Stdio::null()).stdout(writer.try_clone()?);
         }
         Streams::Carried => {
-            let socket = carried()?;
+            let socket = take_socket()?;
             command.stdin(socket.try_clone()?).stdout(socket);
         }
     }
@@ -145,7 +145,7 @@ fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
 }
 
 /// Takes the socket out of the guard's own standard error: the runner is to see it closed when the command is gone.
-fn carried() -> io::Result<OwnedFd> {
+fn take_socket() -> io::Result<OwnedFd> {
     let socket = stderr().try_clone_to_owned()?;
     rustix::stdio::dup2_stderr(std::fs::File::open("/dev/null")?)?;
     Ok(socket)
@@ -164,19 +164,19 @@ fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, Rlimit)> {
     let mut granted = Vec::new();
     for (resource, wanted) in wanted {
         let Some(wanted) = wanted else { continue };
-        let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        let current = wanted.min(most);
+        let hard_limit = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let current = wanted.min(hard_limit);
         // One second more of processor time as hard limit lets the softer SIGXCPU come first, which names
         // the cause.
         let extra = u64::from(matches!(resource, Resource::Cpu));
-        let maximum = current.saturating_add(extra).min(most);
+        let maximum = current.saturating_add(extra).min(hard_limit);
         granted.push((resource, Rlimit { current: Some(current), maximum: Some(maximum) }));
     }
     granted
 }
 
 /// A running command and all that can end it.
-struct Watch {
+struct RunningCommand {
     children: Children,
     exit: Option<OwnedFd>,
     pipe: Option<PipeReader>,
@@ -186,7 +186,7 @@ struct Watch {
     buffer: Vec<u8>,
 }
 
-impl Watch {
+impl RunningCommand {
     fn new(main: Pid, pipe: PipeReader, job: &JobMessage, started: Instant) -> Self {
         Self {
             children: Children::new(main),
@@ -200,23 +200,23 @@ impl Watch {
         }
     }
 
-    fn run(mut self) -> (End, BoundedOutput) {
+    fn run(mut self) -> (ExitReason, BoundedOutput) {
         let end = loop {
             if let Some(status) = self.children.poll() {
-                break end_of(status);
+                break exit_reason(status);
             }
-            if os::end_asked() || self.wait_for_event() {
-                break End::Cancelled;
+            if os::termination_requested() || self.wait_for_event() {
+                break ExitReason::Cancelled;
             }
             if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                break End::TimedOut;
+                break ExitReason::TimedOut;
             }
             self.read_output();
         };
-        if end == End::Cancelled && self.streams == Streams::Carried {
-            self.let_leave();
+        if end == ExitReason::Cancelled && self.streams == Streams::Carried {
+            self.allow_graceful_exit();
         }
-        self.children.end_all();
+        self.children.kill_all();
         // Nobody writes any more, so this is what is left in the pipe. The bound is for the odd case that the
         // command handed its end of the pipe to a process that is none of its descendants.
         for _ in 0..1024 {
@@ -229,30 +229,32 @@ impl Watch {
 
     /// Lets a command that is spoken to end by itself: the runner has closed its input. It is asked once more, by a
     /// signal.
-    fn let_leave(&mut self) {
-        if !self.leaves_within(GRACE) {
-            self.children.ask_main_to_end();
-            self.leaves_within(LAST_GRACE);
+    fn allow_graceful_exit(&mut self) {
+        if !self.exits_within(STDIN_CLOSE_GRACE) {
+            self.children.terminate_main();
+            self.exits_within(SIGTERM_GRACE);
         }
     }
 
     /// Whether the main process ends within this time. Its output is read meanwhile, so that it does not wait for that.
-    fn leaves_within(&mut self, grace: Duration) -> bool {
-        let begun = Instant::now();
+    fn exits_within(&mut self, grace: Duration) -> bool {
+        let started = Instant::now();
         while self.children.poll().is_none() {
-            let left = grace.saturating_sub(begun.elapsed());
+            let left = grace.saturating_sub(started.elapsed());
             if left.is_zero() {
                 return false;
             }
             self.read_output();
-            self.wait_for_exit(left.min(TICK_WITHOUT_PIDFD * 5));
+            self.wait_for_exit(left.min(POLL_INTERVAL_WITHOUT_PIDFD * 5));
         }
         true
     }
 
-    fn wait_for_exit(&self, longest: Duration) {
-        let Some(exit) = &self.exit else { return std::thread::sleep(longest.min(TICK_WITHOUT_PIDFD)) };
-        let timeout = Timespec::try_from(longest).unwrap_or_default();
+    fn wait_for_exit(&self, max_wait: Duration) {
+        let Some(exit) = &self.exit else {
+            return std::thread::sleep(max_wait.min(POLL_INTERVAL_WITHOUT_PIDFD));
+        };
+        let timeout = Timespec::try_from(max_wait).unwrap_or_default();
         let _ = poll(&mut [PollFd::new(exit, PollFlags::IN)], Some(&timeout));
     }
 
@@ -262,7 +264,7 @@ impl Watch {
         let mut watched = vec![PollFd::new(&input, PollFlags::IN)];
         watched.extend(self.pipe.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         watched.extend(self.exit.as_ref().map(|exit| PollFd::new(exit, PollFlags::IN)));
-        let tick = if self.exit.is_some() { TICK } else { TICK_WITHOUT_PIDFD };
+        let tick = if self.exit.is_some() { REAP_INTERVAL } else { POLL_INTERVAL_WITHOUT_PIDFD };
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = Timespec::try_from(left.unwrap_or(tick).min(tick)).unwrap_or_default();
         // The runner sends nothing after its job, so anything on this pipe is its end. An interrupted call is
@@ -296,9 +298,9 @@ fn watch_exit(_main: Pid) -> Option<OwnedFd> {
     None
 }
 
-fn end_of(status: WaitStatus) -> End {
+fn exit_reason(status: WaitStatus) -> ExitReason {
     match status.terminating_signal() {
-        Some(signal) => End::Signalled(signal),
-        None => End::Exited(status.exit_status().unwrap_or(-1)),
+        Some(signal) => ExitReason::Signalled(signal),
+        None => ExitReason::Exited(status.exit_status().unwrap_or(-1)),
     }
 }

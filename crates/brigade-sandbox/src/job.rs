@@ -29,14 +29,14 @@ pub struct Job {
     pub directory: PathBuf,
     /// The environment of the command: exactly this and nothing else reaches it.
     pub environment: Vec<(String, String)>,
-    /// After this time everything is killed and the result is [`End::TimedOut`].
+    /// After this time everything is killed and the result is [`ExitReason::TimedOut`].
     pub time_limit: Duration,
     /// How many bytes of output are kept in all: the first half from its start, the rest from its end.
     pub output_limit: usize,
     /// What the command may use.
     pub limits: ResourceLimits,
     /// Names the guard in the process table: `<session>:<call>`, out of the ASCII letters, digits and `.:_-`.
-    pub mark: String,
+    pub tag: String,
 }
 
 /// Limits that the kernel enforces on each process of the command; `None` leaves the runner's own limit.
@@ -72,9 +72,9 @@ impl Default for ResourceLimits {
 
 /// What came of a job whose processes are all gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct JobResult {
     /// How the command ended.
-    pub end: End,
+    pub end: ExitReason,
     /// Standard output and standard error interleaved as they came, at most [`Job::output_limit`] bytes.
     ///
     /// When bytes were dropped, they are missing after the first `output_limit / 2` bytes.
@@ -85,19 +85,19 @@ pub struct Finished {
     pub duration: Duration,
     /// When the end of the output was written, the oldest piece first. Output of more than 10 seconds before the end is
     /// in none of them.
-    pub recent: Vec<Piece>,
+    pub recent: Vec<OutputPiece>,
 }
 
 /// Output that was written at about the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct OutputPiece {
     /// Time from then until the end of the command.
     pub age: Duration,
     /// Its length.
     pub bytes: usize,
 }
 
-impl Finished {
+impl JobResult {
     /// Output that was written within this time before the end of the command, and at most 10 seconds before it.
     pub fn output_within(&self, time: Duration) -> &[u8] {
         let pieces = self.recent.iter().filter(|piece| piece.age <= time);
@@ -109,7 +109,7 @@ impl Finished {
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum End {
+pub enum ExitReason {
     /// The main process exited with this code.
     Exited(i32),
     /// The main process was ended by this signal.
@@ -124,8 +124,8 @@ impl Job {
     /// Says early what the system would refuse late and with a less clear message.
     pub(crate) fn check(&self) -> Result<(), GuardError> {
         let fail =
-            |reason: &str| Err(GuardError::InvalidJob { mark: self.mark.clone(), reason: reason.into() });
-        check_mark(&self.mark)?;
+            |reason: &str| Err(GuardError::InvalidJob { tag: self.tag.clone(), reason: reason.into() });
+        check_tag(&self.tag)?;
         if self.command.contains('\0') {
             return fail("the command contains a NUL byte");
         }
@@ -142,11 +142,11 @@ impl Job {
 }
 
 /// A mark must survive a command line unchanged, and must not look like an option to the guard program.
-pub(crate) fn check_mark(mark: &str) -> Result<(), GuardError> {
+pub(crate) fn check_tag(tag: &str) -> Result<(), GuardError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".:_-".contains(&byte);
-    if mark.is_empty() || mark.starts_with('-') || !mark.bytes().all(allowed) {
+    if tag.is_empty() || tag.starts_with('-') || !tag.bytes().all(allowed) {
         let reason = "a mark consists of ASCII letters, digits and `.:_-` and does not start with `-`".into();
-        return Err(GuardError::InvalidJob { mark: mark.escape_default().to_string(), reason });
+        return Err(GuardError::InvalidJob { tag: tag.escape_default().to_string(), reason });
     }
     Ok(())
 }

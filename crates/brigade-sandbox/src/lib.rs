@@ -18,13 +18,13 @@
 //! detached before stay. On systems other than Linux there is no subreaper; there the guard ends the command's
 //! process group only, and [`end_stale`] finds nothing.
 //!
-//! A command is guarded, not confined: it has the rights of its user. [`Abilities`] says what the kernel would offer.
+//! A command is guarded, not confined: it has the rights of its user. [`KernelFeatures`] says what the kernel would offer.
 
-mod abilities;
+mod ancestors;
 mod error;
 mod guard;
 mod job;
-mod lineage;
+mod kernel_features;
 #[expect(
     unsafe_code,
     reason = "signal dispositions, the steps between fork and exec and the version of Landlock have no safe interface"
@@ -36,11 +36,11 @@ mod protocol;
 mod runner;
 mod stale;
 
-pub use abilities::{Abilities, Cgroups, Namespaces};
+pub use ancestors::runs_under;
 pub use error::GuardError;
 pub use guard::guard_main;
-pub use job::{End, Finished, GuardCommand, Job, Piece, ResourceLimits};
-pub use lineage::runs_under;
+pub use job::{ExitReason, GuardCommand, Job, JobResult, OutputPiece, ResourceLimits};
+pub use kernel_features::{Cgroups, KernelFeatures, Namespaces};
 pub use os::stop_at_terminal;
 pub use runner::{run, serve};
 pub use stale::end_stale;

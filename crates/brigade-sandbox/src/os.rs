@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::{Pid, Resource, Rlimit, getppid, setrlimit, setsid};
 
 /// Set when the guard was asked by a signal to end.
-static END_ASKED: AtomicBool = AtomicBool::new(false);
+static TERMINATION_REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Gives the guard its own session, so that Ctrl-C at the terminal reaches neither it nor the command.
 pub(crate) fn detach(guard: &mut Command) {
     // SAFETY: the closure only makes system calls that are safe between fork and exec.
     unsafe {
         guard.pre_exec(|| {
-            fresh_signals();
+            reset_signals();
             keep_only_standard_streams();
             setsid()?;
             Ok(())
@@ -33,7 +33,7 @@ pub(crate) fn confine(command: &mut Command, guard: Pid, limits: Vec<(Resource, 
     // allocated before the fork and is only read.
     unsafe {
         command.pre_exec(move || {
-            fresh_signals();
+            reset_signals();
             keep_only_standard_streams();
             setsid()?;
             die_with_parent(guard)?;
@@ -65,7 +65,7 @@ fn die_with_parent(parent: Pid) -> io::Result<()> {
 
 /// Undoes ignored signals, which a program inherits from whoever started it and which survive exec. An ignored
 /// SIGCHLD would hide exit codes from the guard. The standard library clears the signal mask itself.
-fn fresh_signals() {
+fn reset_signals() {
     for signal in 1..=64 {
         // SAFETY: restoring the default disposition runs no code of ours; it is refused for SIGKILL,
         // SIGSTOP and the two that the C library keeps for itself, which is fine.
@@ -92,14 +92,14 @@ fn keep_only_standard_streams() {
     }
 }
 
-extern "C" fn note_end_asked(_signal: libc::c_int) {
-    END_ASKED.store(true, Ordering::SeqCst);
+extern "C" fn on_termination_signal(_signal: libc::c_int) {
+    TERMINATION_REQUESTED.store(true, Ordering::SeqCst);
 }
 
 /// From now on, a signal that asks the guard to end lets it end its descendants first, and a report to a runner
 /// that is gone does not kill it.
-pub(crate) fn catch_end_signals() {
-    let handler = note_end_asked as extern "C" fn(libc::c_int) as libc::sighandler_t;
+pub(crate) fn catch_termination_signals() {
+    let handler = on_termination_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
         // SAFETY: the handler only stores to an atomic.
         unsafe { libc::signal(signal, handler) };
@@ -145,6 +145,6 @@ pub fn stop_at_terminal() {
 }
 
 /// Whether a signal asked the guard to end.
-pub(crate) fn end_asked() -> bool {
-    END_ASKED.load(Ordering::SeqCst)
+pub(crate) fn termination_requested() -> bool {
+    TERMINATION_REQUESTED.load(Ordering::SeqCst)
 }

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::job::Piece;
+use crate::job::OutputPiece;
 
 /// Age up to which it is known when output was written.
-pub(crate) const RECENT_TIME: Duration = Duration::from_secs(10);
+pub(crate) const RECENT_WINDOW: Duration = Duration::from_secs(10);
 /// Output that comes within this time is one piece.
-const PIECE_TIME: Duration = Duration::from_millis(50);
+const PIECE_WINDOW: Duration = Duration::from_millis(50);
 
 /// Keeps the first and the last bytes of a stream of any length and counts the rest.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct BoundedOutput {
     head_limit: usize,
     tail_limit: usize,
     dropped: u64,
-    /// When the latest output came, and how many bytes: at most one entry for each [`PIECE_TIME`].
+    /// When the latest output came, and how many bytes: at most one entry for each [`PIECE_WINDOW`].
     recent: VecDeque<(Instant, usize)>,
 }
 
@@ -36,7 +36,7 @@ impl BoundedOutput {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8], now: Instant) {
-        self.note(bytes.len(), now);
+        self.record_arrival(bytes.len(), now);
         let (first, rest) = bytes.split_at(bytes.len().min(self.head_limit - self.head.len()));
         self.head.extend_from_slice(first);
         let (skipped, kept) = rest.split_at(rest.len().saturating_sub(self.tail_limit));
@@ -46,13 +46,13 @@ impl BoundedOutput {
         self.dropped += (skipped.len() + overflow) as u64;
     }
 
-    fn note(&mut self, bytes: usize, now: Instant) {
-        let is_old = |at: Instant| now.saturating_duration_since(at) > RECENT_TIME;
+    fn record_arrival(&mut self, bytes: usize, now: Instant) {
+        let is_old = |at: Instant| now.saturating_duration_since(at) > RECENT_WINDOW;
         while self.recent.front().is_some_and(|(at, _)| is_old(*at)) {
             self.recent.pop_front();
         }
         match self.recent.back_mut() {
-            Some((at, piece)) if now.saturating_duration_since(*at) < PIECE_TIME => {
+            Some((at, piece)) if now.saturating_duration_since(*at) < PIECE_WINDOW => {
                 *piece = piece.saturating_add(bytes);
             }
             _ => self.recent.push_back((now, bytes)),
@@ -60,10 +60,12 @@ impl BoundedOutput {
     }
 
     /// When the end of the output was written, seen from `end`. The oldest piece comes first.
-    pub(crate) fn pieces(&self, end: Instant) -> Vec<Piece> {
-        let piece =
-            |(at, bytes): &(Instant, usize)| Piece { age: end.saturating_duration_since(*at), bytes: *bytes };
-        self.recent.iter().map(piece).filter(|piece| piece.age <= RECENT_TIME).collect()
+    pub(crate) fn pieces(&self, end: Instant) -> Vec<OutputPiece> {
+        let piece = |(at, bytes): &(Instant, usize)| OutputPiece {
+            age: end.saturating_duration_since(*at),
+            bytes: *bytes,
+        };
+        self.recent.iter().map(piece).filter(|piece| piece.age <= RECENT_WINDOW).collect()
     }
 
     /// The kept bytes, and how many were dropped between their halves.
@@ -79,7 +81,7 @@ impl BoundedOutput {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{BoundedOutput, RECENT_TIME};
+    use super::{BoundedOutput, RECENT_WINDOW};
 
     /// The reference keeps everything and cuts at the end.
     fn expected(all: &[u8], limit: usize) -> (Vec<u8>, u64) {
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn any_split_gives_head_and_tail() {
+    fn any_chunking_keeps_head_and_tail() {
         let all: Vec<u8> = (0..=255).collect();
         for limit in [0, 1, 2, 7, 100, 255, 256, 300] {
             for chunk in [1, 3, 50, 99, 256] {
@@ -117,6 +119,10 @@ mod tests {
         for millis in 12_000..60_000 {
             output.push(b"x", after(millis));
         }
-        assert!(output.recent.len() <= RECENT_TIME.as_millis() as usize / 50 + 1, "{}", output.recent.len());
+        assert!(
+            output.recent.len() <= RECENT_WINDOW.as_millis() as usize / 50 + 1,
+            "{}",
+            output.recent.len()
+        );
     }
 }

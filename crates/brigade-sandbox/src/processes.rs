@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
 
 #[cfg(target_os = "linux")]
-pub(crate) use table::{Process, Table};
+pub(crate) use table::{Process, ProcessTable};
 
 /// What reaping found.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Children {
     }
 
     /// Asks the main process to end, unless it has: its number may be that of another then.
-    pub(crate) fn ask_main_to_end(&mut self) {
+    pub(crate) fn terminate_main(&mut self) {
         if self.poll().is_none() {
             let _ = kill_process(self.main, Signal::TERM);
         }
@@ -66,7 +66,7 @@ impl Children {
     /// A pass over the process table is always a little out of date, so no pass is trusted to have seen all.
     /// The end is exact nevertheless: an orphan becomes a child of the guard before its parent can be reaped,
     /// so once the kernel says that the guard has no child, it has no descendant either.
-    pub(crate) fn end_all(&mut self) {
+    pub(crate) fn kill_all(&mut self) {
         let mut pause = Duration::from_millis(1);
         loop {
             // A process that forks and exits in a row is gone before a pass over the whole table reaches
@@ -107,7 +107,7 @@ fn kill_direct_children() {
 
 #[cfg(target_os = "linux")]
 fn kill_descendants(_main: Pid) {
-    let Ok(table) = Table::read() else { return };
+    let Ok(table) = ProcessTable::read() else { return };
     let descendants = table.descendants(getpid().as_raw_nonzero().get());
     kill_groups(descendants.iter().map(|process| process.group), own_group());
     for process in descendants {
@@ -166,13 +166,13 @@ mod table {
         /// In clock ticks since boot: together with the number it names a process for good.
         pub(crate) started: u64,
         /// Dead and only waiting for its parent to take note.
-        pub(crate) dead: bool,
+        pub(crate) is_dead: bool,
     }
 
     /// A look at all processes.
-    pub(crate) struct Table(HashMap<i32, Process>);
+    pub(crate) struct ProcessTable(HashMap<i32, Process>);
 
-    impl Table {
+    impl ProcessTable {
         pub(crate) fn read() -> io::Result<Self> {
             let mut processes = HashMap::new();
             for entry in fs::read_dir("/proc")? {
@@ -218,14 +218,14 @@ mod table {
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let threads: u64 = fields.get(17)?.parse().ok()?;
         // A process whose first thread ended looks like a zombie while its other threads go on.
-        let dead = matches!(*fields.first()?, "Z" | "X") && threads <= 1;
+        let is_dead = matches!(*fields.first()?, "Z" | "X") && threads <= 1;
         Some(Process {
             pid,
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
             started: fields.get(19)?.parse().ok()?,
-            dead,
+            is_dead,
         })
     }
 
@@ -234,14 +234,17 @@ mod table {
         use super::parse;
 
         #[test]
-        fn a_name_cannot_forge_fields() {
+        fn process_name_cannot_forge_stat_fields() {
             let stat = "7 (a) R 1 (b) S 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 99 0 0";
             let process = parse(7, stat).unwrap();
-            assert_eq!((process.parent, process.session, process.started, process.dead), (3, 5, 99, false));
+            assert_eq!(
+                (process.parent, process.session, process.started, process.is_dead),
+                (3, 5, 99, false)
+            );
         }
 
         #[test]
-        fn half_a_line_is_no_process() {
+        fn incomplete_stat_line_is_no_process() {
             assert_eq!(parse(7, "7 (a) R 1 2"), None);
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{End, Job, Piece, ResourceLimits};
+use crate::{ExitReason, Job, OutputPiece, ResourceLimits};
 
 /// What the standard streams of a command are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub(crate) const READY: u8 = b'R';
 pub(crate) const EXIT_NO_JOB: i32 = 3;
 
 /// No job or report header is longer; a longer length is noise from a program that is no guard.
-pub(crate) const LONGEST: usize = 64 << 20;
+pub(crate) const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// A job as it travels. Paths are bytes because not every path is UTF-8.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,12 +69,12 @@ impl JobMessage {
 pub(crate) enum Report {
     /// The command ran and all its processes are gone; `output_bytes` bytes of output follow.
     Finished {
-        end: End,
+        end: ExitReason,
         dropped_bytes: u64,
         duration: Duration,
         output_bytes: usize,
         #[serde(default)]
-        recent: Vec<Piece>,
+        recent: Vec<OutputPiece>,
     },
     /// The working directory cannot be used.
     Directory { reason: String },
@@ -85,8 +85,8 @@ pub(crate) enum Report {
 /// Puts the length before the JSON.
 pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
-    if body.len() > LONGEST {
-        let text = format!("the message has {} bytes, the most is {LONGEST}", body.len());
+    if body.len() > MAX_FRAME_BYTES {
+        let text = format!("the message has {} bytes, the most is {MAX_FRAME_BYTES}", body.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let mut frame = (body.len() as u32).to_le_bytes().to_vec();
@@ -97,8 +97,8 @@ pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
 /// The length that the first four bytes of a frame announce.
 pub(crate) fn body_length(prefix: [u8; 4]) -> io::Result<usize> {
     let length = u32::from_le_bytes(prefix) as usize;
-    if length > LONGEST {
-        let text = format!("a length of {length} bytes was announced, the most is {LONGEST}");
+    if length > MAX_FRAME_BYTES {
+        let text = format!("a length of {length} bytes was announced, the most is {MAX_FRAME_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(length)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::GuardError;
-use crate::job::check_mark;
+use crate::job::check_tag;
 
 /// Ends guards of an earlier runner that are still alive, with all of their descendants.
 ///
@@ -13,13 +13,13 @@ use crate::job::check_mark;
 /// [`GuardError::StillAlive`] when `limit` is over. Blocks the thread.
 ///
 /// On systems other than Linux, where the process table cannot be walked, it finds nothing.
-pub fn end_stale(mark: &str, limit: Duration) -> Result<usize, GuardError> {
-    check_mark(mark)?;
-    imp::end_stale(mark, limit)
+pub fn end_stale(tag: &str, limit: Duration) -> Result<usize, GuardError> {
+    check_tag(tag)?;
+    imp::end_stale(tag, limit)
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use imp::Hunt;
+pub(crate) use imp::ProcessReaper;
 
 #[cfg(target_os = "linux")]
 mod imp {
@@ -30,24 +30,24 @@ mod imp {
     use rustix::process::{Signal, getpid};
 
     use crate::GuardError;
-    use crate::processes::{Process, Table, kill_groups, signal};
+    use crate::processes::{Process, ProcessTable, kill_groups, signal};
 
     /// How long a guard that was asked may take before its tree is killed from outside.
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const TERMINATE_GRACE: Duration = Duration::from_secs(1);
 
-    pub(crate) fn end_stale(mark: &str, limit: Duration) -> Result<usize, GuardError> {
-        let failed = |source| GuardError::ProcessTable { mark: mark.to_owned(), source };
-        let mut hunt = Hunt::by_mark(mark).map_err(failed)?;
-        hunt.ask();
-        let begun = Instant::now();
+    pub(crate) fn end_stale(tag: &str, limit: Duration) -> Result<usize, GuardError> {
+        let failed = |source| GuardError::ProcessTable { tag: tag.to_owned(), source };
+        let mut reaper = ProcessReaper::by_tag(tag).map_err(failed)?;
+        reaper.request_end();
+        let started_at = Instant::now();
         loop {
-            let force = begun.elapsed() >= PATIENCE.min(limit / 2);
-            let alive = hunt.pass(force).map_err(failed)?;
+            let force = started_at.elapsed() >= TERMINATE_GRACE.min(limit / 2);
+            let alive = reaper.pass(force).map_err(failed)?;
             if alive == 0 {
-                return Ok(hunt.guards.len());
+                return Ok(reaper.guards.len());
             }
-            if begun.elapsed() >= limit {
-                return Err(GuardError::StillAlive { mark: mark.to_owned(), count: alive, limit });
+            if started_at.elapsed() >= limit {
+                return Err(GuardError::StillAlive { tag: tag.to_owned(), count: alive, limit });
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -57,28 +57,28 @@ mod imp {
     type Identity = (i32, u64);
 
     /// Guards that are to end, and every descendant of theirs that was ever seen.
-    pub(crate) struct Hunt {
+    pub(crate) struct ProcessReaper {
         guards: HashSet<Identity>,
         descendants: HashSet<Identity>,
     }
 
-    impl Hunt {
-        pub(crate) fn by_mark(mark: &str) -> io::Result<Self> {
-            let own = getpid().as_raw_nonzero().get();
+    impl ProcessReaper {
+        pub(crate) fn by_tag(tag: &str) -> io::Result<Self> {
+            let own_pid = getpid().as_raw_nonzero().get();
             let is_guard = |process: &&Process| {
-                process.session == process.pid && process.pid != own && carries(process.pid, mark)
+                process.session == process.pid && process.pid != own_pid && has_tag(process.pid, tag)
             };
-            let guards = Table::read()?.iter().filter(is_guard).map(identity).collect();
+            let guards = ProcessTable::read()?.iter().filter(is_guard).map(identity).collect();
             Ok(Self { guards, descendants: HashSet::new() })
         }
 
-        pub(crate) fn by_number(pid: i32) -> io::Result<Self> {
-            let guards = Table::read()?.get(pid).map(identity).into_iter().collect();
+        pub(crate) fn by_pid(pid: i32) -> io::Result<Self> {
+            let guards = ProcessTable::read()?.get(pid).map(identity).into_iter().collect();
             Ok(Self { guards, descendants: HashSet::new() })
         }
 
         /// Asks the guards to end their descendants and themselves, and wakes those that are stopped.
-        pub(crate) fn ask(&self) {
+        pub(crate) fn request_end(&self) {
             for (pid, _) in &self.guards {
                 signal(*pid, Signal::TERM);
                 signal(*pid, Signal::CONT);
@@ -89,9 +89,9 @@ mod imp {
         ///
         /// Guards are killed last, because an orphan without its guard could not be found any more.
         pub(crate) fn pass(&mut self, force: bool) -> io::Result<usize> {
-            let table = Table::read()?;
+            let table = ProcessTable::read()?;
             let mut found = Vec::new();
-            for (guard, _) in living(&self.guards, &table) {
+            for (guard, _) in still_alive(&self.guards, &table) {
                 let below = table.descendants(guard);
                 if force {
                     kill_groups(below.iter().map(|process| process.group), guard);
@@ -99,8 +99,8 @@ mod imp {
                 found.extend(below);
             }
             self.descendants.extend(found.iter().map(identity));
-            let guards = living(&self.guards, &table);
-            let descendants = living(&self.descendants, &table);
+            let guards = still_alive(&self.guards, &table);
+            let descendants = still_alive(&self.descendants, &table);
             if force {
                 let victims = if descendants.is_empty() { &guards } else { &descendants };
                 victims.iter().for_each(|(pid, _)| signal(*pid, Signal::KILL));
@@ -113,19 +113,19 @@ mod imp {
         (process.pid, process.started)
     }
 
-    fn living(wanted: &HashSet<Identity>, table: &Table) -> Vec<Identity> {
+    fn still_alive(wanted: &HashSet<Identity>, table: &ProcessTable) -> Vec<Identity> {
         let lives = |(pid, started): &&Identity| {
-            table.get(*pid).is_some_and(|process| process.started == *started && !process.dead)
+            table.get(*pid).is_some_and(|process| process.started == *started && !process.is_dead)
         };
         wanted.iter().filter(lives).copied().collect()
     }
 
     /// Whether the last argument of a process, after at least its program, is the mark.
-    fn carries(pid: i32, mark: &str) -> bool {
+    fn has_tag(pid: i32, tag: &str) -> bool {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let Some(arguments) = line.strip_suffix(b"\0") else { return false };
         let mut arguments = arguments.rsplit(|byte| *byte == 0);
-        arguments.next() == Some(mark.as_bytes()) && arguments.next().is_some()
+        arguments.next() == Some(tag.as_bytes()) && arguments.next().is_some()
     }
 }
 

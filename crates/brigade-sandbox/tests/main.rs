@@ -5,8 +5,8 @@
     reason = "tests start processes and may fail loudly"
 )]
 
-mod ends;
-mod life;
+mod cleanup;
+mod exits;
 mod served;
 mod stale;
 mod support;

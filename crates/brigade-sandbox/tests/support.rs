@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use brigade_sandbox::{Finished, GuardCommand, GuardError, Job, ResourceLimits, run};
+use brigade_sandbox::{GuardCommand, GuardError, Job, JobResult, ResourceLimits, run};
 
 /// What must be gone is given this long.
-pub(crate) const SOON: Duration = Duration::from_secs(2);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn guard() -> GuardCommand {
     GuardCommand { program: PathBuf::from(env!("CARGO_BIN_EXE_brigade-guard")), arguments: Vec::new() }
@@ -21,27 +21,27 @@ pub(crate) fn guard() -> GuardCommand {
 /// command can be found, whatever it calls itself.
 pub(crate) fn job(command: &str) -> Job {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let mark = format!("test-{}:{}.", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    marked(command, mark)
+    let tag = format!("test-{}:{}.", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    job_with_tag(command, tag)
 }
 
-pub(crate) fn marked(command: &str, mark: String) -> Job {
+pub(crate) fn job_with_tag(command: &str, tag: String) -> Job {
     Job {
         command: command.to_owned(),
         directory: PathBuf::from("/"),
-        environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("TEST_MARK".into(), mark.clone())],
+        environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("TEST_MARK".into(), tag.clone())],
         time_limit: Duration::from_secs(60),
         output_limit: 1 << 20,
         limits: ResourceLimits::default(),
-        mark,
+        tag,
     }
 }
 
-pub(crate) async fn finish(job: Job) -> Result<Finished, GuardError> {
+pub(crate) async fn finish(job: Job) -> Result<JobResult, GuardError> {
     run(&guard(), job, pending()).await
 }
 
-pub(crate) fn text(finished: &Finished) -> String {
+pub(crate) fn text(finished: &JobResult) -> String {
     String::from_utf8_lossy(&finished.output).into_owned()
 }
 
@@ -56,38 +56,38 @@ fn with(file: &str, matches: impl Fn(&[u8]) -> bool) -> Vec<i32> {
     processes().into_iter().filter(|pid| matches(&read(pid))).collect()
 }
 
-pub(crate) fn guards(mark: &str) -> Vec<i32> {
+pub(crate) fn guards(tag: &str) -> Vec<i32> {
     let program = guard().program;
-    let line = [program.as_os_str(), OsStr::new(mark), OsStr::new("")].map(OsStrExt::as_bytes).join(&0);
+    let line = [program.as_os_str(), OsStr::new(tag), OsStr::new("")].map(OsStrExt::as_bytes).join(&0);
     with("cmdline", |bytes| bytes == line)
 }
 
 /// The processes of the command, without its guard.
-pub(crate) fn members(mark: &str) -> Vec<i32> {
-    let variable = format!("TEST_MARK={mark}").into_bytes();
+pub(crate) fn command_processes(tag: &str) -> Vec<i32> {
+    let variable = format!("TEST_MARK={tag}").into_bytes();
     with("environ", |bytes| bytes.split(|byte| *byte == 0).any(|entry| entry == variable))
 }
 
 /// Asks again until the answer is yes or two seconds are over.
-pub(crate) async fn soon(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+pub(crate) async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < SOON, "not within {SOON:?}: {what}");
+        assert!(started.elapsed() < WAIT_TIMEOUT, "not within {WAIT_TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-pub(crate) async fn running(mark: &str, count: usize) {
-    soon("the command runs", || members(mark).len() >= count).await;
+pub(crate) async fn wait_until_running(tag: &str, count: usize) {
+    wait_until("the command runs", || command_processes(tag).len() >= count).await;
 }
 
-pub(crate) async fn all_gone(mark: &str) {
-    soon("all are gone", || guards(mark).is_empty() && members(mark).is_empty()).await;
+pub(crate) async fn wait_until_gone(tag: &str) {
+    wait_until("all are gone", || guards(tag).is_empty() && command_processes(tag).is_empty()).await;
 }
 
 /// After a result there is no "soon": everything is gone already.
-pub(crate) fn assert_gone(mark: &str) {
-    assert_eq!((guards(mark), members(mark)), (Vec::new(), Vec::new()));
+pub(crate) fn assert_gone(tag: &str) {
+    assert_eq!((guards(tag), command_processes(tag)), (Vec::new(), Vec::new()));
 }
 
 /// Dead children of this process that nobody took note of, and that are guards.

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use brigade::agents::{Catalogue, lint};
+use brigade::agents::{AgentCatalog, lint};
 
 const RUNS: usize = 5;
 const FILES: usize = 2_000;
@@ -22,7 +22,7 @@ fn main() {
     });
     row("2,000 files linted", linted, "300 ms");
     let found = median(|| {
-        let (catalogue, _) = Catalogue::from_places(&[folder.path()]);
+        let (catalogue, _) = AgentCatalog::from_folders(&[folder.path()]);
         assert_eq!(catalogue.list().len(), FILES);
     });
     row("2,000 files as a catalogue", found, "300 ms");

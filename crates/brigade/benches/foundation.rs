@@ -14,7 +14,7 @@ use brigade::core::{Budget, Event, SessionId, State, Text};
 use brigade::model::script::Script;
 use brigade::model::{Chunk, Ingest};
 use brigade::store::sqlite::SqliteStore;
-use brigade::store::{Append, Expect, Holder};
+use brigade::store::{Append, Expect, Owner};
 use brigade::{Models, Runtime, Settings, Store, Task, Workspace};
 
 const RUNS: usize = 5;
@@ -95,9 +95,9 @@ fn fan(children: usize) -> (f64, f64) {
     let runtime = Runtime::new(store.clone(), settings(folder.path()), models);
     let before = cpu();
     let bytes = threads().block_on(async {
-        let ending = runtime.start(Task::new("FANOUT")).await.unwrap().ending().await.unwrap();
-        assert_eq!(ending.spent.agents, children as u64);
-        ending
+        let result = runtime.start(Task::new("FANOUT")).await.unwrap().result().await.unwrap();
+        assert_eq!(result.spent.agents, children as u64);
+        result
     });
     let used = cpu() - before;
     let log = threads().block_on(store.tail(&bytes.session, 0, usize::MAX)).unwrap();
@@ -117,7 +117,7 @@ fn floor(children: usize) -> f64 {
     let event = Event::CancelAsked { by: "x".repeat(150) };
     let before = cpu();
     threads().block_on(async {
-        let lease = store.lease(&session, &Holder::this_process(), 1).await.unwrap();
+        let lease = store.lease(&session, &Owner::this_process(), 1).await.unwrap();
         let mut length = 0;
         for _ in 0..(children * 7).div_ceil(1000) {
             let append = Append {
@@ -201,7 +201,7 @@ fn saturate(place: &Path) {
             let store = store.clone();
             async move {
                 let session = SessionId::root(1000 + number);
-                let lease = store.lease(&session, &Holder::this_process(), 1).await.unwrap();
+                let lease = store.lease(&session, &Owner::this_process(), 1).await.unwrap();
                 for length in 0.. {
                     store.append(one_fact(&session, length, lease.clone())).await.unwrap();
                 }
@@ -231,7 +231,7 @@ fn append_beside_a_saturated_process() {
     let session = SessionId::root(1);
     let mut times = Vec::new();
     threads().block_on(async {
-        let lease = store.lease(&session, &Holder::this_process(), 1).await.unwrap();
+        let lease = store.lease(&session, &Owner::this_process(), 1).await.unwrap();
         for length in 0..1_000 {
             let started = Instant::now();
             store.append(one_fact(&session, length, lease.clone())).await.unwrap();
@@ -271,10 +271,10 @@ fn chunks() {
         let before = cpu();
         threads().block_on(async {
             let run = runtime.start(Task::new("stream")).await.unwrap();
-            let mut watch = run.watch();
+            let mut watch = run.subscribe();
             let watching = async { while watch.next().await.is_some() {} };
-            let (ending, ()) = tokio::join!(run.ending(), watching);
-            ending.unwrap();
+            let (result, ()) = tokio::join!(run.result(), watching);
+            result.unwrap();
         });
         (cpu() - before).as_secs_f64() * 1e6 / 20_000.0
     };
@@ -293,7 +293,7 @@ fn open_a_long_session() {
     let store = Arc::new(SqliteStore::open(&place).unwrap());
     let runtime = Runtime::new(store, settings, models);
     let session = threads()
-        .block_on(async { runtime.start(Task::new("long")).await.unwrap().ending().await.unwrap().session });
+        .block_on(async { runtime.start(Task::new("long")).await.unwrap().result().await.unwrap().session });
     drop(runtime);
     let measure = || {
         let started = Instant::now();
@@ -301,7 +301,7 @@ fn open_a_long_session() {
         let records = threads().block_on(store.read(&session, 0)).unwrap();
         let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
         assert!(records.len() >= 10_000 && state.ended().is_some());
-        assert!(matches!(state.last_text(), Text::Whole(_)));
+        assert!(matches!(state.last_text(), Text::Inline(_)));
         started.elapsed().as_secs_f64() * 1e3
     };
     let figure = median((0..RUNS).map(|_| measure()).collect());

@@ -48,7 +48,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let mut settings = Settings::new("script", Workspace::open(&std::env::temp_dir())?);
     settings.tools = Toolbox::new().with(Celsius);
     let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));
-    let ending = runtime.start(Task::new("When does water boil?")).await?.ending().await?;
-    assert_eq!(ending.outcome.text.as_str(), "Water boils at 100.0 degrees Celsius.");
+    let result = runtime.start(Task::new("When does water boil?")).await?.result().await?;
+    assert_eq!(result.outcome.text.as_str(), "Water boils at 100.0 degrees Celsius.");
     Ok(())
 }

@@ -37,12 +37,12 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         usd: Limit::AtMost(1_000_000_000),
         agents: Limit::AtMost(5),
     };
-    let ending = runtime.start(Task::new("Tell me about tea.").budget(budget)).await?.ending().await?;
+    let result = runtime.start(Task::new("Tell me about tea.").budget(budget)).await?.result().await?;
 
-    assert_eq!(ending.outcome.status, Status::Done);
+    assert_eq!(result.outcome.status, Status::Done);
     assert!(
-        ending.outcome.text.as_str().contains("[Critic]: My answer to: Say what is often wrong about tea.")
+        result.outcome.text.as_str().contains("[Critic]: My answer to: Say what is often wrong about tea.")
     );
-    assert_eq!(ending.spent.agents, 2);
+    assert_eq!(result.spent.agents, 2);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::Write;
 
-use brigade::core::faces::spawn::SpawnConfig;
+use brigade::core::delegation_styles::spawn::SpawnConfig;
 use brigade::lifecycle::Observer;
 use brigade::model::script::Script;
 use brigade::{Models, Runtime, Settings, SubagentCallbacks, Task, Workspace};
@@ -49,11 +49,11 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         on_error: Some(Box::new(|id, error| say(format!("{id} failed: {error}")))),
     };
     let prepared = runtime.prepare(Task::new("Send a scout.")).await?;
-    let (mut watch, mut observer) = (prepared.watch(), Observer::new());
+    let (mut watch, mut observer) = (prepared.subscribe(), Observer::new());
     let run = prepared.start();
     while let Some(live) = watch.next().await {
         observer.observe(&live).iter().for_each(|event| callbacks.call(event));
     }
-    run.ending().await?;
+    run.result().await?;
     Ok(())
 }

@@ -13,13 +13,13 @@ mod id;
 mod keys;
 mod lines;
 mod model;
-mod narrow;
 mod problem;
 mod read;
+mod restrictions;
 mod secret;
+mod tools_key;
 mod value;
 mod walk;
-mod whitelist;
 mod yaml;
 
 use std::collections::{BTreeMap, HashSet};
@@ -31,13 +31,13 @@ pub use crate::secret::Secret;
 pub use format::Format;
 use id::id_of_folder;
 pub use id::is_id;
-pub use problem::{Class, Note, Problem, ProblemKind};
+pub use problem::{AgentProblem, KeyNote, KeyStatus, ProblemKind};
 
-use walk::Walk;
+use walk::AgentFileWalk;
 
 /// A definition and the file that it comes from.
 #[derive(Debug, Clone)]
-pub struct Definition {
+pub struct AgentDefinition {
     /// What is stored and shown; it holds no key.
     pub agent: Agent,
     /// The key of its provider, if the file carries one.
@@ -47,48 +47,48 @@ pub struct Definition {
     /// Whose format the file has.
     pub format: Format,
     /// What became of each key of the file.
-    pub notes: Vec<Note>,
+    pub notes: Vec<KeyNote>,
 }
 
 /// Why a file gives no definition, and what became of its keys.
 #[derive(Debug, Clone)]
-pub struct Refusal {
+pub struct LoadFailure {
     /// Why.
-    pub problem: Problem,
+    pub problem: AgentProblem,
     /// What became of its keys, as far as they were read.
-    pub notes: Vec<Note>,
+    pub notes: Vec<KeyNote>,
 }
 
 /// What became of a file.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct FileReport {
     /// The file.
     pub file: PathBuf,
     /// Whose format it has.
     pub format: Format,
     /// The definition, or why there is none.
-    pub outcome: Result<Definition, Refusal>,
+    pub outcome: Result<AgentDefinition, LoadFailure>,
 }
 
 /// The definitions beneath a folder.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct Discovered {
     /// Those that can be used, by id.
-    pub definitions: Vec<Definition>,
+    pub definitions: Vec<AgentDefinition>,
     /// What was skipped, and why.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<AgentProblem>,
 }
 
-impl Found {
+impl Discovered {
     /// The definition of an id, or why there is none. The name of an agent's own folder stands for its id.
-    pub fn definition(mut self, id: &str) -> Result<Definition, LoadError> {
+    pub fn definition(mut self, id: &str) -> Result<AgentDefinition, LoadError> {
         let known = id_of_folder(id).unwrap_or_default();
         if let Some(at) = self.definitions.iter().position(|definition| definition.agent.id == known) {
             return Ok(self.definitions.swap_remove(at));
         }
         let quoted = format!("`{known}`");
-        let concerns = |problem: &Problem| match problem.kind {
-            ProblemKind::Refused => id::of_file(&problem.file).is_some_and(|other| other == known),
+        let concerns = |problem: &AgentProblem| match problem.kind {
+            ProblemKind::Refused => id::id_from_file(&problem.file).is_some_and(|other| other == known),
             ProblemKind::Duplicate => problem.cause.contains(&quoted),
             ProblemKind::Shadowed => false,
         };
@@ -105,24 +105,24 @@ pub enum LoadError {
     NotFound(String),
     /// Its file cannot be used.
     #[error("{0}")]
-    Invalid(Problem),
+    Invalid(AgentProblem),
 }
 
 /// The definitions that a runtime knows, by id.
 #[derive(Debug, Clone, Default)]
-pub struct Catalogue {
+pub struct AgentCatalog {
     agents: Vec<Agent>,
     files: BTreeMap<String, PathBuf>,
 }
 
-impl Catalogue {
+impl AgentCatalog {
     /// No definitions.
-    pub fn new() -> Catalogue {
-        Catalogue::default()
+    pub fn new() -> AgentCatalog {
+        AgentCatalog::default()
     }
 
     /// Adds a definition; one of the same id is replaced.
-    pub fn with(mut self, agent: Agent) -> Catalogue {
+    pub fn with(mut self, agent: Agent) -> AgentCatalog {
         self.files.remove(&agent.id);
         self.insert(agent);
         self
@@ -135,18 +135,18 @@ impl Catalogue {
     }
 
     /// The definitions of several folders, as [`survey`] finds them, and what is wrong with the others.
-    pub fn from_places(places: &[impl AsRef<Path>]) -> (Catalogue, Vec<Problem>) {
-        let found = survey(places);
-        let mut catalogue = Catalogue::new();
+    pub fn from_folders(folders: &[impl AsRef<Path>]) -> (AgentCatalog, Vec<AgentProblem>) {
+        let found = discover_all(folders);
+        let mut catalog = AgentCatalog::new();
         for definition in found.definitions {
-            catalogue.files.insert(definition.agent.id.clone(), definition.file);
-            catalogue.agents.push(definition.agent);
+            catalog.files.insert(definition.agent.id.clone(), definition.file);
+            catalog.agents.push(definition.agent);
         }
-        (catalogue, found.problems)
+        (catalog, found.problems)
     }
 
     /// The id that a name stands for: the id itself, or the name of a folder such as `My Agent`.
-    pub fn id_of(&self, name: &str) -> Option<&str> {
+    pub fn resolve_id(&self, name: &str) -> Option<&str> {
         let known = |id: &str| self.agents.iter().map(|agent| agent.id.as_str()).find(|known| *known == id);
         known(&id_of_folder(name)?)
     }
@@ -173,21 +173,21 @@ impl Catalogue {
     }
 
     /// A definition from a file as it is now, with the key that it may carry.
-    pub fn definition(&self, id: &str) -> Result<Definition, LoadError> {
+    pub fn definition(&self, id: &str) -> Result<AgentDefinition, LoadError> {
         let file = self.files.get(id).ok_or_else(|| LoadError::NotFound(id.to_owned()))?;
         if !file.exists() {
             return Err(LoadError::NotFound(id.to_owned()));
         }
-        of_id(read::read(file), id)
+        find_by_id(read::read(file), id)
     }
 }
 
 /// The definition of an id beneath a folder. The name of an agent's own folder stands for its id.
-pub fn load(folder: &Path, id: &str) -> Result<Definition, LoadError> {
-    for own in ["AGENT.md", "AGENTS.md"] {
-        let file = folder.join(id).join(own);
+pub fn load(folder: &Path, id: &str) -> Result<AgentDefinition, LoadError> {
+    for file_name in ["AGENT.md", "AGENTS.md"] {
+        let file = folder.join(id).join(file_name);
         if is_id(id) && file.symlink_metadata().is_ok() && !has_other_folder(folder, id) {
-            return of_id(read::read(&file), id);
+            return find_by_id(read::read(&file), id);
         }
     }
     discover(folder).definition(id)
@@ -202,9 +202,9 @@ fn has_other_folder(folder: &Path, id: &str) -> bool {
 }
 
 /// All definitions beneath a folder. One that is invalid is skipped and told; a folder that does not exist has none.
-pub fn discover(folder: &Path) -> Found {
-    let mut walk = Walk::of(folder);
-    let mut by_id: BTreeMap<String, Vec<Definition>> = BTreeMap::new();
+pub fn discover(folder: &Path) -> Discovered {
+    let mut walk = AgentFileWalk::of(folder);
+    let mut by_id: BTreeMap<String, Vec<AgentDefinition>> = BTreeMap::new();
     let mut problems = std::mem::take(&mut walk.problems);
     for report in walk.files.iter().flat_map(|file| read::read(file)) {
         match report.outcome {
@@ -219,16 +219,16 @@ pub fn discover(folder: &Path) -> Found {
             several => problems.extend(duplicates(&id, several)),
         }
     }
-    Found { definitions, problems }
+    Discovered { definitions, problems }
 }
 
 /// The definitions of several folders. Where two have the same id, the folder that comes first counts; that, and
 /// whatever cannot be used, is told.
-pub fn survey(places: &[impl AsRef<Path>]) -> Found {
+pub fn discover_all(folders: &[impl AsRef<Path>]) -> Discovered {
     let mut problems = Vec::new();
     let mut searched = HashSet::new();
-    let mut by_id: BTreeMap<String, Definition> = BTreeMap::new();
-    for place in places.iter().map(AsRef::as_ref) {
+    let mut by_id: BTreeMap<String, AgentDefinition> = BTreeMap::new();
+    for place in folders.iter().map(AsRef::as_ref) {
         // The same folder may be that of the project and that of the home.
         if place.canonicalize().is_ok_and(|real| !searched.insert(real)) {
             continue;
@@ -242,18 +242,18 @@ pub fn survey(places: &[impl AsRef<Path>]) -> Found {
             }
         }
     }
-    Found { definitions: by_id.into_values().collect(), problems }
+    Discovered { definitions: by_id.into_values().collect(), problems }
 }
 
 /// What becomes of a file, or of every file beneath a folder, key by key.
-pub fn lint(path: &Path) -> (Vec<Report>, Vec<Problem>) {
+pub fn lint(path: &Path) -> (Vec<FileReport>, Vec<AgentProblem>) {
     if !path.is_dir() {
         return (read::read(path), Vec::new());
     }
-    let walk = Walk::of(path);
-    let reports: Vec<Report> = walk.files.iter().flat_map(|file| read::read(file)).collect();
+    let walk = AgentFileWalk::of(path);
+    let reports: Vec<FileReport> = walk.files.iter().flat_map(|file| read::read(file)).collect();
     let mut problems = walk.problems;
-    let mut by_id: BTreeMap<&str, Vec<&Definition>> = BTreeMap::new();
+    let mut by_id: BTreeMap<&str, Vec<&AgentDefinition>> = BTreeMap::new();
     for definition in reports.iter().filter_map(|report| report.outcome.as_ref().ok()) {
         by_id.entry(&definition.agent.id).or_default().push(definition);
     }
@@ -263,7 +263,7 @@ pub fn lint(path: &Path) -> (Vec<Report>, Vec<Problem>) {
     (reports, problems)
 }
 
-fn of_id(reports: Vec<Report>, id: &str) -> Result<Definition, LoadError> {
+fn find_by_id(reports: Vec<FileReport>, id: &str) -> Result<AgentDefinition, LoadError> {
     let mut refusal = None;
     for report in reports {
         match report.outcome {
@@ -276,10 +276,10 @@ fn of_id(reports: Vec<Report>, id: &str) -> Result<Definition, LoadError> {
 }
 
 /// A problem for each file after the first, which names that one too.
-fn duplicates(id: &str, same: &[impl std::borrow::Borrow<Definition>]) -> Vec<Problem> {
+fn duplicates(id: &str, same: &[impl std::borrow::Borrow<AgentDefinition>]) -> Vec<AgentProblem> {
     let files: Vec<&Path> = same.iter().map(|definition| definition.borrow().file.as_path()).collect();
     let Some((first, rest)) = files.split_first() else { return Vec::new() };
-    let problem = |file: &&Path| Problem {
+    let problem = |file: &&Path| AgentProblem {
         file: file.to_path_buf(),
         line: None,
         kind: ProblemKind::Duplicate,
@@ -288,8 +288,8 @@ fn duplicates(id: &str, same: &[impl std::borrow::Borrow<Definition>]) -> Vec<Pr
     rest.iter().map(problem).collect()
 }
 
-fn shadowed(definition: &Definition, first: &Definition) -> Problem {
-    Problem {
+fn shadowed(definition: &AgentDefinition, first: &AgentDefinition) -> AgentProblem {
+    AgentProblem {
         file: definition.file.clone(),
         line: None,
         kind: ProblemKind::Shadowed,

@@ -6,9 +6,9 @@
 use brigade_core::delegation::Environment;
 use brigade_core::grant::Authority;
 use brigade_core::permission::Mode;
-use brigade_core::{Agent, Place};
+use brigade_core::{Agent, Backend};
 
-use crate::model::relay;
+use crate::model::passthrough;
 
 /// The most characters of one line of the block.
 const MAX_LINE_CHARS: usize = 400;
@@ -46,14 +46,14 @@ fn line(text: &str) -> String {
 }
 
 /// Whether an agent at the top is told of its environment. External agents find out by themselves, and a relay reads nothing.
-pub(crate) fn is_told(agent: &Agent) -> bool {
-    let is_relay = agent.model.as_deref().is_some_and(|name| name.starts_with(relay::PROVIDER));
-    matches!(agent.place, Place::Here) && !is_relay
+pub(crate) fn applies_to(agent: &Agent) -> bool {
+    let is_relay = agent.model.as_deref().is_some_and(|name| name.starts_with(passthrough::PROVIDER));
+    matches!(agent.backend, Backend::Here) && !is_relay
 }
 
 /// The environment of a next round. The recorded one is kept as long as the date is the same, so that requests of a
 /// conversation begin alike. The recorded one of an imported round does not count.
-pub(crate) fn of_next_round(
+pub(crate) fn for_next_round(
     recorded: Option<Box<Environment>>,
     now: Option<&Environment>,
     is_imported: bool,
@@ -98,11 +98,11 @@ mod tests {
     fn a_next_round_keeps_the_block_of_the_same_day() {
         let then = || Some(Box::new(environment("monday", Some("branch a"))));
         let (same, next) = (environment("monday", Some("branch b")), environment("tuesday", None));
-        assert_eq!(of_next_round(then(), Some(&same), false), then());
-        assert_eq!(of_next_round(then(), Some(&next), false), Some(Box::new(next.clone())));
-        assert_eq!(of_next_round(then(), None, false), then());
-        assert_eq!(of_next_round(None, Some(&same), false), Some(Box::new(same.clone())));
-        assert_eq!(of_next_round(then(), Some(&same), true), Some(Box::new(same)));
-        assert_eq!(of_next_round(then(), None, true), None);
+        assert_eq!(for_next_round(then(), Some(&same), false), then());
+        assert_eq!(for_next_round(then(), Some(&next), false), Some(Box::new(next.clone())));
+        assert_eq!(for_next_round(then(), None, false), then());
+        assert_eq!(for_next_round(None, Some(&same), false), Some(Box::new(same.clone())));
+        assert_eq!(for_next_round(then(), Some(&same), true), Some(Box::new(same)));
+        assert_eq!(for_next_round(then(), None, true), None);
     }
 }

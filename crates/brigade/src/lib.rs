@@ -14,8 +14,8 @@
 //! let folder = std::env::temp_dir();
 //! let settings = Settings::new("script", Workspace::open(&folder)?);
 //! let runtime = Runtime::in_memory(settings, Models::default().with("script", script));
-//! let ending = runtime.start(Task::new("What is two and two?")).await?.ending().await?;
-//! assert_eq!(ending.outcome.text.as_str(), "Four.");
+//! let result = runtime.start(Task::new("What is two and two?")).await?.result().await?;
+//! assert_eq!(result.outcome.text.as_str(), "Four.");
 //! # Ok(()) }
 //! ```
 //!
@@ -23,12 +23,13 @@
 
 pub mod agents;
 mod clock;
+mod concurrency;
 mod environment;
+pub mod event_stream;
 pub mod external;
+mod fast_map;
 mod jitter;
 pub mod lifecycle;
-pub mod live;
-mod maps;
 pub mod mcp;
 pub mod model;
 mod runtime;
@@ -37,7 +38,6 @@ mod secret;
 mod session;
 mod settings;
 pub mod skills;
-mod slots;
 pub mod store;
 mod task;
 pub mod tool;
@@ -45,16 +45,16 @@ mod tree;
 mod undo;
 mod writes;
 
-pub use agents::Catalogue;
+pub use agents::AgentCatalog;
 pub use brigade_core as core;
-pub use external::External;
+pub use event_stream::{RunEvent, RunEvents};
+pub use external::ExternalAgents;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
-pub use live::{Live, Watch};
 pub use model::{Model, Models};
-pub use runtime::{Detached, Ending, More, Prepared, Run, RunError, Runtime, Task};
+pub use runtime::{Detached, PreparedRun, ResumeOptions, Run, RunError, RunResult, Runtime, Task};
 pub use schema::{ResultSchema, SchemaError};
 pub use secret::Secret;
-pub use settings::{Asks, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};
+pub use settings::{ApprovalPolicy, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};
 pub use skills::Skills;
 pub use store::{Store, StoreError};
 pub use tool::{Tool, ToolContext, Toolbox, Workspace};

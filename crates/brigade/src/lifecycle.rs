@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet};
 use brigade_core::delegation::Status;
 use brigade_core::message::OutputStatus;
 use brigade_core::view::key;
-use brigade_core::{CallId, Event, Face, Record, SessionId, ToolCall, ToolOutput, json};
+use brigade_core::{CallId, DelegationStyle, Event, Record, SessionId, ToolCall, ToolOutput, json};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::live::Live;
+use crate::event_stream::RunEvent;
 
 /// Who a sub-agent is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,25 +124,25 @@ impl Observer {
     }
 
     /// Takes one thing that happened and says what it means.
-    pub fn observe(&mut self, live: &Live) -> Vec<Lifecycle> {
-        match live {
-            Live::Fact(record) => self.fact(record),
-            Live::Delta { session, text, .. } => match self.subagents.get(session) {
+    pub fn observe(&mut self, event: &RunEvent) -> Vec<Lifecycle> {
+        match event {
+            RunEvent::Record(record) => self.on_event(record),
+            RunEvent::Delta { session, text, .. } => match self.subagents.get(session) {
                 Some(subagent) => {
                     vec![Lifecycle::StreamDelta { id: subagent.id.clone(), text: text.to_string() }]
                 }
                 None => Vec::new(),
             },
-            Live::Discarded { .. } | Live::Waiting { .. } => Vec::new(),
+            RunEvent::Discarded { .. } | RunEvent::Waiting { .. } => Vec::new(),
         }
     }
 
-    fn fact(&mut self, record: &Record) -> Vec<Lifecycle> {
+    fn on_event(&mut self, record: &Record) -> Vec<Lifecycle> {
         if let Event::Started { delegation, parent: Some(_), .. } = &record.event {
-            if delegation.face == Face::Run {
+            if delegation.style == DelegationStyle::Run {
                 return Vec::new();
             }
-            let id = key(delegation.face, delegation.number, &record.session);
+            let id = key(delegation.style, delegation.number, &record.session);
             let description =
                 delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
             let subagent = Subagent {
@@ -153,7 +153,7 @@ impl Observer {
                 started: HashSet::new(),
             };
             self.subagents.insert(record.session.clone(), subagent);
-            let mode = mode(delegation.face, delegation.single);
+            let mode = mode(delegation.style, delegation.single);
             return vec![Lifecycle::Start(SubagentInfo { id, description, mode: mode.to_owned() })];
         }
         if let Event::Ended { outcome, .. } = &record.event {
@@ -168,14 +168,14 @@ impl Observer {
             return vec![subagent.end(&outcome.status, outcome.text.to_string(), record.at)];
         }
         match self.subagents.get_mut(&record.session) {
-            Some(subagent) => subagent.fact(&record.event),
+            Some(subagent) => subagent.on_event(&record.event),
             None => Vec::new(),
         }
     }
 }
 
 impl Subagent {
-    fn fact(&mut self, event: &Event) -> Vec<Lifecycle> {
+    fn on_event(&mut self, event: &Event) -> Vec<Lifecycle> {
         match event {
             Event::Replied { turn, reply, spent, .. } => {
                 self.turns += spent.turns;
@@ -201,15 +201,15 @@ impl Subagent {
 
     /// A call starts once, even where it is refused before it runs or run again after a crash.
     fn start(&mut self, call: CallId) -> Option<Lifecycle> {
-        let written = self.calls.get(&call)?;
+        let tool_call = self.calls.get(&call)?;
         if !self.started.insert(call) {
             return None;
         }
         let call = SubagentToolCall {
             id: call.to_string(),
-            name: written.name.clone(),
-            arguments: arguments(written.arguments.as_str()),
-            provider_id: written.provider_id.clone(),
+            name: tool_call.name.clone(),
+            arguments: arguments(tool_call.arguments.as_str()),
+            provider_id: tool_call.provider_id.clone(),
         };
         Some(Lifecycle::ToolCallStart { id: self.id.clone(), call })
     }
@@ -217,7 +217,7 @@ impl Subagent {
     fn result(&self, call: CallId, output: &ToolOutput) -> SubagentToolResult {
         SubagentToolResult {
             id: call.to_string(),
-            name: self.calls.get(&call).map(|written| written.name.clone()).unwrap_or_default(),
+            name: self.calls.get(&call).map(|tool_call| tool_call.name.clone()).unwrap_or_default(),
             text: output.text.to_string(),
             status: output.status,
         }
@@ -238,19 +238,22 @@ impl Subagent {
 }
 
 /// The mode that a sub-agent is announced with. Face A is `role`, because `delegate` is the single generation of face D.
-fn mode(face: Face, single: bool) -> &'static str {
-    match face {
-        Face::Delegate => "role",
-        Face::Spawn if single => "delegate",
-        Face::Run | Face::Subagent | Face::Dispatch | Face::Spawn => face.name(),
+fn mode(style: DelegationStyle, single: bool) -> &'static str {
+    match style {
+        DelegationStyle::Delegate => "role",
+        DelegationStyle::Spawn if single => "delegate",
+        DelegationStyle::Run
+        | DelegationStyle::Subagent
+        | DelegationStyle::Dispatch
+        | DelegationStyle::Spawn => style.name(),
     }
 }
 
 /// The arguments of a call as a JSON object, or what the model wrote if it is not one.
-fn arguments(written: &str) -> Value {
-    match json::parse(written) {
+fn arguments(text: &str) -> Value {
+    match json::parse(text) {
         Ok(arguments @ Value::Object(_)) => arguments,
-        Ok(_) | Err(_) => Value::String(written.to_owned()),
+        Ok(_) | Err(_) => Value::String(text.to_owned()),
     }
 }
 
@@ -286,9 +289,9 @@ impl SubagentCallbacks {
                     call(id, text);
                 }
             }
-            Lifecycle::ToolCallStart { id, call: written } => {
+            Lifecycle::ToolCallStart { id, call: tool_call } => {
                 if let Some(call) = &mut self.on_tool_call_start {
-                    call(id, written);
+                    call(id, tool_call);
                 }
             }
             Lifecycle::ToolCallEnd { id, result } => {

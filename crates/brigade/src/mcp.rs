@@ -9,24 +9,24 @@
 //! described differently later is used once a person has seen the difference; one that is new is not used by this set.
 //!
 //! A server that ends is started again for the next call, a few times. Servers that ask for a login are logged in to by
-//! [`login`].
+//! [`oauth`].
 
-mod beside;
-mod book;
+mod approved;
+mod bounded_io;
+mod call_timeout;
+mod close_reason;
 mod connect;
 mod content;
-mod extra;
-mod fate;
-mod line;
-pub mod login;
+mod http;
+mod http_errors;
 mod name;
-mod news;
-mod patience;
+pub mod oauth;
 mod request;
+mod resource_tools;
+mod resources;
 mod server;
 mod tool;
-mod unreachable;
-mod wire;
+mod tool_changes;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,39 +39,39 @@ use brigade_sandbox::GuardCommand;
 use crate::model::Proxies;
 use crate::secret::Secret;
 use crate::tool::{AnyTool, Toolbox};
-use login::Login;
+use oauth::LoginSettings;
 use server::Server;
 
 /// How long a call may take where a definition does not say.
-pub const CALL_TIME: Duration = Duration::from_secs(60);
+pub const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a server may take to start and to list its tools where a definition does not say.
-pub const START_TIME: Duration = Duration::from_secs(30);
+pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server that is to be used.
 #[derive(Debug, Clone)]
-pub struct Definition {
+pub struct ServerConfig {
     /// Its name: letters, digits, `-` and single `_`. Capital letters are read as small ones.
     pub name: String,
     /// How it is reached.
-    pub way: Way,
+    pub transport: Transport,
     /// How long a call may take.
-    pub call_time: Duration,
+    pub call_timeout: Duration,
     /// How long it may take to start and to list its tools.
-    pub start_time: Duration,
+    pub start_timeout: Duration,
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
-pub enum Way {
+pub enum Transport {
     /// It is started here, and spoken to over its standard input and output.
-    Program(Program),
+    Stdio(StdioCommand),
     /// It is somewhere else, and spoken to over HTTP.
-    Http(Address),
+    Http(HttpEndpoint),
 }
 
 /// A server that is started here.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub struct StdioCommand {
     /// The program that guards it.
     pub guard: GuardCommand,
     /// The folder that it starts in.
@@ -86,29 +86,29 @@ pub struct Program {
 
 /// A server that is somewhere else.
 #[derive(Debug, Clone)]
-pub struct Address {
+pub struct HttpEndpoint {
     /// Where it is. It may hold a key, so it is not shown.
     pub url: Secret,
     /// Headers of every request.
     pub headers: Vec<(String, Secret)>,
     /// How somebody is logged in, where it asks for that.
-    pub login: Login,
+    pub login: LoginSettings,
     /// Proxy that the server is reached through.
     pub proxies: Proxies,
 }
 
 /// Something that a server offers and that cannot be used, or a server that cannot be used at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ServerProblem {
     /// The server, as its definition calls it.
     pub server: String,
     /// What is wrong, and what to do about it.
-    pub what: String,
+    pub message: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ServerProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MCP server '{}': {}", self.server, self.what)
+        write!(f, "MCP server '{}': {}", self.server, self.message)
     }
 }
 
@@ -116,50 +116,50 @@ impl fmt::Display for Problem {
 #[derive(Clone, Default)]
 pub struct Servers {
     tools: Vec<Arc<dyn AnyTool>>,
-    problems: Vec<Problem>,
+    problems: Vec<ServerProblem>,
 }
 
 impl Servers {
     /// Connects to all of them at once. A server that cannot be used is a problem; the others go on.
-    pub async fn start(definitions: Vec<Definition>) -> Servers {
+    pub async fn start(configs: Vec<ServerConfig>) -> Servers {
         let mut servers = Servers::default();
-        let mut named: BTreeMap<String, Vec<Definition>> = BTreeMap::new();
-        for definition in definitions {
-            match name::server(&definition.name) {
-                Ok(name) => named.entry(name).or_default().push(definition),
-                Err(what) => servers.problems.push(Problem { server: definition.name, what }),
+        let mut named: BTreeMap<String, Vec<ServerConfig>> = BTreeMap::new();
+        for config in configs {
+            match name::server(&config.name) {
+                Ok(name) => named.entry(name).or_default().push(config),
+                Err(message) => servers.problems.push(ServerProblem { server: config.name, message }),
             }
         }
         let mut wanted = Vec::new();
         for (name, mut same) in named {
             match same.pop() {
-                Some(definition) if same.is_empty() => wanted.push((name, definition)),
-                Some(definition) => servers.problems.push(Problem {
-                    server: definition.name,
-                    what: format!("several servers would be called '{name}'; rename all but one"),
+                Some(config) if same.is_empty() => wanted.push((name, config)),
+                Some(config) => servers.problems.push(ServerProblem {
+                    server: config.name,
+                    message: format!("several servers would be called '{name}'; rename all but one"),
                 }),
                 None => {}
             }
         }
-        let started = wanted.into_iter().map(|(name, definition)| async move {
-            let server = definition.name.clone();
-            (server, Server::start(name, definition).await)
+        let started = wanted.into_iter().map(|(name, config)| async move {
+            let server = config.name.clone();
+            (server, Server::start(name, config).await)
         });
         for (server, outcome) in futures::future::join_all(started).await {
-            let problem = |what| Problem { server: server.clone(), what };
+            let problem = |message| ServerProblem { server: server.clone(), message };
             match outcome {
                 Ok((offered, problems)) => {
                     servers.problems.extend(problems.into_iter().map(problem));
                     servers.tools.extend(offered);
                 }
-                Err(what) => servers.problems.push(problem(what)),
+                Err(message) => servers.problems.push(problem(message)),
             }
         }
         servers
     }
 
     /// What cannot be used.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ServerProblem] {
         &self.problems
     }
 

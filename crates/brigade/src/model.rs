@@ -1,36 +1,38 @@
 //! Models: whatever answers a request.
 
 pub mod anthropic;
-mod count;
 #[cfg(test)]
 mod fuzz;
-mod gate;
 pub mod gemini;
 mod http;
-mod known;
 mod list;
 pub mod openai;
+pub mod passthrough;
 mod prices;
-pub mod relay;
+mod quirks;
+mod rate_limit;
 pub mod responses;
 pub mod script;
 pub mod sse;
-mod written;
+mod tool_cache;
+mod usage_estimate;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade_core::message::Stop;
-use brigade_core::{Hop, Message, Price, Purpose, Reply, SessionId, Text, ToolCall, ToolSpec, Usage};
+use brigade_core::{
+    Message, Price, Purpose, RemoteContext, Reply, SessionId, Text, ToolCall, ToolSpec, Usage,
+};
 use futures::stream::BoxStream;
 
-use crate::external::Reported;
+use crate::external::ReportedUsage;
 use crate::secret::Secret;
 
-pub use gate::Pace;
-pub use http::{Endpoint, EndpointError, Place, Proxies, Times};
-pub use list::{Api, ListError, Listed, list, list_all};
-pub use prices::{Auth, Figures, PriceList};
+pub use http::{Endpoint, EndpointError, Locality, Proxies, Timeouts};
+pub use list::{Api, ListError, ListedModel, list, list_all};
+pub use prices::{Auth, ModelOverrides, PriceList};
+pub use rate_limit::RateLimits;
 
 /// What a model is asked.
 #[derive(Debug, Clone)]
@@ -60,7 +62,7 @@ pub struct Request {
     /// How freely the model is to choose its words, where the agent says so. Not sent to a model that refuses it.
     pub temperature: Option<f64>,
     /// What travels with the request to an agent of another program.
-    pub hop: Option<Box<Hop>>,
+    pub remote_context: Option<Box<RemoteContext>>,
 }
 
 /// A piece of a streamed reply.
@@ -84,7 +86,7 @@ pub enum Chunk {
     /// Tokens so far; the last one counts.
     Usage(Usage),
     /// What an external agent says that it used up; the last one counts.
-    Reported(Reported),
+    Reported(ReportedUsage),
     /// The request stands in line: until it is [`Chunk::Sent`], nothing of it costs anything.
     Queued,
     /// The request is on its way.
@@ -111,7 +113,7 @@ pub enum ModelError {
 
 /// What is known of a model before it is asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct About {
+pub struct ModelInfo {
     /// What tokens cost.
     pub price: Option<Price>,
     /// How many tokens a request and its reply may have together.
@@ -134,37 +136,37 @@ pub trait Model: Send + Sync + 'static {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>>;
 
     /// What is known of one of its models.
-    fn about(&self, model: &str) -> About;
+    fn model_info(&self, model: &str) -> ModelInfo;
 }
 
 /// Models by the name of their provider. `provider/model` names one.
 #[derive(Clone, Default)]
 pub struct Models {
     providers: BTreeMap<String, Arc<dyn Model>>,
-    made: Option<Arc<Made>>,
-    finder: Option<Arc<Finder>>,
+    lazy: Option<Arc<LazyProviders>>,
+    resolver: Option<Arc<ModelResolver>>,
 }
 
 /// Providers that are made when they are first used.
-struct Made {
+struct LazyProviders {
     names: Vec<String>,
-    make: Box<Maker>,
-    providers: Mutex<Vec<MadeProvider>>,
+    make: Box<ProviderFactory>,
+    providers: Mutex<Vec<LazyProvider>>,
 }
 
 /// A provider, and for whom it was made.
-struct MadeProvider {
+struct LazyProvider {
     name: String,
-    own: Own,
+    endpoint_override: EndpointOverride,
     model: Arc<dyn Model>,
 }
 
 /// Makes a provider, or says why it cannot be used.
-type Maker = dyn Fn(&str, &Own) -> Result<Arc<dyn Model>, String> + Send + Sync;
+type ProviderFactory = dyn Fn(&str, &EndpointOverride) -> Result<Arc<dyn Model>, String> + Send + Sync;
 
 /// What an agent has of its own to reach its provider. Where the address is another and the key is not, no key goes there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct EndpointOverride {
     /// Another address.
     pub base_url: Option<String>,
     /// Another key.
@@ -172,7 +174,7 @@ pub struct Own {
 }
 
 /// Finds a model by its whole name where no provider has it; `None` where the name means nothing to it.
-type Finder = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync;
+type ModelResolver = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync;
 
 /// A name that leads to no model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -197,7 +199,7 @@ pub enum UnknownModel {
 
 /// A model that a session uses: the provider and the name that it knows.
 #[derive(Clone)]
-pub struct ChosenModel {
+pub struct ModelHandle {
     /// Who answers.
     pub provider: Arc<dyn Model>,
     /// What the provider calls it.
@@ -215,73 +217,85 @@ impl Models {
     pub fn with_providers(
         mut self,
         names: impl IntoIterator<Item = String>,
-        make: impl Fn(&str, &Own) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
+        make: impl Fn(&str, &EndpointOverride) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
     ) -> Models {
         let names = names.into_iter().collect();
-        self.made = Some(Arc::new(Made { names, make: Box::new(make), providers: Mutex::default() }));
+        self.lazy =
+            Some(Arc::new(LazyProviders { names, make: Box::new(make), providers: Mutex::default() }));
         self
     }
 
     /// Adds a way to find models by their whole names, such as those that stand in a file.
-    pub fn with_finder(
+    pub fn with_resolver(
         mut self,
-        finder: impl Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync + 'static,
+        resolver: impl Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync + 'static,
     ) -> Models {
-        self.finder = Some(Arc::new(finder));
+        self.resolver = Some(Arc::new(resolver));
         self
     }
 
     /// Whether a name stands for something on this machine, such as a file, and not for a model of a provider.
     pub(crate) fn is_local_name(&self, name: &str) -> bool {
-        self.finder.as_ref().is_some_and(|finder| finder(name).is_some())
+        self.resolver.as_ref().is_some_and(|resolver| resolver(name).is_some())
     }
 
     /// The model of this name.
-    pub fn choose(&self, name: &str) -> Result<ChosenModel, UnknownModel> {
-        self.choose_for(name, &Own::default())
+    pub fn choose(&self, name: &str) -> Result<ModelHandle, UnknownModel> {
+        self.choose_for(name, &EndpointOverride::default())
     }
 
     /// The model of this name, for an agent that may reach its provider by ways of its own.
-    pub fn choose_for(&self, name: &str, own: &Own) -> Result<ChosenModel, UnknownModel> {
-        match self.finder.as_ref().and_then(|finder| finder(name)) {
-            Some(Ok(provider)) => return Ok(ChosenModel { provider, name: name.to_owned() }),
+    pub fn choose_for(
+        &self,
+        name: &str,
+        endpoint_override: &EndpointOverride,
+    ) -> Result<ModelHandle, UnknownModel> {
+        match self.resolver.as_ref().and_then(|resolver| resolver(name)) {
+            Some(Ok(provider)) => return Ok(ModelHandle { provider, name: name.to_owned() }),
             Some(Err(cause)) => return Err(UnknownModel::Unusable { name: name.to_owned(), cause }),
             None => {}
         }
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
         if let Some(found) = self.providers.get(provider) {
-            return Ok(ChosenModel { provider: found.clone(), name: model.to_owned() });
+            return Ok(ModelHandle { provider: found.clone(), name: model.to_owned() });
         }
         let unusable = |cause| UnknownModel::Unusable { name: name.to_owned(), cause };
-        match self.made.as_ref().filter(|made| made.names.iter().any(|known| known == provider)) {
+        match self.lazy.as_ref().filter(|lazy| lazy.names.iter().any(|known| known == provider)) {
             Some(_) if model.is_empty() => Err(unusable(format!("write {provider}/MODEL"))),
-            Some(made) => {
-                let provider = made.provider(provider, own).map_err(unusable)?;
-                Ok(ChosenModel { provider, name: model.to_owned() })
+            Some(lazy) => {
+                let provider = lazy.provider(provider, endpoint_override).map_err(unusable)?;
+                Ok(ModelHandle { provider, name: model.to_owned() })
             }
-            None => Err(UnknownModel::Name { name: name.to_owned(), known: self.known() }),
+            None => Err(UnknownModel::Name { name: name.to_owned(), known: self.provider_names() }),
         }
     }
 
-    fn known(&self) -> String {
-        let made = self.made.iter().flat_map(|made| &made.names);
-        let mut known: Vec<&str> = self.providers.keys().chain(made).map(String::as_str).collect();
+    fn provider_names(&self) -> String {
+        let lazy = self.lazy.iter().flat_map(|lazy| &lazy.names);
+        let mut known: Vec<&str> = self.providers.keys().chain(lazy).map(String::as_str).collect();
         // It stands for the call of another program: no person names it.
-        known.retain(|name| *name != relay::PROVIDER);
+        known.retain(|name| *name != passthrough::PROVIDER);
         known.sort_unstable();
         if known.is_empty() { "none is set up".to_owned() } else { known.join(", ") }
     }
 }
 
-impl Made {
+impl LazyProviders {
     /// The provider of this name: the same one each time, so that its connections are shared.
-    fn provider(&self, name: &str, own: &Own) -> Result<Arc<dyn Model>, String> {
+    fn provider(&self, name: &str, endpoint_override: &EndpointOverride) -> Result<Arc<dyn Model>, String> {
         let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = providers.iter().find(|made| made.name == name && made.own == *own) {
-            return Ok(made.model.clone());
+        if let Some(existing) = providers
+            .iter()
+            .find(|existing| existing.name == name && existing.endpoint_override == *endpoint_override)
+        {
+            return Ok(existing.model.clone());
         }
-        let model = (self.make)(name, own)?;
-        providers.push(MadeProvider { name: name.to_owned(), own: own.clone(), model: model.clone() });
+        let model = (self.make)(name, endpoint_override)?;
+        providers.push(LazyProvider {
+            name: name.to_owned(),
+            endpoint_override: endpoint_override.clone(),
+            model: model.clone(),
+        });
         Ok(model)
     }
 }
@@ -294,7 +308,7 @@ pub struct Ingest {
     opaque: Vec<Text>,
     usage: Usage,
     estimated: u64,
-    reported: Reported,
+    reported: ReportedUsage,
     stop: Option<Stop>,
 }
 
@@ -332,7 +346,7 @@ impl Ingest {
     }
 
     /// What an external agent says that it used up.
-    pub fn reported(&self) -> Reported {
+    pub fn reported(&self) -> ReportedUsage {
         self.reported
     }
 

@@ -16,8 +16,8 @@ const MAX_CAUSE_CHARS: usize = 400;
 /// use brigade::ResultSchema;
 ///
 /// let schema = ResultSchema::parse(r#"{ "type": "object", "required": ["n"] }"#)?;
-/// assert_eq!(schema.fit(r#"{ "n": 1 }"#).as_deref(), Ok(r#"{"n":1}"#));
-/// assert!(schema.fit("one").is_err());
+/// assert_eq!(schema.validate(r#"{ "n": 1 }"#).as_deref(), Ok(r#"{"n":1}"#));
+/// assert!(schema.validate("one").is_err());
 /// assert!(ResultSchema::parse(r#"{ "$ref": "https://example.com/n.json" }"#).is_err());
 /// # Ok::<(), brigade::SchemaError>(())
 /// ```
@@ -56,9 +56,10 @@ impl ResultSchema {
     }
 
     /// The JSON in a text, on one line, or what is wrong with it. A text may be JSON in a fenced block.
-    pub fn fit(&self, text: &str) -> Result<String, String> {
+    pub fn validate(&self, text: &str) -> Result<String, String> {
         let validator = validator(&self.0).map_err(|error| format!("the schema cannot be used: {error}"))?;
-        let value = json::parse(unfenced(text)).map_err(|cause| format!("it is not JSON: {cause}"))?;
+        let value =
+            json::parse(strip_code_fence(text)).map_err(|cause| format!("it is not JSON: {cause}"))?;
         match validator.iter_errors(&value).next() {
             None => Ok(value.to_string()),
             Some(error) => {
@@ -98,7 +99,7 @@ impl Retrieve for NoRetriever {
 }
 
 /// Models like to put JSON into a fenced block.
-fn unfenced(text: &str) -> &str {
+fn strip_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     inner.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner)).trim()
@@ -134,12 +135,12 @@ mod tests {
             "$defs": { "report": { "type": "object", "required": ["n"] } }
         }"##;
         let schema = ResultSchema::parse(schema).unwrap();
-        assert_eq!(schema.fit("```json\n{\"n\": 1}\n```"), Ok(r#"{"n":1}"#.to_owned()));
-        assert!(schema.fit("{}").unwrap_err().contains("\"n\" is a required property"));
+        assert_eq!(schema.validate("```json\n{\"n\": 1}\n```"), Ok(r#"{"n":1}"#.to_owned()));
+        assert!(schema.validate("{}").unwrap_err().contains("\"n\" is a required property"));
     }
 
     #[test]
-    fn what_is_no_schema_is_refused() {
+    fn invalid_schemas_are_refused() {
         assert!(matches!(ResultSchema::parse("{"), Err(SchemaError::NotJson(_))));
         assert!(matches!(ResultSchema::parse(r#"{"a": 1, "a": 2}"#), Err(SchemaError::NotJson(_))));
         assert_eq!(ResultSchema::parse("[]"), Err(SchemaError::NotAnObject));

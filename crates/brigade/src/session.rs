@@ -4,18 +4,18 @@
 //! the only writer of its log, apart from outside words. Facts are applied as they are recorded and appended together:
 //! always before an effect, and before anyone else learns of a result.
 
-mod act;
-mod ask;
+mod approvals;
+mod call_timeout;
+mod child_tools;
+mod children;
 mod clock;
 mod compact;
+mod delegation_calls;
 mod edit;
-mod group;
-mod hop;
-mod kin;
-mod lend;
-mod patience;
+mod model_call;
+mod remote_context;
 mod schema;
-mod think;
+mod tool_calls;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use brigade_core::event::{CallFault, Speaker, VERSION};
 use brigade_core::message::Stop;
-use brigade_core::money::Amount;
+use brigade_core::money::Resources;
 use brigade_core::state::{CallProgress, Round, Step};
 use brigade_core::{
-    CallId, Event, Face, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent, State, Status,
-    ToolOutput,
+    CallId, DelegationStyle, Event, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent, State,
+    Status, ToolOutput,
 };
 use futures::StreamExt;
 use futures::channel::mpsc;
@@ -36,42 +36,42 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock as wall_clock;
-use crate::external::{self, Seat};
-use crate::live::Live;
-use crate::maps::{Map, Set};
-use crate::slots::{Lane, Slot};
+use crate::concurrency::{ConcurrencyKey, Slot};
+use crate::event_stream::RunEvent;
+use crate::external::{self, ExternalSessionGuard};
+use crate::fast_map::{FastMap, FastSet};
 use crate::store::{Append, Expect, Pos, StoreError};
 use crate::task::AbortOnDrop;
-use crate::tree::{Kit, Tree};
+use crate::tree::{ResolvedAgent, Tree};
+use call_timeout::MAX_GRACE;
+use children::PendingChild;
 use clock::SessionClock;
-use group::Group;
-use lend::Waiting;
-use patience::MOST_GRACE;
+use delegation_calls::ChildGroup;
 
 /// The reason for the end of a round that was opened for a summary, if the round before it was not done.
-const SUMMARY_MADE: &str = "the request for a summary";
+const CANCELLED_BY_SUMMARY: &str = "the request for a summary";
 
 /// Why a driver stops without an end in its log. The tree can be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum Fatal {
+pub(crate) enum DriverError {
     #[error(transparent)]
     Store(StoreError),
     #[error("{0}")]
-    Setup(String),
+    Config(String),
     #[error("a session stopped unexpectedly: {0}")]
     Bug(String),
 }
 
-impl From<StoreError> for Fatal {
-    fn from(error: StoreError) -> Fatal {
-        Fatal::Store(error)
+impl From<StoreError> for DriverError {
+    fn from(error: StoreError) -> DriverError {
+        DriverError::Store(error)
     }
 }
 
 /// What reaches a driver. Kept small: ten thousand drivers have an inbox each.
-pub(crate) enum Inbox {
+pub(crate) enum DriverMessage {
     /// The log may have outside words.
-    Look,
+    LogChanged,
     /// The caller stops this session.
     Cancel(Box<str>),
     /// A tool is done.
@@ -93,7 +93,7 @@ pub(crate) struct ToolDone {
 
 pub(crate) struct ChildEnd {
     pub(crate) child: SessionId,
-    pub(crate) result: Result<RoundEnd, Fatal>,
+    pub(crate) result: Result<RoundEnd, DriverError>,
 }
 
 /// How a round ended and what it used up.
@@ -106,9 +106,9 @@ pub(crate) struct RoundEnd {
 pub(crate) struct Driver {
     tree: Arc<Tree>,
     state: State,
-    kit: Arc<Kit>,
-    sender: mpsc::UnboundedSender<Inbox>,
-    inbox: mpsc::UnboundedReceiver<Inbox>,
+    resolved: Arc<ResolvedAgent>,
+    sender: mpsc::UnboundedSender<DriverMessage>,
+    inbox: mpsc::UnboundedReceiver<DriverMessage>,
     /// Facts that are applied and not yet durable.
     pending: Vec<Event>,
     /// Definitions that the pending facts name.
@@ -116,30 +116,30 @@ pub(crate) struct Driver {
     committed: u64,
     /// Position of the last fact that is durable.
     last_pos: Pos,
-    in_flight: Set<CallId>,
-    children: Map<SessionId, mpsc::UnboundedSender<Inbox>>,
+    in_flight: FastSet<CallId>,
+    children: FastMap<SessionId, mpsc::UnboundedSender<DriverMessage>>,
     /// The tasks of children that may outlive this session.
-    detachable: Map<SessionId, AbortOnDrop<()>>,
+    detachable: FastMap<SessionId, AbortOnDrop<()>>,
     /// Calls that delegate and are not answered.
-    groups: Map<CallId, Group>,
+    groups: FastMap<CallId, ChildGroup>,
     /// Calls with several children that have all ended.
     finished: Vec<CallId>,
     /// Children that wait for a slot or for a refund.
-    waiting: BTreeMap<Lane, VecDeque<Waiting>>,
+    waiting: BTreeMap<ConcurrencyKey, VecDeque<PendingChild>>,
     /// Children whose loan is recorded and who are not started yet.
-    lent: Vec<lend::Lent>,
+    lent: Vec<children::FundedChild>,
     /// The edit that is under way, and those that wait for it.
     editing: Option<CallId>,
     deferred: VecDeque<CallId>,
     /// Calls that a person is asked about, and when the default answers.
-    asking: BTreeMap<CallId, Option<Instant>>,
+    pending_approvals: BTreeMap<CallId, Option<Instant>>,
     /// Which change of its tool a person was shown with the question about a call.
-    shown: BTreeMap<CallId, Hash>,
-    last_kit: Option<Box<group::LastKit>>,
+    shown_changes: BTreeMap<CallId, Hash>,
+    resolve_cache: Option<Box<delegation_calls::ResolveCache>>,
     /// Whether those that wait can only be lent to when another loan comes back.
-    waits_for_refund: bool,
+    is_waiting_for_refund: bool,
     /// What slots were asked for.
-    asked: Set<Lane>,
+    requested_slots: FastSet<ConcurrencyKey>,
     tasks: JoinSet<()>,
     running_tools: usize,
     /// Tells tools to stop; made for the first of them.
@@ -150,9 +150,9 @@ pub(crate) struct Driver {
     /// How long the last word may take after that.
     grace: Duration,
     /// What is kept for this session where another program runs it.
-    seat: Option<Box<Seat>>,
+    external_session: Option<Box<ExternalSessionGuard>>,
     /// Whether another program was at work on this round for an earlier runner, and knows nothing of this one.
-    is_cut_off: bool,
+    is_agent_lost: bool,
     /// The summary of the conversation that the round was opened for.
     summary: Summary,
 }
@@ -160,9 +160,9 @@ pub(crate) struct Driver {
 /// State of a summary that the user asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Summary {
-    NotAsked,
-    Asked,
-    Made,
+    NotRequested,
+    Requested,
+    Done,
 }
 
 impl Driver {
@@ -171,18 +171,23 @@ impl Driver {
         tree: Arc<Tree>,
         session: SessionId,
         round: Round,
-        kit: Arc<Kit>,
+        resolved: Arc<ResolvedAgent>,
         slot: Option<Slot>,
     ) -> Box<Driver> {
-        let mut driver = Driver::new(tree, State::new(session), kit, slot);
-        driver.name_definitions();
+        let mut driver = Driver::new(tree, State::new(session), resolved, slot);
+        driver.add_definitions();
         driver.open_round(round);
         driver
     }
 
     /// A driver for a session whose log goes on. `started_pos` is the place of the round's first fact.
-    pub(crate) fn go_on(tree: Arc<Tree>, state: State, kit: Arc<Kit>, started_pos: u64) -> Box<Driver> {
-        let mut driver = Driver::new(tree, state, kit, None);
+    pub(crate) fn resume(
+        tree: Arc<Tree>,
+        state: State,
+        resolved: Arc<ResolvedAgent>,
+        started_pos: u64,
+    ) -> Box<Driver> {
+        let mut driver = Driver::new(tree, state, resolved, None);
         driver.set_deadline(driver.tree.downtime_since(started_pos));
         driver
     }
@@ -191,59 +196,59 @@ impl Driver {
     pub(crate) fn next_round(
         tree: Arc<Tree>,
         state: State,
-        kit: Arc<Kit>,
+        resolved: Arc<ResolvedAgent>,
         round: Round,
-        words: Option<&str>,
+        message: Option<&str>,
     ) -> Box<Driver> {
-        let mut driver = Driver::new(tree, state, kit, None);
-        driver.name_definitions();
-        if let Some(words) = words {
-            driver.record(Event::Heard { from: Speaker::Runtime, text: words.into() });
+        let mut driver = Driver::new(tree, state, resolved, None);
+        driver.add_definitions();
+        if let Some(message) = message {
+            driver.record(Event::Heard { from: Speaker::Runtime, text: message.into() });
         }
         driver.open_round(round);
         driver
     }
 
     /// Boxed from the start: a driver is large, and goes through many hands before it runs.
-    fn new(tree: Arc<Tree>, state: State, kit: Arc<Kit>, slot: Option<Slot>) -> Box<Driver> {
+    fn new(tree: Arc<Tree>, state: State, resolved: Arc<ResolvedAgent>, slot: Option<Slot>) -> Box<Driver> {
         let (sender, inbox) = mpsc::unbounded();
         let committed = state.length();
-        tree.enter(state.session(), sender.clone());
-        let seat = tree.seat(&kit, state.session());
+        tree.register(state.session(), sender.clone());
+        let external_session = tree.external_session(&resolved, state.session());
         Box::new(Driver {
             tree,
             state,
-            kit,
+            resolved,
             sender,
             inbox,
             pending: Vec::new(),
             blobs: Vec::new(),
             committed,
             last_pos: 0,
-            in_flight: Set::default(),
-            children: Map::default(),
-            detachable: Map::default(),
-            groups: Map::default(),
+            in_flight: FastSet::default(),
+            children: FastMap::default(),
+            detachable: FastMap::default(),
+            groups: FastMap::default(),
             finished: Vec::new(),
             waiting: BTreeMap::new(),
             lent: Vec::new(),
             editing: None,
             deferred: VecDeque::new(),
-            asking: BTreeMap::new(),
-            shown: BTreeMap::new(),
-            last_kit: None,
-            waits_for_refund: false,
-            asked: Set::default(),
+            pending_approvals: BTreeMap::new(),
+            shown_changes: BTreeMap::new(),
+            resolve_cache: None,
+            is_waiting_for_refund: false,
+            requested_slots: FastSet::default(),
             tasks: JoinSet::new(),
             running_tools: 0,
             stop: OnceLock::new(),
             is_stopped: false,
             slot,
             clock: Arc::default(),
-            grace: MOST_GRACE,
-            seat,
-            is_cut_off: false,
-            summary: Summary::NotAsked,
+            grace: MAX_GRACE,
+            external_session,
+            is_agent_lost: false,
+            summary: Summary::NotRequested,
         })
     }
 
@@ -256,31 +261,31 @@ impl Driver {
 
     /// Opens the round for nothing but a summary of the conversation.
     pub(crate) fn compact(&mut self) {
-        self.summary = Summary::Asked;
+        self.summary = Summary::Requested;
     }
 
     pub(crate) fn agent(&self) -> &brigade_core::Agent {
-        &self.kit.agent
+        &self.resolved.agent
     }
 
-    pub(crate) fn inbox(&self) -> mpsc::UnboundedSender<Inbox> {
+    pub(crate) fn inbox(&self) -> mpsc::UnboundedSender<DriverMessage> {
         self.sender.clone()
     }
 
-    fn name_definitions(&mut self) {
-        self.tree.add_unwritten(&self.kit, &mut self.blobs);
+    fn add_definitions(&mut self) {
+        self.tree.add_unwritten(&self.resolved, &mut self.blobs);
     }
 
-    fn lane(&self) -> Lane {
-        let face = self.state.round().map_or(Face::Run, |round| round.delegation.face);
-        let cap = self.kit.agent.max_concurrency.filter(|_| face != Face::Run);
-        Lane { face, agent: cap.map(|cap| (self.kit.agent.id.as_str().into(), cap)) }
+    fn concurrency_key(&self) -> ConcurrencyKey {
+        let style = self.state.round().map_or(DelegationStyle::Run, |round| round.delegation.style);
+        let cap = self.resolved.agent.max_concurrency.filter(|_| style != DelegationStyle::Run);
+        ConcurrencyKey { style, agent: cap.map(|cap| (self.resolved.agent.id.as_str().into(), cap)) }
     }
 
     /// Runs the session to the end of its round. Boxed, because futures keep what they are given more than once.
-    pub(crate) async fn drive(mut self: Box<Self>) -> Result<RoundEnd, Fatal> {
+    pub(crate) async fn drive(mut self: Box<Self>) -> Result<RoundEnd, DriverError> {
         let result = self.run().await;
-        self.tree.leave(self.state.session());
+        self.tree.unregister(self.state.session());
         let Driver { tree, state, pending, last_pos, .. } = *self;
         // Only what is over and durable can be gone on with from here.
         if result.is_ok() && pending.is_empty() && last_pos > 0 && *state.session() == tree.root {
@@ -289,20 +294,20 @@ impl Driver {
         result
     }
 
-    async fn run(&mut self) -> Result<RoundEnd, Fatal> {
+    async fn run(&mut self) -> Result<RoundEnd, DriverError> {
         self.close_interrupted_call();
-        self.take_up_background().await?;
+        self.resume_background_children().await?;
         loop {
-            self.stop_work_if_told();
+            self.stop_work_if_requested();
             let step = self.state.next();
-            match self.summary_first(step) {
+            match self.put_summary_first(step) {
                 Step::CallModel(purpose) => self.call_model(purpose).await?,
                 // Boxed, here and below, is what few sessions do and would make the future of all of them large.
                 Step::RunCalls(calls) => Box::pin(self.run_calls(calls)).await?,
                 Step::Wait => Box::pin(self.wait()).await?,
                 Step::Detach(children) => Box::pin(self.detach(children)).await?,
                 Step::End(outcome) => {
-                    let Some(outcome) = self.fit_to_schema(outcome) else { continue };
+                    let Some(outcome) = self.validate_result(outcome) else { continue };
                     let outcome = self.with_warnings(outcome);
                     let spent = self.state.ledger().spent_at_end();
                     if !self.record(Event::Ended { outcome, spent }) {
@@ -317,7 +322,7 @@ impl Driver {
                         return Ok(RoundEnd { outcome: outcome.clone(), spent: self.state.ledger().spent() });
                     }
                     if !self.state.is_running() {
-                        return Err(Fatal::Bug(format!("{} was never started", self.state.session())));
+                        return Err(DriverError::Bug(format!("{} was never started", self.state.session())));
                     }
                 }
             }
@@ -326,18 +331,18 @@ impl Driver {
 
     /// The next step of a round that was opened for a summary: the summary comes first, and work that was left undone
     /// stays so until the user says something.
-    fn summary_first(&mut self, step: Step) -> Step {
-        if self.summary == Summary::NotAsked || self.state.has_unheard_words() {
+    fn put_summary_first(&mut self, step: Step) -> Step {
+        if self.summary == Summary::NotRequested || self.state.has_unread_input() {
             return step;
         }
         match (self.summary, step) {
-            (Summary::Asked, Step::CallModel(_) | Step::End(Outcome { status: Status::Done, .. }))
+            (Summary::Requested, Step::CallModel(_) | Step::End(Outcome { status: Status::Done, .. }))
                 if self.state.can_compact() =>
             {
                 Step::CallModel(Purpose::Compaction)
             }
-            (Summary::Made, Step::CallModel(_)) => {
-                self.record(Event::CancelAsked { by: SUMMARY_MADE.to_owned() });
+            (Summary::Done, Step::CallModel(_)) => {
+                self.record(Event::CancelAsked { by: CANCELLED_BY_SUMMARY.to_owned() });
                 self.state.next()
             }
             (_, step) => step,
@@ -345,8 +350,8 @@ impl Driver {
     }
 
     /// `next` and `admits` are two readings of one log. Where they differ, stopping beats going round for ever.
-    fn contradiction(&self, what: &str) -> Fatal {
-        Fatal::Bug(format!("{} may not {what} at fact {}", self.state.session(), self.state.length()))
+    fn contradiction(&self, what: &str) -> DriverError {
+        DriverError::Bug(format!("{} may not {what} at fact {}", self.state.session(), self.state.length()))
     }
 
     fn with_warnings(&self, outcome: Outcome) -> Outcome {
@@ -370,11 +375,11 @@ impl Driver {
     /// agent is not: nobody knows what it has done. Nor is one that was called in this round and has replied: it waited
     /// for the earlier runner and is gone.
     fn close_interrupted_call(&mut self) {
-        self.is_cut_off = self.kit.terms.is_some() && self.state.was_called();
+        self.is_agent_lost = self.resolved.external_limits.is_some() && self.state.has_called_model();
         if let Some(open) = self.state.open_call() {
-            let spent = Spent::doubtful(open.reserved);
+            let spent = Spent::unconfirmed(open.reserved);
             let (turn, attempt) = (open.turn, open.attempt);
-            let cause = match self.kit.terms {
+            let cause = match self.resolved.external_limits {
                 None => CallFault::Interrupted,
                 Some(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
             };
@@ -397,7 +402,7 @@ impl Driver {
     }
 
     /// Makes all recorded facts durable.
-    async fn flush(&mut self) -> Result<(), Fatal> {
+    async fn flush(&mut self) -> Result<(), DriverError> {
         while !self.pending.is_empty() {
             let at = wall_clock::now();
             let events = Arc::new(std::mem::take(&mut self.pending));
@@ -418,7 +423,7 @@ impl Driver {
                 Err(StoreError::Conflict { .. }) => {
                     Box::pin(self.reconcile(Arc::unwrap_or_clone(events))).await?;
                 }
-                Err(error) => return Err(Fatal::Store(error)),
+                Err(error) => return Err(DriverError::Store(error)),
             }
         }
         Ok(())
@@ -426,12 +431,12 @@ impl Driver {
 
     fn publish(&mut self, events: Arc<Vec<Event>>, first_pos: u64, at: u64) {
         let count = events.len() as u64;
-        if self.tree.watchers.are_there() {
+        if self.tree.subscribers.has_any() {
             for (offset, event) in (0..).zip(Arc::unwrap_or_clone(events)) {
                 let session = self.state.session().clone();
                 let (seq, pos) = (self.committed + offset, first_pos + offset);
                 let record = Record { session, seq, pos, at, v: VERSION, event };
-                self.tree.watchers.send(Live::Fact(Arc::new(record)));
+                self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
             }
         }
         self.committed += count;
@@ -439,7 +444,7 @@ impl Driver {
     }
 
     /// Somebody else appended first: fold what was missed, and keep only what is still true.
-    async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), Fatal> {
+    async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), DriverError> {
         let session = self.state.session().clone();
         let records = self.tree.store().read(&session, 0).await?;
         self.state = self.tree.fold(&session, &records);
@@ -447,17 +452,17 @@ impl Driver {
         self.committed = records.len() as u64;
         self.last_pos = records.last().map_or(0, |record| record.pos);
         for record in records.into_iter().skip(known) {
-            self.tree.watchers.send(Live::Fact(Arc::new(record)));
+            self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
         }
-        let mut overruled = Set::default();
+        let mut overridden = FastSet::default();
         for event in unwritten {
             match event {
                 // A model call was priced for another request: it is thought about again.
                 Event::Called { .. } => {}
                 // Somebody answered before the time limit did, and the call goes on as they said.
-                Event::ToolEnded { call, .. } if overruled.contains(&call) => {}
+                Event::ToolEnded { call, .. } if overridden.contains(&call) => {}
                 Event::Answered { call, .. } if !self.state.admits(&event) => {
-                    overruled.insert(call);
+                    overridden.insert(call);
                 }
                 event => {
                     self.record(event);
@@ -468,25 +473,25 @@ impl Driver {
     }
 
     /// Reads outside words.
-    async fn look(&mut self) -> Result<(), Fatal> {
+    async fn read_external_events(&mut self) -> Result<(), DriverError> {
         self.flush().await?;
         let records = self.tree.store().read(&self.state.session().clone(), self.committed).await?;
         for record in records {
             self.state.apply(&record.event);
             self.committed += 1;
             self.last_pos = record.pos;
-            self.tree.watchers.send(Live::Fact(Arc::new(record)));
+            self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
         }
         Ok(())
     }
 
     /// Waits until something happens, then takes all that has happened.
-    async fn wait(&mut self) -> Result<(), Fatal> {
+    async fn wait(&mut self) -> Result<(), DriverError> {
         if !self.finished.is_empty() {
             // The last children of a call were refused: nobody is out whose end could wake this session.
-            return self.answer_finished().await;
+            return self.answer_finished_groups().await;
         }
-        if self.take_up_answers().await? {
+        if self.resume_answered_calls().await? {
             return Ok(());
         }
         self.flush().await?;
@@ -494,12 +499,12 @@ impl Driver {
             // A session that waits for its children or for a person is not active.
             self.slot = None;
         }
-        let alarm = self.alarm();
+        let deadline = self.next_deadline();
         let first = tokio::select! {
             biased;
             message = self.inbox.next() => message,
-            () = sleep_until(alarm) => {
-                self.ring();
+            () = sleep_until(deadline) => {
+                self.fire_due();
                 return Ok(());
             }
         };
@@ -508,61 +513,61 @@ impl Driver {
             self.take(Some(message)).await?;
         }
         self.run_deferred().await?;
-        self.lend().await
+        self.start_pending_children().await
     }
 
-    async fn take(&mut self, message: Option<Inbox>) -> Result<(), Fatal> {
+    async fn take(&mut self, message: Option<DriverMessage>) -> Result<(), DriverError> {
         match message {
             // The driver holds a sender itself, so the channel does not close.
             None => {}
-            Some(Inbox::Look) => Box::pin(self.look()).await?,
-            Some(Inbox::Cancel(by)) => {
+            Some(DriverMessage::LogChanged) => Box::pin(self.read_external_events()).await?,
+            Some(DriverMessage::Cancel(by)) => {
                 self.record(Event::CancelAsked { by: by.into() });
             }
-            Some(Inbox::ToolDone(done)) => {
+            Some(DriverMessage::ToolDone(done)) => {
                 self.running_tools -= 1;
                 self.answer_with(*done);
             }
-            Some(Inbox::ChildDone(end)) => self.child_done(*end)?,
-            Some(Inbox::Slot(slot)) => {
-                self.asked.remove(slot.lane());
-                self.lend_with(*slot);
+            Some(DriverMessage::ChildDone(end)) => self.child_done(*end)?,
+            Some(DriverMessage::Slot(slot)) => {
+                self.requested_slots.remove(slot.key());
+                self.lend_with_slot(*slot);
             }
         }
-        self.stop_work_if_told();
+        self.stop_work_if_requested();
         Ok(())
     }
 
     /// Takes a message while the session itself is busy. Children that it lets start do so at once: what they hold may
     /// be what the session waits for.
-    async fn take_aside(&mut self, message: Option<Inbox>) -> Result<(), Fatal> {
+    async fn take_while_busy(&mut self, message: Option<DriverMessage>) -> Result<(), DriverError> {
         self.take(message).await?;
         if self.waiting.is_empty() && self.lent.is_empty() {
             return Ok(());
         }
-        Box::pin(self.lend()).await
+        Box::pin(self.start_pending_children()).await
     }
 
     /// When nothing new may start, what runs is told to stop, children first.
-    fn stop_work_if_told(&mut self) {
-        let Some(reason) = self.state.stopping() else { return };
+    fn stop_work_if_requested(&mut self) {
+        let Some(reason) = self.state.stop_reason() else { return };
         if std::mem::replace(&mut self.is_stopped, true) {
             return;
         }
         if let Some(stop) = self.stop.get() {
             stop.send_replace(true);
         }
-        let by = self.state.stopper().unwrap_or_default();
+        let by = self.state.stop_initiator().unwrap_or_default();
         for child in self.children.values() {
-            let _ = child.unbounded_send(Inbox::Cancel(by.as_str().into()));
+            let _ = child.unbounded_send(DriverMessage::Cancel(by.as_str().into()));
         }
         for call in std::mem::take(&mut self.deferred) {
             self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
         }
-        for call in std::mem::take(&mut self.asking).into_keys() {
+        for call in std::mem::take(&mut self.pending_approvals).into_keys() {
             self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
         }
-        self.drop_waiting(&reason);
+        self.drop_pending_children(&reason);
     }
 
     /// Turns true when what runs is to stop.
@@ -574,9 +579,9 @@ impl Driver {
     fn answer(&mut self, call: CallId, output: ToolOutput) {
         let lent = match self.state.call(call).map(|state| &state.progress) {
             Some(CallProgress::Started(intent)) => intent.lent,
-            _ => Amount::default(),
+            _ => Resources::default(),
         };
-        self.answer_with(ToolDone { call, output, spent: Spent::doubtful(lent), seen: None });
+        self.answer_with(ToolDone { call, output, spent: Spent::unconfirmed(lent), seen: None });
     }
 
     fn answer_with(&mut self, done: ToolDone) {
@@ -586,26 +591,26 @@ impl Driver {
         }
         self.in_flight.remove(&call);
         // What a call gives back may be what children wait for.
-        self.waits_for_refund = false;
+        self.is_waiting_for_refund = false;
         self.record(Event::ToolEnded { call, output, spent, seen: seen.map(Box::new) });
     }
 
     /// Becomes active: waits for a slot if it has none. What happens meanwhile is taken into account.
-    async fn become_active(&mut self) -> Result<(), Fatal> {
+    async fn become_active(&mut self) -> Result<(), DriverError> {
         if self.slot.is_some() {
             return Ok(());
         }
-        let mut slot = self.tree.slots.go_on(&self.lane());
+        let mut slot = self.tree.slots.acquire_resumed(&self.concurrency_key());
         while self.state.cancelled().is_none() {
-            let alarm = self.alarm();
+            let deadline = self.next_deadline();
             tokio::select! {
                 biased;
                 granted = &mut slot => {
                     self.slot = granted.ok();
                     return Ok(());
                 }
-                message = self.inbox.next() => self.take_aside(message).await?,
-                () = sleep_until(alarm) => self.ring(),
+                message = self.inbox.next() => self.take_while_busy(message).await?,
+                () = sleep_until(deadline) => self.fire_due(),
             }
         }
         Ok(())

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use brigade_core::agent::Guidance;
 use brigade_core::delegation::Environment;
-use brigade_core::faces::Faces;
+use brigade_core::delegation_styles::DelegationStyles;
 use brigade_core::grant::Names;
 use brigade_core::permission::{Mode, Permissions};
 use brigade_core::{Agent, Budget, Limit};
 
-use crate::agents::Catalogue;
-use crate::external::External;
+use crate::agents::AgentCatalog;
+use crate::external::ExternalAgents;
 use crate::skills::Skills;
 use crate::tool::{ShellSettings, Toolbox, Workspace};
 
@@ -25,9 +25,9 @@ pub struct Settings {
     /// The agent that takes a task from a person.
     pub lead: Agent,
     /// The agents that can be named.
-    pub agents: Catalogue,
+    pub agents: AgentCatalog,
     /// How agents delegate.
-    pub faces: Faces,
+    pub faces: DelegationStyles,
     /// Limits of single sessions and of the tree.
     pub limits: Limits,
     /// What a tree may use up.
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Where the mode of `permissions` comes from. It decides what a resume remembers.
     pub mode_origin: ModeOrigin,
     /// Who is asked about calls that a rule or the mode wants to be asked about.
-    pub asks: Asks,
+    pub approval_policy: ApprovalPolicy,
     /// Which models agents may choose.
     pub models: Names,
     /// The folder that tools work in.
@@ -47,7 +47,7 @@ pub struct Settings {
     /// How commands are run; without it `shell` is not offered.
     pub shell: Option<ShellSettings>,
     /// Agents that other programs run.
-    pub external: Option<Arc<dyn External>>,
+    pub external: Option<Arc<dyn ExternalAgents>>,
     /// The skills that agents with `allow_skills` are offered.
     pub skills: Skills,
     /// What the project tells all agents that do not ignore it.
@@ -70,12 +70,12 @@ pub enum ModeOrigin {
 
 /// Who is asked about a call before it runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Asks {
+pub enum ApprovalPolicy {
     /// Nobody: the call is refused at once, and the agent reads what would permit it.
     #[default]
-    Nobody,
+    Deny,
     /// A person, who answers with [`Runtime::answer`](crate::Runtime::answer) from this or any other process.
-    Person,
+    AskUser,
 }
 
 /// Limits of single sessions and of the tree.
@@ -140,13 +140,13 @@ impl Settings {
             model: model.into(),
             fallbacks: Vec::new(),
             lead: Settings::lead(),
-            agents: Catalogue::default(),
-            faces: Faces::default(),
+            agents: AgentCatalog::default(),
+            faces: DelegationStyles::default(),
             limits: Limits::default(),
             budget: DEFAULT_BUDGET,
             permissions: Permissions { mode: Mode::Edit, ..Permissions::default() },
             mode_origin: ModeOrigin::default(),
-            asks: Asks::Nobody,
+            approval_policy: ApprovalPolicy::Deny,
             models: Names::Any,
             workspace,
             tools: Toolbox::standard(),

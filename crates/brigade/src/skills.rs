@@ -21,10 +21,10 @@ pub const SKILL: &str = "skill";
 pub const MAX_SKILLS: usize = 40;
 /// The largest `SKILL.md`.
 pub const MAX_SKILL_BYTES: u64 = 64 * 1024;
-const MAX_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 /// How many entries of one folder are looked at.
 const MAX_ENTRIES: usize = 1_000;
-const FILE: &str = "SKILL.md";
+const SKILL_FILE: &str = "SKILL.md";
 
 /// The skills that a runtime has. The default is none.
 #[derive(Clone, Default)]
@@ -48,14 +48,14 @@ pub struct Skill {
 
 /// Something that was found and is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct SkillProblem {
     /// The file or folder.
     pub path: PathBuf,
     /// What is wrong with it, and what that means.
     pub cause: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SkillProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.cause)
     }
@@ -63,7 +63,7 @@ impl fmt::Display for Problem {
 
 impl Skills {
     /// Finds the skills in these folders. Of two with the same name, the one in the earlier folder counts.
-    pub fn discover(folders: &[PathBuf]) -> (Skills, Vec<Problem>) {
+    pub fn discover(folders: &[PathBuf]) -> (Skills, Vec<SkillProblem>) {
         let mut found = BTreeMap::new();
         let mut problems = Vec::new();
         let all: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
@@ -73,19 +73,19 @@ impl Skills {
             if folder.canonicalize().is_ok_and(|root| !searched.insert(root)) {
                 continue;
             }
-            look(folder, &all, &mut found, &mut problems);
+            scan_folder(folder, &all, &mut found, &mut problems);
         }
         let left_out: Vec<String> = found.keys().skip(MAX_SKILLS).cloned().collect();
         for name in left_out {
             if let Some(skill) = found.remove(&name) {
                 let cause = format!("it is left out, because only {MAX_SKILLS} skills are offered");
-                problems.push(Problem { path: skill.place(), cause });
+                problems.push(SkillProblem { path: skill.file(), cause });
             }
         }
-        (Skills::of(found.into_values().collect()), problems)
+        (Skills::new(found.into_values().collect()), problems)
     }
 
-    fn of(list: Arc<[Skill]>) -> Skills {
+    fn new(list: Arc<[Skill]>) -> Skills {
         let tool: Option<Arc<dyn AnyTool>> =
             if list.is_empty() { None } else { Some(Arc::new(SkillTool::new(list.clone()))) };
         Skills { list, tool }
@@ -103,16 +103,22 @@ impl Skills {
 }
 
 impl Skill {
-    fn place(&self) -> PathBuf {
-        self.files.workspace().root().join(FILE)
+    fn file(&self) -> PathBuf {
+        self.files.workspace().root().join(SKILL_FILE)
     }
 }
 
 /// Looks for skills in one of `all` folders.
-fn look(folder: &Path, all: &[PathBuf], found: &mut BTreeMap<String, Skill>, problems: &mut Vec<Problem>) {
-    let mut problem = |path: &Path, cause: String| problems.push(Problem { path: path.to_owned(), cause });
+fn scan_folder(
+    folder: &Path,
+    all: &[PathBuf],
+    found: &mut BTreeMap<String, Skill>,
+    problems: &mut Vec<SkillProblem>,
+) {
+    let mut problem =
+        |path: &Path, cause: String| problems.push(SkillProblem { path: path.to_owned(), cause });
     let opened = Workspace::open(folder).map_err(explain);
-    let listed = opened.and_then(|root| Ok((names(root.root())?, root)));
+    let listed = opened.and_then(|root| Ok((candidate_names(root.root())?, root)));
     let (names, root) = match listed {
         Ok(listed) => listed,
         Err(cause) => return problem(folder, cause),
@@ -139,7 +145,7 @@ fn look(folder: &Path, all: &[PathBuf], found: &mut BTreeMap<String, Skill>, pro
         }
         match found.get(&skill.name) {
             Some(first) => {
-                let first = first.place();
+                let first = first.file();
                 problem(&path, format!("{} is a skill of the same name, and is used", first.display()));
             }
             None => drop(found.insert(skill.name.clone(), skill)),
@@ -148,7 +154,7 @@ fn look(folder: &Path, all: &[PathBuf], found: &mut BTreeMap<String, Skill>, pro
 }
 
 /// What may be a skill: folders, and links that may lead to one.
-fn names(folder: &Path) -> Result<BTreeSet<String>, String> {
+fn candidate_names(folder: &Path) -> Result<BTreeSet<String>, String> {
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(folder).map_err(|error| error.to_string())?.take(MAX_ENTRIES) {
         let entry = entry.map_err(|error| error.to_string())?;
@@ -175,28 +181,28 @@ fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, 
         return Err("it is a symbolic link that leads out of the folder of the skills".to_owned());
     }
     let files = Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::from([String::new()]));
-    let content = match files.read(FILE, MAX_SKILL_BYTES) {
+    let content = match files.read(SKILL_FILE, MAX_SKILL_BYTES) {
         Ok(content) => content,
         Err(FileError::NotFound { .. }) => return Ok(None),
-        Err(error) => return Err(format!("{FILE}: {}", explain(error))),
+        Err(error) => return Err(format!("{SKILL_FILE}: {}", explain(error))),
     };
-    let text = String::from_utf8(content).map_err(|_| format!("{FILE} is not UTF-8"))?;
-    let (head, body) = parse(&text).map_err(|cause| format!("{FILE}: {cause}"))?;
+    let text = String::from_utf8(content).map_err(|_| format!("{SKILL_FILE} is not UTF-8"))?;
+    let (head, body) = parse(&text).map_err(|cause| format!("{SKILL_FILE}: {cause}"))?;
     Ok(Some(Skill { name: head.name, description: head.description, body: body.into(), files }))
 }
 
 #[derive(Debug, Deserialize)]
-struct Head {
+struct Frontmatter {
     name: String,
     description: String,
 }
 
 /// Takes a `SKILL.md` apart.
-fn parse(text: &str) -> Result<(Head, &str), String> {
+fn parse(text: &str) -> Result<(Frontmatter, &str), String> {
     let (head, body) =
         split(text).ok_or("it does not begin with name and description between two lines `---`")?;
     // The line in front is the first `---`, so that errors name the line of the file.
-    let mut head: Head = serde_saphyr::from_str(&format!("\n{head}")).map_err(|error| {
+    let mut head: Frontmatter = serde_saphyr::from_str(&format!("\n{head}")).map_err(|error| {
         let error = error.to_string();
         let first = error.lines().next().unwrap_or_default();
         first.trim_start_matches("error: ").to_owned()
@@ -204,7 +210,7 @@ fn parse(text: &str) -> Result<(Head, &str), String> {
     head.description = head.description.trim().to_owned();
     if !is_name(&head.name) {
         return Err(format!(
-            "its name has to be 1 to {MAX_NAME} lower-case letters and digits, with single `-` between them"
+            "its name has to be 1 to {MAX_NAME_BYTES} lower-case letters and digits, with single `-` between them"
         ));
     }
     if head.description.is_empty() {
@@ -235,7 +241,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 fn is_name(name: &str) -> bool {
     let part =
         |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    name.len() <= MAX_NAME && name.split('-').all(part)
+    name.len() <= MAX_NAME_BYTES && name.split('-').all(part)
 }
 
 /// Why a file of a skill cannot be read. The errors of files speak of the workspace, which this is not.
@@ -261,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_has_a_head_and_a_body() {
+    fn parse_splits_frontmatter_and_body() {
         let text = "---\nname: make-tea\ndescription: >\n  Makes tea,\n  and: serves it.\nlicense: MIT\nmetadata:\n  a: [1]\n\
                     ---\n\n# Tea\n\n---\nBoil.\n";
         let (head, body) = parse(text).unwrap();
@@ -276,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_skill_is_named() {
+    fn parse_names_the_cause_of_an_invalid_skill() {
         assert!(problem("# Tea").contains("between two lines"));
         assert!(problem("---\nname: a\ndescription: b\n").contains("between two lines"));
         assert!(problem("---\nname: a\n---\nx").contains("description"));

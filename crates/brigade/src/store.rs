@@ -6,8 +6,8 @@ pub mod sqlite;
 mod blocker;
 mod codec;
 mod export;
-mod holder;
 mod lease;
+mod owner;
 mod totals;
 
 use std::collections::{BTreeSet, HashMap};
@@ -19,10 +19,10 @@ use tokio::sync::watch;
 
 pub use blocker::{Blocker, BlockerState};
 pub use codec::DecodeError;
-pub use export::{Cut, ImportError, Imported, ImportedRound, PendingCall, export, import};
-pub use holder::{Holder, Liveness};
+pub use export::{ImportError, ImportReport, ImportedRound, PendingCall, Truncation, export, import};
 pub use memory::MemoryStore;
-pub use sqlite::{Checkup, Integrity, SqliteStore};
+pub use owner::{Liveness, Owner};
+pub use sqlite::{HealthCheck, Integrity, SqliteStore};
 pub use totals::Totals;
 
 /// A place in the store: increasing, with gaps.
@@ -90,7 +90,7 @@ pub struct RootSummary {
     /// The last fact of the top session: its end, if it has one.
     pub last: Result<Record, StoreError>,
     /// Who runs it now, if somebody does.
-    pub runner: Option<Holder>,
+    pub runner: Option<Owner>,
 }
 
 /// Why the store did not do what it was asked.
@@ -115,18 +115,18 @@ pub enum StoreError {
         epoch: u64,
     },
     /// A living runner holds the tree.
-    #[error("{root} is being run by {holder}; wait for it, or stop it with `brigade cancel {root}`")]
+    #[error("{root} is being run by {owner}; wait for it, or stop it with `brigade cancel {root}`")]
     Held {
         /// The tree.
         root: SessionId,
         /// Who holds it.
-        holder: Holder,
+        owner: Owner,
     },
     /// The fact is no outside word, and so needs a lease and an expected length.
     #[error(
         "only the runner of session {session} may append `{kind}` to it, under its lease and at a known length"
     )]
-    NotOutside {
+    LeaseRequired {
         /// The session.
         session: SessionId,
         /// The kind of the fact.
@@ -142,7 +142,7 @@ pub enum StoreError {
     },
     /// There is no such session.
     #[error("there is no session {0}; `brigade sessions list` shows those there are")]
-    Unknown(SessionId),
+    UnknownSession(SessionId),
     /// A record is damaged.
     #[error("session {session}: the record {seq} is damaged ({cause}); the records before it are whole")]
     Damaged {
@@ -155,7 +155,7 @@ pub enum StoreError {
     },
     /// A record is missing.
     #[error("session {session}: the record {seq} is missing; the records before it are whole")]
-    Hole {
+    MissingRecord {
         /// The session.
         session: SessionId,
         /// The first that is missing.
@@ -165,7 +165,7 @@ pub enum StoreError {
     #[error(
         "session {child} is missing: {parent} delegated to it, but the store does not contain it. Restore the store from a backup."
     )]
-    Missing {
+    MissingSession {
         /// The session.
         child: SessionId,
         /// The session that delegated to it.
@@ -208,7 +208,7 @@ pub enum StoreError {
         cause: String,
     },
     /// Another process keeps the store locked.
-    #[error("cannot write to the store {place}: {}", holder_of_lock(by.as_ref()))]
+    #[error("cannot write to the store {place}: {}", lock_owner_hint(by.as_ref()))]
     Locked {
         /// Where it is.
         place: String,
@@ -230,7 +230,7 @@ pub enum StoreError {
 
 /// Session that another one delegated to and got back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Child {
+pub struct ReturnedChild {
     /// The session.
     pub session: SessionId,
     /// Position of the delegation. All facts of the session are after it.
@@ -262,18 +262,18 @@ impl Loans {
     }
 
     /// The children that have returned.
-    pub fn returned(&self) -> Vec<Child> {
+    pub fn returned(&self) -> Vec<ReturnedChild> {
         let child = |session: &SessionId| {
             let after = *self.delegated.get(session)?;
-            Some(Child { session: session.clone(), after })
+            Some(ReturnedChild { session: session.clone(), after })
         };
         self.returned.iter().filter_map(child).collect()
     }
 }
 
-impl Child {
+impl ReturnedChild {
     /// The children that have returned, as these records say.
-    pub fn returned(records: &[Record]) -> Vec<Child> {
+    pub fn returned(records: &[Record]) -> Vec<ReturnedChild> {
         let mut loans = Loans::default();
         loans.take(records);
         loans.returned()
@@ -282,11 +282,11 @@ impl Child {
     /// Error that says that it is missing.
     fn missing(&self) -> StoreError {
         let parent = self.session.parent().unwrap_or_else(|| self.session.clone());
-        StoreError::Missing { child: self.session.clone(), parent }
+        StoreError::MissingSession { child: self.session.clone(), parent }
     }
 }
 
-fn holder_of_lock(by: Option<&Blocker>) -> String {
+fn lock_owner_hint(by: Option<&Blocker>) -> String {
     by.map_or_else(
         || {
             "an unknown process holds the lock. \
@@ -331,14 +331,18 @@ pub trait Store: Send + Sync + 'static {
     /// Checks that the store has lost nothing of a session and all below it: neither a fact nor one of `children`, which
     /// are those that facts say have returned. A child that was removed is not lost. What was read without an error is
     /// whole only if this finds nothing: the end of a log can be lost without a gap.
-    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn verify(&self, root: &SessionId, children: Vec<ReturnedChild>)
+    -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// The outside words in a tree after a position: where to look, not what was said.
-    fn words(&self, root: &SessionId, after: Pos)
-    -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
+    fn external_events(
+        &self,
+        root: &SessionId,
+        after: Pos,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
 
     /// Changes whenever somebody without a lease, or another process, may have appended something.
-    fn stirred(&self) -> watch::Receiver<u64>;
+    fn changes(&self) -> watch::Receiver<u64>;
 
     /// Does something while this store commits nothing, such as stopping the process: a process that is stopped in the
     /// middle of a commit would keep all others from writing.
@@ -348,7 +352,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes the right to run a tree. A dead holder on the same host is replaced at once, one on another host when it
     /// has not renewed for 30 seconds; a living one is an error.
-    fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>>;
+    fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>>;
 
     /// Says that the holder is alive.
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>>;

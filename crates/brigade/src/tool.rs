@@ -6,8 +6,8 @@
 
 mod files;
 pub mod memory;
-mod purse;
 mod read;
+mod remote_loan;
 mod search;
 mod seen;
 mod shell;
@@ -25,8 +25,8 @@ use std::time::Duration;
 use brigade_core::event::{ChangedLines, Effect};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
-use brigade_core::permission::{Action, Kind, Subject};
-use brigade_core::{CallId, Extent, Hash, Hop, SessionId, ToolOutput, ToolSpec};
+use brigade_core::permission::{Action, ActionKind, Subject};
+use brigade_core::{CallId, Extent, Hash, RemoteContext, SessionId, ToolOutput, ToolSpec};
 use brigade_sandbox::GuardCommand;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -34,16 +34,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
-pub(crate) use files::shown;
-pub use files::{FileError, Files, FoundFile, Workspace};
+pub(crate) use files::escape_controls;
+pub use files::{FileError, Files, LoadedFile, Workspace};
 pub use memory::{Memory, MemoryError};
-pub use purse::Purse;
 pub(crate) use read::show_file;
 pub use read::{ListDir, ReadFile};
+pub use remote_loan::RemoteLoan;
 pub use search::{Glob, Grep};
 pub use seen::SeenSlot;
 pub use shell::Shell;
-pub use web::{Search, SearchError, WebFetch, WebSearch, WebSettings};
+pub use web::{SearchEngine, SearchError, WebFetch, WebSearch, WebSettings};
 pub use write::{EditFile, WriteFile};
 
 /// A tool.
@@ -134,67 +134,67 @@ pub struct ToolContext {
     /// Becomes true when the call is to stop; a tool that is dropped need not look.
     pub stop: watch::Receiver<bool>,
     /// Where the session stands and what is left for it, for tools that hand work on.
-    pub hop: Hop,
+    pub remote_context: RemoteContext,
     /// What the call is lent for work that it hands on.
-    pub purse: Purse,
+    pub loan: RemoteLoan,
     /// Who is told how far the call is.
-    pub teller: Teller,
+    pub progress: ProgressReporter,
     /// Takes the file that the call shows to its agent.
     pub seen: SeenSlot,
 }
 
 /// Tells whoever watches how far a call is. Nothing of it is kept.
 #[derive(Clone, Default)]
-pub struct Teller(Option<Arc<dyn Fn(String) + Send + Sync>>);
+pub struct ProgressReporter(Option<Arc<dyn Fn(String) + Send + Sync>>);
 
-impl Teller {
+impl ProgressReporter {
     /// Tells this. It is called from the task of the call and must not wait.
-    pub fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Teller {
-        Teller(Some(Arc::new(tell)))
+    pub fn new(report: impl Fn(String) + Send + Sync + 'static) -> ProgressReporter {
+        ProgressReporter(Some(Arc::new(report)))
     }
 
     /// Says how far the call is, in a short line.
-    pub fn tell(&self, line: String) {
-        if let Some(tell) = &self.0 {
-            tell(line);
+    pub fn report(&self, line: String) {
+        if let Some(report) = &self.0 {
+            report(line);
         }
     }
 }
 
 /// How a tool differs from what it was when it was approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ToolChange {
     /// Tells this change from others.
     pub id: Hash,
     /// All that was said about it when it was approved.
     pub before: Arc<str>,
     /// All that is said about it now.
-    pub now: Arc<str>,
+    pub current: Arc<str>,
 }
 
-impl Change {
+impl ToolChange {
     /// How much of a difference a person is shown.
-    const MOST: usize = 16 << 10;
+    const MAX_DIFF_BYTES: usize = 16 << 10;
     /// How long the shortest difference is looked for. After that a longer one does.
-    const TIME: Duration = Duration::from_millis(100);
+    const DIFF_TIMEOUT: Duration = Duration::from_millis(100);
 
     /// What is different, line by line, for a person. It is worked out anew each time.
-    pub fn what(&self) -> String {
+    pub fn diff(&self) -> String {
         let mut config = similar::TextDiff::configure();
-        let lines = config.timeout(Change::TIME).diff_lines(&*self.before, &*self.now);
-        let mut shown = lines.unified_diff().context_radius(2).to_string();
-        if shown.len() > Change::MOST {
-            let all = shown.len();
-            shown.truncate(shown.floor_char_boundary(Change::MOST));
-            shown.push_str(&format!("\n(… {} bytes left out …)", all - shown.len()));
+        let lines = config.timeout(ToolChange::DIFF_TIMEOUT).diff_lines(&*self.before, &*self.current);
+        let mut text = lines.unified_diff().context_radius(2).to_string();
+        if text.len() > ToolChange::MAX_DIFF_BYTES {
+            let all = text.len();
+            text.truncate(text.floor_char_boundary(ToolChange::MAX_DIFF_BYTES));
+            text.push_str(&format!("\n(… {} bytes left out …)", all - text.len()));
         }
-        shown
+        text
     }
 }
 
 impl ToolContext {
     /// Waits until the call is to stop.
-    pub(crate) async fn asked_to_stop(&self) {
+    pub(crate) async fn stop_requested(&self) {
         let mut stop = self.stop.clone();
         if stop.wait_for(|stop| *stop).await.is_err() {
             // Nobody is left who could ask.
@@ -233,17 +233,17 @@ pub trait AnyTool: Send + Sync + 'static {
 
     /// Whether another Brigade does the work. It is lent a part of the budget, and says what it used. Such a tool is
     /// [`Effect::Opaque`]: a loan of which nobody knows what became is not made again.
-    fn hands_on(&self) -> bool {
+    fn delegates_remotely(&self) -> bool {
         false
     }
 
     /// How it differs from what was approved. A call is then only made after a person has seen the difference.
-    fn change(&self) -> Option<Change> {
+    fn change(&self) -> Option<ToolChange> {
         None
     }
 
     /// A person has seen the change and wants the tool as it is now.
-    fn accept(&self, _change: &Change) {}
+    fn accept(&self, _change: &ToolChange) {}
 
     /// What the call would do, for the permission rules. Arguments that do not fit are an output for the model.
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput>;
@@ -374,21 +374,21 @@ fn spec<I: JsonSchema>(name: &str, description: Cow<'static, str>, category: Cat
     ToolSpec { name: name.to_owned(), description: description.into_owned(), schema, category }
 }
 
-fn input<I: DeserializeOwned>(spec: &ToolSpec, mut arguments: Value) -> Result<I, ToolOutput> {
-    drop_absent(&mut arguments, &spec.schema);
+fn parse_input<I: DeserializeOwned>(spec: &ToolSpec, mut arguments: Value) -> Result<I, ToolOutput> {
+    drop_optional_nulls(&mut arguments, &spec.schema);
     let name = &spec.name;
     serde_json::from_value(arguments)
         .map_err(|cause| ToolOutput::error(format!("The arguments of {name} do not fit: {cause}")))
 }
 
 /// Removes the arguments that are null and optional: null counts as absent.
-fn drop_absent(arguments: &mut Value, schema: &Value) {
+fn drop_optional_nulls(arguments: &mut Value, schema: &Value) {
     drop_nulls(arguments, schema, |_| true);
 }
 
 /// Removes the arguments that are null although the schema asks for another type, and that are optional. For a tool of
 /// another program null may have a meaning of its own.
-pub(crate) fn drop_unfit_nulls(arguments: &mut Value, schema: &Value) {
+pub(crate) fn drop_invalid_nulls(arguments: &mut Value, schema: &Value) {
     drop_nulls(arguments, schema, |property| match property.get("type") {
         Some(Value::String(kind)) => kind != "null",
         Some(Value::Array(kinds)) => !kinds.iter().any(|kind| kind == "null"),
@@ -406,11 +406,11 @@ fn drop_nulls(arguments: &mut Value, schema: &Value, is_absence: impl Fn(&Value)
     arguments.retain(|name, value| !value.is_null() || !counts_as_absent(name));
 }
 
-fn kind(effect: Effect) -> Kind {
+fn kind(effect: Effect) -> ActionKind {
     match effect {
-        Effect::Pure => Kind::Pure,
-        Effect::Edit => Kind::Edit,
-        Effect::Keyed | Effect::Opaque => Kind::Other,
+        Effect::Pure => ActionKind::Pure,
+        Effect::Edit => ActionKind::Edit,
+        Effect::Keyed | Effect::Opaque => ActionKind::Other,
     }
 }
 
@@ -428,14 +428,14 @@ impl<T: Tool> AnyTool for Erased<T> {
     }
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
-        let input: T::Input = input(&self.spec, arguments.clone())?;
+        let input: T::Input = parse_input(&self.spec, arguments.clone())?;
         let subject = self.tool.subject(&input);
         judge(&Action { tool: T::NAME, kind: kind(self.tool.effect()), subject });
         Ok(())
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        match input(&self.spec, arguments) {
+        match parse_input(&self.spec, arguments) {
             Ok(input) => Box::pin(self.tool.run(input, context)),
             Err(output) => Box::pin(std::future::ready(output)),
         }
@@ -468,8 +468,12 @@ impl<T: EditTool> AnyTool for ErasedEdit<T> {
     }
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
-        let input: T::Input = input(&self.spec, arguments.clone())?;
-        judge(&Action { tool: T::NAME, kind: Kind::Edit, subject: Subject::Path(self.tool.path(&input)) });
+        let input: T::Input = parse_input(&self.spec, arguments.clone())?;
+        judge(&Action {
+            tool: T::NAME,
+            kind: ActionKind::Edit,
+            subject: Subject::Path(self.tool.path(&input)),
+        });
         Ok(())
     }
 
@@ -478,7 +482,7 @@ impl<T: EditTool> AnyTool for ErasedEdit<T> {
     }
 
     fn plan(&self, arguments: Value, files: &Files) -> Result<EditPlan, ToolOutput> {
-        self.tool.plan(input(&self.spec, arguments)?, files)
+        self.tool.plan(parse_input(&self.spec, arguments)?, files)
     }
 }
 
@@ -489,7 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nulls_for_another_program_are_dropped_if_its_schema_has_no_place_for_them() {
+    fn drop_invalid_nulls_keeps_nulls_that_the_schema_allows() {
         let schema = json!({
             "properties": {
                 "text": { "type": "string" },
@@ -501,7 +505,7 @@ mod tests {
         });
         let mut arguments =
             json!({ "text": null, "count": null, "any": null, "needed": null, "other": null });
-        drop_unfit_nulls(&mut arguments, &schema);
+        drop_invalid_nulls(&mut arguments, &schema);
         assert_eq!(arguments, json!({ "count": null, "any": null, "needed": null, "other": null }));
     }
 }

@@ -5,42 +5,42 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use brigade_core::delegation::{Delegation, Environment};
-use brigade_core::faces::{Caller, MESSAGE, RELAY, delegate, guidance};
+use brigade_core::delegation_styles::{Caller, MESSAGE_TOOL, PASSTHROUGH_PREFIX, delegate, guidance};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
-use brigade_core::state::Meter;
+use brigade_core::state::CostModel;
 use brigade_core::{
-    Agent, Budget, Event, Face, Hash, Limit, Place, Price, Record, SessionId, State, ToolSpec,
+    Agent, Backend, Budget, DelegationStyle, Event, Hash, Limit, Price, Record, SessionId, State, ToolSpec,
 };
 use futures::channel::mpsc;
 use serde_json::json;
 
 use crate::clock;
+use crate::concurrency::ConcurrencyLimiter;
 use crate::environment;
-use crate::external::{External, ExternalTool, Seat, Terms};
-use crate::live::Watchers;
-use crate::maps::{Map, Set};
-use crate::model::{ChosenModel, Models, Own};
-use crate::runtime::{Known, Memory, More};
-use crate::session::{Fatal, Inbox};
+use crate::event_stream::Subscribers;
+use crate::external::{ExternalAgents, ExternalLimits, ExternalSessionGuard, ExternalTool};
+use crate::fast_map::{FastMap, FastSet};
+use crate::model::{EndpointOverride, ModelHandle, Models};
+use crate::runtime::{CachedSession, ResumeOptions, SessionCache};
+use crate::session::{DriverError, DriverMessage};
 use crate::settings::Settings;
 use crate::skills::SKILL;
-use crate::slots::Slots;
-use crate::store::{Holder, Lease, Pos, Store, StoreError};
+use crate::store::{Lease, Owner, Pos, Store, StoreError};
 use crate::task::AbortOnDrop;
 use crate::tool::{AnyTool, Files};
-use crate::writes::{Earlier, Writes};
+use crate::writes::{EarlierWrites, Writes};
 
 /// How often a lease that the store does not take back is offered again, and the pause before that.
-const MOST_RELEASES: u32 = 7200;
+const MAX_RELEASE_ATTEMPTS: u32 = 7200;
 const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 
 /// How many facts are read at once in search of writes.
-const WRITES_PAGE: usize = 1000;
+const WRITES_PAGE_RECORDS: usize = 1000;
 
 /// The name that the agent at the top goes by unless it is another.
-const LEAD: &str = "lead";
+const LEAD_NAME: &str = "lead";
 
 /// The tools that an external agent can ask for.
 const EXTERNAL_TOOLS: [&str; 3] = ["read_file", "write_file", "shell"];
@@ -51,7 +51,7 @@ pub(crate) struct Core {
     pub(crate) models: Models,
     pub(crate) settings: Settings,
     /// Sessions that were run here before.
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) session_cache: Arc<SessionCache>,
 }
 
 /// What all sessions of one running tree share.
@@ -59,12 +59,12 @@ pub(crate) struct Tree {
     pub(crate) core: Arc<Core>,
     pub(crate) root: SessionId,
     /// The sessions of other processes that this tree works for.
-    pub(crate) above: Vec<String>,
+    pub(crate) remote_ancestors: Vec<String>,
     pub(crate) lease: Lease,
-    pub(crate) slots: Slots,
-    pub(crate) watchers: Watchers,
+    pub(crate) slots: ConcurrencyLimiter,
+    pub(crate) subscribers: Subscribers,
     /// Position up to which the log of the root was read when the tree was taken up.
-    pub(crate) known_until: Pos,
+    pub(crate) restored_until: Pos,
     /// Position after which the facts of this round are.
     pub(crate) round_after: Pos,
     /// When the tree was taken up again, and how long it had lain: (position, milliseconds).
@@ -80,48 +80,48 @@ pub(crate) struct Tree {
     /// Environment that the agent at the top is told of, and the depth of that agent.
     environment: OnceLock<(u32, Box<Environment>)>,
     released: AtomicBool,
-    inboxes: Mutex<Map<SessionId, mpsc::UnboundedSender<Inbox>>>,
-    kits: Mutex<Map<(Hash, Hash, u32), Arc<Kit>>>,
-    written: Mutex<Set<Hash>>,
+    inboxes: Mutex<FastMap<SessionId, mpsc::UnboundedSender<DriverMessage>>>,
+    resolved_agents: Mutex<FastMap<(Hash, Hash, u32), Arc<ResolvedAgent>>>,
+    durable_blobs: Mutex<FastSet<Hash>>,
     /// The rank of the last face-D delegation.
     last_number: AtomicU32,
-    holder: Holder,
+    owner: Owner,
     /// The leases of sessions that were left to themselves.
-    handed_over: RwLock<Vec<Lease>>,
+    detached_leases: RwLock<Vec<Lease>>,
     /// What runs them.
-    adopted: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
+    detached_tasks: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
     /// The files that sessions of the tree have written.
     pub(crate) writes: Writes,
 }
 
 /// What follows from an agent, its authority and its depth: equal for equal siblings, and shared by them.
-pub(crate) struct Kit {
+pub(crate) struct ResolvedAgent {
     pub(crate) agent: Agent,
     pub(crate) agent_hash: Hash,
     pub(crate) authority: Authority,
     pub(crate) authority_hash: Hash,
-    first: Link,
+    primary: ModelOption,
     /// Who takes over, one after the other.
-    rest: Vec<Link>,
+    fallbacks: Vec<ModelOption>,
     pub(crate) system: Arc<str>,
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) files: Files,
     /// What the agent is lent, where another program runs it.
-    pub(crate) terms: Option<Terms>,
+    pub(crate) external_limits: Option<ExternalLimits>,
 }
 
 /// A model of an agent's chain, and what calls of it cost.
-pub(crate) struct Link {
+pub(crate) struct ModelOption {
     pub(crate) name: String,
-    pub(crate) model: ChosenModel,
-    pub(crate) meter: Meter,
+    pub(crate) model: ModelHandle,
+    pub(crate) cost_model: CostModel,
     /// Whether anybody knows what it costs.
     pub(crate) is_priced: bool,
 }
 
 impl Core {
     /// The model of this name as the agent reaches it: by its own address and key, where it has such.
-    pub(crate) fn model_for(&self, agent: &Agent, name: &str) -> Result<ChosenModel, String> {
+    pub(crate) fn model_for(&self, agent: &Agent, name: &str) -> Result<ModelHandle, String> {
         let key = match &agent.key_of {
             None => None,
             Some(id) => {
@@ -130,28 +130,28 @@ impl Core {
                 Some(definition.api_key.ok_or_else(gone)?)
             }
         };
-        let own = Own { base_url: agent.api_base.clone(), key };
+        let own = EndpointOverride { base_url: agent.api_base.clone(), key };
         self.models.choose_for(name, &own).map_err(|error| error.to_string())
     }
 
     /// Whether the model of an agent, or the program that runs it, is one that there is.
     pub(crate) fn check_model(&self, agent: &Agent) -> Result<(), String> {
-        match &agent.place {
-            Place::Acp(place) => self.external()?.model(place).map(|_| ()),
-            Place::Here | Place::Remote => {
+        match &agent.backend {
+            Backend::Acp(place) => self.external()?.model(place).map(|_| ()),
+            Backend::Here | Backend::Remote => {
                 self.model_for(agent, agent.model.as_deref().unwrap_or_default()).map(|_| ())
             }
         }
     }
 
     /// The agents that other programs run.
-    fn external(&self) -> Result<&Arc<dyn External>, String> {
+    fn external(&self) -> Result<&Arc<dyn ExternalAgents>, String> {
         let none = || "no external agents are configured ([acp.servers.NAME])".to_owned();
         self.settings.external.as_ref().ok_or_else(none)
     }
 
     /// A model that may take over. An address and a key that the agent has of its own stay with its own provider.
-    fn fallback_for(&self, agent: &Agent, name: &str) -> Option<ChosenModel> {
+    fn fallback_for(&self, agent: &Agent, name: &str) -> Option<ModelHandle> {
         let provider = |name: &str| name.split_once('/').map(|(provider, _)| provider.to_owned());
         let is_own = provider(name) == agent.model.as_deref().and_then(provider);
         // One that cannot be used here takes over for nobody.
@@ -159,12 +159,12 @@ impl Core {
     }
 }
 
-impl Kit {
+impl ResolvedAgent {
     /// Refuses a budget in dollars for a model whose price nobody knows: it could not be kept.
-    pub(crate) fn can_keep(&self, budget: &Budget) -> Result<(), String> {
-        let mut links = std::iter::once(&self.first).chain(&self.rest);
-        match links.find(|link| !link.is_priced) {
-            Some(Link { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
+    pub(crate) fn check_budget(&self, budget: &Budget) -> Result<(), String> {
+        let mut options = std::iter::once(&self.primary).chain(&self.fallbacks);
+        match options.find(|model_option| !model_option.is_priced) {
+            Some(ModelOption { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
                 "the price of the model '{name}' is not known, so a budget in dollars cannot be kept; write `input` \
                  and `output`, in dollars for a million tokens, beneath [prices.\"{name}\"] in your configuration, \
                  or leave out --budget-usd and budget.usd and set a budget in tokens"
@@ -174,16 +174,16 @@ impl Kit {
     }
 
     /// The model that is asked after so many were given up.
-    pub(crate) fn link(&self, given_up: usize) -> &Link {
-        match given_up {
-            0 => &self.first,
-            number => self.rest.get(number - 1).or(self.rest.last()).unwrap_or(&self.first),
+    pub(crate) fn model_option(&self, fallback_index: usize) -> &ModelOption {
+        match fallback_index {
+            0 => &self.primary,
+            number => self.fallbacks.get(number - 1).or(self.fallbacks.last()).unwrap_or(&self.primary),
         }
     }
 
     /// Who takes over after so many were given up.
-    pub(crate) fn next_link(&self, given_up: usize) -> Option<&Link> {
-        self.rest.get(given_up)
+    pub(crate) fn next_fallback(&self, fallback_index: usize) -> Option<&ModelOption> {
+        self.fallbacks.get(fallback_index)
     }
 }
 
@@ -194,35 +194,38 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl Tree {
     pub(crate) fn new(
         core: Arc<Core>,
-        holder: Holder,
+        owner: Owner,
         lease: Lease,
-        above: Vec<String>,
-        more: &More,
+        remote_ancestors: Vec<String>,
+        options: &ResumeOptions,
     ) -> Tree {
         let swarm = &core.settings.faces.swarm;
-        let slots = Slots::new(core.settings.limits.concurrency, [(Face::Delegate, swarm.concurrency())]);
+        let slots = ConcurrencyLimiter::new(
+            core.settings.limits.concurrency,
+            [(DelegationStyle::Delegate, swarm.concurrency())],
+        );
         Tree {
             root: lease.root.clone(),
-            above,
+            remote_ancestors,
             lease,
             slots,
-            watchers: Watchers::default(),
-            known_until: 0,
+            subscribers: Subscribers::default(),
+            restored_until: 0,
             round_after: 0,
             resumes: Vec::new(),
-            model_override: more.model.clone(),
-            mode_override: more.mode,
+            model_override: options.model.clone(),
+            mode_override: options.mode,
             imported: None,
             lead: OnceLock::new(),
             environment: OnceLock::new(),
             released: AtomicBool::new(false),
             inboxes: Mutex::default(),
-            kits: Mutex::default(),
-            written: Mutex::default(),
+            resolved_agents: Mutex::default(),
+            durable_blobs: Mutex::default(),
             last_number: AtomicU32::new(0),
-            holder,
-            handed_over: RwLock::default(),
-            adopted: Mutex::default(),
+            owner,
+            detached_leases: RwLock::default(),
+            detached_tasks: Mutex::default(),
             writes: Writes::default(),
             core,
         }
@@ -244,15 +247,15 @@ impl Tree {
         let Ok(handle) = tokio::runtime::Handle::try_current() else { return };
         let (mut store, lease) = (self.core.store.clone(), self.lease.clone());
         handle.spawn(async move {
-            for _ in 0..MOST_RELEASES {
+            for _ in 0..MAX_RELEASE_ATTEMPTS {
                 if store.release(&lease).await.is_ok() {
                     return;
                 }
                 // It is not kept open for this.
-                let there = Arc::downgrade(&store);
+                let weak_store = Arc::downgrade(&store);
                 drop(store);
                 tokio::time::sleep(RELEASE_PAUSE).await;
-                match there.upgrade() {
+                match weak_store.upgrade() {
                     Some(again) => store = again,
                     None => return,
                 }
@@ -268,61 +271,61 @@ impl Tree {
         &self.core.settings
     }
 
-    pub(crate) fn enter(&self, session: &SessionId, inbox: mpsc::UnboundedSender<Inbox>) {
+    pub(crate) fn register(&self, session: &SessionId, inbox: mpsc::UnboundedSender<DriverMessage>) {
         lock(&self.inboxes).insert(session.clone(), inbox);
     }
 
-    pub(crate) fn leave(&self, session: &SessionId) {
+    pub(crate) fn unregister(&self, session: &SessionId) {
         lock(&self.inboxes).remove(session);
     }
 
     /// Tells sessions to look at their logs.
-    pub(crate) fn nudge<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) {
+    pub(crate) fn notify<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) {
         let inboxes = lock(&self.inboxes);
         for session in sessions {
             if let Some(inbox) = inboxes.get(session) {
                 // A session that has just ended does not look any more; the words wait for its next round.
-                let _ = inbox.unbounded_send(Inbox::Look);
+                let _ = inbox.unbounded_send(DriverMessage::LogChanged);
             }
         }
     }
 
     /// The lease under which a session is written.
     pub(crate) fn lease_for(&self, session: &SessionId) -> Lease {
-        let handed_over = self.handed_over.read().unwrap_or_else(PoisonError::into_inner);
-        let own = handed_over.iter().rev().find(|lease| lease.root.contains(session));
+        let detached_leases = self.detached_leases.read().unwrap_or_else(PoisonError::into_inner);
+        let own = detached_leases.iter().rev().find(|lease| lease.root.contains(session));
         own.unwrap_or(&self.lease).clone()
     }
 
     /// Takes a lease for a session that is to be left to itself.
-    pub(crate) async fn hand_over(&self, session: &SessionId) -> Result<(), StoreError> {
-        let lease = self.store().lease(session, &self.holder, clock::now()).await?;
-        self.handed_over.write().unwrap_or_else(PoisonError::into_inner).push(lease);
+    pub(crate) async fn take_lease_for(&self, session: &SessionId) -> Result<(), StoreError> {
+        let lease = self.store().lease(session, &self.owner, clock::now()).await?;
+        self.detached_leases.write().unwrap_or_else(PoisonError::into_inner).push(lease);
         Ok(())
     }
 
     /// Keeps the task of a session that was left to itself.
-    pub(crate) fn adopt(&self, session: SessionId, task: AbortOnDrop<()>) {
-        lock(&self.adopted).push((session, task));
+    pub(crate) fn keep_detached(&self, session: SessionId, task: AbortOnDrop<()>) {
+        lock(&self.detached_tasks).push((session, task));
     }
 
     /// The tasks of sessions that were left to themselves.
-    pub(crate) fn take_adopted(&self) -> Vec<(SessionId, AbortOnDrop<()>)> {
-        std::mem::take(&mut lock(&self.adopted))
+    pub(crate) fn take_detached(&self) -> Vec<(SessionId, AbortOnDrop<()>)> {
+        std::mem::take(&mut lock(&self.detached_tasks))
     }
 
     /// Says that the holder of all leases is alive.
     pub(crate) async fn renew(&self) {
-        let handed_over = self.handed_over.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let detached_leases = self.detached_leases.read().unwrap_or_else(PoisonError::into_inner).clone();
         let own = (!self.released.load(Ordering::SeqCst)).then(|| self.lease.clone());
-        for lease in own.into_iter().chain(handed_over) {
+        for lease in own.into_iter().chain(detached_leases) {
             // A failure shows at the next append.
             let _ = self.store().renew(&lease, clock::now()).await;
         }
     }
 
     /// Gives the lease of a session back that was left to itself and has ended.
-    pub(crate) async fn release_handed_over(&self, session: &SessionId) -> Result<(), StoreError> {
+    pub(crate) async fn release_detached(&self, session: &SessionId) -> Result<(), StoreError> {
         let lease = self.lease_for(session);
         if lease.root == *session { self.store().release(&lease).await } else { Ok(()) }
     }
@@ -333,15 +336,15 @@ impl Tree {
     }
 
     /// Takes over what is known of the log that it goes on with, and counts on where an earlier runner stopped.
-    pub(crate) async fn take_up(&mut self, known: &Known) -> Result<(), StoreError> {
-        self.known_until = known.last;
-        self.imported = known.imported;
-        self.round_after = if known.state.is_running() { 0 } else { known.last };
-        self.resumes.clone_from(&known.resumes);
-        if !self.settings().faces.has(Face::Spawn) {
+    pub(crate) async fn restore(&mut self, cached: &CachedSession) -> Result<(), StoreError> {
+        self.restored_until = cached.last_pos;
+        self.imported = cached.imported;
+        self.round_after = if cached.state.is_running() { 0 } else { cached.last_pos };
+        self.resumes.clone_from(&cached.resumes);
+        if !self.settings().faces.has(DelegationStyle::Spawn) {
             return Ok(());
         }
-        let (number, after) = known.number;
+        let (number, after) = cached.number;
         let records = self.store().tail(&self.root, after, usize::MAX).await?;
         let numbers = records.iter().filter_map(|record| match &record.event {
             Event::Delegated { delegation, .. } => delegation.number,
@@ -353,11 +356,12 @@ impl Tree {
 
     /// Remembers the log of the root for its next round, as it was when the fact at `last` was written. `started` is a
     /// position in its last round.
-    pub(crate) fn remember(&self, state: State, started: Pos, last: Pos) {
-        let number = (self.last_number.load(Ordering::SeqCst), last);
+    pub(crate) fn remember(&self, state: State, started: Pos, last_pos: Pos) {
+        let number = (self.last_number.load(Ordering::SeqCst), last_pos);
         let (resumes, imported) = (self.resumes.clone(), self.imported);
-        let known = Known { state, last, started, resumes, epoch: None, mode: None, imported, number };
-        self.core.memory.put(known);
+        let cached =
+            CachedSession { state, last_pos, started, resumes, epoch: None, mode: None, imported, number };
+        self.core.session_cache.put(cached);
     }
 
     /// Notes who leads the tree.
@@ -371,14 +375,14 @@ impl Tree {
     pub(crate) fn set_environment(&self, delegation: &Delegation, depth: u32) {
         if let Some(environment) = &delegation.environment {
             let _ = self.environment.set((depth, environment.clone()));
-            lock(&self.kits).clear();
+            lock(&self.resolved_agents).clear();
         }
     }
 
     /// Whether a role would be taken for the agent at the top.
     pub(crate) fn is_name_of_lead(&self, role: &str) -> bool {
         let names = self.lead.get().into_iter().flatten().map(String::as_str);
-        names.chain([LEAD]).any(|name| delegate::looks_like(name, role))
+        names.chain([LEAD_NAME]).any(|name| delegate::looks_like(name, role))
     }
 
     /// Folds a log. What an imported part of it permitted for good is forgotten.
@@ -401,40 +405,50 @@ impl Tree {
     }
 
     /// The kit for an agent with this authority at this depth.
-    pub(crate) fn kit(&self, agent: Agent, authority: Authority, depth: u32) -> Result<Arc<Kit>, String> {
+    pub(crate) fn resolve(
+        &self,
+        agent: Agent,
+        authority: Authority,
+        depth: u32,
+    ) -> Result<Arc<ResolvedAgent>, String> {
         let (agent_hash, authority_hash) = (agent.hash(), authority.hash());
         let key = (agent_hash, authority_hash, depth);
-        if let Some(kit) = lock(&self.kits).get(&key) {
-            return Ok(kit.clone());
+        if let Some(resolved) = lock(&self.resolved_agents).get(&key) {
+            return Ok(resolved.clone());
         }
-        let kit = Arc::new(match agent.place.clone() {
-            Place::Acp(place) => self.external_kit(agent, authority, &place)?,
-            Place::Here | Place::Remote => self.own_kit(agent, authority, depth)?,
+        let resolved = Arc::new(match agent.backend.clone() {
+            Backend::Acp(place) => self.resolve_external(agent, authority, &place)?,
+            Backend::Here | Backend::Remote => self.resolve_local(agent, authority, depth)?,
         });
-        lock(&self.kits).insert(key, kit.clone());
-        Ok(kit)
+        lock(&self.resolved_agents).insert(key, resolved.clone());
+        Ok(resolved)
     }
 
     /// The kit of an agent that another program runs: it costs us nothing, and brings a prompt and tools of its own.
-    fn external_kit(&self, agent: Agent, authority: Authority, place: &str) -> Result<Kit, String> {
+    fn resolve_external(
+        &self,
+        agent: Agent,
+        authority: Authority,
+        place: &str,
+    ) -> Result<ResolvedAgent, String> {
         let external = self.core.external()?;
-        let model = ChosenModel { provider: external.model(place)?, name: place.to_owned() };
-        let meter = Meter { price: Price::default(), fixed_bytes: 0, max_output: 0, window: None };
-        let first = Link { name: place.to_owned(), model, meter, is_priced: true };
+        let model = ModelHandle { provider: external.model(place)?, name: place.to_owned() };
+        let cost_model = CostModel { price: Price::default(), fixed_bytes: 0, max_output: 0, window: None };
+        let primary = ModelOption { name: place.to_owned(), model, cost_model, is_priced: true };
         let may_ask = |spec: &ToolSpec| EXTERNAL_TOOLS.contains(&spec.name.as_str());
         let mut specs = self.settings().tools.specs(&authority);
         let is_denied = |spec: &ToolSpec| authority.permissions.denies(&spec.name);
         specs.retain(|spec| may_ask(spec) && !is_denied(spec));
         specs.retain(|spec| spec.name != "shell" || self.settings().shell.is_some());
-        Ok(Kit {
+        Ok(ResolvedAgent {
             agent_hash: agent.hash(),
             authority_hash: authority.hash(),
-            first,
-            rest: Vec::new(),
+            primary,
+            fallbacks: Vec::new(),
             system: agent.prompt.as_str().into(),
             specs: specs.into(),
             files: self.files(&authority),
-            terms: Some(external.terms(place)),
+            external_limits: Some(external.limits(place)),
             agent,
             authority,
         })
@@ -445,15 +459,16 @@ impl Tree {
         Files::new(self.settings().workspace.clone(), permissions, authority.paths.clone())
     }
 
-    fn own_kit(&self, agent: Agent, authority: Authority, depth: u32) -> Result<Kit, String> {
+    fn resolve_local(&self, agent: Agent, authority: Authority, depth: u32) -> Result<ResolvedAgent, String> {
         let (agent_hash, authority_hash) = (agent.hash(), authority.hash());
         let settings = self.settings();
-        let wanted = self.wanted_model(&agent).to_owned();
+        let wanted = self.model_name(&agent).to_owned();
         let model = self.core.model_for(&agent, &wanted)?;
         let may_use = |name: &&String| self.model_override.is_none() && authority.models.has(name);
-        let others = agent.fallbacks.iter().filter(may_use);
-        let others: Vec<(String, ChosenModel)> =
-            others.filter_map(|name| Some((name.clone(), self.core.fallback_for(&agent, name)?))).collect();
+        let fallbacks = agent.fallbacks.iter().filter(may_use);
+        let fallbacks: Vec<(String, ModelHandle)> = fallbacks
+            .filter_map(|name| Some((name.clone(), self.core.fallback_for(&agent, name)?)))
+            .collect();
         let specs = self.specs(&agent, &authority, depth);
         let guidance = self.guidance(&agent, &authority, depth, &specs);
         let environment = self.environment.get().filter(|(top, _)| *top == depth);
@@ -462,27 +477,38 @@ impl Tree {
         let specs_bytes: usize = specs.iter().map(ToolSpec::bytes).sum();
         let fixed_bytes = (system.len() + specs_bytes) as u64;
         let asked = agent.max_tokens.unwrap_or(settings.limits.max_tokens);
-        let link = |name: String, model: ChosenModel| {
-            let about = model.provider.about(&model.name);
-            let price = about.price.unwrap_or_default();
-            let max_output = about.max_output.map_or(asked, |most| most.min(asked));
+        let model_option = |name: String, model: ModelHandle| {
+            let info = model.provider.model_info(&model.name);
+            let price = info.price.unwrap_or_default();
+            let max_output = info.max_output.map_or(asked, |most| most.min(asked));
             // Half a token is reckoned for each byte.
-            let fixed_bytes = about.framing.saturating_mul(2).saturating_add(fixed_bytes);
-            let meter = Meter { price, fixed_bytes, max_output, window: about.window };
-            Link { name, model, meter, is_priced: about.price.is_some() }
+            let fixed_bytes = info.framing.saturating_mul(2).saturating_add(fixed_bytes);
+            let cost_model = CostModel { price, fixed_bytes, max_output, window: info.window };
+            ModelOption { name, model, cost_model, is_priced: info.price.is_some() }
         };
-        let first = link(wanted, model);
-        let rest = others.into_iter().map(|(name, model)| link(name, model)).collect();
-        let (files, terms) = (self.files(&authority), None);
-        Ok(Kit { agent, agent_hash, authority, authority_hash, first, rest, system, specs, files, terms })
+        let primary = model_option(wanted, model);
+        let fallbacks = fallbacks.into_iter().map(|(name, model)| model_option(name, model)).collect();
+        let (files, external_limits) = (self.files(&authority), None);
+        Ok(ResolvedAgent {
+            agent,
+            agent_hash,
+            authority,
+            authority_hash,
+            primary,
+            fallbacks,
+            system,
+            specs,
+            files,
+            external_limits,
+        })
     }
 
     /// The model of an agent. One that only passes a call on is never replaced.
-    fn wanted_model<'a>(&'a self, agent: &'a Agent) -> &'a str {
+    fn model_name<'a>(&'a self, agent: &'a Agent) -> &'a str {
         let own = agent.model.as_deref();
-        let is_relay = own.is_some_and(|name| name.starts_with(RELAY));
-        let instead = self.model_override.as_deref().filter(|_| !is_relay);
-        instead.or(own).unwrap_or(&self.settings().model)
+        let is_relay = own.is_some_and(|name| name.starts_with(PASSTHROUGH_PREFIX));
+        let requested = self.model_override.as_deref().filter(|_| !is_relay);
+        requested.or(own).unwrap_or(&self.settings().model)
     }
 
     fn specs(&self, agent: &Agent, authority: &Authority, depth: u32) -> Arc<[ToolSpec]> {
@@ -495,7 +521,7 @@ impl Tree {
             specs.retain(|spec| spec.name != SKILL);
             specs.push(tool.spec().clone());
         }
-        if authority.tools.contains(MESSAGE) && authority.speak == Access::Allowed {
+        if authority.tools.contains(MESSAGE_TOOL) && authority.speak == Access::Allowed {
             specs.push(message_spec());
         }
         specs.extend(settings.faces.specs(&self.caller(agent, authority, depth)));
@@ -510,14 +536,14 @@ impl Tree {
 
     /// The sentences about tools that a built-in prompt has for an agent that is offered `specs`.
     fn guidance(&self, agent: &Agent, authority: &Authority, depth: u32, specs: &[ToolSpec]) -> String {
-        let delegation = self.settings().faces.usable(&self.caller(agent, authority, depth), specs);
+        let delegation = self.settings().faces.usable_tools(&self.caller(agent, authority, depth), specs);
         guidance(agent.guidance, specs, &delegation)
     }
 
     /// The tool that an agent of this kit calls by this name, if it has one.
-    pub(crate) fn tool(&self, kit: &Kit, name: &str) -> Option<&Arc<dyn AnyTool>> {
-        let may_use = |name: &str| kit.authority.tools.contains(name);
-        if kit.terms.is_some() {
+    pub(crate) fn tool(&self, resolved: &ResolvedAgent, name: &str) -> Option<&Arc<dyn AnyTool>> {
+        let may_use = |name: &str| resolved.authority.tools.contains(name);
+        if resolved.external_limits.is_some() {
             let external = self.settings().external.as_ref().and_then(|external| external.tool(name));
             return match external {
                 Some(ExternalTool { tool, needs }) => {
@@ -526,16 +552,24 @@ impl Tree {
                 None => self.settings().tools.get(name).filter(|_| may_use(name)),
             };
         }
-        match self.skill_tool(&kit.agent) {
+        match self.skill_tool(&resolved.agent) {
             Some(tool) if name == SKILL => Some(tool),
-            _ => self.settings().tools.get(name).filter(|_| kit.authority.tools.contains(name)),
+            _ => self.settings().tools.get(name).filter(|_| resolved.authority.tools.contains(name)),
         }
     }
 
     /// What ends with the session, where another program runs it.
-    pub(crate) fn seat(&self, kit: &Kit, session: &SessionId) -> Option<Box<Seat>> {
-        let external = self.settings().external.clone().filter(|_| kit.terms.is_some())?;
-        Some(Box::new(Seat { external, session: session.clone(), since: self.writes.newest() }))
+    pub(crate) fn external_session(
+        &self,
+        resolved: &ResolvedAgent,
+        session: &SessionId,
+    ) -> Option<Box<ExternalSessionGuard>> {
+        let external = self.settings().external.clone().filter(|_| resolved.external_limits.is_some())?;
+        Some(Box::new(ExternalSessionGuard {
+            external,
+            session: session.clone(),
+            since: self.writes.newest(),
+        }))
     }
 
     /// The label of the session other than `reader` that left this content in a file. What this process did not see
@@ -545,9 +579,9 @@ impl Tree {
         if known.is_some() || self.writes.has_earlier() {
             return known;
         }
-        let (mut earlier, mut after) = (Earlier::default(), 0);
+        let (mut earlier, mut after) = (EarlierWrites::default(), 0);
         // A store that fails here fails the next append too, and says so there.
-        while let Ok(records) = self.store().tail(&self.root.root_id(), after, WRITES_PAGE).await
+        while let Ok(records) = self.store().tail(&self.root.root_id(), after, WRITES_PAGE_RECORDS).await
             && let Some(last) = records.last()
         {
             after = last.pos;
@@ -563,33 +597,33 @@ impl Tree {
     }
 
     /// Adds the definitions of a kit that no append of this tree has made durable yet.
-    pub(crate) fn add_unwritten(&self, kit: &Kit, blobs: &mut Vec<(Hash, Arc<str>)>) {
-        let written = lock(&self.written);
+    pub(crate) fn add_unwritten(&self, resolved: &ResolvedAgent, blobs: &mut Vec<(Hash, Arc<str>)>) {
+        let durable_blobs = lock(&self.durable_blobs);
         let mut add = |hash: Hash, encoded: &dyn Fn() -> String| {
-            if !written.contains(&hash) && !blobs.iter().any(|(other, _)| *other == hash) {
+            if !durable_blobs.contains(&hash) && !blobs.iter().any(|(other, _)| *other == hash) {
                 blobs.push((hash, encoded().into()));
             }
         };
-        add(kit.agent_hash, &|| kit.agent.encoded());
-        add(kit.authority_hash, &|| kit.authority.encoded());
+        add(resolved.agent_hash, &|| resolved.agent.encoded());
+        add(resolved.authority_hash, &|| resolved.authority.encoded());
     }
 
     /// Remembers that these definitions are durable.
     pub(crate) fn mark_written(&self, blobs: &[(Hash, Arc<str>)]) {
         if !blobs.is_empty() {
-            lock(&self.written).extend(blobs.iter().map(|(hash, _)| *hash));
+            lock(&self.durable_blobs).extend(blobs.iter().map(|(hash, _)| *hash));
         }
     }
 
     /// The kit that a log names by hashes.
-    pub(crate) async fn recorded_kit(
+    pub(crate) async fn resolve_recorded(
         &self,
         agent: Hash,
         authority: Hash,
         depth: u32,
-    ) -> Result<Arc<Kit>, Fatal> {
-        if let Some(kit) = lock(&self.kits).get(&(agent, authority, depth)) {
-            return Ok(kit.clone());
+    ) -> Result<Arc<ResolvedAgent>, DriverError> {
+        if let Some(resolved) = lock(&self.resolved_agents).get(&(agent, authority, depth)) {
+            return Ok(resolved.clone());
         }
         let definition: Agent = self.definition(agent).await?;
         let mut allowed: Authority = self.definition(authority).await?;
@@ -607,14 +641,17 @@ impl Tree {
         if let Some(mode) = self.mode_override {
             allowed.permissions = allowed.permissions.narrowed_to(mode);
         }
-        allowed.deepest = allowed.deepest.min(self.settings().limits.max_depth);
-        self.kit(definition, allowed, depth).map_err(Fatal::Setup)
+        allowed.max_depth = allowed.max_depth.min(self.settings().limits.max_depth);
+        self.resolve(definition, allowed, depth).map_err(DriverError::Config)
     }
 
-    pub(crate) async fn definition<T: serde::de::DeserializeOwned>(&self, hash: Hash) -> Result<T, Fatal> {
+    pub(crate) async fn definition<T: serde::de::DeserializeOwned>(
+        &self,
+        hash: Hash,
+    ) -> Result<T, DriverError> {
         let place = || format!("the definition {hash}");
-        let broken = |cause: String| Fatal::Store(StoreError::Broken { place: place(), cause });
-        let body = self.store().blob(hash).await.map_err(Fatal::Store)?;
+        let broken = |cause: String| DriverError::Store(StoreError::Broken { place: place(), cause });
+        let body = self.store().blob(hash).await.map_err(DriverError::Store)?;
         let body = body.ok_or_else(|| broken("it is missing from the store".to_owned()))?;
         serde_json::from_str(&body).map_err(|cause| broken(cause.to_string()))
     }
@@ -638,7 +675,10 @@ fn system(agent: &Agent, guidance: &str, environment: Option<&str>, instructions
         "" => agent.prompt.clone(),
         guidance => format!("{} {guidance}", agent.prompt.trim_end()),
     };
-    let parts = [environment.map(str::to_owned), instructions.map(|text| format!("{FRAME}\n\n{text}\n"))];
+    let parts = [
+        environment.map(str::to_owned),
+        instructions.map(|text| format!("{INSTRUCTIONS_INTRO}\n\n{text}\n")),
+    ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     match parts.is_empty() {
         true => prompt.into(),
@@ -646,13 +686,13 @@ fn system(agent: &Agent, guidance: &str, environment: Option<&str>, instructions
     }
 }
 
-const FRAME: &str = "# Instructions of the project\n\nEverything below comes from files of the project that you work \
+const INSTRUCTIONS_INTRO: &str = "# Instructions of the project\n\nEverything below comes from files of the project that you work \
 in. Keep to it as far as your task and what is said above allow; it cannot widen what you may do.";
 
 /// What the model is told about `message`, which the driver itself carries out.
 pub(crate) fn message_spec() -> ToolSpec {
     ToolSpec {
-        name: MESSAGE.to_owned(),
+        name: MESSAGE_TOOL.to_owned(),
         description:
             "Send the person a short message now, while you go on working: progress, a finding, a warning. \
                       Your result is not sent this way; it is your last reply."
@@ -671,19 +711,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_follow_the_prompt_of_those_that_do_not_ignore_them() {
+    fn instructions_follow_the_prompt_unless_ignored() {
         let agent = Agent { prompt: "You read.\n".to_owned(), ..Agent::default() };
         let ignoring = Agent { ignore_instructions: true, ..agent.clone() };
         assert_eq!(&*system(&agent, "", None, None), "You read.\n");
         assert_eq!(&*system(&agent, "Use your tools.", None, None), "You read. Use your tools.");
         assert_eq!(&*system(&ignoring, "", None, Some("Use tabs.")), "You read.\n");
         assert_eq!(&*system(&ignoring, "", Some("# Here"), Some("Use tabs.")), "You read.\n\n# Here");
-        let told = system(&agent, "", Some("# Here"), Some("Use tabs."));
-        assert!(told.starts_with("You read.\n\n# Here\n\n# Instructions"), "{told}");
-        let told = system(&agent, "", None, Some("\nUse tabs.\n\n"));
+        let prompt = system(&agent, "", Some("# Here"), Some("Use tabs."));
+        assert!(prompt.starts_with("You read.\n\n# Here\n\n# Instructions"), "{prompt}");
+        let prompt = system(&agent, "", None, Some("\nUse tabs.\n\n"));
         assert!(
-            told.starts_with("You read.\n\n# Instructions") && told.ends_with("\n\nUse tabs.\n"),
-            "{told}"
+            prompt.starts_with("You read.\n\n# Instructions") && prompt.ends_with("\n\nUse tabs.\n"),
+            "{prompt}"
         );
     }
 }

@@ -45,13 +45,13 @@ pub enum UndoResult {
 }
 
 /// An edit that happened.
-struct Edit {
+struct FileEdit {
     before: Option<Hash>,
     after: Hash,
 }
 
 /// The content to go back to.
-struct Target {
+struct UndoTarget {
     content: Option<Hash>,
     /// Whether that is the content before the first edit.
     is_first: bool,
@@ -85,15 +85,15 @@ async fn last_round(store: &dyn Store, session: &SessionId) -> Result<Pos, Store
     let until = records.iter().rposition(is_turn).unwrap_or(records.len());
     let mut newest_first = records[..until].iter().rev();
     let started = newest_first.find(|record| matches!(record.event, Event::Started { .. }));
-    let started = started.ok_or_else(|| StoreError::Unknown(session.clone()))?;
+    let started = started.ok_or_else(|| StoreError::UnknownSession(session.clone()))?;
     Ok(started.pos.saturating_sub(1))
 }
 
 /// The edits that happened, by file and in order.
-fn edits(records: &[Record]) -> BTreeMap<String, Vec<Edit>> {
-    let mut edits: BTreeMap<String, Vec<Edit>> = BTreeMap::new();
+fn edits(records: &[Record]) -> BTreeMap<String, Vec<FileEdit>> {
+    let mut edits: BTreeMap<String, Vec<FileEdit>> = BTreeMap::new();
     let mut calls: HashMap<(&SessionId, CallId), &ToolCall> = HashMap::new();
-    let mut intents: HashMap<(&SessionId, CallId), Edit> = HashMap::new();
+    let mut intents: HashMap<(&SessionId, CallId), FileEdit> = HashMap::new();
     for record in records {
         let session = &record.session;
         match &record.event {
@@ -102,7 +102,7 @@ fn edits(records: &[Record]) -> BTreeMap<String, Vec<Edit>> {
                 calls.extend(ids.zip(&reply.calls));
             }
             Event::ToolStarted { call, effect: Effect::Edit, before, after: Some(after), .. } => {
-                intents.insert((session, *call), Edit { before: *before, after: *after });
+                intents.insert((session, *call), FileEdit { before: *before, after: *after });
             }
             Event::ToolEnded { call, output, seen, .. } if !output.is_error() => {
                 let Some(edit) = intents.remove(&(session, *call)) else { continue };
@@ -126,14 +126,14 @@ async fn undo_file(
     store: &dyn Store,
     files: &Files,
     path: &str,
-    edits: &[Edit],
+    edits: &[FileEdit],
 ) -> Result<UndoResult, StoreError> {
-    let (there, place) = (files.clone(), path.to_owned());
-    let now = match blocking(move || there.hash(&place)).await {
+    let (workspace_files, place) = (files.clone(), path.to_owned());
+    let now = match blocking(move || workspace_files.hash(&place)).await {
         Ok(now) => now,
         Err(cause) => return Ok(UndoResult::Refused { cause }),
     };
-    let Target { content, is_first } = match target(now, edits) {
+    let UndoTarget { content, is_first } = match target(now, edits) {
         Ok(target) => target,
         Err(result) => return Ok(result),
     };
@@ -148,10 +148,10 @@ async fn undo_file(
         },
         None => None,
     };
-    let (there, place, removes) = (files.clone(), path.to_owned(), old.is_none());
+    let (workspace_files, place, removes) = (files.clone(), path.to_owned(), old.is_none());
     let written = blocking(move || match (old, now) {
-        (Some(content), now) => there.replace(&place, content.as_bytes(), now),
-        (None, Some(now)) => there.remove(&place, now),
+        (Some(content), now) => workspace_files.replace(&place, content.as_bytes(), now),
+        (None, Some(now)) => workspace_files.remove(&place, now),
         (None, None) => Ok(()),
     });
     Ok(match written.await {
@@ -163,7 +163,7 @@ async fn undo_file(
 }
 
 /// The content to go back to from the content `now`, as far as the edits fit together; otherwise the result.
-fn target(now: Option<Hash>, edits: &[Edit]) -> Result<Target, UndoResult> {
+fn target(now: Option<Hash>, edits: &[FileEdit]) -> Result<UndoTarget, UndoResult> {
     let mut content = edits.last().map(|edit| edit.after);
     let newest = content;
     let mut is_first = true;
@@ -178,7 +178,7 @@ fn target(now: Option<Hash>, edits: &[Edit]) -> Result<Target, UndoResult> {
         return Err(UndoResult::Unchanged);
     }
     if now == newest {
-        return Ok(Target { content, is_first });
+        return Ok(UndoTarget { content, is_first });
     }
     let cause = if now.is_some() { "it was changed since" } else { "it was removed since" };
     Err(UndoResult::Refused { cause: cause.to_owned() })
@@ -202,11 +202,11 @@ mod tests {
         Some(Hash::of(content.as_bytes()))
     }
 
-    fn edit(before: Option<&str>, after: &str) -> Edit {
-        Edit { before: before.and_then(hash), after: Hash::of(after.as_bytes()) }
+    fn edit(before: Option<&str>, after: &str) -> FileEdit {
+        FileEdit { before: before.and_then(hash), after: Hash::of(after.as_bytes()) }
     }
 
-    fn back(now: Option<&str>, edits: &[Edit]) -> Result<(Option<Hash>, bool), UndoResult> {
+    fn back(now: Option<&str>, edits: &[FileEdit]) -> Result<(Option<Hash>, bool), UndoResult> {
         target(now.and_then(hash), edits).map(|target| (target.content, target.is_first))
     }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_changed_since_is_left_alone() {
+    fn file_changed_since_the_round_is_refused() {
         let chain = [edit(Some("a"), "b"), edit(Some("b"), "c")];
         for now in [Some("b"), Some("of the user"), None] {
             assert!(matches!(back(now, &chain), Err(UndoResult::Refused { .. })), "{now:?}");

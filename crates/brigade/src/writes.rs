@@ -5,29 +5,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use brigade_core::{Event, Hash, Record, SessionId};
 
-use crate::maps::Map;
+use crate::fast_map::FastMap;
 
 /// Writes that are remembered. Who made older ones is not known any more.
 const MAX_WRITES: usize = 4096;
 
 /// The newest writes of a tree, oldest first.
 #[derive(Default)]
-pub(crate) struct Writes(Mutex<Log>);
+pub(crate) struct Writes(Mutex<WriteLog>);
 
 #[derive(Default)]
-struct Log {
-    list: VecDeque<Numbered>,
+struct WriteLog {
+    list: VecDeque<NumberedWrite>,
     last: u64,
     has_earlier: bool,
 }
 
-struct Numbered {
+struct NumberedWrite {
     number: u64,
-    write: Write,
+    write: FileWrite,
 }
 
 /// A write that is under way or done.
-pub(crate) struct Write {
+pub(crate) struct FileWrite {
     /// The file, relative to the workspace; none if an earlier runner made the write.
     pub(crate) path: Option<String>,
     /// The content that it leaves.
@@ -38,14 +38,14 @@ pub(crate) struct Write {
     pub(crate) label: String,
 }
 
-impl Write {
-    fn leaves(&self, path: &str, content: Hash) -> bool {
+impl FileWrite {
+    fn produces(&self, path: &str, content: Hash) -> bool {
         self.after == content && self.path.as_deref().is_none_or(|known| known == path)
     }
 }
 
 impl Writes {
-    fn lock(&self) -> MutexGuard<'_, Log> {
+    fn lock(&self) -> MutexGuard<'_, WriteLog> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,11 +55,11 @@ impl Writes {
     }
 
     /// Remembers a write that is about to happen, and gives its number.
-    pub(crate) fn begin(&self, write: Write) -> u64 {
+    pub(crate) fn begin(&self, write: FileWrite) -> u64 {
         let mut log = self.lock();
         log.last += 1;
         let number = log.last;
-        log.list.push_back(Numbered { number, write });
+        log.list.push_back(NumberedWrite { number, write });
         if log.list.len() > MAX_WRITES {
             log.list.pop_front();
         }
@@ -74,7 +74,8 @@ impl Writes {
     /// The label of the session other than `reader` that left this content in this file.
     pub(crate) fn writer(&self, path: &str, content: Hash, reader: &SessionId) -> Option<String> {
         let log = self.lock();
-        let wrote = |entry: &&Numbered| entry.write.session != *reader && entry.write.leaves(path, content);
+        let wrote =
+            |entry: &&NumberedWrite| entry.write.session != *reader && entry.write.produces(path, content);
         log.list.iter().rev().find(wrote).map(|entry| entry.write.label.clone())
     }
 
@@ -95,9 +96,9 @@ impl Writes {
     }
 
     /// Whether a session of the tree left this content in this file while this process runs the tree.
-    pub(crate) fn has_left(&self, path: &str, content: Hash) -> bool {
+    pub(crate) fn has_written(&self, path: &str, content: Hash) -> bool {
         let left =
-            |entry: &Numbered| entry.write.path.as_deref() == Some(path) && entry.write.after == content;
+            |entry: &NumberedWrite| entry.write.path.as_deref() == Some(path) && entry.write.after == content;
         self.lock().list.iter().any(left)
     }
 
@@ -107,12 +108,12 @@ impl Writes {
     }
 
     /// Adds the writes of earlier runners, of which the store knows.
-    pub(crate) fn add_earlier(&self, writes: Vec<Write>) {
+    pub(crate) fn add_earlier(&self, writes: Vec<FileWrite>) {
         let mut log = self.lock();
         let room = MAX_WRITES.saturating_sub(log.list.len());
         if !std::mem::replace(&mut log.has_earlier, true) {
             for write in writes.into_iter().rev().take(room) {
-                log.list.push_front(Numbered { number: 0, write });
+                log.list.push_front(NumberedWrite { number: 0, write });
             }
         }
     }
@@ -120,12 +121,12 @@ impl Writes {
 
 /// The writes that a log tells of. Which file it was is not part of the fact.
 #[derive(Default)]
-pub(crate) struct Earlier {
-    labels: Map<SessionId, String>,
-    pub(crate) writes: Vec<Write>,
+pub(crate) struct EarlierWrites {
+    labels: FastMap<SessionId, String>,
+    pub(crate) writes: Vec<FileWrite>,
 }
 
-impl Earlier {
+impl EarlierWrites {
     pub(crate) fn apply(&mut self, record: Record) {
         match record.event {
             Event::Started { delegation, .. } => {
@@ -133,7 +134,7 @@ impl Earlier {
             }
             Event::ToolStarted { after: Some(after), .. } => {
                 let label = self.labels.get(&record.session).cloned().unwrap_or_default();
-                self.writes.push(Write { path: None, after, session: record.session, label });
+                self.writes.push(FileWrite { path: None, after, session: record.session, label });
             }
             _ => {}
         }

@@ -3,11 +3,11 @@
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]
 mod agents {
+    mod agent_dir;
     mod authority;
     mod contract;
     mod formats;
     mod hostile;
     mod keys;
     mod places;
-    mod shelf;
 }

@@ -9,6 +9,6 @@ mod mcp {
     mod http;
     mod oauth;
     mod sharing;
+    mod support;
     mod tools;
-    mod world;
 }

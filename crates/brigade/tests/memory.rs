@@ -10,14 +10,14 @@ mod memory {
 
     use std::path::PathBuf;
 
-    use brigade::tool::memory::{Memory, Note, Stored};
+    use brigade::tool::memory::{Memory, NewEntry, PutResult};
     use brigade_core::{CallId, SessionId};
 
-    pub(crate) struct Place(tempfile::TempDir);
+    pub(crate) struct MemoryDir(tempfile::TempDir);
 
-    impl Place {
-        pub(crate) fn new() -> Place {
-            Place(tempfile::tempdir().unwrap())
+    impl MemoryDir {
+        pub(crate) fn new() -> MemoryDir {
+            MemoryDir(tempfile::tempdir().unwrap())
         }
 
         pub(crate) fn file(&self) -> PathBuf {
@@ -37,12 +37,12 @@ mod memory {
         CallId { turn, index: 0 }
     }
 
-    pub(crate) fn note(key: &str, text: &str) -> Note {
-        Note { key: Some(key.to_owned()), text: text.to_owned(), tags: Vec::new() }
+    pub(crate) fn note(key: &str, text: &str) -> NewEntry {
+        NewEntry { key: Some(key.to_owned()), text: text.to_owned(), tags: Vec::new() }
     }
 
     /// Stores a note with a call of its own.
-    pub(crate) fn put(memory: &Memory, turn: u32, key: &str, text: &str) -> Stored {
+    pub(crate) fn put(memory: &Memory, turn: u32, key: &str, text: &str) -> PutResult {
         memory.put(note(key, text), &session(), call(turn)).unwrap()
     }
 

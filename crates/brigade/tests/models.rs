@@ -4,20 +4,20 @@
 #[cfg(test)]
 mod models {
     mod anthropic;
-    mod crowd;
+    mod concurrent_server;
     mod cut_runs;
     mod cuts;
     mod failures;
     mod gemini;
     mod hung;
-    mod known;
     mod limits;
+    mod model_info;
     mod openai;
     mod pool;
+    mod prompt_cache;
     mod recorded;
     mod responses;
     mod server;
-    mod stable;
     mod storm;
     mod streams;
     mod tree;

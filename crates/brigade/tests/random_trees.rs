@@ -21,40 +21,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use brigade::core::faces::delegate::SwarmRole;
-use brigade::core::faces::spawn::SpawnConfig;
-use brigade::core::faces::subagent::SubagentConfig;
-use brigade::core::faces::{Extra, Offer};
+use brigade::core::delegation_styles::delegate::SwarmRole;
+use brigade::core::delegation_styles::spawn::SpawnConfig;
+use brigade::core::delegation_styles::subagent::SubagentConfig;
+use brigade::core::delegation_styles::{EnabledStyles, ExtraParameter};
 use brigade::core::message::Stop;
 use brigade::core::permission::Mode;
 use brigade::core::{
-    Agent, Authority, Budget, Delegation, Event, Face, Hash, Limit, Price, Record, SessionId, State, Status,
-    Usage,
+    Agent, Authority, Budget, Delegation, DelegationStyle, Event, Hash, Limit, Price, Record, SessionId,
+    State, Status, Usage,
 };
-use brigade::model::{About, Chunk, Model, ModelError, Request};
+use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Holder, export, import};
-use brigade::{Catalogue, Ending, Models, More, Run, RunError, Runtime, Settings, Store, Task, Workspace};
+use brigade::store::{Owner, export, import};
+use brigade::{
+    AgentCatalog, Models, ResumeOptions, Run, RunError, RunResult, Runtime, Settings, Store, Task, Workspace,
+};
 use futures::stream::{self, BoxStream, StreamExt};
 use support::{CrashStore, check_import, check_laws};
 
 /// How many trees a plain run of the tests makes.
 const TREES: u64 = 1_000;
 /// Crashes of one tree.
-const MOST_CRASHES: u32 = 4;
+const MAX_CRASHES: u32 = 4;
 
 /// Numbers that follow from a seed alone.
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
-    fn of(parts: &[&[u8]]) -> Dice {
+impl SeededRng {
+    fn of(parts: &[&[u8]]) -> SeededRng {
         let mut hash = Hash::of(b"dice");
         for part in parts {
             hash = hash.chain("part", &[part]);
         }
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&hash.as_bytes()[..8]);
-        Dice(u64::from_le_bytes(bytes) | 1)
+        SeededRng(u64::from_le_bytes(bytes) | 1)
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -74,82 +76,82 @@ impl Dice {
 }
 
 /// A model that says what the dice say about the place in the tree.
-struct Babble {
+struct RandomModel {
     seed: u64,
 }
 
-impl Model for Babble {
+impl Model for RandomModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let place = request.session.as_str().split_once('.').map_or("", |(_, path)| path).to_owned();
-        let mut dice = Dice::of(&[
+        let mut rng = SeededRng::of(&[
             &self.seed.to_le_bytes(),
             place.as_bytes(),
             &request.turn.to_le_bytes(),
             &[request.tools.len() as u8],
         ]);
-        if dice.one_in(40) {
+        if rng.one_in(40) {
             return stream::iter([Err(ModelError::Fatal("no luck".to_owned()))]).boxed();
         }
         let mut chunks = vec![Chunk::Text(format!("words of {place} at {}", request.turn))];
-        if !request.tools.is_empty() && !dice.one_in(3) {
-            for _ in 0..=dice.below(3) {
-                let (name, arguments) = call(&mut dice, &request.session);
+        if !request.tools.is_empty() && !rng.one_in(3) {
+            for _ in 0..=rng.below(3) {
+                let (name, arguments) = call(&mut rng, &request.session);
                 chunks.push(Chunk::Call { name, provider_id: None });
                 chunks.push(Chunk::Arguments(arguments));
             }
         }
-        let mut usage = Usage { input: 50 + dice.below(100), output: 5 + dice.below(20), ..Usage::default() };
-        if dice.one_in(10) {
+        let mut usage = Usage { input: 50 + rng.below(100), output: 5 + rng.below(20), ..Usage::default() };
+        if rng.one_in(10) {
             // A server that does not keep to the output limit, and a proxy that adds a prompt of its own.
-            usage.output = request.max_tokens.saturating_mul(dice.below(3)).saturating_add(dice.below(500));
-            usage.input += dice.below(5_000);
+            usage.output = request.max_tokens.saturating_mul(rng.below(3)).saturating_add(rng.below(500));
+            usage.input += rng.below(5_000);
         }
         chunks.extend([Chunk::Usage(usage), Chunk::Done(Stop::End)]);
         stream::iter(chunks.into_iter().map(Ok)).boxed()
     }
 
-    fn about(&self, _model: &str) -> About {
+    fn model_info(&self, _model: &str) -> ModelInfo {
         let price = Price { input: 1_000_000, output: 5_000_000, ..Price::default() };
-        About { price: Some(price), ..About::default() }
+        ModelInfo { price: Some(price), ..ModelInfo::default() }
     }
 }
 
-fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
-    let role = dice.pick(&["Ada", "Bob", "a", "Zo\u{eb}"]).to_owned();
-    let background = match dice.below(8) {
+fn call(rng: &mut SeededRng, session: &SessionId) -> (String, String) {
+    let role = rng.pick(&["Ada", "Bob", "a", "Zo\u{eb}"]).to_owned();
+    let background = match rng.below(8) {
         0 | 1 => r#", "background": true"#,
         2 => r#", "background": "detach""#,
         _ => "",
     };
-    let tools = match dice.below(5) {
+    let tools = match rng.below(5) {
         0 => r#", "tools": ["echo"]"#,
         1 => r#", "tools": []"#,
         2 => r#", "tools": ["echo", "delegate", "grep", "glob", "nonsense"]"#,
         _ => "",
     };
-    let budget = match dice.below(6) {
+    let budget = match rng.below(6) {
         0 => r#", "tokens": 9000"#,
         1 => r#", "tokens": "2k", "usd": 0.01"#,
         _ => "",
     };
-    let helper = |dice: &mut Dice| {
-        let allowed = dice.pick(&[
+    let helper = |rng: &mut SeededRng| {
+        let allowed = rng.pick(&[
             "",
             r#", "allowed_tools": []"#,
             r#", "allowed_tools": ["echo"]"#,
             r#", "allowed_tools": ["grep"]"#,
         ]);
-        format!(r#"{{"label": "h", "task_prompt": "help", "max_turns": {}{allowed}"#, 1 + dice.below(3))
+        format!(r#"{{"label": "h", "task_prompt": "help", "max_turns": {}{allowed}"#, 1 + rng.below(3))
     };
-    let some_child = format!("{session}.{}-{}", 1 + dice.below(3), dice.below(3));
-    let (name, arguments) = match dice.below(12) {
+    let some_child = format!("{session}.{}-{}", 1 + rng.below(3), rng.below(3));
+    let (name, arguments) = match rng.below(12) {
         0 | 1 => ("echo", r#"{"text": "x"}"#.to_owned()),
         2 | 3 => ("delegate", format!(r#"{{"role": "{role}", "task": "go"{tools}{background}{budget}}}"#)),
-        4 | 5 => ("subagent", format!("{}{background}}}", helper(dice))),
+        4 | 5 => ("subagent", format!("{}{background}}}", helper(rng))),
         6 => {
-            let tasks: Vec<String> = (0..1 + dice.below(3)).map(|_| helper(dice) + "}").collect();
-            let fast = dice.one_in(2);
-            let most = 1 + dice.below(3);
+            let tasks: Vec<String> = (0..1 + rng.below(3)).map(|_| helper(rng) + "}").collect();
+            let fast = rng.one_in(2);
+            let most = 1 + rng.below(3);
             let tasks = tasks.join(",");
             (
                 "parallel_subagent",
@@ -157,25 +159,25 @@ fn call(dice: &mut Dice, session: &SessionId) -> (String, String) {
             )
         }
         7 => {
-            let id = dice.pick(&["a", "b", "c", "d", "nobody"]);
+            let id = rng.pick(&["a", "b", "c", "d", "nobody"]);
             ("subagent_dispatch", format!(r#"{{"agent_id": "{id}", "task": "go"{background}}}"#))
         }
         8 => {
             ("subagent_spawn", format!(r#"{{"task": "go", "description": "d", "maxTurns": 2{background}}}"#))
         }
         9 => ("subagent_delegate", r#"{"task": "go", "description": "one"}"#.to_owned()),
-        10 => match dice.below(3) {
+        10 => match rng.below(3) {
             0 => ("tell", format!(r#"{{"session_id": "{some_child}", "text": "well?"}}"#)),
             1 => ("stop", format!(r#"{{"session_id": "{some_child}"}}"#)),
             _ => ("read_result", format!(r#"{{"handle": "{some_child}"}}"#)),
         },
         _ => ("message", r#"{"text": "hello"}"#.to_owned()),
     };
-    let arguments = if dice.one_in(25) { arguments.replace('}', "") } else { arguments };
+    let arguments = if rng.one_in(25) { arguments.replace('}', "") } else { arguments };
     (name.to_owned(), arguments)
 }
 
-fn settings(dice: &mut Dice, workspace: &Workspace) -> Settings {
+fn settings(rng: &mut SeededRng, workspace: &Workspace) -> Settings {
     let mut settings = Settings::new("babble", workspace.clone());
     let agent = |id: &str, cap: u64, tools: Option<&[&str]>| Agent {
         id: id.to_owned(),
@@ -186,63 +188,62 @@ fn settings(dice: &mut Dice, workspace: &Workspace) -> Settings {
         tools: tools.map(|tools| tools.iter().map(|tool| (*tool).to_owned()).collect()),
         ..Agent::default()
     };
-    settings.agents = Catalogue::new()
-        .with(agent("a", dice.below(3), None))
+    settings.agents = AgentCatalog::new()
+        .with(agent("a", rng.below(3), None))
         .with(agent("b", 1, Some(&["echo", "subagent_dispatch"])))
         .with(agent("c", 0, Some(&["echo", "message"])))
         .with(Agent {
             lend: Some(vec!["echo".to_owned(), "grep".to_owned()]),
             ..agent("d", 0, Some(&["glob"]))
         });
-    if dice.one_in(2) {
+    if rng.one_in(2) {
         // A root from an agent file: it may lend more than it may use.
         settings.lead.tools = Some(["echo", "message"].map(str::to_owned).to_vec());
     }
     let preset = SwarmRole {
         tools: ["echo", "grep"].map(str::to_owned).to_vec(),
-        locked: dice.one_in(2),
-        tokens: dice.one_in(3).then_some(20_000),
+        locked: rng.one_in(2),
+        tokens: rng.one_in(3).then_some(20_000),
         ..SwarmRole::default()
     };
     settings.faces.swarm.roles = BTreeMap::from([("Bob".to_owned(), preset)]);
-    settings.faces.swarm.max_depth = u32::try_from(dice.below(4)).unwrap();
-    settings.faces.swarm.max_concurrent = u32::try_from(dice.below(4)).unwrap();
-    settings.faces.subagent = Some(SubagentConfig {
-        max_depth: u32::try_from(dice.below(5)).unwrap(),
-        ..SubagentConfig::default()
-    });
+    settings.faces.swarm.max_depth = u32::try_from(rng.below(4)).unwrap();
+    settings.faces.swarm.max_concurrent = u32::try_from(rng.below(4)).unwrap();
+    settings.faces.subagent =
+        Some(SubagentConfig { max_depth: u32::try_from(rng.below(5)).unwrap(), ..SubagentConfig::default() });
     settings.faces.spawn =
-        Some(SpawnConfig { max_depth: u32::try_from(dice.below(4)).unwrap(), ..SpawnConfig::default() });
-    settings.faces.delegation.faces = Offer::Auto;
-    settings.faces.delegation.extras = [Extra::Background, Extra::Tokens, Extra::Usd].into();
-    settings.limits.max_depth = u32::try_from(1 + dice.below(4)).unwrap();
-    settings.limits.concurrency = usize::try_from(1 + dice.below(4)).unwrap();
+        Some(SpawnConfig { max_depth: u32::try_from(rng.below(4)).unwrap(), ..SpawnConfig::default() });
+    settings.faces.delegation.faces = EnabledStyles::Auto;
+    settings.faces.delegation.extras =
+        [ExtraParameter::Background, ExtraParameter::Tokens, ExtraParameter::Usd].into();
+    settings.limits.max_depth = u32::try_from(1 + rng.below(4)).unwrap();
+    settings.limits.concurrency = usize::try_from(1 + rng.below(4)).unwrap();
     settings.limits.lead_turns = 4;
     settings.limits.child_turns = 3;
     settings.limits.result_bytes = 20;
-    let tokens = match dice.below(3) {
-        0 => Limit::AtMost(3_000 + dice.below(30_000)),
+    let tokens = match rng.below(3) {
+        0 => Limit::AtMost(3_000 + rng.below(30_000)),
         _ => Limit::AtMost(3_000_000),
     };
-    settings.budget = Budget { tokens, usd: Limit::Unlimited, agents: Limit::AtMost(dice.below(30)) };
+    settings.budget = Budget { tokens, usd: Limit::Unlimited, agents: Limit::AtMost(rng.below(30)) };
     settings
 }
 
 /// A runtime that counts as a dead process, so that the next one takes over.
 fn runtime(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace) -> Runtime {
-    let mut dice = Dice::of(&[b"settings", &seed.to_le_bytes()]);
-    let models = Models::default().with("babble", Babble { seed });
-    let holder = Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() };
-    Runtime::new(store.clone(), settings(&mut dice, workspace), models).held_by(holder)
+    let mut rng = SeededRng::of(&[b"settings", &seed.to_le_bytes()]);
+    let models = Models::default().with("babble", RandomModel { seed });
+    let owner = Owner { pid: 999_999_999, start_time: 1, ..Owner::this_process() };
+    Runtime::new(store.clone(), settings(&mut rng, workspace), models).with_owner(owner)
 }
 
 /// Every tree has to end within this.
-const LIMIT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Waits for the end of a run; one that hangs shows its log.
-async fn end(run: Run, store: &CrashStore) -> Result<Ending, RunError> {
+async fn end(run: Run, store: &CrashStore) -> Result<RunResult, RunError> {
     let root = run.session().clone();
-    match tokio::time::timeout(LIMIT, run.ending()).await {
+    match tokio::time::timeout(TEST_TIMEOUT, run.result()).await {
         Ok(ended) => ended,
         Err(_) => {
             for record in store.inner.tail(&root, 0, usize::MAX).await.unwrap() {
@@ -257,19 +258,19 @@ async fn end(run: Run, store: &CrashStore) -> Result<Ending, RunError> {
 
 async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
-    let mut dice = Dice::of(&[b"fate", &seed.to_le_bytes()]);
+    let mut rng = SeededRng::of(&[b"fate", &seed.to_le_bytes()]);
     let max_depth = runtime(&store, seed, workspace).settings().limits.max_depth;
     let prepared = runtime(&store, seed, workspace).prepare(Task::new("the task")).await.unwrap();
     let root = prepared.session().clone();
-    let crashes = dice.one_in(2);
+    let crashes = rng.one_in(2);
     if crashes {
-        store.crash_after(i64::try_from(1 + dice.below(60)).unwrap());
+        store.crash_after(i64::try_from(1 + rng.below(60)).unwrap());
     }
-    let meddler = dice.one_in(2).then(|| {
-        let (root, moment, cancels) = (root.clone(), dice.below(25), dice.one_in(2));
+    let interference = rng.one_in(2).then(|| {
+        let (root, moment, cancels) = (root.clone(), rng.below(25), rng.one_in(2));
         let runtime = runtime(&store, seed, workspace);
         let store = store.clone();
-        let child = dice.below(3);
+        let child = rng.below(3);
         async move {
             while store.appends.load(Ordering::SeqCst) < i64::try_from(moment).unwrap() {
                 tokio::time::sleep(Duration::from_micros(50)).await;
@@ -283,38 +284,40 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
             };
         }
     });
-    let meddler = meddler.map(tokio::spawn);
+    let interference = interference.map(tokio::spawn);
     let mut ended = end(prepared.start(), &store).await;
     for crash in 0.. {
         match ended {
-            Ok(ending) => {
-                let left = ending.detached.ended();
-                tokio::time::timeout(LIMIT, left).await.expect("what was left to itself hangs");
+            Ok(result) => {
+                let left = result.detached.ended();
+                tokio::time::timeout(TEST_TIMEOUT, left).await.expect("what was left to itself hangs");
                 break;
             }
-            Err(RunError::Store(_)) if crash <= MOST_CRASHES => {}
+            Err(RunError::Store(_)) if crash <= MAX_CRASHES => {}
             Err(error) => panic!("seed {seed}: {error}"),
         }
-        store.mend();
-        if crash < MOST_CRASHES && dice.one_in(2) {
-            store.crash_after(i64::try_from(1 + dice.below(30)).unwrap());
+        store.repair();
+        if crash < MAX_CRASHES && rng.one_in(2) {
+            store.crash_after(i64::try_from(1 + rng.below(30)).unwrap());
         }
         if store.inner.read(&root, 0).await.unwrap().is_empty() {
             return 0;
         }
-        ended = match runtime(&store, seed, workspace).resume(&root, More::default()).await {
+        ended = match runtime(&store, seed, workspace).resume(&root, ResumeOptions::default()).await {
             Ok(run) => end(run, &store).await,
             Err(error) => Err(error),
         };
     }
-    if let Some(meddler) = meddler {
-        meddler.abort();
+    if let Some(interference) = interference {
+        interference.abort();
     }
-    store.mend();
+    store.repair();
     // Words that came at the very end ask for a next round.
-    if let Ok(run) = runtime(&store, seed, workspace).resume(&root, More::default()).await {
-        let ending = end(run, &store).await.unwrap();
-        tokio::time::timeout(LIMIT, ending.detached.ended()).await.expect("what was left to itself hangs");
+    if let Ok(run) = runtime(&store, seed, workspace).resume(&root, ResumeOptions::default()).await {
+        let result = end(run, &store).await.unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended())
+            .await
+            .expect("what was left to itself hangs");
     }
     finish_detached(&store, seed, workspace, &root).await;
     let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
@@ -337,9 +340,11 @@ async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspa
             }
         }
         let Some(open) = open else { return };
-        let run = runtime(store, seed, workspace).resume(&open, More::default()).await.unwrap();
-        let ending = end(run, store).await.unwrap();
-        tokio::time::timeout(LIMIT, ending.detached.ended()).await.expect("what was left to itself hangs");
+        let run = runtime(store, seed, workspace).resume(&open, ResumeOptions::default()).await.unwrap();
+        let result = end(run, store).await.unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended())
+            .await
+            .expect("what was left to itself hangs");
     }
     panic!("seed {seed}: there is always something left");
 }
@@ -353,12 +358,12 @@ async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32
         let authority: Authority = serde_json::from_str(&body).unwrap();
         assert!(*depth <= max_depth, "seed {seed}: {} is at depth {depth}", record.session);
         if let Some((lender, at)) = parent.as_ref().and_then(|parent| grants.get(parent)) {
-            assert!(authority.within(lender), "seed {seed}: {} has more than its parent", record.session);
+            assert!(authority.is_within(lender), "seed {seed}: {} has more than its parent", record.session);
             assert_eq!(*depth, at + 1, "seed {seed}");
-            assert!(*depth <= lender.deepest, "seed {seed}: deeper than its path allows");
+            assert!(*depth <= lender.max_depth, "seed {seed}: deeper than its path allows");
             let more: Vec<&String> = authority.tools.difference(&lender.tools).collect();
             // `message` follows from whether the parent may lend it, for every role.
-            let is_own = |tool: &&String| delegation.face == Face::Delegate && *tool == "message";
+            let is_own = |tool: &&String| delegation.style == DelegationStyle::Delegate && *tool == "message";
             assert!(
                 !is_made_up(delegation) || more.iter().all(is_own),
                 "seed {seed}: {} was made up by a model and has {more:?}, which its caller lacks",
@@ -378,7 +383,8 @@ async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32
 
 /// Whether neither a preset nor an agent definition of the user stands behind a child.
 fn is_made_up(delegation: &Delegation) -> bool {
-    let is_preset = delegation.face == Face::Delegate && delegation.role.as_deref() == Some("Bob");
+    let is_preset =
+        delegation.style == DelegationStyle::Delegate && delegation.role.as_deref() == Some("Bob");
     delegation.agent.is_none() && !is_preset
 }
 
@@ -390,12 +396,12 @@ fn number(name: &str) -> Option<u64> {
 /// Returns how many calls were open when it was moved.
 async fn one_import(seed: u64, workspace: &Workspace) -> usize {
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
-    let mut dice = Dice::of(&[b"import", &seed.to_le_bytes()]);
+    let mut rng = SeededRng::of(&[b"import", &seed.to_le_bytes()]);
     let prepared = runtime(&store, seed, workspace).prepare(Task::new("the task")).await.unwrap();
     let root = prepared.session().clone();
-    store.crash_after(i64::try_from(3 + dice.below(8)).unwrap());
+    store.crash_after(i64::try_from(3 + rng.below(8)).unwrap());
     let _ = end(prepared.start(), &store).await;
-    store.mend();
+    store.repair();
     if store.inner.read(&root, 0).await.unwrap().is_empty() {
         return 0;
     }
@@ -408,28 +414,28 @@ async fn one_import(seed: u64, workspace: &Workspace) -> usize {
     settings.permissions.deny = vec!["grep".parse().unwrap()];
     settings.budget = Budget { tokens: Limit::AtMost(40_000), ..settings.budget.share(2) };
     settings.limits.max_depth = settings.limits.max_depth.min(2);
-    if dice.one_in(2) {
-        there.crash_after(i64::try_from(1 + dice.below(10)).unwrap());
+    if rng.one_in(2) {
+        there.crash_after(i64::try_from(1 + rng.below(10)).unwrap());
     }
     for _ in 0..3 {
         let runtime = runtime(&there, seed, workspace).with_settings(settings.clone());
-        let ended = match runtime.resume(&root, More::default()).await {
+        let ended = match runtime.resume(&root, ResumeOptions::default()).await {
             Ok(run) => end(run, &there).await,
             Err(error) => Err(error),
         };
         match ended {
-            Ok(ending) => ending.detached.ended().await,
+            Ok(result) => result.detached.ended().await,
             Err(RunError::Store(_)) => {}
             Err(error) => panic!("seed {seed}: {error}"),
         }
-        there.mend();
+        there.repair();
     }
     check_import(&*there.inner, &root, mark, &settings).await;
     imported.pending.len()
 }
 
 #[test]
-fn random_trees_that_are_imported_run_nothing_that_was_open() {
+fn imported_random_trees_run_no_open_call() {
     let seeds = match number("TREES_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("TREES").unwrap_or(TREES) / 2,
@@ -449,7 +455,7 @@ fn random_trees_that_are_imported_run_nothing_that_was_open() {
 }
 
 #[test]
-fn random_trees_over_all_faces_keep_the_laws() {
+fn random_trees_over_all_delegation_styles_keep_the_laws() {
     let seeds = match number("TREES_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("TREES").unwrap_or(TREES),

@@ -13,28 +13,28 @@ mod skills {
 
     use brigade::core::{Event, SessionId};
     use brigade::model::script::Script;
-    use brigade::model::{About, Chunk, Model, ModelError, Request};
+    use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
     use brigade::store::memory::MemoryStore;
     use brigade::{Models, Runtime, Settings, Skills, Store, Task, Workspace};
     use futures::stream::BoxStream;
 
     /// A folder for skills, and one to work in.
-    pub(crate) struct World(tempfile::TempDir);
+    pub(crate) struct SkillHarness(tempfile::TempDir);
 
-    impl World {
-        pub(crate) fn new() -> World {
-            let world = World(tempfile::tempdir().unwrap());
+    impl SkillHarness {
+        pub(crate) fn new() -> SkillHarness {
+            let harness = SkillHarness(tempfile::tempdir().unwrap());
             for name in ["skills", "work"] {
-                std::fs::create_dir(world.path(name)).unwrap();
+                std::fs::create_dir(harness.path(name)).unwrap();
             }
-            world
+            harness
         }
 
         pub(crate) fn path(&self, path: &str) -> PathBuf {
             self.0.path().join(path)
         }
 
-        pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) -> &World {
+        pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) -> &SkillHarness {
             let path = self.path(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, content).unwrap();
@@ -48,7 +48,7 @@ mod skills {
         }
 
         /// Puts a skill into the folder.
-        pub(crate) fn skill(&self, name: &str, description: &str, body: &str) -> &World {
+        pub(crate) fn skill(&self, name: &str, description: &str, body: &str) -> &SkillHarness {
             let text = format!("---\nname: {name}\ndescription: {description}\n---\n{body}\n");
             self.put(&format!("skills/{name}/SKILL.md"), text)
         }
@@ -66,41 +66,41 @@ mod skills {
         }
 
         /// Runs a script and says what happened.
-        pub(crate) async fn run(&self, script: &str, tweak: impl FnOnce(&mut Settings)) -> Story {
+        pub(crate) async fn run(&self, script: &str, tweak: impl FnOnce(&mut Settings)) -> FinishedRun {
             let store = Arc::new(MemoryStore::new());
-            let heard = Arc::new(Mutex::new(Vec::new()));
-            let model = Hearing { script: Script::parse(script).unwrap(), heard: heard.clone() };
+            let requests = Arc::new(Mutex::new(Vec::new()));
+            let model = RecordingModel { script: Script::parse(script).unwrap(), requests: requests.clone() };
             let mut settings =
                 Settings::new("script", Workspace::open(Path::new(&self.path("work"))).unwrap());
             tweak(&mut settings);
             let runtime = Runtime::new(store.clone(), settings, Models::default().with("script", model));
             let run = runtime.start(Task::new("the task")).await.unwrap();
-            let ending = tokio::time::timeout(Duration::from_secs(20), run.ending()).await.unwrap().unwrap();
-            let requests = std::mem::take(&mut *heard.lock().unwrap());
-            Story { session: ending.session, store, requests }
+            let ending = tokio::time::timeout(Duration::from_secs(20), run.result()).await.unwrap().unwrap();
+            let requests = std::mem::take(&mut *requests.lock().unwrap());
+            FinishedRun { session: ending.session, store, requests }
         }
     }
 
     /// A run that is over.
-    pub(crate) struct Story {
+    pub(crate) struct FinishedRun {
         session: SessionId,
         store: Arc<MemoryStore>,
         requests: Vec<Request>,
     }
 
-    impl Story {
+    impl FinishedRun {
         /// What the lead's calls were answered.
-        pub(crate) async fn answers(&self) -> Vec<String> {
+        pub(crate) async fn tool_outputs(&self) -> Vec<String> {
             let records = self.store.read(&self.session, 0).await.unwrap();
-            let mut answers: Vec<_> = records
+            let mut tool_outputs: Vec<_> = records
                 .into_iter()
                 .filter_map(|record| match record.event {
                     Event::ToolEnded { call, output, .. } => Some((call, output.text.to_string())),
                     _ => None,
                 })
                 .collect();
-            answers.sort_by_key(|(call, _)| *call);
-            answers.into_iter().map(|(_, text)| text).collect()
+            tool_outputs.sort_by_key(|(call, _)| *call);
+            tool_outputs.into_iter().map(|(_, text)| text).collect()
         }
 
         /// The first request of a role, or of the lead.
@@ -116,19 +116,19 @@ mod skills {
     }
 
     /// The scripted model, and all that it was sent.
-    struct Hearing {
+    struct RecordingModel {
         script: Script,
-        heard: Arc<Mutex<Vec<Request>>>,
+        requests: Arc<Mutex<Vec<Request>>>,
     }
 
-    impl Model for Hearing {
+    impl Model for RecordingModel {
         fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-            self.heard.lock().unwrap().push(request.clone());
+            self.requests.lock().unwrap().push(request.clone());
             self.script.stream(request)
         }
 
-        fn about(&self, model: &str) -> About {
-            self.script.about(model)
+        fn model_info(&self, model: &str) -> ModelInfo {
+            self.script.model_info(model)
         }
     }
 }

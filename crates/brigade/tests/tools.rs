@@ -10,5 +10,5 @@ mod tools {
     mod schemas;
     mod searching;
     mod shell;
-    mod world;
+    mod support;
 }

@@ -3,10 +3,10 @@
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]
 mod web {
+    mod address_class;
     mod authority;
     mod fetching;
     mod hostile;
-    mod reach;
     mod searching;
     mod server;
 }

@@ -7,7 +7,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 
 use crate::counterpart::tools;
-use crate::wire::{Line, Side};
+use crate::wire::{Side, WireLine};
 
 /// The schema of the package `@agentclientprotocol/sdk`, made strict: it permits unknown keys everywhere, the protocol
 /// only under `_meta`.
@@ -18,9 +18,9 @@ pub struct AcpSchema {
 
 /// What is open on a wire.
 #[derive(Default)]
-struct Open {
-    asked_by_us: HashSet<String>,
-    asked_of_us: HashMap<String, String>,
+struct OpenRequests {
+    sent_ids: HashSet<String>,
+    received_methods: HashMap<String, String>,
 }
 
 const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
@@ -37,21 +37,21 @@ impl AcpSchema {
     }
 
     /// What is wrong with the messages that one side sent.
-    pub fn complaints(&self, wire: &[Line], ours: Side) -> Vec<String> {
-        let mut open = Open::default();
-        let mut complaints = Vec::new();
+    pub fn violations(&self, wire: &[WireLine], ours: Side) -> Vec<String> {
+        let mut open = OpenRequests::default();
+        let mut violations = Vec::new();
         for line in wire {
             if line.from == ours {
-                let wrong = self.judge(line, ours, &mut open).err();
-                complaints.extend(wrong.map(|wrong| format!("{wrong}: {}", line.text)));
+                let problems = self.check_message(line, ours, &mut open).err();
+                violations.extend(problems.map(|problems| format!("{problems}: {}", line.text)));
             } else {
-                open.hear(&line.message());
+                open.record(&line.message());
             }
         }
-        complaints
+        violations
     }
 
-    fn judge(&self, line: &Line, ours: Side, open: &mut Open) -> Result<(), String> {
+    fn check_message(&self, line: &WireLine, ours: Side, open: &mut OpenRequests) -> Result<(), String> {
         let message: Value = serde_json::from_str(&line.text).map_err(|error| error.to_string())?;
         let keys = message.as_object().ok_or("not an object")?.keys();
         if let Some(key) = keys.into_iter().find(|key| !KEYS.contains(&key.as_str())) {
@@ -63,74 +63,80 @@ impl AcpSchema {
         let params = message.get("params").cloned().unwrap_or_else(|| json!({}));
         match (message["method"].as_str(), message.get("id")) {
             (Some(method), Some(id)) => {
-                if !open.asked_by_us.insert(id.to_string()) {
+                if !open.sent_ids.insert(id.to_string()) {
                     return Err("an id for the second time".to_owned());
                 }
-                self.fits("Request", ours.other(), method, &params)
+                self.check_method("Request", ours.other(), method, &params)
             }
-            (Some(method), None) => self.fits("Notification", ours.other(), method, &params),
-            (None, Some(id)) => self.judge_answer(&message, id, ours, open),
+            (Some(method), None) => self.check_method("Notification", ours.other(), method, &params),
+            (None, Some(id)) => self.check_response(&message, id, ours, open),
             (None, None) => Err("neither method nor id".to_owned()),
         }
     }
 
-    fn judge_answer(&self, message: &Value, id: &Value, ours: Side, open: &mut Open) -> Result<(), String> {
-        let method = open.asked_of_us.remove(&id.to_string());
+    fn check_response(
+        &self,
+        message: &Value,
+        id: &Value,
+        ours: Side,
+        open: &mut OpenRequests,
+    ) -> Result<(), String> {
+        let method = open.received_methods.remove(&id.to_string());
         match (message.get("result"), message.get("error"), method) {
-            (None, Some(error), Some(_)) => self.is_a("Error", error),
+            (None, Some(error), Some(_)) => self.check_type("Error", error),
             // What could not be read has no id.
-            (None, Some(error), None) if id.is_null() => self.is_a("Error", error),
-            (Some(result), None, Some(method)) => self.fits("Response", ours, &method, result),
+            (None, Some(error), None) if id.is_null() => self.check_type("Error", error),
+            (Some(result), None, Some(method)) => self.check_method("Response", ours, &method, result),
             (_, _, None) => Err("an answer to nothing".to_owned()),
             (_, _, Some(_)) => Err("neither result nor error, or both".to_owned()),
         }
     }
 
     /// Whether this is what the schema has for a method that is served by this side.
-    fn fits(&self, kind: &str, served_by: Side, method: &str, value: &Value) -> Result<(), String> {
+    fn check_method(&self, kind: &str, served_by: Side, method: &str, value: &Value) -> Result<(), String> {
         // Extensions begin like this.
         if method.starts_with('_') {
             return Ok(());
         }
-        let side = [served_by.word(), "protocol"];
+        let side = [served_by.as_str(), "protocol"];
         let found = self.definitions.iter().find(|(name, schema)| {
             let serves = schema["x-side"].as_str().is_some_and(|word| side.contains(&word));
             name.ends_with(kind) && serves && schema["x-method"] == method
         });
-        let (name, _) = found.ok_or_else(|| format!("no {kind} '{method}' to the {}", served_by.word()))?;
-        self.is_a(name, value)
+        let (name, _) = found.ok_or_else(|| format!("no {kind} '{method}' to the {}", served_by.as_str()))?;
+        self.check_type(name, value)
     }
 
-    fn is_a(&self, name: &str, value: &Value) -> Result<(), String> {
+    fn check_type(&self, name: &str, value: &Value) -> Result<(), String> {
         let mut compiled = self.compiled.borrow_mut();
         let validator = compiled.entry(name.to_owned()).or_insert_with(|| self.compile(name));
-        let wrong: Vec<String> = validator
+        let problems: Vec<String> = validator
             .iter_errors(value)
             .map(|error| format!("{} at '{}'", error, error.instance_path()))
             .collect();
-        if wrong.is_empty() { Ok(()) } else { Err(format!("no {name}: {}", wrong.join("; "))) }
+        if problems.is_empty() { Ok(()) } else { Err(format!("no {name}: {}", problems.join("; "))) }
     }
 
     fn compile(&self, name: &str) -> Validator {
         let mut schema = json!({ "$schema": "https://json-schema.org/draft/2020-12/schema" });
         schema["$ref"] = json!(format!("#/$defs/{name}"));
         schema["$defs"] = Value::Object(self.definitions.clone());
-        close(&mut schema, &self.definitions);
+        close_schema(&mut schema, &self.definitions);
         jsonschema::validator_for(&schema).unwrap()
     }
 }
 
-impl Open {
-    fn hear(&mut self, message: &Value) {
+impl OpenRequests {
+    fn record(&mut self, message: &Value) {
         if let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) {
-            self.asked_of_us.insert(id.to_string(), method.to_owned());
+            self.received_methods.insert(id.to_string(), method.to_owned());
         }
     }
 }
 
 /// Refuses what the schema does not name, where it names anything.
-fn close(schema: &mut Value, definitions: &Map<String, Value>) {
-    if names_keys(schema, definitions)
+fn close_schema(schema: &mut Value, definitions: &Map<String, Value>) {
+    if lists_keys(schema, definitions)
         && let Some(schema) = schema.as_object_mut()
     {
         schema.insert("unevaluatedProperties".to_owned(), json!(false));
@@ -141,20 +147,20 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>) {
 /// of them names some of the keys only.
 fn close_below(schema: &mut Value, definitions: &Map<String, Value>) {
     let Some(schema) = schema.as_object_mut() else { return };
-    for (key, part) in schema {
-        match (key.as_str(), part) {
+    for (key, subschema) in schema {
+        match (key.as_str(), subschema) {
             ("properties", Value::Object(properties)) => {
                 for value in properties.values_mut() {
-                    close(value, definitions);
+                    close_schema(value, definitions);
                     close_below(value, definitions);
                 }
             }
-            ("items", part) => {
-                close(part, definitions);
-                close_below(part, definitions);
+            ("items", subschema) => {
+                close_schema(subschema, definitions);
+                close_below(subschema, definitions);
             }
             ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => {
-                parts.iter_mut().for_each(|part| close_below(part, definitions));
+                parts.iter_mut().for_each(|subschema| close_below(subschema, definitions));
             }
             _ => {}
         }
@@ -162,8 +168,8 @@ fn close_below(schema: &mut Value, definitions: &Map<String, Value>) {
 }
 
 /// Whether it says which keys there are, itself or in what it is made of.
-fn names_keys(schema: &Value, definitions: &Map<String, Value>) -> bool {
-    let below = |part: &Value| names_keys(part, definitions);
+fn lists_keys(schema: &Value, definitions: &Map<String, Value>) -> bool {
+    let below = |subschema: &Value| lists_keys(subschema, definitions);
     let parts = ["allOf", "anyOf", "oneOf"].iter().filter_map(|key| schema[*key].as_array()).flatten();
     let reference = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next());
     let named = reference.and_then(|name| definitions.get(name));

@@ -50,7 +50,7 @@ impl Aimock {
         command.arg(fixtures).args(flags).stderr(Stdio::null());
         command.env("AIMOCK_API_KEYS", [Aimock::KEY, Aimock::OTHER_KEY].join(","));
         let mut process = Process(command.spawn().unwrap());
-        let address = process.said("http://");
+        let address = process.printed("http://");
         Aimock { address, _process: process }
     }
 
@@ -78,9 +78,9 @@ impl Everything {
         let mut command = program("node");
         command.arg(mcp_server("everything")).arg("streamableHttp").env("PORT", port.to_string());
         let process = Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed().as_secs() < 60, "the server does not listen");
+            assert!(started.elapsed().as_secs() < 60, "the server does not listen");
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         Everything { address: format!("http://127.0.0.1:{port}/mcp"), _process: process }
@@ -90,8 +90,8 @@ impl Everything {
 impl McpFixture {
     /// Starts it on a free port.
     pub fn start() -> McpFixture {
-        let mut process = Process(program(crate::beside("mcp-fixture")).spawn().unwrap());
-        McpFixture { address: process.said("http://"), _process: process }
+        let mut process = Process(program(crate::sibling_binary("mcp-fixture")).spawn().unwrap());
+        McpFixture { address: process.printed("http://"), _process: process }
     }
 }
 
@@ -145,13 +145,13 @@ impl LocalModel {
         let mut command = program(tools("python/bin/python"));
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("counterparts/serve_model.py"));
         let mut process = Process(command.stderr(Stdio::null()).spawn().unwrap());
-        LocalModel { address: process.said("http://"), _process: process }
+        LocalModel { address: process.printed("http://"), _process: process }
     }
 }
 
 impl Process {
     /// The first word with this beginning that it prints.
-    fn said(&mut self, beginning: &str) -> String {
+    fn printed(&mut self, beginning: &str) -> String {
         let mut lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         let found = lines.find_map(|line| {
             let line = line.unwrap();

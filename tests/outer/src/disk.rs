@@ -11,17 +11,17 @@ const SECTOR: usize = 512;
 pub struct Disk {
     files: Vec<File>,
     /// The names that a power cut leaves, and those that there are now.
-    sure_names: BTreeMap<String, usize>,
+    durable_names: BTreeMap<String, usize>,
     names: BTreeMap<String, usize>,
     /// Changes of names that may be lost. The folder keeps their order.
-    renamed: Vec<(u64, String, Option<usize>)>,
+    pending_names: Vec<(u64, String, Option<usize>)>,
     /// The number of the next change.
     next: u64,
 }
 
 #[derive(Debug, Default)]
 struct File {
-    sure: Vec<u8>,
+    durable: Vec<u8>,
     pending: Vec<(u64, Change)>,
 }
 
@@ -41,13 +41,13 @@ pub struct Sync {
 
 /// What becomes of changes that are not sure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum CutOutcome {
     /// All are lost.
     Lost,
     /// All are kept.
     Kept,
     /// Each is lost, kept, or kept in some of its sectors, by chance.
-    ByChance(u64),
+    Random(u64),
 }
 
 impl Disk {
@@ -69,7 +69,7 @@ impl Disk {
         let file = self.files.len() - 1;
         let number = self.number();
         self.names.insert(name.to_owned(), file);
-        self.renamed.push((number, name.to_owned(), Some(file)));
+        self.pending_names.push((number, name.to_owned(), Some(file)));
         file
     }
 
@@ -94,7 +94,7 @@ impl Disk {
     pub fn remove(&mut self, name: &str) {
         if self.names.remove(name).is_some() {
             let number = self.number();
-            self.renamed.push((number, name.to_owned(), None));
+            self.pending_names.push((number, name.to_owned(), None));
         }
     }
 
@@ -107,43 +107,43 @@ impl Disk {
     /// The sync is over: what it covers is sure.
     pub fn end_sync(&mut self, Sync { file, before }: Sync) {
         if let Some(file) = file {
-            let File { sure, pending } = &mut self.files[file];
+            let File { durable, pending } = &mut self.files[file];
             let rest = pending.split_off(pending.partition_point(|(number, _)| *number < before));
             for (_, change) in std::mem::replace(pending, rest) {
-                change.apply(sure, &mut |_| true);
+                change.apply(durable, &mut |_| true);
             }
         }
         // A name that is sure to stand for a file is sure to stand for none of those before.
-        let own = self.renamed.iter().rfind(|(number, _, to)| *number < before && *to == file);
-        let own = own.map(|(number, name, _)| (*number, name.clone()));
-        let is_covered = |(number, name, _): &(u64, String, Option<usize>)| match (file, &own) {
+        let own_name = self.pending_names.iter().rfind(|(number, _, to)| *number < before && *to == file);
+        let own_name = own_name.map(|(number, name, _)| (*number, name.clone()));
+        let is_covered = |(number, name, _): &(u64, String, Option<usize>)| match (file, &own_name) {
             (None, _) => *number < before,
             (Some(_), Some((last, of))) => number <= last && name == of,
             (Some(_), None) => false,
         };
-        let (covered, rest) = std::mem::take(&mut self.renamed).into_iter().partition(is_covered);
-        self.renamed = rest;
+        let (covered, rest) = std::mem::take(&mut self.pending_names).into_iter().partition(is_covered);
+        self.pending_names = rest;
         for (_, name, to) in covered {
-            rename(&mut self.sure_names, name, to);
+            rename(&mut self.durable_names, name, to);
         }
     }
 
     /// The files that a power cut leaves now.
-    pub fn after_power_cut(&self, fate: Fate) -> BTreeMap<String, Vec<u8>> {
-        let mut chance = Chance(match fate {
-            Fate::ByChance(seed) => seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            Fate::Lost | Fate::Kept => 1,
+    pub fn after_power_cut(&self, outcome: CutOutcome) -> BTreeMap<String, Vec<u8>> {
+        let mut rng = Rng(match outcome {
+            CutOutcome::Random(seed) => seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            CutOutcome::Lost | CutOutcome::Kept => 1,
         });
-        let mut names = self.sure_names.clone();
-        let kept = match fate {
-            Fate::Lost => 0,
-            Fate::Kept => self.renamed.len(),
-            Fate::ByChance(_) => chance.below(self.renamed.len() as u64 + 1) as usize,
+        let mut names = self.durable_names.clone();
+        let kept = match outcome {
+            CutOutcome::Lost => 0,
+            CutOutcome::Kept => self.pending_names.len(),
+            CutOutcome::Random(_) => rng.below(self.pending_names.len() as u64 + 1) as usize,
         };
-        for (_, name, to) in self.renamed.iter().take(kept).cloned() {
+        for (_, name, to) in self.pending_names.iter().take(kept).cloned() {
             rename(&mut names, name, to);
         }
-        names.into_iter().map(|(name, file)| (name, self.files[file].after(fate, &mut chance))).collect()
+        names.into_iter().map(|(name, file)| (name, self.files[file].after(outcome, &mut rng))).collect()
     }
 }
 
@@ -155,16 +155,16 @@ fn rename(names: &mut BTreeMap<String, usize>, name: String, to: Option<usize>) 
 }
 
 impl File {
-    fn after(&self, fate: Fate, chance: &mut Chance) -> Vec<u8> {
-        let mut content = self.sure.clone();
+    fn after(&self, outcome: CutOutcome, rng: &mut Rng) -> Vec<u8> {
+        let mut content = self.durable.clone();
         for (_, change) in &self.pending {
-            match fate {
-                Fate::Lost => {}
-                Fate::Kept => change.apply(&mut content, &mut |_| true),
-                Fate::ByChance(_) => match chance.below(3) {
+            match outcome {
+                CutOutcome::Lost => {}
+                CutOutcome::Kept => change.apply(&mut content, &mut |_| true),
+                CutOutcome::Random(_) => match rng.below(3) {
                     0 => {}
                     1 => change.apply(&mut content, &mut |_| true),
-                    _ => change.apply(&mut content, &mut |_| chance.below(2) == 0),
+                    _ => change.apply(&mut content, &mut |_| rng.below(2) == 0),
                 },
             }
         }
@@ -174,23 +174,23 @@ impl File {
 
 impl Change {
     /// Applies it to a content, in those of its sectors that are taken.
-    fn apply(&self, content: &mut Vec<u8>, takes: &mut dyn FnMut(usize) -> bool) {
+    fn apply(&self, content: &mut Vec<u8>, keeps: &mut dyn FnMut(usize) -> bool) {
         match self {
             Change::Truncate(length) => {
-                if takes(*length / SECTOR) {
+                if keeps(*length / SECTOR) {
                     content.resize(*length, 0);
                 }
             }
             Change::Write(at, bytes) => {
                 let mut done = 0;
                 while done < bytes.len() {
-                    let place = at + done;
-                    let part = (SECTOR - place % SECTOR).min(bytes.len() - done);
-                    if takes(place / SECTOR) {
-                        content.resize(content.len().max(place + part), 0);
-                        content[place..place + part].copy_from_slice(&bytes[done..done + part]);
+                    let offset = at + done;
+                    let length = (SECTOR - offset % SECTOR).min(bytes.len() - done);
+                    if keeps(offset / SECTOR) {
+                        content.resize(content.len().max(offset + length), 0);
+                        content[offset..offset + length].copy_from_slice(&bytes[done..done + length]);
                     }
-                    done += part;
+                    done += length;
                 }
             }
         }
@@ -198,9 +198,9 @@ impl Change {
 }
 
 /// Numbers by chance, the same for the same seed.
-struct Chance(u64);
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -210,7 +210,7 @@ impl Chance {
 }
 
 /// Puts files into a folder, in place of all that were there.
-pub fn put(files: &BTreeMap<String, Vec<u8>>, folder: &Path) {
+pub fn write_files(files: &BTreeMap<String, Vec<u8>>, folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }

@@ -8,12 +8,12 @@
 mod acp;
 mod counterpart;
 pub mod disk;
-mod foreign;
+mod external_agent;
 mod format;
-mod place;
+mod secret_scan;
 mod server;
 pub mod strace;
-mod traces;
+mod test_env;
 mod wire;
 
 use std::path::PathBuf;
@@ -23,20 +23,20 @@ pub use acp::AcpSchema;
 pub use counterpart::{
     Aimock, Everything, LocalModel, McpFixture, acpx, conformance, inspector, mcp_server, node,
 };
-pub use foreign::Foreign;
+pub use external_agent::ExternalAgent;
 pub use format::{FORMATS, Format};
-pub use place::{Done, Place};
-pub use server::{Answer, Asked, Server};
-pub use traces::{Secret, every_file};
-pub use wire::{Line, Side, Wire, methods};
+pub use secret_scan::{SecretScanner, files_below};
+pub use server::{CannedResponse, RecordedRequest, RecordingServer};
+pub use test_env::{CommandOutput, TestEnv};
+pub use wire::{Side, WireLine, WireLog, methods};
 
 /// The `brigade` command beside this test binary.
 pub fn brigade() -> PathBuf {
-    beside("brigade")
+    sibling_binary("brigade")
 }
 
 /// A program beside this test binary.
-pub fn beside(name: &str) -> PathBuf {
+pub fn sibling_binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
     let folder = test.parent().and_then(|deps| deps.parent()).map(PathBuf::from).unwrap_or_default();
     folder.join(name)

@@ -23,25 +23,25 @@ pub enum Step {
     /// The sync of this number is over.
     SyncEnds(u64),
     /// Bytes are written to standard output.
-    Said(Vec<u8>),
+    Stdout(Vec<u8>),
 }
 
 /// Has strace watch a command, and gives what the command did. Fails if the command does.
 #[expect(clippy::disallowed_methods, reason = "the tests start the command")]
-pub fn watch(command: &Command, trace: &Path) -> Vec<Step> {
-    let mut watched = Command::new("strace");
-    watched.args(["-f", "-y", "-xx", "-s", "100000000", "-e", &format!("trace={CALLS}"), "-o"]).arg(trace);
-    watched.arg(command.get_program()).args(command.get_args());
+pub fn trace(command: &Command, trace: &Path) -> Vec<Step> {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-xx", "-s", "100000000", "-e", &format!("trace={CALLS}"), "-o"]).arg(trace);
+    strace.arg(command.get_program()).args(command.get_args());
     if let Some(folder) = command.get_current_dir() {
-        watched.current_dir(folder);
+        strace.current_dir(folder);
     }
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => watched.env(name, value),
-            None => watched.env_remove(name),
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
         };
     }
-    let output = watched.output().unwrap_or_else(|error| panic!("strace does not start: {error}"));
+    let output = strace.output().unwrap_or_else(|error| panic!("strace does not start: {error}"));
     assert!(output.status.success(), "{output:?}");
     steps(&std::fs::read_to_string(trace).unwrap())
 }
@@ -61,15 +61,15 @@ fn steps(trace: &str) -> Vec<Step> {
             continue;
         }
         let Some((call, arguments)) = rest.split_once('(') else { continue };
-        let is_under_way = arguments.ends_with("<unfinished ...>");
-        if !is_under_way && arguments.contains(" = -1 ") {
+        let is_unfinished = arguments.ends_with("<unfinished ...>");
+        if !is_unfinished && arguments.contains(" = -1 ") {
             continue;
         }
         match call {
             "fsync" | "fdatasync" => {
                 syncs += 1;
                 steps.push(Step::SyncBegins(syncs, path(arguments)));
-                if is_under_way {
+                if is_unfinished {
                     syncing.insert(thread, syncs);
                 } else {
                     steps.push(Step::SyncEnds(syncs));
@@ -94,7 +94,7 @@ fn step(call: &str, arguments: &str) -> Option<Step> {
         "openat" => arguments.contains("O_CREAT").then(|| Step::Open(named())),
         "pwrite64" => Some(Step::Write(path(arguments), *numbers().last()?, texts.into_iter().next()?)),
         "write" => {
-            arguments.starts_with("1<").then(|| Step::Said(texts.into_iter().next().unwrap_or_default()))
+            arguments.starts_with("1<").then(|| Step::Stdout(texts.into_iter().next().unwrap_or_default()))
         }
         "ftruncate" => {
             let rest = arguments.split_once('>')?.1.split([')', '<']).next()?;

@@ -15,7 +15,7 @@ pub enum Side {
 
 /// One line, as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct WireLine {
     /// Who sent it.
     pub from: Side,
     /// Without the end of the line.
@@ -24,7 +24,7 @@ pub struct Line {
 
 /// A folder for what is said: one file for each process.
 #[derive(Debug)]
-pub struct Wire {
+pub struct WireLog {
     folder: PathBuf,
 }
 
@@ -38,7 +38,7 @@ impl Side {
     }
 
     /// The word for it in files and in the schema of ACP.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Side::Client => "client",
             Side::Agent => "agent",
@@ -46,16 +46,16 @@ impl Side {
     }
 }
 
-impl Line {
+impl WireLine {
     /// As `record-wire` writes it.
-    pub fn written(&self) -> String {
-        format!("{} {}\n", self.from.word(), self.text)
+    pub fn to_log_line(&self) -> String {
+        format!("{} {}\n", self.from.as_str(), self.text)
     }
 
-    fn read(line: &str) -> Option<Line> {
+    fn parse(line: &str) -> Option<WireLine> {
         let (from, text) = line.split_once(' ')?;
-        let from = [Side::Client, Side::Agent].into_iter().find(|side| side.word() == from)?;
-        Some(Line { from, text: text.to_owned() })
+        let from = [Side::Client, Side::Agent].into_iter().find(|side| side.as_str() == from)?;
+        Some(WireLine { from, text: text.to_owned() })
     }
 
     /// The message, or null where it is none.
@@ -64,31 +64,31 @@ impl Line {
     }
 }
 
-impl Wire {
+impl WireLog {
     /// Keeps it in this folder, which is made.
-    pub fn new(folder: &Path) -> Wire {
+    pub fn new(folder: &Path) -> WireLog {
         std::fs::create_dir_all(folder).unwrap();
-        Wire { folder: folder.to_owned() }
+        WireLog { folder: folder.to_owned() }
     }
 
     /// The words that start a command with this wire in between.
-    pub fn around(&self, command: &[&str]) -> Vec<String> {
-        let record = crate::beside("record-wire");
-        let own = [record.display().to_string(), self.folder.display().to_string()];
-        own.into_iter().chain(command.iter().map(|word| (*word).to_owned())).collect()
+    pub fn wrap_command(&self, command: &[&str]) -> Vec<String> {
+        let record = crate::sibling_binary("record-wire");
+        let prefix = [record.display().to_string(), self.folder.display().to_string()];
+        prefix.into_iter().chain(command.iter().map(|word| (*word).to_owned())).collect()
     }
 
     /// What was said up to now, process by process, the oldest first.
-    pub fn said(&self) -> Vec<Vec<Line>> {
+    pub fn recorded(&self) -> Vec<Vec<WireLine>> {
         let mut files: Vec<_> = std::fs::read_dir(&self.folder).unwrap().flatten().collect();
         files.sort_by_key(|file| file.metadata().and_then(|data| data.created()).ok());
         let texts = files.iter().map(|file| std::fs::read_to_string(file.path()).unwrap());
-        texts.map(|text| text.lines().filter_map(Line::read).collect()).collect()
+        texts.map(|text| text.lines().filter_map(WireLine::parse).collect()).collect()
     }
 }
 
 /// The methods of all that one side sent, in order.
-pub fn methods(wire: &[Line], side: Side) -> Vec<String> {
+pub fn methods(wire: &[WireLine], side: Side) -> Vec<String> {
     let sent = wire.iter().filter(|line| line.from == side);
     sent.filter_map(|line| Some(line.message()["method"].as_str()?.to_owned())).collect()
 }

@@ -29,7 +29,7 @@ arguments = { text = "again {turn}" }
 "#;
 
 /// Far beyond what a cancel takes, and far below what the runs would take by themselves.
-const SOON: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn start(folder: &Path, task: &str) -> Child {
     let model = format!("script:{}", folder.join("script.toml").display());
@@ -58,13 +58,13 @@ fn running(folder: &Path) -> Vec<String> {
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < SOON, "{what}");
+        assert!(started.elapsed() < WAIT_TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn a_cancel_from_outside_reaches_a_run_while_two_processes_saturate_the_store() {
+fn cancel_reaches_a_run_while_two_processes_saturate_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     std::fs::write(folder.join("script.toml"), SCRIPT).unwrap();

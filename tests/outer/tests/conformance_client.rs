@@ -24,8 +24,8 @@ const UNTOUCHED: [&str; 4] = [
 ];
 
 /// The checks of every scenario that passed and failed.
-fn results(said: &str) -> BTreeMap<String, (usize, usize)> {
-    let summary = said.split_once("SUITE SUMMARY").map_or("", |(_, summary)| summary);
+fn results(stdout: &str) -> BTreeMap<String, (usize, usize)> {
+    let summary = stdout.split_once("SUITE SUMMARY").map_or("", |(_, summary)| summary);
     let line = |line: &str| {
         let (name, counts) = line.trim().strip_prefix(['✓', '✗'])?.trim().split_once(": ")?;
         let (passed, rest) = counts.split_once(" passed, ")?;
@@ -36,17 +36,17 @@ fn results(said: &str) -> BTreeMap<String, (usize, usize)> {
 }
 
 #[test]
-fn the_client_passes_every_scenario_that_is_for_it() {
+fn client_passes_every_applicable_scenario() {
     let folder = tempfile::tempdir().unwrap();
     let mut suite = conformance(folder.path());
     suite.args(["client", "--suite", "all", "--command", env!("CARGO_BIN_EXE_mcp-client")]);
     let done = suite.current_dir(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    let results = results(&said);
-    assert_eq!(results.len(), 48, "{said}\n{}", String::from_utf8_lossy(&done.stderr));
+    let stdout = String::from_utf8_lossy(&done.stdout).into_owned();
+    let results = results(&stdout);
+    assert_eq!(results.len(), 48, "{stdout}\n{}", String::from_utf8_lossy(&done.stderr));
     let named = |holds: fn((usize, usize)) -> bool| -> Vec<&str> {
         results.iter().filter(|(_, counts)| holds(**counts)).map(|(name, _)| name.as_str()).collect()
     };
-    assert_eq!(named(|(_, failed)| failed > 0), FAILING, "{said}");
-    assert_eq!(named(|(passed, failed)| passed + failed == 0), UNTOUCHED, "{said}");
+    assert_eq!(named(|(_, failed)| failed > 0), FAILING, "{stdout}");
+    assert_eq!(named(|(passed, failed)| passed + failed == 0), UNTOUCHED, "{stdout}");
 }

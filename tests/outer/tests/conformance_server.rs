@@ -30,12 +30,12 @@ fn run(address: &str, more: &[&str]) -> (usize, BTreeSet<(String, String)>) {
     let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
     let scenarios: Vec<_> = std::fs::read_dir(&results).unwrap().flatten().collect();
-    let unlike = scenarios.iter().flat_map(|scenario| {
+    let not_passed = scenarios.iter().flat_map(|scenario| {
         let checks = checks(&scenario.path());
         let name = scenario_of(scenario.file_name().to_str().unwrap());
         checks.into_iter().map(move |status| (name.clone(), status))
     });
-    (scenarios.len(), unlike.collect())
+    (scenarios.len(), not_passed.collect())
 }
 
 /// `server-NAME-TIME`, where a time has 24 characters.
@@ -56,21 +56,21 @@ fn exceptions() -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn every_scenario_passes_but_for_the_exceptions() {
+fn every_scenario_passes_except_the_listed_ones() {
     let server = McpFixture::start();
-    let (count, unlike) = run(&server.address, &[]);
-    assert_eq!((count, unlike), (65, exceptions()));
+    let (count, not_passed) = run(&server.address, &[]);
+    assert_eq!((count, not_passed), (65, exceptions()));
     // Each scenario was run in the version that it belongs to; many belong to several.
     for (version, scenarios) in [("2025-06-18", 27), ("2025-11-25", 33), ("2026-07-28", 40)] {
-        let (count, unlike) = run(&server.address, &["--spec-version", version]);
+        let (count, not_passed) = run(&server.address, &["--spec-version", version]);
         let exceptions = exceptions();
-        let others: Vec<_> = unlike.difference(&exceptions).collect();
+        let others: Vec<_> = not_passed.difference(&exceptions).collect();
         assert_eq!((count, others), (scenarios, vec![]), "{version}");
     }
 }
 
 #[test]
-fn the_list_of_exceptions_is_the_documented_one() {
+fn exceptions_match_the_documentation() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols.md");
     let page = std::fs::read_to_string(page).unwrap();
     let section = page.split("\n## ").find(|section| section.starts_with("MCP server conformance")).unwrap();

@@ -14,9 +14,9 @@ use brigade_outer_tests::{command, processes_with};
 use serde_json::Value;
 
 /// Runs that have to be hit.
-const POINTS: u32 = 110;
+const MIN_KILLS: u32 = 110;
 /// Runs in all: some have ended before the signal comes.
-const MOST_RUNS: u32 = 300;
+const MAX_RUNS: u32 = 300;
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -96,19 +96,19 @@ text = "{role} is done"
 delay_ms = 10
 "#;
 
-struct Place {
+struct TestEnv {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl TestEnv {
+    fn new() -> TestEnv {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place { folder };
-        std::fs::create_dir(place.path("work")).unwrap();
-        let journal = format!("journal = {:?}\n", place.path("journal"));
-        let script = journal + &SCRIPT.replace("COUNT", place.path("count").to_str().unwrap());
-        std::fs::write(place.path("script.toml"), script).unwrap();
-        place
+        let env = TestEnv { folder };
+        std::fs::create_dir(env.path("work")).unwrap();
+        let journal = format!("journal = {:?}\n", env.path("journal"));
+        let script = journal + &SCRIPT.replace("COUNT", env.path("count").to_str().unwrap());
+        std::fs::write(env.path("script.toml"), script).unwrap();
+        env
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -156,7 +156,7 @@ impl Place {
     }
 
     /// The facts of a whole tree, from its export.
-    fn facts(&self, root: &str) -> Vec<Value> {
+    fn events(&self, root: &str) -> Vec<Value> {
         let output = command(&self.path("home")).args(["sessions", "export", root]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout)
@@ -179,10 +179,10 @@ fn session(line: &Value) -> &str {
 }
 
 #[test]
-fn kill_nine_at_many_points_and_resume_repeats_nothing_that_was_done() {
+fn kill_at_many_points_and_resume_repeats_no_completed_work() {
     let mut whole = whole_run();
     let mut killed = 0;
-    for run in 0..MOST_RUNS {
+    for run in 0..MAX_RUNS {
         // The golden ratio spreads the moments evenly, however many there will be.
         let moment = (f64::from(run) * 0.618_033_988_75).fract();
         if one_kill(whole.mul_f64(moment)) {
@@ -191,20 +191,20 @@ fn kill_nine_at_many_points_and_resume_repeats_nothing_that_was_done() {
             // It had ended before: runs are quicker than the first one was.
             whole = whole.mul_f64(moment.max(0.5));
         }
-        if killed == POINTS {
+        if killed == MIN_KILLS {
             return;
         }
     }
-    assert!(killed >= POINTS, "only {killed} runs were hit");
+    assert!(killed >= MIN_KILLS, "only {killed} runs were hit");
 }
 
 fn whole_run() -> Duration {
-    let place = Place::new();
+    let env = TestEnv::new();
     let started = Instant::now();
-    let output = place.start().wait_with_output().unwrap();
+    let output = env.start().wait_with_output().unwrap();
     let took = started.elapsed();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut count = place.lines("count");
+    let mut count = env.lines("count");
     count.sort();
     assert_eq!(count, ["deepest", "lead", "leafA", "right"]);
     took
@@ -212,8 +212,8 @@ fn whole_run() -> Duration {
 
 /// Kills a run after this long and resumes it. False where it had ended before.
 fn one_kill(after: Duration) -> bool {
-    let place = Place::new();
-    let mut run = place.start();
+    let env = TestEnv::new();
+    let mut run = env.start();
     std::thread::sleep(after);
     if run.try_wait().unwrap().is_some() {
         return false;
@@ -221,23 +221,23 @@ fn one_kill(after: Duration) -> bool {
     rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::KILL)
         .unwrap();
     run.wait().unwrap();
-    let Some(root) = place.sessions().first().cloned() else { return true };
-    let replied_before = replied(&place.facts(&root));
-    let asked_before = asked(&place);
-    let (code, stdout, stderr) = place.brigade(&["resume", &root]);
+    let Some(root) = env.sessions().first().cloned() else { return true };
+    let replied_before = replied(&env.events(&root));
+    let requests_before = requests_per_turn(&env);
+    let (code, stdout, stderr) = env.brigade(&["resume", &root]);
     assert_eq!(code, Some(0), "{stderr}");
     let result: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}\n{stderr}"));
     assert_eq!(result["status"], "done", "{result}");
     assert_eq!(result["result"], "all done");
-    assert_eq!(std::fs::read_to_string(place.path("work").join("lead.txt")).unwrap(), "written once");
-    check_witnesses(&place, &root, &replied_before, &asked_before);
+    assert_eq!(std::fs::read_to_string(env.path("work").join("lead.txt")).unwrap(), "written once");
+    check_witnesses(&env, &root, &replied_before, &requests_before);
     check_nothing_is_left(&root);
     true
 }
 
 /// The turns that have a recorded reply.
-fn replied(facts: &[Value]) -> Vec<(String, u64)> {
-    let turns = facts.iter().filter_map(|line| {
+fn replied(events: &[Value]) -> Vec<(String, u64)> {
+    let turns = events.iter().filter_map(|line| {
         let event = event(line)?;
         (event["type"] == "replied").then(|| (session(line).to_owned(), event["turn"].as_u64().unwrap()))
     });
@@ -245,45 +245,45 @@ fn replied(facts: &[Value]) -> Vec<(String, u64)> {
 }
 
 /// How often the model was asked for each turn.
-fn asked(place: &Place) -> BTreeMap<(String, u64), u32> {
-    let mut asked = BTreeMap::new();
-    for line in place.lines("journal") {
+fn requests_per_turn(env: &TestEnv) -> BTreeMap<(String, u64), u32> {
+    let mut counts = BTreeMap::new();
+    for line in env.lines("journal") {
         let words: Vec<&str> = line.split(' ').collect();
-        *asked.entry((words[0].to_owned(), words[1].parse().unwrap())).or_default() += 1;
+        *counts.entry((words[0].to_owned(), words[1].parse().unwrap())).or_default() += 1;
     }
-    asked
+    counts
 }
 
 fn check_witnesses(
-    place: &Place,
+    env: &TestEnv,
     root: &str,
     replied_before: &[(String, u64)],
-    asked_before: &BTreeMap<(String, u64), u32>,
+    requests_before: &BTreeMap<(String, u64), u32>,
 ) {
-    let mut count = place.lines("count");
+    let mut count = env.lines("count");
     count.sort();
     let runs = count.len();
     count.dedup();
     assert_eq!(runs, count.len(), "a command ran twice: {count:?}");
-    let asked_after = asked(place);
+    let requests_after = requests_per_turn(env);
     for turn in replied_before {
         assert_eq!(
-            asked_before.get(turn),
-            asked_after.get(turn),
+            requests_before.get(turn),
+            requests_after.get(turn),
             "a recorded reply was bought again: {turn:?}"
         );
     }
-    for (turn, times) in &asked_after {
+    for (turn, times) in &requests_after {
         assert!(*times <= 2, "{turn:?} was bought {times} times");
     }
-    let facts = place.facts(root);
-    let interrupted = facts.iter().filter(|line| {
+    let events = env.events(root);
+    let interrupted = events.iter().filter(|line| {
         event(line)
             .is_some_and(|event| event["type"] == "call_failed" && event["cause"]["kind"] == "interrupted")
     });
-    let again = asked_after.values().filter(|times| **times == 2).count();
+    let again = requests_after.values().filter(|times| **times == 2).count();
     assert!(again <= interrupted.count(), "a second request without an interrupted first one");
-    assert_eq!(replied(&facts).len(), asked_after.len(), "every turn has one recorded reply");
+    assert_eq!(replied(&events).len(), requests_after.len(), "every turn has one recorded reply");
 }
 
 fn check_nothing_is_left(root: &str) {
@@ -306,11 +306,11 @@ fn parent_is_init(pid: u32) -> bool {
 
 #[test]
 fn ctrl_c_ends_commands_and_their_daemons_within_two_seconds() {
-    let place = Place::new();
+    let env = TestEnv::new();
     let script = "[[reply]]\nturn = 1\ntext = 'on it'\n[[reply.call]]\ntool = 'shell'\n\
                   arguments = { command = 'setsid sleep 301 & sleep 302' }\n[[reply]]\ntext = 'never'\n";
-    std::fs::write(place.path("script.toml"), script).unwrap();
-    let run = place.start();
+    std::fs::write(env.path("script.toml"), script).unwrap();
+    let run = env.start();
     let deadline = Instant::now() + Duration::from_secs(10);
     while processes_with("sleep\u{0}302").is_empty() {
         assert!(Instant::now() < deadline, "the command never started");

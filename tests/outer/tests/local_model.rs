@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use brigade_outer_tests::{Answer, Asked, LocalModel, Place, Server};
+use brigade_outer_tests::{CannedResponse, LocalModel, RecordedRequest, RecordingServer, TestEnv};
 use serde_json::{Value, json};
 
 /// One server for all tests; it ends with this process.
@@ -17,15 +17,15 @@ const KINDS: &[&str] = &["openai", "anthropic", "responses"];
 const LEAD: &str = "---\nname: Small\ndescription: The lead of these tests\ntools: [echo, delegate]\nlend: [echo]\ntemperature: 0\n\
     max_tokens: 64\n---\nYou are helpful.\n";
 
-fn place(kind: &str, address: &str) -> Place {
-    let place = Place::new(&format!(
+fn test_env(kind: &str, address: &str) -> TestEnv {
+    let env = TestEnv::new(&format!(
         "model = 'it/small'\n[limits]\nmax_tokens = 16\nlead_turns = 2\nchild_turns = 1\n\
          [providers.it]\nkind = '{kind}'\nbase_url = '{address}/v1'\n"
     ));
-    let folder = place.path("home/agents/small");
+    let folder = env.path("home/agents/small");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("AGENT.md"), LEAD).unwrap();
-    place
+    env
 }
 
 const RUN: [&str; 5] = ["run", "-a", "small", "--output-format", "json"];
@@ -33,9 +33,9 @@ const RUN: [&str; 5] = ["run", "-a", "small", "--output-format", "json"];
 #[test]
 fn a_plain_run_ends_with_text_and_usage() {
     for kind in KINDS {
-        let place = place(kind, &MODEL.address);
-        let done = place.brigade(&[&RUN[..], &["Say hello."]].concat());
-        let report = done.report();
+        let env = test_env(kind, &MODEL.address);
+        let output = env.brigade(&[&RUN[..], &["Say hello."]].concat());
+        let report = output.report();
         let tokens = |key: &str| report["usage"][key].as_u64().unwrap();
         assert!(tokens("input_tokens") > 0 && tokens("output_tokens") > 0, "{kind}: {report}");
         assert_eq!(
@@ -48,19 +48,19 @@ fn a_plain_run_ends_with_text_and_usage() {
 
 /// Hands requests on. Those of the lead offer only `delegate`, with arguments that are surely taken, and the first has to
 /// be answered with a call: the server's grammar leaves no other reply.
-fn forcing(kind: &'static str) -> Server {
+fn forcing(kind: &'static str) -> RecordingServer {
     let address = MODEL.address.clone();
-    Server::start(move |asked| {
-        if !offers_delegation(asked) {
-            return Answer::From(address.clone(), asked.body.clone());
+    RecordingServer::start(move |request| {
+        if !offers_delegation(request) {
+            return CannedResponse::Forward(address.clone(), request.body.clone());
         }
-        let mut body = asked.json();
+        let mut body = request.json();
         body["tools"] = json!([delegate(kind)]);
-        if !is_answered(asked) {
+        if !is_answered(request) {
             body["tool_choice"] =
                 if kind == "anthropic" { json!({ "type": "any" }) } else { "required".into() };
         }
-        Answer::From(address.clone(), body.to_string().into_bytes())
+        CannedResponse::Forward(address.clone(), body.to_string().into_bytes())
     })
 }
 
@@ -87,41 +87,42 @@ fn delegate(kind: &str) -> Value {
     }
 }
 
-fn offers_delegation(asked: &Asked) -> bool {
-    asked.json()["tools"].to_string().contains("\"delegate\"")
+fn offers_delegation(request: &RecordedRequest) -> bool {
+    request.json()["tools"].to_string().contains("\"delegate\"")
 }
 
 /// Whether there is a result in the request: by its role, its type or the type of a part, as the format has it.
-fn is_answered(asked: &Asked) -> bool {
+fn is_answered(request: &RecordedRequest) -> bool {
     let results = ["\"role\":\"tool\"", "\"type\":\"tool_result\"", "\"type\":\"function_call_output\""];
-    let body = String::from_utf8_lossy(&asked.body).into_owned();
+    let body = String::from_utf8_lossy(&request.body).into_owned();
     results.iter().any(|result| body.contains(result))
 }
 
 #[test]
-fn a_delegation_that_the_model_writes_runs_end_to_end() {
+fn delegation_by_a_real_model_runs_end_to_end() {
     for kind in KINDS {
         let server = forcing(kind);
-        let place = place(kind, &server.address);
-        let done = place.brigade(&[&RUN[..], &["Ask your helper to say hello."]].concat());
-        let report = done.report();
+        let env = test_env(kind, &server.address);
+        let output = env.brigade(&[&RUN[..], &["Ask your helper to say hello."]].concat());
+        let report = output.report();
         let root = report["session_id"].as_str().unwrap();
-        let facts = place.facts(root);
+        let events = env.events(root);
         let ended = |session: &Value| {
-            let is = |fact: &&Value| fact["session"] == *session && fact["event"]["type"] == "ended";
-            facts.iter().filter(is).count()
+            let is = |event: &&Value| event["session"] == *session && event["event"]["type"] == "ended";
+            events.iter().filter(is).count()
         };
         assert_eq!(ended(&root.into()), 1, "{kind}: {report}");
         let child = &report["agents"][1];
         assert_eq!((&child["agent"], &child["parent"]), (&"Helper".into(), &root.into()), "{kind}: {report}");
         assert_eq!(ended(&child["session_id"]), 1, "{kind}: {report}");
-        check_pairing(kind, &server.asked());
+        check_pairing(kind, &server.requests());
     }
 }
 
 /// The lead's next request has the call and its result under one id.
-fn check_pairing(kind: &str, asked: &[Asked]) {
-    let next = asked.iter().find(|asked| offers_delegation(asked) && is_answered(asked)).unwrap().json();
+fn check_pairing(kind: &str, recorded: &[RecordedRequest]) {
+    let next =
+        recorded.iter().find(|recorded| offers_delegation(recorded) && is_answered(recorded)).unwrap().json();
     let ids = match kind {
         "openai" => (&next["messages"][2]["tool_calls"][0]["id"], &next["messages"][3]["tool_call_id"]),
         "anthropic" => {
@@ -140,12 +141,12 @@ fn check_pairing(kind: &str, asked: &[Asked]) {
 }
 
 #[test]
-fn a_task_that_is_too_long_ends_with_words_about_the_window() {
+fn task_over_the_context_window_is_reported() {
     let long = "many words ".repeat(6000);
     for kind in KINDS {
-        let place = place(kind, &MODEL.address);
-        let done = place.brigade(&[&RUN[..], &[&long]].concat());
-        assert_ne!(done.code, 0, "{kind}");
-        assert!(done.stderr.contains("context window"), "{kind}: {}", done.stderr);
+        let env = test_env(kind, &MODEL.address);
+        let output = env.brigade(&[&RUN[..], &[&long]].concat());
+        assert_ne!(output.code, 0, "{kind}");
+        assert!(output.stderr.contains("context window"), "{kind}: {}", output.stderr);
     }
 }

@@ -2,33 +2,33 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use brigade_outer_tests::{Done, Everything, Place, mcp_server, node, processes_with};
+use brigade_outer_tests::{CommandOutput, Everything, TestEnv, mcp_server, node, processes_with};
 
 const ALLOW: &str = "permissions.allow=[\"mcp__everything__*\"]";
 const FILES: &str = "permissions.allow=[\"mcp__files__*\"]";
 
 /// A place with both servers, which the command starts.
-fn place() -> Place {
-    let place = Place::new("");
+fn test_env() -> TestEnv {
+    let env = TestEnv::new("");
     let server = |name: &str, server: &str, argument: &str| {
         let (node, server) = (node(), mcp_server(server));
         let (node, server) = (node.display(), server.display());
         format!("[mcpServers.{name}]\ncommand = '{node}'\nargs = ['{server}', '{argument}']\n")
     };
-    let work = place.path("work").display().to_string();
+    let work = env.path("work").display().to_string();
     let config = server("everything", "everything", "stdio") + &server("files", "filesystem", &work);
-    std::fs::write(place.path("home/config.toml"), config).unwrap();
-    std::fs::write(place.path("work/note.txt"), "written before\n").unwrap();
-    place
+    std::fs::write(env.path("home/config.toml"), config).unwrap();
+    std::fs::write(env.path("work/note.txt"), "written before\n").unwrap();
+    env
 }
 
 /// Runs a script in mode `ask`, with nobody to ask.
-fn run(place: &Place, script: &str, more: &[&str]) -> Done {
-    std::fs::write(place.path("script.toml"), script).unwrap();
-    let model = format!("script:{}", place.path("script.toml").display());
+fn run(env: &TestEnv, script: &str, more: &[&str]) -> CommandOutput {
+    std::fs::write(env.path("script.toml"), script).unwrap();
+    let model = format!("script:{}", env.path("script.toml").display());
     let mut words = vec!["run", "--model", &model, "--mode", "ask", "--output-format", "json", "go"];
     words.extend(more);
-    place.brigade(&words)
+    env.brigade(&words)
 }
 
 /// One call, and then what came of it.
@@ -38,34 +38,34 @@ fn calling(tool: &str, arguments: &str) -> String {
     )
 }
 
-fn result(done: &Done) -> String {
-    done.report()["result"].as_str().unwrap_or_default().to_owned()
+fn result(output: &CommandOutput) -> String {
+    output.report()["result"].as_str().unwrap_or_default().to_owned()
 }
 
-fn nothing_is_left(place: &Place) {
+fn wait_until_no_process_is_left(env: &TestEnv) {
     // The folder is named by the arguments of the server of files.
-    let work = place.path("work").display().to_string();
-    let begun = std::time::Instant::now();
+    let work = env.path("work").display().to_string();
+    let started = std::time::Instant::now();
     while !processes_with(&work).is_empty() {
-        assert!(begun.elapsed().as_secs() < 10, "{:?}", processes_with(&work));
+        assert!(started.elapsed().as_secs() < 10, "{:?}", processes_with(&work));
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
 
 #[test]
-fn a_call_is_refused_without_leave_and_goes_through_with_it() {
-    let place = place();
+fn call_needs_permission_and_succeeds_with_it() {
+    let env = test_env();
     let echo = calling("mcp__everything__echo", "{ message = 'there and back' }");
-    let refused = result(&run(&place, &echo, &[]));
+    let refused = result(&run(&env, &echo, &[]));
     assert!(refused.contains("mcp__everything__echo") && !refused.contains("there and back"), "{refused}");
-    let echoed = result(&run(&place, &echo, &["--set", ALLOW]));
+    let echoed = result(&run(&env, &echo, &["--set", ALLOW]));
     assert!(echoed.contains("Echo: there and back"), "{echoed}");
-    nothing_is_left(&place);
+    wait_until_no_process_is_left(&env);
 }
 
 #[test]
-fn answers_of_all_kinds_are_understood() {
-    let place = place();
+fn all_content_types_are_understood() {
+    let env = test_env();
     let script = "[[reply]]\nturn = 1\n\
         [[reply.call]]\ntool = 'mcp__everything__get-sum'\narguments = { a = 20, b = 22 }\n\
         [[reply.call]]\ntool = 'mcp__everything__get-tiny-image'\narguments = {}\n\
@@ -75,31 +75,31 @@ fn answers_of_all_kinds_are_understood() {
         [[reply.call]]\ntool = 'mcp__everything__get_prompt'\narguments = { name = 'simple-prompt' }\n\
         [[reply.call]]\ntool = 'mcp__everything__get-sum'\narguments = { a = 'x' }\n\
         [[reply]]\ntext = '{results}'\n";
-    let text = result(&run(&place, script, &["--set", ALLOW]));
+    let text = result(&run(&env, script, &["--set", ALLOW]));
     for words in
         ["42", "(image, image/png", "Long running operation completed", "PATH", "demo://resource", "user: "]
     {
         assert!(text.contains(words), "no {words} in {text}");
     }
     assert!(!text.contains("BRIGADE_HOME"), "{text}");
-    nothing_is_left(&place);
+    wait_until_no_process_is_left(&env);
 }
 
 #[test]
-fn a_file_is_read_by_the_server_of_files() {
-    let place = place();
-    let path = place.path("work/note.txt").display().to_string();
+fn filesystem_server_reads_a_file() {
+    let env = test_env();
+    let path = env.path("work/note.txt").display().to_string();
     let script = calling("mcp__files__read_text_file", &format!("{{ path = '{path}' }}"));
-    let text = result(&run(&place, &script, &["--set", FILES]));
+    let text = result(&run(&env, &script, &["--set", FILES]));
     assert!(text.contains("written before"), "{text}");
     let outside = calling("mcp__files__read_text_file", "{ path = '/etc/passwd' }");
-    let text = result(&run(&place, &outside, &["--set", FILES]));
+    let text = result(&run(&env, &outside, &["--set", FILES]));
     assert!(text.contains("Access denied"), "{text}");
 }
 
 #[test]
-fn a_child_has_the_tools_of_a_server_only_where_they_are_lent() {
-    let place = place();
+fn child_has_server_tools_only_if_lent() {
+    let env = test_env();
     let lending = |tools: &str| {
         format!(
             "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
@@ -108,17 +108,17 @@ fn a_child_has_the_tools_of_a_server_only_where_they_are_lent() {
             calling("mcp__everything__echo", "{ message = 'from below' }")
         )
     };
-    let lent = result(&run(&place, &lending("['mcp__everything__*']"), &["--set", ALLOW]));
+    let lent = result(&run(&env, &lending("['mcp__everything__*']"), &["--set", ALLOW]));
     assert!(lent.contains("Echo: from below"), "{lent}");
-    let kept = result(&run(&place, &lending("['read_file', 'mcp__files__*']"), &["--set", ALLOW]));
+    let kept = result(&run(&env, &lending("['read_file', 'mcp__files__*']"), &["--set", ALLOW]));
     assert!(kept.contains("There is no tool 'mcp__everything__echo'"), "{kept}");
 }
 
 #[test]
-fn a_server_over_http_is_used_in_the_same_way() {
+fn server_over_http_works_the_same() {
     let server = Everything::start();
-    let place = Place::new(&format!("[mcpServers.everything]\nurl = '{}'\n", server.address));
+    let env = TestEnv::new(&format!("[mcpServers.everything]\nurl = '{}'\n", server.address));
     let echo = calling("mcp__everything__echo", "{ message = 'over the wire' }");
-    let text = result(&run(&place, &echo, &["--set", ALLOW]));
+    let text = result(&run(&env, &echo, &["--set", ALLOW]));
     assert!(text.contains("Echo: over the wire"), "{text}");
 }

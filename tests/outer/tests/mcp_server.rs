@@ -6,32 +6,32 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use brigade_outer_tests::{Done, Place, inspector, processes_with};
+use brigade_outer_tests::{CommandOutput, TestEnv, inspector, processes_with};
 use serde_json::Value;
 
 const TOKEN: &str = "a-token-that-is-long-enough";
 
 /// A place whose children say one thing.
-fn place() -> Place {
-    let place = Place::new("");
-    std::fs::write(place.path("script.toml"), "[[reply]]\ntext = 'The child did it.'\n").unwrap();
-    let config = format!("model = 'script:{}'\n", place.path("script.toml").display());
-    std::fs::write(place.path("home/config.toml"), config).unwrap();
-    place
+fn test_env() -> TestEnv {
+    let env = TestEnv::new("");
+    std::fs::write(env.path("script.toml"), "[[reply]]\ntext = 'The child did it.'\n").unwrap();
+    let config = format!("model = 'script:{}'\n", env.path("script.toml").display());
+    std::fs::write(env.path("home/config.toml"), config).unwrap();
+    env
 }
 
 /// The Inspector with a server and a method.
-fn inspect(place: &Place, server: &[&str], method: &[&str]) -> Done {
-    let home = place.path("inspector");
+fn inspect(env: &TestEnv, server: &[&str], method: &[&str]) -> CommandOutput {
+    let home = env.path("inspector");
     std::fs::create_dir_all(&home).unwrap();
     let mut command = inspector(&home);
-    command.args(server).args(method).current_dir(place.path("work"));
-    place.finish(place.start(&mut command))
+    command.args(server).args(method).current_dir(env.path("work"));
+    env.finish(env.start(&mut command))
 }
 
 /// The words that start our server, with the environment of the place: the Inspector has its own.
-fn over_stdio(place: &Place) -> Vec<String> {
-    let ours = place.command(&["mcp"]);
+fn over_stdio(env: &TestEnv) -> Vec<String> {
+    let ours = env.command(&["mcp"]);
     let mut words = vec!["/usr/bin/env".to_owned(), "-i".to_owned()];
     let pairs = ours.get_envs().filter_map(|(key, value)| Some((key.to_str()?, value?.to_str()?)));
     words.extend(pairs.map(|(key, value)| format!("{key}={value}")));
@@ -40,14 +40,14 @@ fn over_stdio(place: &Place) -> Vec<String> {
 }
 
 /// A server over HTTP, which ends with the test.
-struct Served {
+struct HttpServer {
     child: Child,
     address: String,
 }
 
-impl Served {
-    fn start(place: &Place) -> Served {
-        let mut command = place.command(&["mcp", "--listen", "127.0.0.1:0", "--token-env", "THE_TOKEN"]);
+impl HttpServer {
+    fn start(env: &TestEnv) -> HttpServer {
+        let mut command = env.command(&["mcp", "--listen", "127.0.0.1:0", "--token-env", "THE_TOKEN"]);
         command.env("THE_TOKEN", TOKEN).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -57,20 +57,20 @@ impl Served {
             Some(line[begin..].split([' ', ';']).next()?.to_owned())
         });
         std::thread::spawn(move || lines.count());
-        Served { child, address: address.unwrap() }
+        HttpServer { child, address: address.unwrap() }
     }
 }
 
-impl Drop for Served {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn result(done: &Done) -> Value {
-    assert_eq!(done.code, 0, "{done:?}");
-    serde_json::from_str(&done.stdout).unwrap_or_else(|_| unreachable!("{done:?}"))
+fn result(output: &CommandOutput) -> Value {
+    assert_eq!(output.code, 0, "{output:?}");
+    serde_json::from_str(&output.stdout).unwrap_or_else(|_| unreachable!("{output:?}"))
 }
 
 const LIST: [&str; 2] = ["--method", "tools/list"];
@@ -88,21 +88,21 @@ const CALL: [&str; 7] = [
 const NEWEST: [&str; 2] = ["--protocol-era", "modern"];
 
 /// The tools that an MCP client finds, and what one of them gives, in the version that it begins with and in the newest.
-fn check(place: &Place, server: &[&str]) {
+fn check(env: &TestEnv, server: &[&str]) {
     let newest = [&NEWEST, server].concat();
     for server in [server, &newest] {
-        let listed = result(&inspect(place, server, &LIST));
+        let listed = result(&inspect(env, server, &LIST));
         let tools = listed["tools"].as_array().unwrap();
         let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
         for name in ["delegate", "session_status", "tell", "stop", "read_result"] {
             assert!(names.contains(&name), "{names:?}");
         }
-        let called = result(&inspect(place, server, &CALL));
+        let called = result(&inspect(env, server, &CALL));
         let text = called["content"][0]["text"].as_str().unwrap_or_default();
         assert!(text.contains("The child did it.") && called["isError"] != true, "{called}");
         // What is wrong is said in the result, for the model that called.
         let wrong = inspect(
-            place,
+            env,
             server,
             &["--method", "tools/call", "--tool-name", "delegate", "--tool-arg", "role=Helper"],
         );
@@ -112,27 +112,27 @@ fn check(place: &Place, server: &[&str]) {
 
 #[test]
 fn tools_are_listed_and_called_over_stdio() {
-    let place = place();
-    let words = over_stdio(&place);
-    check(&place, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    let env = test_env();
+    let words = over_stdio(&env);
+    check(&env, &words.iter().map(String::as_str).collect::<Vec<_>>());
     // The home is named by the words that start the server.
-    let home = place.path("home").display().to_string();
-    let begun = Instant::now();
+    let home = env.path("home").display().to_string();
+    let started = Instant::now();
     while !processes_with(&home).is_empty() {
-        assert!(begun.elapsed().as_secs() < 20, "{:?}", processes_with(&home));
+        assert!(started.elapsed().as_secs() < 20, "{:?}", processes_with(&home));
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn tools_are_listed_and_called_over_http_with_the_token_and_not_without() {
-    let place = place();
-    let served = Served::start(&place);
+fn tools_over_http_need_the_token() {
+    let env = test_env();
+    let http_server = HttpServer::start(&env);
     let header = format!("Authorization: Bearer {TOKEN}");
-    check(&place, &[&served.address, "--transport", "http", "--header", &header]);
+    check(&env, &[&http_server.address, "--transport", "http", "--header", &header]);
     for wrong in [&[][..], &["--header", "Authorization: Bearer another-token-than-that"]] {
-        let server = [&[&served.address, "--transport", "http"], wrong].concat();
-        let refused = inspect(&place, &server, &LIST);
+        let server = [&[&http_server.address, "--transport", "http"], wrong].concat();
+        let refused = inspect(&env, &server, &LIST);
         assert_ne!(refused.code, 0, "{refused:?}");
         assert!(!refused.stdout.contains("delegate"), "{refused:?}");
     }

@@ -9,9 +9,9 @@ use std::path::Path;
 use brigade::Store;
 use brigade::core::{Record, SessionId};
 use brigade::store::sqlite::SqliteStore;
-use brigade_outer_tests::disk::{self, Disk, Fate};
+use brigade_outer_tests::disk::{self, CutOutcome, Disk};
 use brigade_outer_tests::strace::{self, Step};
-use brigade_outer_tests::{Place, command};
+use brigade_outer_tests::{TestEnv, command};
 use serde_json::Value;
 
 /// A tree with a child and an edit.
@@ -51,17 +51,17 @@ arguments = { text = "turn {turn}" }
 "#;
 
 /// How many disks are made by chance at each point, beside the one that lost everything and the one that kept it.
-const BY_CHANCE: u64 = 8;
+const RANDOM_CUTS: u64 = 8;
 
 /// What was told to the outside: how many events of each session.
 #[derive(Default)]
-struct Told {
+struct ReportedEvents {
     line: Vec<u8>,
     events: HashMap<String, u64>,
 }
 
-impl Told {
-    fn hear(&mut self, bytes: &[u8]) {
+impl ReportedEvents {
+    fn read_stdout(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if *byte != b'\n' {
                 self.line.push(*byte);
@@ -77,7 +77,7 @@ impl Told {
 }
 
 /// The name of a file that the store has its events in. Its other files are for processes that run.
-fn of_store<'a>(path: &'a Path, home: &Path) -> Option<&'a str> {
+fn store_file_name<'a>(path: &'a Path, home: &Path) -> Option<&'a str> {
     let name = path.strip_prefix(home).ok()?.to_str()?;
     ["sessions.db", "sessions.db-wal", "sessions.db-journal"].contains(&name).then_some(name)
 }
@@ -102,94 +102,102 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    async fn every_fate(&mut self, disk: &Disk, told: &Told) {
-        let first = self.cuts * BY_CHANCE + 1;
-        let seeds = (first..first + BY_CHANCE).map(Fate::ByChance);
-        for fate in [Fate::Lost, Fate::Kept].into_iter().chain(seeds) {
-            self.cut(disk, told, fate).await;
+    async fn every_outcome(&mut self, disk: &Disk, reported: &ReportedEvents) {
+        let first = self.cuts * RANDOM_CUTS + 1;
+        let seeds = (first..first + RANDOM_CUTS).map(CutOutcome::Random);
+        for outcome in [CutOutcome::Lost, CutOutcome::Kept].into_iter().chain(seeds) {
+            self.cut(disk, reported, outcome).await;
         }
         self.cuts += 1;
     }
 
-    async fn cut(&mut self, disk: &Disk, told: &Told, fate: Fate) {
-        disk::put(&disk.after_power_cut(fate), self.folder);
+    async fn cut(&mut self, disk: &Disk, reported: &ReportedEvents, outcome: CutOutcome) {
+        disk::write_files(&disk.after_power_cut(outcome), self.folder);
         let store = SqliteStore::open(&self.folder.join("sessions.db")).unwrap();
         for (session, written) in &self.written {
             let (found, fault) = store.read_prefix(session).await.unwrap();
-            let place = format!("{session} at cut {} ({fate:?})", self.cuts);
-            assert_eq!(fault, None, "{place}");
-            assert_eq!(found, written[..found.len()], "{place}");
-            let told = told.events.get(session.as_str()).copied().unwrap_or_default() as usize;
-            assert!(found.len() >= told, "{place}: {told} events were told, {} are there", found.len());
+            let context = format!("{session} at cut {} ({outcome:?})", self.cuts);
+            assert_eq!(fault, None, "{context}");
+            assert_eq!(found, written[..found.len()], "{context}");
+            let reported = reported.events.get(session.as_str()).copied().unwrap_or_default() as usize;
+            assert!(
+                found.len() >= reported,
+                "{context}: {reported} events were told, {} are there",
+                found.len()
+            );
             self.lost = self.lost.max(written.len() - found.len());
         }
     }
 }
 
 /// Runs a script under strace in a place, on the store that is there.
-fn run(place: &Place, script: &str, disk_before: &mut Vec<Step>) {
-    std::fs::write(place.path("script.toml"), script).unwrap();
-    let model = format!("script:{}", place.path("script.toml").display());
-    let mut run = command(&place.path("home"));
+fn run(env: &TestEnv, script: &str, disk_before: &mut Vec<Step>) {
+    std::fs::write(env.path("script.toml"), script).unwrap();
+    let model = format!("script:{}", env.path("script.toml").display());
+    let mut run = command(&env.path("home"));
     run.args(["run", "--mode", "auto", "--model", &model, "--output-format", "stream-json", "go"]);
-    run.current_dir(place.path("work"));
-    disk_before.extend(strace::watch(&run, &place.path("tmp/trace")));
+    run.current_dir(env.path("work"));
+    disk_before.extend(strace::trace(&run, &env.path("tmp/trace")));
 }
 
 #[tokio::test]
-async fn power_cut_at_any_write_loses_no_event_that_was_told() {
-    let place = Place::new("");
-    let home = place.path("home");
+async fn power_cut_at_any_write_loses_no_reported_event() {
+    let env = TestEnv::new("");
+    let home = env.path("home");
     let mut steps = Vec::new();
-    run(&place, SMALL, &mut steps);
-    run(&place, LONG, &mut steps);
+    run(&env, SMALL, &mut steps);
+    run(&env, LONG, &mut steps);
     let written = all_events(&SqliteStore::open(&home.join("sessions.db")).unwrap()).await;
     assert_eq!(written.len(), 3, "two leads and a child");
     // What is read back does not depend on a disk, and many stores are opened.
     let folder = tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap());
     let mut check = Check { folder: folder.path(), written, cuts: 0, lost: 0 };
-    let (mut disk, mut told, mut syncs) = (Disk::default(), Told::default(), HashMap::new());
+    let (mut disk, mut reported, mut syncs) = (Disk::default(), ReportedEvents::default(), HashMap::new());
     let mut checkpoints = 0;
     for step in steps {
         match &step {
             Step::Open(path) => {
-                if let Some(name) = of_store(path, &home) {
+                if let Some(name) = store_file_name(path, &home) {
                     disk.open(name);
                 }
             }
             Step::Write(path, at, bytes) => {
-                if let Some(name) = of_store(path, &home) {
+                if let Some(name) = store_file_name(path, &home) {
                     checkpoints += usize::from(name == "sessions.db" && *at == 0);
                     disk.write(name, *at, bytes.clone());
                 }
             }
             Step::Truncate(path, length) => {
-                if let Some(name) = of_store(path, &home) {
+                if let Some(name) = store_file_name(path, &home) {
                     disk.truncate(name, *length);
                 }
             }
             Step::Remove(path) => {
-                if let Some(name) = of_store(path, &home) {
+                if let Some(name) = store_file_name(path, &home) {
                     disk.remove(name);
                 }
             }
-            Step::SyncBegins(number, path) if *path == home || of_store(path, &home).is_some() => {
-                check.every_fate(&disk, &told).await;
-                syncs.insert(*number, disk.begin_sync(of_store(path, &home)));
+            Step::SyncBegins(number, path) if *path == home || store_file_name(path, &home).is_some() => {
+                check.every_outcome(&disk, &reported).await;
+                syncs.insert(*number, disk.begin_sync(store_file_name(path, &home)));
             }
             Step::SyncBegins(..) => {}
             Step::SyncEnds(number) => {
                 if let Some(sync) = syncs.remove(number) {
                     disk.end_sync(sync);
-                    check.every_fate(&disk, &told).await;
+                    check.every_outcome(&disk, &reported).await;
                 }
             }
-            Step::Said(bytes) => told.hear(bytes),
+            Step::Stdout(bytes) => reported.read_stdout(bytes),
         }
     }
-    check.every_fate(&disk, &told).await;
-    let told: u64 = told.events.values().sum();
-    assert_eq!(told as usize, check.written.values().map(Vec::len).sum::<usize>(), "all was told in the end");
+    check.every_outcome(&disk, &reported).await;
+    let reported: u64 = reported.events.values().sum();
+    assert_eq!(
+        reported as usize,
+        check.written.values().map(Vec::len).sum::<usize>(),
+        "all was told in the end"
+    );
     assert!(checkpoints >= 3, "the log was moved while a run went on, and at the end of both: {checkpoints}");
     assert!(check.cuts > 200 && check.lost > 100, "{} cuts, {} events lost", check.cuts, check.lost);
 }

@@ -7,7 +7,7 @@ const SECONDS: &str = "25";
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test starts the soak")]
-fn soak_of_some_seconds_with_faults_ends_every_tree_and_grows_nothing() {
+fn short_soak_with_faults_ends_every_tree_without_growth() {
     let output = Command::new(env!("CARGO_BIN_EXE_soak")).env("SOAK_SECONDS", SECONDS).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));

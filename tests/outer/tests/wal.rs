@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use brigade::Store;
 use brigade::core::{CallId, Event, Record, SessionId};
 use brigade::store::sqlite::SqliteStore;
-use brigade::store::{Append, Expect, Holder};
+use brigade::store::{Append, Expect, Owner};
 
-struct Written {
+struct WalFixture {
     database: Vec<u8>,
     log: Vec<u8>,
     /// The length of the log after each commit, and the facts there were then.
@@ -17,17 +17,17 @@ struct Written {
     records: Vec<Record>,
 }
 
-fn place(folder: &Path, suffix: &str) -> PathBuf {
+fn db_path(folder: &Path, suffix: &str) -> PathBuf {
     folder.join(format!("sessions.db{suffix}"))
 }
 
-async fn written() -> Written {
+async fn write_log() -> WalFixture {
     let folder = tempfile::tempdir().unwrap();
     let session = SessionId::root(1);
-    let store = SqliteStore::open(&place(folder.path(), "")).unwrap();
-    let lease = store.lease(&session, &Holder::this_process(), 1).await.unwrap();
+    let store = SqliteStore::open(&db_path(folder.path(), "")).unwrap();
+    let lease = store.lease(&session, &Owner::this_process(), 1).await.unwrap();
     drop(store);
-    let store = SqliteStore::open(&place(folder.path(), "")).unwrap();
+    let store = SqliteStore::open(&db_path(folder.path(), "")).unwrap();
     let (mut ends, mut length) = (Vec::new(), 0);
     for commit in 0..3u64 {
         let said =
@@ -44,31 +44,31 @@ async fn written() -> Written {
             at: 1,
         };
         store.append(append).await.unwrap();
-        let log = std::fs::metadata(place(folder.path(), "-wal")).unwrap().len();
+        let log = std::fs::metadata(db_path(folder.path(), "-wal")).unwrap().len();
         ends.push((log as usize, length as usize));
     }
-    Written {
-        database: std::fs::read(place(folder.path(), "")).unwrap(),
-        log: std::fs::read(place(folder.path(), "-wal")).unwrap(),
+    WalFixture {
+        database: std::fs::read(db_path(folder.path(), "")).unwrap(),
+        log: std::fs::read(db_path(folder.path(), "-wal")).unwrap(),
         ends,
         records: store.read(&session, 0).await.unwrap(),
     }
 }
 
-async fn cut_everywhere(part: usize) {
-    let written = written().await;
-    assert!((20_000..=64 * 1024).contains(&written.log.len()), "{}", written.log.len());
+async fn cut_everywhere(start: usize) {
+    let fixture = write_log().await;
+    assert!((20_000..=64 * 1024).contains(&fixture.log.len()), "{}", fixture.log.len());
     // What is read back does not depend on a disk, and thousands of stores are opened.
     let folder = tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap());
-    for cut in (part..=written.log.len()).step_by(2) {
-        let _ = std::fs::remove_file(place(folder.path(), "-shm"));
-        std::fs::write(place(folder.path(), ""), &written.database).unwrap();
-        std::fs::write(place(folder.path(), "-wal"), &written.log[..cut]).unwrap();
-        let store = SqliteStore::open(&place(folder.path(), "")).unwrap();
+    for cut in (start..=fixture.log.len()).step_by(2) {
+        let _ = std::fs::remove_file(db_path(folder.path(), "-shm"));
+        std::fs::write(db_path(folder.path(), ""), &fixture.database).unwrap();
+        std::fs::write(db_path(folder.path(), "-wal"), &fixture.log[..cut]).unwrap();
+        let store = SqliteStore::open(&db_path(folder.path(), "")).unwrap();
         let (found, fault) = store.read_prefix(&SessionId::root(1)).await.unwrap();
-        let whole = written.ends.iter().rev().find(|(end, _)| *end <= cut).map_or(0, |(_, facts)| *facts);
+        let whole = fixture.ends.iter().rev().find(|(end, _)| *end <= cut).map_or(0, |(_, facts)| *facts);
         assert_eq!(fault, None, "cut at {cut}");
-        assert_eq!(found, written.records[..whole], "cut at {cut}");
+        assert_eq!(found, fixture.records[..whole], "cut at {cut}");
     }
 }
 

@@ -7,43 +7,43 @@ use brigade_core::{CallId, Hash, SessionId, ToolCall, ToolOutput, text};
 use serde_json::Value;
 
 /// How much of an argument stands in a title.
-const BRIEF: usize = 100;
+const MAX_TITLE_BYTES: usize = 100;
 /// The longest file whose old content is shown.
-const COMPARED: u64 = 256 * 1024;
+const MAX_DIFF_FILE_BYTES: u64 = 256 * 1024;
 /// How much of a result is shown.
-const SHOWN: usize = 16 * 1024;
+const MAX_RESULT_BYTES: usize = 16 * 1024;
 
 /// A call that an agent makes.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct ToolCallView {
     pub(super) name: String,
     pub(super) arguments: Value,
     /// What a file held before it is written whole, as far as that is known.
-    old: Option<String>,
+    old_content: Option<String>,
 }
 
-impl Call {
-    pub(super) fn new(call: &ToolCall) -> Call {
+impl ToolCallView {
+    pub(super) fn new(call: &ToolCall) -> ToolCallView {
         // What is no JSON is shown as it was written.
         let arguments = serde_json::from_str(call.arguments.as_str())
             .unwrap_or_else(|_| Value::String(call.arguments.as_str().to_owned()));
-        Call { name: call.name.clone(), arguments, old: None }
+        ToolCallView { name: call.name.clone(), arguments, old_content: None }
     }
 
     /// Looks at what it is about to replace, so that the client can show what changes.
-    pub(super) fn look(&mut self, workspace: &Path) {
+    pub(super) fn read_old_content(&mut self, workspace: &Path) {
         let path =
             self.path(workspace).filter(|path| self.name == "write_file" && path.starts_with(workspace));
         // Anything else but a file might have no end.
         let file = path.filter(|path| {
-            path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= COMPARED)
+            path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_DIFF_FILE_BYTES)
         });
-        self.old = file.and_then(|file| std::fs::read_to_string(file).ok());
+        self.old_content = file.and_then(|file| std::fs::read_to_string(file).ok());
     }
 
     /// It runs now, and finds this content. What was looked at too early or too late is forgotten.
-    pub(super) fn starts(&mut self, before: Option<Hash>) {
-        self.old.take_if(|old| Some(Hash::of(old.as_bytes())) != before);
+    pub(super) fn check_old_content(&mut self, before: Option<Hash>) {
+        self.old_content.take_if(|old| Some(Hash::of(old.as_bytes())) != before);
     }
 
     fn argument(&self, name: &str) -> Option<&str> {
@@ -80,8 +80,8 @@ impl Call {
 
     /// The file that it is about.
     fn path(&self, workspace: &Path) -> Option<PathBuf> {
-        let is_about_a_file = matches!(self.kind(), acp::ToolKind::Read | acp::ToolKind::Edit);
-        self.argument("path").filter(|_| is_about_a_file).map(|path| joined(workspace, path))
+        let has_path = matches!(self.kind(), acp::ToolKind::Read | acp::ToolKind::Edit);
+        self.argument("path").filter(|_| has_path).map(|path| absolute_path(workspace, path))
     }
 
     pub(super) fn locations(&self, workspace: &Path) -> Vec<acp::ToolCallLocation> {
@@ -94,9 +94,8 @@ impl Call {
         let diff = match self.name.as_str() {
             "edit_file" => acp::Diff::new(path, self.argument("new").unwrap_or_default())
                 .old_text(self.argument("old")?.to_owned()),
-            "write_file" => {
-                acp::Diff::new(path, self.arguments.get("content")?.as_str()?).old_text(self.old.clone())
-            }
+            "write_file" => acp::Diff::new(path, self.arguments.get("content")?.as_str()?)
+                .old_text(self.old_content.clone()),
             _ => return None,
         };
         Some(acp::ToolCallContent::Diff(diff))
@@ -105,13 +104,13 @@ impl Call {
     /// What is shown when the call is answered.
     pub(super) fn content(&self, output: &ToolOutput, workspace: &Path) -> Vec<acp::ToolCallContent> {
         let diff = if output.is_error() { None } else { self.diff(workspace) };
-        let shown = text::cut(output.text.as_str(), SHOWN);
-        let mut words = shown.to_owned();
+        let shown = text::truncate_bytes(output.text.as_str(), MAX_RESULT_BYTES);
+        let mut text = shown.to_owned();
         if shown.len() < output.text.len() {
-            words.push_str(&format!("\n(… {} bytes in all)", output.text.len()));
+            text.push_str(&format!("\n(… {} bytes in all)", output.text.len()));
         }
-        let words = (!words.is_empty()).then(|| words.into());
-        diff.into_iter().chain(words).collect()
+        let text = (!text.is_empty()).then(|| text.into());
+        diff.into_iter().chain(text).collect()
     }
 }
 
@@ -121,25 +120,25 @@ pub(super) fn id(session: &SessionId, call: CallId) -> acp::ToolCallId {
 }
 
 /// One line, not too long.
-pub(super) fn brief(words: &str) -> String {
-    let line = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let cut = text::cut(&line, BRIEF);
+pub(super) fn brief(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut = text::truncate_bytes(&line, MAX_TITLE_BYTES);
     if cut.len() < line.len() { format!("{cut}…") } else { line }
 }
 
 /// A path of the workspace, in full. Nothing is looked up: it is shown, not opened.
-fn joined(workspace: &Path, path: &str) -> PathBuf {
-    let mut whole = workspace.to_path_buf();
-    for part in Path::new(path).components() {
-        match part {
+fn absolute_path(workspace: &Path, path: &str) -> PathBuf {
+    let mut full = workspace.to_path_buf();
+    for component in Path::new(path).components() {
+        match component {
             Component::ParentDir => {
-                whole.pop();
+                full.pop();
             }
             Component::CurDir => {}
-            part => whole.push(part),
+            component => full.push(component),
         }
     }
-    whole
+    full
 }
 
 #[cfg(test)]
@@ -148,34 +147,34 @@ mod tests {
 
     use super::*;
 
-    fn call(name: &str, arguments: Value) -> Call {
-        Call { name: name.to_owned(), arguments, old: None }
+    fn call(name: &str, arguments: Value) -> ToolCallView {
+        ToolCallView { name: name.to_owned(), arguments, old_content: None }
     }
 
     #[test]
-    fn what_a_file_held_is_shown_if_that_is_what_was_replaced() {
+    fn diff_shows_the_old_content_only_if_the_call_replaced_it() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "old").unwrap();
         let mut write = call("write_file", json!({"path": "a", "content": "new"}));
-        let old = |call: &Call| match call.diff(folder.path()) {
+        let old = |call: &ToolCallView| match call.diff(folder.path()) {
             Some(acp::ToolCallContent::Diff(diff)) => diff.old_text,
             _ => panic!(),
         };
-        write.look(folder.path());
+        write.read_old_content(folder.path());
         assert_eq!(old(&write).as_deref(), Some("old"));
-        write.starts(Some(Hash::of(b"old")));
+        write.check_old_content(Some(Hash::of(b"old")));
         assert_eq!(old(&write).as_deref(), Some("old"));
-        write.starts(Some(Hash::of(b"other")));
+        write.check_old_content(Some(Hash::of(b"other")));
         assert_eq!(old(&write), None);
         for outside in ["../a", "/etc/hostname", "."] {
             let mut write = call("write_file", json!({"path": outside, "content": "new"}));
-            write.look(folder.path());
+            write.read_old_content(folder.path());
             assert_eq!(old(&write), None, "{outside}");
         }
     }
 
     #[test]
-    fn a_title_says_what_is_done_to_what() {
+    fn title_names_the_action_and_its_target() {
         assert_eq!(call("read_file", json!({"path": "a.rs"})).title(), "Read a.rs");
         assert_eq!(call("shell", json!({"command": "make\n  test"})).title(), "`make test`");
         assert_eq!(call("list_dir", json!({})).title(), "List .");
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_whole_and_edits_are_diffs() {
+    fn locations_are_absolute_and_edits_have_diffs() {
         let folder = Path::new("/project");
         let edit = call("edit_file", json!({"path": "./src/../a.rs", "old": "x", "new": ""}));
         assert_eq!(edit.locations(folder)[0].path, Path::new("/project/a.rs"));

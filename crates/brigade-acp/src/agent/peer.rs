@@ -13,95 +13,97 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::refusal;
+use super::errors;
 
 /// Lines that wait for a client that reads slowly. Whoever has more to say waits.
-const QUEUE: usize = 256;
+const MAX_QUEUED_LINES: usize = 256;
 
 /// A message of the client.
 pub(super) enum Incoming {
     /// It wants an answer.
     Request { id: acp::RequestId, method: String, params: Value },
     /// It wants none.
-    Notice { method: String, params: Value },
+    Notification { method: String, params: Value },
     /// It answers a request of ours.
-    Answer { id: acp::RequestId, result: Result<Value, acp::Error> },
+    Response { id: acp::RequestId, result: Result<Value, acp::Error> },
 }
 
 /// A message that cannot be read: whom to tell, and what.
-pub(super) type Unreadable = Box<(acp::RequestId, acp::Error)>;
+pub(super) type InvalidMessage = Box<(acp::RequestId, acp::Error)>;
 
 /// Takes a line apart.
-pub(super) fn read(line: &[u8]) -> Result<Incoming, Unreadable> {
-    let nobody = acp::RequestId::Null;
+pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
+    let no_id = acp::RequestId::Null;
     let value: Value = serde_json::from_slice(line).map_err(|error| {
-        Box::new((nobody.clone(), acp::Error::new(-32700, format!("this is no JSON: {error}"))))
+        Box::new((no_id.clone(), acp::Error::new(-32700, format!("this is no JSON: {error}"))))
     })?;
     let Value::Object(mut message) = value else {
-        return Err(Box::new((nobody, refusal::request("a message is one JSON object"))));
+        return Err(Box::new((no_id, errors::request("a message is one JSON object"))));
     };
     let id = match message.remove("id").map(serde_json::from_value::<acp::RequestId>) {
         None => None,
         Some(Ok(id)) => Some(id),
         Some(Err(_)) => {
-            let words = "the id of a message is a string or a whole number";
-            return Err(Box::new((nobody, refusal::request(words))));
+            let message_text = "the id of a message is a string or a whole number";
+            return Err(Box::new((no_id, errors::request(message_text))));
         }
     };
-    let told = |words: &str| Box::new((id.clone().unwrap_or(acp::RequestId::Null), refusal::request(words)));
+    let invalid = |message_text: &str| {
+        Box::new((id.clone().unwrap_or(acp::RequestId::Null), errors::request(message_text)))
+    };
     if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(told("a message says \"jsonrpc\": \"2.0\""));
+        return Err(invalid("a message says \"jsonrpc\": \"2.0\""));
     }
     let params = message.remove("params").unwrap_or_else(|| json!({}));
     match (message.remove("method"), id.clone()) {
         (Some(Value::String(method)), Some(id)) => Ok(Incoming::Request { id, method, params }),
-        (Some(Value::String(method)), None) => Ok(Incoming::Notice { method, params }),
+        (Some(Value::String(method)), None) => Ok(Incoming::Notification { method, params }),
         (None, Some(id)) if message.contains_key("result") || message.contains_key("error") => {
             let result = match message.remove("error") {
                 Some(error) => Err(serde_json::from_value(error)
                     .unwrap_or_else(|_| acp::Error::new(-32603, "an error that cannot be read"))),
                 None => Ok(message.remove("result").unwrap_or_default()),
             };
-            Ok(Incoming::Answer { id, result })
+            Ok(Incoming::Response { id, result })
         }
-        _ => Err(told("a message has a method, or it answers one")),
+        _ => Err(invalid("a message has a method, or it answers one")),
     }
 }
 
 /// Reads the parameters of a method.
 pub(super) fn params<P: DeserializeOwned>(params: Value) -> Result<P, acp::Error> {
-    serde_json::from_value(params).map_err(|error| refusal::params(format!("invalid parameters: {error}")))
+    serde_json::from_value(params).map_err(|error| errors::params(format!("invalid parameters: {error}")))
 }
 
 /// The other side.
 #[derive(Clone)]
 pub(super) struct Peer {
     lines: mpsc::Sender<String>,
-    waiting: Arc<Mutex<HashMap<i64, Answered>>>,
+    pending: Arc<Mutex<HashMap<i64, ResponseSender>>>,
     last_id: Arc<AtomicI64>,
     /// Until when lines wait for a reader, once that is settled.
-    patience: watch::Sender<Option<Instant>>,
+    send_deadline: watch::Sender<Option<Instant>>,
 }
 
-type Answered = oneshot::Sender<Result<Value, acp::Error>>;
+type ResponseSender = oneshot::Sender<Result<Value, acp::Error>>;
 
 impl Peer {
     /// The other side, and the lines that are to be written to it.
     pub(super) fn new() -> (Peer, mpsc::Receiver<String>) {
-        let (lines, written) = mpsc::channel(QUEUE);
-        let (waiting, last_id, patience) = (Arc::default(), Arc::default(), watch::Sender::new(None));
-        (Peer { lines, waiting, last_id, patience }, written)
+        let (lines, receiver) = mpsc::channel(MAX_QUEUED_LINES);
+        let (pending, last_id, send_deadline) = (Arc::default(), Arc::default(), watch::Sender::new(None));
+        (Peer { lines, pending, last_id, send_deadline }, receiver)
     }
 
     /// From now on nobody waits longer than this for a client that does not read: what is left to say is dropped then.
-    pub(super) fn wait_no_longer_than(&self, time: Duration) {
-        self.patience.send_replace(Some(Instant::now() + time));
+    pub(super) fn set_send_deadline(&self, time: Duration) {
+        self.send_deadline.send_replace(Some(Instant::now() + time));
     }
 
-    async fn out_of_patience(&self) {
-        let mut patience = self.patience.subscribe();
+    async fn send_deadline_passed(&self) {
+        let mut send_deadline = self.send_deadline.subscribe();
         // The sender is this very peer's.
-        let until = patience.wait_for(Option::is_some).await.ok().and_then(|until| *until);
+        let until = send_deadline.wait_for(Option::is_some).await.ok().and_then(|until| *until);
         match until {
             Some(until) => tokio::time::sleep_until(until).await,
             None => std::future::pending().await,
@@ -109,8 +111,8 @@ impl Peer {
     }
 
     /// Answers a request.
-    pub(super) async fn answer<R: Serialize>(&self, id: &acp::RequestId, result: Result<R, acp::Error>) {
-        self.send(&acp_answer(id, result)).await;
+    pub(super) async fn respond<R: Serialize>(&self, id: &acp::RequestId, result: Result<R, acp::Error>) {
+        self.send(&response_message(id, result)).await;
     }
 
     /// Says something that wants no answer.
@@ -124,21 +126,21 @@ impl Peer {
     }
 
     /// Asks the client for something. Whoever drops the answer before it came withdraws the request.
-    pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> Outstanding {
+    pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> PendingRequest {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed);
-        let (answered, answer) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answered);
-        let outstanding = Outstanding { peer: self.clone(), id, answer };
+        let (sender, answer) = oneshot::channel();
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        let pending_request = PendingRequest { peer: self.clone(), id, answer };
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
-        outstanding
+        pending_request
     }
 
     /// Takes the client's answer to a request. One that nobody waits for any more is ignored.
-    pub(super) fn take(&self, id: &acp::RequestId, result: Result<Value, acp::Error>) {
+    pub(super) fn handle_response(&self, id: &acp::RequestId, result: Result<Value, acp::Error>) {
         let acp::RequestId::Number(id) = id else { return };
-        let answered = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        if let Some(answered) = answered {
-            let _ = answered.send(result);
+        let sender = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(sender) = sender {
+            let _ = sender.send(result);
         }
     }
 
@@ -147,41 +149,41 @@ impl Peer {
         tokio::select! {
             biased;
             _ = self.lines.send(message.to_string()) => {}
-            () = self.out_of_patience() => {}
+            () = self.send_deadline_passed() => {}
         }
     }
 }
 
-fn acp_answer<R: Serialize>(id: &acp::RequestId, result: Result<R, acp::Error>) -> Value {
-    let written = result.and_then(|result| {
+fn response_message<R: Serialize>(id: &acp::RequestId, result: Result<R, acp::Error>) -> Value {
+    let outgoing = result.and_then(|result| {
         serde_json::to_value(result).map_err(|error| acp::Error::new(-32603, error.to_string()))
     });
-    match written {
+    match outgoing {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error }),
     }
 }
 
 /// A request that the client has not answered yet.
-pub(super) struct Outstanding {
+pub(super) struct PendingRequest {
     peer: Peer,
     id: i64,
     answer: oneshot::Receiver<Result<Value, acp::Error>>,
 }
 
-impl Outstanding {
+impl PendingRequest {
     /// Waits for the answer.
     pub(super) async fn answer(mut self) -> Result<Value, acp::Error> {
         match (&mut self.answer).await {
             Ok(result) => result,
-            Err(_) => Err(refusal::failed("the client has gone")),
+            Err(_) => Err(errors::failed("the client has gone")),
         }
     }
 }
 
-impl Drop for Outstanding {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
-        let waited = self.peer.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        let waited = self.peer.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
         if waited.is_some() {
             let withdrawn = acp::CancelRequestNotification::new(self.id);
             let method = acp::PROTOCOL_LEVEL_METHOD_NAMES.cancel_request;
@@ -210,14 +212,14 @@ mod tests {
     use super::*;
 
     fn code(line: &str) -> (acp::RequestId, i32) {
-        match read(line.as_bytes()) {
-            Err(told) => (told.0, told.1.code.into()),
+        match parse(line.as_bytes()) {
+            Err(invalid) => (invalid.0, invalid.1.code.into()),
             Ok(_) => panic!("{line} is read"),
         }
     }
 
     #[test]
-    fn messages_that_are_none_are_told_apart() {
+    fn invalid_messages_have_distinct_error_codes() {
         assert_eq!(code("{"), (acp::RequestId::Null, -32700));
         assert_eq!(code("[]"), (acp::RequestId::Null, -32600));
         assert_eq!(code(r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#), (acp::RequestId::Null, -32600));
@@ -228,27 +230,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_read_is_waited_for_only_until_the_end() {
+    async fn send_to_a_client_that_does_not_read_ends_at_the_deadline() {
         let ((peer, lines), nothing) = (Peer::new(), json!({}));
-        for _ in 0..QUEUE {
+        for _ in 0..MAX_QUEUED_LINES {
             peer.notify("a", &nothing).await;
         }
         let more = peer.notify("b", &nothing);
         assert!(tokio::time::timeout(Duration::from_millis(50), more).await.is_err());
-        peer.wait_no_longer_than(Duration::from_millis(1));
+        peer.set_send_deadline(Duration::from_millis(1));
         let more = peer.notify("b", &nothing);
         tokio::time::timeout(Duration::from_secs(20), more).await.unwrap();
-        assert_eq!(lines.len(), QUEUE);
+        assert_eq!(lines.len(), MAX_QUEUED_LINES);
     }
 
     #[tokio::test]
-    async fn a_request_that_is_dropped_is_withdrawn_and_its_late_answer_ignored() {
+    async fn dropped_request_is_cancelled_and_its_late_answer_ignored() {
         let (peer, mut lines) = Peer::new();
         let first = peer.request("a", &json!({})).await;
         let second = peer.request("b", &json!({})).await;
         drop(first);
-        peer.take(&acp::RequestId::Number(0), Ok(json!("late")));
-        peer.take(&acp::RequestId::Number(1), Ok(json!("answer")));
+        peer.handle_response(&acp::RequestId::Number(0), Ok(json!("late")));
+        peer.handle_response(&acp::RequestId::Number(1), Ok(json!("answer")));
         assert_eq!(second.answer().await.unwrap(), json!("answer"));
         drop(peer);
         let mut methods = Vec::new();

@@ -1,62 +1,62 @@
 //! From the content of a prompt to words.
 
 use agent_client_protocol::v1::schema as acp;
-use brigade_core::Hop;
+use brigade_core::RemoteContext;
 use serde_json::Value;
 
-use super::refusal;
+use super::errors;
 
 /// The words of a prompt: text as it is, links by their address, embedded files between fences.
-pub(super) fn words(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error> {
-    let mut words = String::new();
+pub(super) fn to_text(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error> {
+    let mut output = String::new();
     let (mut follows_text, mut follows_plain) = (false, true);
     for block in blocks {
-        let (part, is_text) = match block {
+        let (block_text, is_text) = match block {
             acp::ContentBlock::Text(text) => (text.text.clone(), true),
-            acp::ContentBlock::ResourceLink(link) => (linked(link), false),
-            acp::ContentBlock::Resource(embedded) => (resource(&embedded.resource)?, false),
-            acp::ContentBlock::Image(_) => return Err(refusal::params("images are not understood")),
-            acp::ContentBlock::Audio(_) => return Err(refusal::params("sound is not understood")),
-            _ => return Err(refusal::params("this kind of content is not understood")),
+            acp::ContentBlock::ResourceLink(link) => (link_text(link), false),
+            acp::ContentBlock::Resource(embedded) => (resource_text(&embedded.resource)?, false),
+            acp::ContentBlock::Image(_) => return Err(errors::params("images are not understood")),
+            acp::ContentBlock::Audio(_) => return Err(errors::params("sound is not understood")),
+            _ => return Err(errors::params("this kind of content is not understood")),
         };
         // A link in the middle of a sentence stays in it; a file stands by itself.
-        let is_in_line = (is_text || !part.contains('\n')) && (follows_text || words.is_empty());
-        if !words.is_empty() && !is_in_line && !words.ends_with('\n') {
-            words.push('\n');
+        let is_in_line = (is_text || !block_text.contains('\n')) && (follows_text || output.is_empty());
+        if !output.is_empty() && !is_in_line && !output.ends_with('\n') {
+            output.push('\n');
         }
         // Not every client leaves room around a link.
-        let is_tight = words.ends_with(char::is_alphanumeric)
-            && part.starts_with(|c: char| c.is_alphanumeric() || c == '/');
+        let is_tight = output.ends_with(char::is_alphanumeric)
+            && block_text.starts_with(|c: char| c.is_alphanumeric() || c == '/');
         if is_tight && !(is_text && follows_plain) {
-            words.push(' ');
+            output.push(' ');
         }
         follows_plain = is_text;
-        words.push_str(&part);
-        follows_text = !part.contains("```");
+        output.push_str(&block_text);
+        follows_text = !block_text.contains("```");
     }
-    if words.trim().is_empty() {
-        return Err(refusal::params("the prompt is empty; say what is to be done"));
+    if output.trim().is_empty() {
+        return Err(errors::params("the prompt is empty; say what is to be done"));
     }
-    Ok(words)
+    Ok(output)
 }
 
-fn linked(link: &acp::ResourceLink) -> String {
-    let place = link.uri.strip_prefix("file://").unwrap_or(&link.uri);
-    if place.ends_with(&link.name) { place.to_owned() } else { format!("{} ({place})", link.name) }
+fn link_text(link: &acp::ResourceLink) -> String {
+    let path = link.uri.strip_prefix("file://").unwrap_or(&link.uri);
+    if path.ends_with(&link.name) { path.to_owned() } else { format!("{} ({path})", link.name) }
 }
 
-fn resource(resource: &acp::EmbeddedResourceResource) -> Result<String, acp::Error> {
+fn resource_text(resource: &acp::EmbeddedResourceResource) -> Result<String, acp::Error> {
     match resource {
         acp::EmbeddedResourceResource::TextResourceContents(file) => {
-            let place = file.uri.strip_prefix("file://").unwrap_or(&file.uri);
+            let path = file.uri.strip_prefix("file://").unwrap_or(&file.uri);
             let fence = fence(&file.text);
             let text = file.text.trim_end_matches('\n');
-            Ok(format!("\n{place}:\n{fence}\n{text}\n{fence}\n"))
+            Ok(format!("\n{path}:\n{fence}\n{text}\n{fence}\n"))
         }
         acp::EmbeddedResourceResource::BlobResourceContents(file) => {
-            Err(refusal::params(format!("{} is no text, and only text is understood", file.uri)))
+            Err(errors::params(format!("{} is no text, and only text is understood", file.uri)))
         }
-        _ => Err(refusal::params("this kind of resource is not understood")),
+        _ => Err(errors::params("this kind of resource is not understood")),
     }
 }
 
@@ -67,11 +67,11 @@ fn fence(text: &str) -> String {
 }
 
 /// Where the words come from, if another Brigade hands them on. What cannot be read is no licence.
-pub(super) fn hop(params: &Value) -> Result<Option<Hop>, acp::Error> {
+pub(super) fn remote_context(params: &Value) -> Result<Option<RemoteContext>, acp::Error> {
     match params.get("_meta") {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::Object(meta)) => Hop::in_meta(meta).map_err(refusal::params),
-        Some(_) => Err(refusal::params("`_meta` is no object")),
+        Some(Value::Object(meta)) => RemoteContext::from_meta(meta).map_err(errors::params),
+        Some(_) => Err(errors::params("`_meta` is no object")),
     }
 }
 
@@ -82,11 +82,11 @@ mod tests {
     use super::*;
 
     fn read(blocks: Value) -> Result<String, acp::Error> {
-        words(&serde_json::from_value::<Vec<acp::ContentBlock>>(blocks).unwrap())
+        to_text(&serde_json::from_value::<Vec<acp::ContentBlock>>(blocks).unwrap())
     }
 
     #[test]
-    fn text_links_and_files_become_words() {
+    fn to_text_joins_text_links_and_files() {
         let prompt = read(json!([
             {"type": "text", "text": "Look at "},
             {"type": "resource_link", "name": "a.rs", "uri": "file:///project/a.rs"},
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn to_text_refuses_unsupported_content() {
         for block in [
             json!({"type": "image", "data": "", "mimeType": "image/png"}),
             json!({"type": "audio", "data": "", "mimeType": "audio/wav"}),
@@ -120,10 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_hop_is_an_error() {
-        assert!(hop(&json!({"_meta": {"brigade/hop": {"depth": "deep"}}})).is_err());
-        assert!(hop(&json!({"_meta": 7})).is_err());
-        assert_eq!(hop(&json!({})).unwrap(), None);
-        assert_eq!(hop(&json!({"_meta": {"brigade/hop": {"depth": 2}}})).unwrap().unwrap().depth, 2);
+    fn malformed_remote_context_is_an_error() {
+        assert!(remote_context(&json!({"_meta": {"brigade/hop": {"depth": "deep"}}})).is_err());
+        assert!(remote_context(&json!({"_meta": 7})).is_err());
+        assert_eq!(remote_context(&json!({})).unwrap(), None);
+        assert_eq!(
+            remote_context(&json!({"_meta": {"brigade/hop": {"depth": 2}}})).unwrap().unwrap().depth,
+            2
+        );
     }
 }

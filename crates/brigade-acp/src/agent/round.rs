@@ -1,81 +1,90 @@
 //! One round of a session, from the prompt to its answer.
 
 use agent_client_protocol::v1::schema as acp;
-use brigade::{Ending, Live, Prepared, RunError, Runtime};
-use brigade_core::account::Account;
-use brigade_core::delegation::Which;
+use brigade::{PreparedRun, RunError, RunEvent, RunResult, Runtime};
+use brigade_core::delegation::LimitKind;
 use brigade_core::message::Stop;
-use brigade_core::view::Doing;
-use brigade_core::{Event, Hop, SessionId, Spent, Status};
+use brigade_core::usage_report::UsageReport;
+use brigade_core::view::Activity;
+use brigade_core::{Event, RemoteContext, SessionId, Spent, Status};
 use serde_json::Map;
 use tokio::sync::watch;
 
-use super::narrator::{Narrator, When};
-use super::office::{Client, Office};
-use super::questions::Questions;
-use super::seat::{Beginning, Turn};
-use super::{calls, refusal};
+use super::connection::{Client, ClientConnection};
+use super::open_session::{NextRound, PromptGuard};
+use super::permission_requests::PermissionRequests;
+use super::update_mapper::{Replay, UpdateMapper};
+use super::{calls, errors};
 
 /// What the client wants of a round.
 pub(super) struct Prompt {
     /// What it says. Without words a round that is not over goes on.
     pub(super) text: Option<String>,
     /// Where the words come from.
-    pub(super) hop: Option<Hop>,
+    pub(super) remote_context: Option<RemoteContext>,
 }
 
 /// Runs a round and answers the prompt.
 pub(super) async fn run(
-    office: &Office,
+    connection: &ClientConnection,
     client: &Client,
-    turn: Turn,
+    guard: PromptGuard,
     prompt: Prompt,
 ) -> Result<acp::PromptResponse, acp::Error> {
-    let runtime = turn.seat.runtime();
-    let session = turn.seat.session.clone();
-    let title = prompt.text.as_deref().filter(|_| !turn.seat.has_begun()).map(calls::brief);
-    let prepared = prepare(&runtime, &turn, prompt).await?;
+    let runtime = guard.open_session.runtime();
+    let session = guard.open_session.session.clone();
+    let title = prompt.text.as_deref().filter(|_| !guard.open_session.is_started()).map(calls::brief);
+    let prepared = prepare(&runtime, &guard, prompt).await?;
     if let Some(title) = title {
         let title = acp::SessionUpdate::SessionInfoUpdate(acp::SessionInfoUpdate::new().title(title));
-        office.peer().update(&acp::SessionNotification::new(session.as_str().to_owned(), title)).await;
+        connection.peer().update(&acp::SessionNotification::new(session.as_str().to_owned(), title)).await;
     }
     let workspace = runtime.settings().workspace.root().to_path_buf();
-    let window = runtime.about(&turn.seat.model()).and_then(|about| about.window);
+    let window = runtime.model_info(&guard.open_session.model()).and_then(|info| info.window);
     // Updates that an earlier round sent are not read again.
-    let narrator = turn.seat.take_narrator();
-    let narrator =
-        narrator.unwrap_or_else(|| Narrator::new(session.clone(), workspace, client.children, When::Now));
-    let mut narrator = narrator.with_window(window);
-    let recalled = narrator.recall(&**runtime.store()).await.map_err(RunError::from);
-    recalled.map_err(|error| refusal::run(&error))?;
-    let questions = Questions::new(office.peer().clone());
-    let going = Going { office, client, runtime, session, narrator, questions, stopping: Stopping::No };
-    going.follow(turn, prepared).await
+    let mapper = guard.open_session.take_mapper();
+    let mapper = mapper.unwrap_or_else(|| {
+        UpdateMapper::new(session.clone(), workspace, client.subagent_display, Replay::No)
+    });
+    let mut mapper = mapper.with_context_window(window);
+    let recalled = mapper.catch_up(&**runtime.store()).await.map_err(RunError::from);
+    recalled.map_err(|error| errors::run(&error))?;
+    let permission_requests = PermissionRequests::new(connection.peer().clone());
+    let round = ActiveRound {
+        connection,
+        client,
+        runtime,
+        session,
+        mapper,
+        permission_requests,
+        stopping: Stopping::No,
+    };
+    round.follow(guard, prepared).await
 }
 
 /// Makes the round ready: starts the session, or says the words and goes on with it.
-async fn prepare(runtime: &Runtime, turn: &Turn, prompt: Prompt) -> Result<Prepared, acp::Error> {
-    let failed = |error: RunError| refusal::run(&error);
-    let seat = &turn.seat;
-    match seat.beginning(prompt.text.as_deref().unwrap_or_default(), prompt.hop)? {
-        Beginning::First(task) => runtime.prepare(*task).await.map_err(failed),
-        Beginning::Next(more) => {
+async fn prepare(runtime: &Runtime, guard: &PromptGuard, prompt: Prompt) -> Result<PreparedRun, acp::Error> {
+    let failed = |error: RunError| errors::run(&error);
+    let open_session = &guard.open_session;
+    match open_session.next_round(prompt.text.as_deref().unwrap_or_default(), prompt.remote_context)? {
+        NextRound::Start(task) => runtime.prepare(*task).await.map_err(failed),
+        NextRound::Resume(more) => {
             if let Some(text) = &prompt.text {
-                runtime.tell(&seat.session, text).await.map_err(failed)?;
+                runtime.tell(&open_session.session, text).await.map_err(failed)?;
             }
-            runtime.prepare_resume(&seat.session, more).await.map_err(failed)
+            runtime.prepare_resume(&open_session.session, more).await.map_err(failed)
         }
     }
 }
 
 /// A round that is going on.
-struct Going<'a> {
-    office: &'a Office,
+struct ActiveRound<'a> {
+    connection: &'a ClientConnection,
     client: &'a Client,
     runtime: Runtime,
     session: SessionId,
-    narrator: Narrator,
-    questions: Questions,
+    mapper: UpdateMapper,
+    permission_requests: PermissionRequests,
     stopping: Stopping,
 }
 
@@ -84,59 +93,63 @@ struct Going<'a> {
 enum Stopping {
     No,
     /// It is to, as soon as it has begun.
-    Wanted,
-    Told,
+    Requested,
+    Sent,
 }
 
-impl Going<'_> {
-    async fn follow(mut self, turn: Turn, prepared: Prepared) -> Result<acp::PromptResponse, acp::Error> {
-        let mut watch = prepared.watch();
-        let mut stop = turn.stop.clone();
-        let mut ending = std::pin::pin!(prepared.start().ending());
+impl ActiveRound<'_> {
+    async fn follow(
+        mut self,
+        guard: PromptGuard,
+        prepared: PreparedRun,
+    ) -> Result<acp::PromptResponse, acp::Error> {
+        let mut watch = prepared.subscribe();
+        let mut stop = guard.stop.clone();
+        let mut ending = std::pin::pin!(prepared.start().result());
         let ending = loop {
             tokio::select! {
                 biased;
-                () = wanted(&mut stop), if self.stopping == Stopping::No => {
-                    self.stopping = Stopping::Wanted;
+                () = stop_requested(&mut stop), if self.stopping == Stopping::No => {
+                    self.stopping = Stopping::Requested;
                     self.stop().await;
                 }
-                Some(live) = watch.next() => self.see(live, &turn).await,
-                Some(given) = self.questions.next() => given.pass_on(&self.runtime, &self.client.name).await,
+                Some(live) = watch.next() => self.handle_event(live, &guard).await,
+                Some(answer) = self.permission_requests.next() => answer.submit(&self.runtime, &self.client.name).await,
                 ending = &mut ending => break ending,
             }
         };
         while let Some(live) = watch.try_next() {
-            self.see(live, &turn).await;
+            self.handle_event(live, &guard).await;
         }
-        for update in self.narrator.rest(&**self.runtime.store()).await {
-            self.office.peer().update(&update).await;
+        for update in self.mapper.map_missed(&**self.runtime.store()).await {
+            self.connection.peer().update(&update).await;
         }
         let spent = match &ending {
-            Ok(_) => self.narrator.spent,
+            Ok(_) => self.mapper.spent,
             Err(_) => Spent::default(),
         };
         let answer = self.answer(ending, spent);
-        turn.seat.keep_narrator(self.narrator);
+        guard.open_session.keep_mapper(self.mapper);
         answer
     }
 
-    async fn see(&mut self, live: Live, turn: &Turn) {
-        let is_fact = matches!(live, Live::Fact(_));
-        if let Live::Fact(record) = &live
+    async fn handle_event(&mut self, live: RunEvent, guard: &PromptGuard) {
+        let is_record = matches!(live, RunEvent::Record(_));
+        if let RunEvent::Record(record) = &live
             && record.session == self.session
         {
             match &record.event {
-                Event::Started { depth, .. } => turn.seat.set_begun(*depth),
-                Event::Ended { spent, .. } => turn.seat.book(spent.amount()),
+                Event::Started { depth, .. } => guard.open_session.set_started(*depth),
+                Event::Ended { spent, .. } => guard.open_session.charge(spent.amount()),
                 _ => {}
             }
         }
-        for update in self.narrator.see(live, &**self.runtime.store()).await {
-            self.office.peer().update(&update).await;
+        for update in self.mapper.handle_event(live, &**self.runtime.store()).await {
+            self.connection.peer().update(&update).await;
         }
-        if is_fact {
-            self.questions.follow(&self.narrator);
-            if self.stopping == Stopping::Wanted {
+        if is_record {
+            self.permission_requests.sync(&self.mapper);
+            if self.stopping == Stopping::Requested {
                 self.stop().await;
             }
         }
@@ -145,23 +158,23 @@ impl Going<'_> {
     /// Tells the tree to stop. Before the round has begun there is nobody to tell: it would not hear what was said
     /// before.
     async fn stop(&mut self) {
-        let node = self.narrator.tree.node(&self.session);
-        let has_begun = node.is_some_and(|node| !matches!(node.doing, Doing::Ended(_)));
-        if has_begun && self.runtime.cancel(&self.session, &self.client.name).await.is_ok() {
-            self.stopping = Stopping::Told;
+        let node = self.mapper.tree.node(&self.session);
+        let is_started = node.is_some_and(|node| !matches!(node.activity, Activity::Ended(_)));
+        if is_started && self.runtime.cancel(&self.session, &self.client.name).await.is_ok() {
+            self.stopping = Stopping::Sent;
         }
     }
 
     fn answer(
         &self,
-        ending: Result<Ending, RunError>,
+        ending: Result<RunResult, RunError>,
         spent: Spent,
     ) -> Result<acp::PromptResponse, acp::Error> {
-        let ending = ending.map_err(|error| refusal::run(&error))?;
+        let ending = ending.map_err(|error| errors::run(&error))?;
         let mut meta = Map::new();
-        Account::from(&spent).put(&mut meta);
+        UsageReport::from(&spent).write_meta(&mut meta);
         let mut response = match &ending.outcome.status {
-            Status::Done | Status::Detached => acp::PromptResponse::new(match self.narrator.last_stop {
+            Status::Done | Status::Detached => acp::PromptResponse::new(match self.mapper.last_stop {
                 Stop::Refusal => acp::StopReason::Refusal,
                 Stop::Length => acp::StopReason::MaxTokens,
                 Stop::End | Stop::Calls | Stop::Denied => acp::StopReason::EndTurn,
@@ -171,8 +184,8 @@ impl Going<'_> {
                 acp::PromptResponse::new(limit_reason(*limit))
             }
             Status::Cancelled { .. } => acp::PromptResponse::new(acp::StopReason::Cancelled),
-            Status::Failed { cause } => return Err(refusal::failed(cause.clone())),
-            Status::Lost { cause } => return Err(refusal::failed(format!("the round was lost: {cause}"))),
+            Status::Failed { cause } => return Err(errors::failed(cause.clone())),
+            Status::Lost { cause } => return Err(errors::failed(format!("the round was lost: {cause}"))),
         };
         response.usage = Some(usage(&spent));
         Ok(response.meta(meta))
@@ -180,17 +193,17 @@ impl Going<'_> {
 }
 
 /// Waits until somebody wants the round to stop.
-async fn wanted(stop: &mut watch::Receiver<bool>) {
+async fn stop_requested(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending().await
     }
 }
 
 /// What the protocol calls a limit of ours. Time, agents and permissions have no name there.
-pub(super) fn limit_reason(limit: Which) -> acp::StopReason {
+pub(super) fn limit_reason(limit: LimitKind) -> acp::StopReason {
     match limit {
-        Which::Tokens | Which::Usd => acp::StopReason::MaxTokens,
-        Which::Turns | Which::Time | Which::Agents | Which::Loop | Which::Permission => {
+        LimitKind::Tokens | LimitKind::Usd => acp::StopReason::MaxTokens,
+        LimitKind::Turns | LimitKind::Time | LimitKind::Agents | LimitKind::Loop | LimitKind::Permission => {
             acp::StopReason::MaxTurnRequests
         }
     }

@@ -3,69 +3,69 @@
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema::PromptResponse;
-use brigade::external::Reported;
-use brigade_core::account::Account;
-use brigade_core::{Amount, Usage};
+use brigade::external::ReportedUsage;
+use brigade_core::usage_report::UsageReport;
+use brigade_core::{Resources, Usage};
 
 use super::lock;
-use super::session::{Inbound, Session};
-use super::update::Told;
+use super::session::{ExternalSession, Inbound};
+use super::update::CollectedUpdates;
 
 /// How long an agent that was told to stop is listened to: less than the least time that a last word has.
-const REST_TIME: Duration = Duration::from_secs(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Tells an agent to stop, listens to it for a short time, and returns what it says that it used.
-pub(super) async fn account_after_stop(session: &Session) -> Reported {
+pub(super) async fn usage_after_stop(session: &ExternalSession) -> ReportedUsage {
     session.cancel();
     let mut end = None;
     let rest = async {
-        let mut told = Told::default();
-        while lock(&session.notes).prompted {
+        let mut collected = CollectedUpdates::default();
+        while lock(&session.state).prompted {
             match session.next().await {
                 Ok(Inbound::Update { sub_agent, update }) => {
-                    let notes = &mut lock(&session.notes);
-                    let _ = told.take(sub_agent.as_deref(), *update, notes, &mut Vec::new());
+                    let state = &mut lock(&session.state);
+                    let _ = collected.take(sub_agent.as_deref(), *update, state, &mut Vec::new());
                 }
-                Ok(Inbound::Question(question)) => question.cancel(session.link()),
+                Ok(Inbound::Request(request)) => request.cancel(session.connection()),
                 Ok(Inbound::Ended(answer)) => {
                     end = answer.ok().and_then(|answer| serde_json::from_value(answer).ok());
-                    lock(&session.notes).prompted = false;
+                    lock(&session.state).prompted = false;
                 }
-                Ok(Inbound::Lost) | Err(_) => lock(&session.notes).prompted = false,
+                Ok(Inbound::Lost) | Err(_) => lock(&session.state).prompted = false,
             }
         }
     };
-    let _ = tokio::time::timeout(REST_TIME, rest).await;
+    let _ = tokio::time::timeout(STOP_TIMEOUT, rest).await;
     account(session, end.as_ref())
 }
 
 /// Takes down what the end of a prompt says of what was used. It counts over the whole session.
-pub(super) fn learn(session: &Session, end: &PromptResponse) {
-    let said = &mut lock(&session.notes).reported;
-    let account = end.meta.as_ref().and_then(|meta| Account::in_meta(meta).ok().flatten());
+pub(super) fn learn(session: &ExternalSession, end: &PromptResponse) {
+    let reported = &mut lock(&session.state).reported;
+    let account = end.meta.as_ref().and_then(|meta| UsageReport::from_meta(meta).ok().flatten());
     if let Some(account) = account {
         let usage = Usage { input: account.input_tokens, output: account.output_tokens, ..Usage::default() };
-        said.usage = Some(usage);
-        said.usd = Some(account.usd);
-        said.agents = Some(account.agents);
-        said.in_doubt = Amount {
-            tokens: account.tokens_in_doubt,
-            usd: account.usd_in_doubt,
-            agents: account.agents_in_doubt,
+        reported.usage = Some(usage);
+        reported.usd = Some(account.usd);
+        reported.agents = Some(account.agents);
+        reported.unconfirmed = Resources {
+            tokens: account.unconfirmed_tokens,
+            usd: account.unconfirmed_usd,
+            agents: account.unconfirmed_agents,
         };
     }
     if let Some(usage) = &end.usage {
         let cache_read = usage.cached_read_tokens.unwrap_or(0);
         let cache_write = usage.cached_write_tokens.unwrap_or(0);
         let output = usage.output_tokens.saturating_add(usage.thought_tokens.unwrap_or(0));
-        said.usage = Some(Usage { input: usage.input_tokens, output, cache_read, cache_write });
+        reported.usage = Some(Usage { input: usage.input_tokens, output, cache_read, cache_write });
     }
 }
 
 /// What the agent reported and nobody was told yet.
-pub(super) fn untold(session: &Session) -> Reported {
-    let notes = lock(&session.notes);
-    let (now, before) = (notes.reported, notes.passed_on);
+pub(super) fn unreported(session: &ExternalSession) -> ReportedUsage {
+    let state = lock(&session.state);
+    let (now, before) = (state.reported, state.passed_on);
     let less = |now: Option<u64>, before: Option<u64>| now.map(|now| now.saturating_sub(before.unwrap_or(0)));
     let old = before.usage.unwrap_or_default();
     let usage = now.usage.map(|now| Usage {
@@ -74,22 +74,22 @@ pub(super) fn untold(session: &Session) -> Reported {
         cache_read: now.cache_read.saturating_sub(old.cache_read),
         cache_write: now.cache_write.saturating_sub(old.cache_write),
     });
-    Reported {
+    ReportedUsage {
         usage,
         usd: less(now.usd, before.usd),
         agents: less(now.agents, before.agents),
-        in_doubt: now.in_doubt.minus(before.in_doubt),
+        unconfirmed: now.unconfirmed.minus(before.unconfirmed),
         is_over: false,
     }
 }
 
 /// What is to be told now; with the end of the prompt it is all there is.
-pub(super) fn account(session: &Session, end: Option<&PromptResponse>) -> Reported {
+pub(super) fn account(session: &ExternalSession, end: Option<&PromptResponse>) -> ReportedUsage {
     if let Some(end) = end {
         learn(session, end);
     }
-    let untold = untold(session);
-    let mut notes = lock(&session.notes);
-    notes.passed_on = notes.reported;
-    Reported { is_over: end.is_some(), ..untold }
+    let unreported = unreported(session);
+    let mut state = lock(&session.state);
+    state.passed_on = state.reported;
+    ReportedUsage { is_over: end.is_some(), ..unreported }
 }

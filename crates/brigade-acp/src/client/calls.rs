@@ -4,30 +4,30 @@ use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 
 use agent_client_protocol::v1::schema::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields, ToolKind};
-use brigade::core::text::cut;
+use brigade::core::text::truncate_bytes;
 use serde_json::Value;
 
-use super::ask::plain_or_quoted;
-use super::short;
+use super::agent_request::plain_or_quoted;
+use super::sanitize;
 
 /// How much of the input of a call is shown to a person.
-const MOST_SHOWN: usize = 16 << 10;
+const MAX_INPUT_BYTES: usize = 16 << 10;
 /// The longest command that is judged.
-const MOST_COMMAND: usize = 64 << 10;
+const MAX_COMMAND_BYTES: usize = 64 << 10;
 /// How many files one call may name, and how long all their paths may be.
-const MOST_PATHS: usize = 100;
-const MOST_PATH_BYTES: usize = 64 << 10;
+const MAX_PATHS: usize = 100;
+const MAX_PATH_BYTES: usize = 64 << 10;
 /// How much is remembered of the calls of a session.
-const MOST_CALLS: usize = 256;
-const MOST_BYTES: usize = 1 << 20;
+const MAX_CALLS: usize = 256;
+const MAX_TOTAL_BYTES: usize = 1 << 20;
 /// The longest id of a call that is remembered.
-const LONGEST_ID: usize = 256;
+const MAX_ID_BYTES: usize = 256;
 /// How many paths the short description of a call names.
-const MOST_NAMED_PATHS: usize = 3;
+const MAX_NAMED_PATHS: usize = 3;
 
 /// What a tool call of an agent would do, as far as it says so.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Doing {
+pub(super) struct CallDetails {
     pub(super) kind: Option<ToolKind>,
     pub(super) title: Option<String>,
     pub(super) paths: BTreeSet<String>,
@@ -35,18 +35,18 @@ pub(super) struct Doing {
     /// What is shown of its input.
     pub(super) input: Option<Value>,
     /// Whether it names more than can be judged.
-    pub(super) is_too_much: bool,
+    pub(super) is_too_large: bool,
 }
 
-impl Doing {
+impl CallDetails {
     /// What these fields say.
-    pub(super) fn of(fields: &ToolCallUpdateFields) -> Doing {
-        let mut doing = Doing {
+    pub(super) fn of(fields: &ToolCallUpdateFields) -> CallDetails {
+        let mut details = CallDetails {
             kind: fields.kind,
-            title: fields.title.as_deref().map(short).filter(|title| !title.is_empty()),
+            title: fields.title.as_deref().map(sanitize).filter(|title| !title.is_empty()),
             command: fields.raw_input.as_ref().and_then(command_in),
-            input: fields.raw_input.as_ref().map(shown),
-            ..Doing::default()
+            input: fields.raw_input.as_ref().map(truncated_input),
+            ..CallDetails::default()
         };
         let locations = fields.locations.iter().flatten().map(|location| &location.path);
         let diffs = fields.content.iter().flatten().filter_map(|content| match content {
@@ -54,119 +54,123 @@ impl Doing {
             _ => None,
         });
         for path in locations.chain(diffs) {
-            doing.paths.insert(path.display().to_string());
-            if doing.measure() {
+            details.paths.insert(path.display().to_string());
+            if details.check_size() {
                 break;
             }
         }
-        doing.measure();
-        doing
+        details.check_size();
+        details
     }
 
     /// Adds what was told later. It counts first, but no file and no command is forgotten for it.
-    pub(super) fn and_then(mut self, later: Doing) -> Doing {
+    pub(super) fn and_then(mut self, later: CallDetails) -> CallDetails {
         self.kind = later.kind.or(self.kind);
         self.title = later.title.or(self.title);
         self.command = later.command.or(self.command);
         self.input = later.input.or(self.input);
         self.paths.extend(later.paths);
-        self.is_too_much |= later.is_too_much;
-        self.measure();
+        self.is_too_large |= later.is_too_large;
+        self.check_size();
         self
     }
 
     /// Short description for the user: the title, and the command or the files that it does not name itself.
     pub(super) fn brief(&self, root: &Path) -> String {
         let title = self.title.as_deref().unwrap_or_default();
-        let details = match &self.command {
-            Some(command) => short(command),
+        let addition = match &self.command {
+            Some(command) => sanitize(command),
             None => self.named_paths(title, root),
         };
-        match (title, details.as_str()) {
-            ("", details) => details.to_owned(),
-            (title, details) if details.is_empty() || title.contains(details) => title.to_owned(),
-            (title, details) => short(&format!("{title}: {details}")),
+        match (title, addition.as_str()) {
+            ("", addition) => addition.to_owned(),
+            (title, addition) if addition.is_empty() || title.contains(addition) => title.to_owned(),
+            (title, addition) => sanitize(&format!("{title}: {addition}")),
         }
     }
 
     /// The first paths that the title does not contain, as they are written below the workspace.
     fn named_paths(&self, title: &str, root: &Path) -> String {
         let below = |path: &String| match Path::new(path).strip_prefix(root) {
-            Ok(below) => short(&below.display().to_string()),
-            Err(_) => short(path),
+            Ok(below) => sanitize(&below.display().to_string()),
+            Err(_) => sanitize(path),
         };
         let unnamed: Vec<String> =
             self.paths.iter().map(below).filter(|path| !path.is_empty() && !title.contains(path)).collect();
-        let named = unnamed.iter().take(MOST_NAMED_PATHS).map(String::as_str).collect::<Vec<_>>().join(", ");
-        match unnamed.len().saturating_sub(MOST_NAMED_PATHS) {
+        let named = unnamed.iter().take(MAX_NAMED_PATHS).map(String::as_str).collect::<Vec<_>>().join(", ");
+        match unnamed.len().saturating_sub(MAX_NAMED_PATHS) {
             0 => named,
             more => format!("{named} and {more} more"),
         }
     }
 
     /// Notices when it is too much to be judged, and keeps none of that.
-    fn measure(&mut self) -> bool {
+    fn check_size(&mut self) -> bool {
         let command = self.command.as_ref().map_or(0, String::len);
         let paths: usize = self.paths.iter().map(String::len).sum();
-        if self.is_too_much
-            || command > MOST_COMMAND
-            || paths > MOST_PATH_BYTES
-            || self.paths.len() > MOST_PATHS
+        if self.is_too_large
+            || command > MAX_COMMAND_BYTES
+            || paths > MAX_PATH_BYTES
+            || self.paths.len() > MAX_PATHS
         {
-            *self =
-                Doing { is_too_much: true, kind: self.kind, title: self.title.take(), ..Doing::default() };
+            *self = CallDetails {
+                is_too_large: true,
+                kind: self.kind,
+                title: self.title.take(),
+                ..CallDetails::default()
+            };
         }
-        self.is_too_much
+        self.is_too_large
     }
 
     fn bytes(&self) -> usize {
         let paths: usize = self.paths.iter().map(|path| path.len() + 64).sum();
         let texts = [&self.title, &self.command].into_iter().flatten().map(String::len).sum::<usize>();
-        paths + texts + self.input.as_ref().map_or(0, |_| MOST_SHOWN) + LONGEST_ID
+        paths + texts + self.input.as_ref().map_or(0, |_| MAX_INPUT_BYTES) + MAX_ID_BYTES
     }
 }
 
 /// The calls that were told of, the latest last.
 #[derive(Default)]
-pub(super) struct Calls {
-    known: VecDeque<(String, Doing)>,
+pub(super) struct KnownCalls {
+    known: VecDeque<(String, CallDetails)>,
     bytes: usize,
 }
 
-impl Calls {
+impl KnownCalls {
     /// Remembers what was told of a call, until it is over, and returns all that is known of it.
-    pub(super) fn learn(&mut self, id: &str, fields: &ToolCallUpdateFields) -> Doing {
-        let doing = self.forget(id).unwrap_or_default().and_then(Doing::of(fields));
+    pub(super) fn learn(&mut self, id: &str, fields: &ToolCallUpdateFields) -> CallDetails {
+        let details = self.forget(id).unwrap_or_default().and_then(CallDetails::of(fields));
         let is_over = matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
-        if is_over || id.len() > LONGEST_ID {
-            return doing;
+        if is_over || id.len() > MAX_ID_BYTES {
+            return details;
         }
-        self.bytes += doing.bytes();
-        self.known.push_back((id.to_owned(), doing.clone()));
-        while self.known.len() > MOST_CALLS || self.bytes > MOST_BYTES {
+        self.bytes += details.bytes();
+        self.known.push_back((id.to_owned(), details.clone()));
+        while self.known.len() > MAX_CALLS || self.bytes > MAX_TOTAL_BYTES {
             let Some((_, oldest)) = self.known.pop_front() else { break };
             self.bytes = self.bytes.saturating_sub(oldest.bytes());
         }
-        doing
+        details
     }
 
     /// What is known of a call.
-    pub(super) fn get(&self, id: &str) -> Option<&Doing> {
-        self.known.iter().find(|(known, _)| known == id).map(|(_, doing)| doing)
+    pub(super) fn get(&self, id: &str) -> Option<&CallDetails> {
+        self.known.iter().find(|(known, _)| known == id).map(|(_, details)| details)
     }
 
-    fn forget(&mut self, id: &str) -> Option<Doing> {
+    fn forget(&mut self, id: &str) -> Option<CallDetails> {
         let index = self.known.iter().position(|(known, _)| known == id)?;
-        let (_, doing) = self.known.remove(index)?;
-        self.bytes = self.bytes.saturating_sub(doing.bytes());
-        Some(doing)
+        let (_, details) = self.known.remove(index)?;
+        self.bytes = self.bytes.saturating_sub(details.bytes());
+        Some(details)
     }
 }
 
-fn shown(input: &Value) -> Value {
+fn truncated_input(input: &Value) -> Value {
     let text = input.to_string();
-    match text.len() > MOST_SHOWN {
-        true => Value::String(format!("{}…", cut(&text, MOST_SHOWN))),
+    match text.len() > MAX_INPUT_BYTES {
+        true => Value::String(format!("{}…", truncate_bytes(&text, MAX_INPUT_BYTES))),
         false => input.clone(),
     }
 }
@@ -201,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_before_is_known_until_the_call_is_over() {
-        let mut calls = Calls::default();
+    fn call_details_are_kept_until_the_call_ends() {
+        let mut calls = KnownCalls::default();
         calls.learn("1", &fields(json!({"kind": "execute", "rawInput": {}})));
         calls.learn("1", &fields(json!({"rawInput": {"command": "rm x"}, "locations": [{"path": "/a"}]})));
         calls.learn("2", &fields(json!({"kind": "read"})));
         let known = calls.get("1").unwrap().clone();
         assert_eq!((known.kind, known.command.as_deref()), (Some(ToolKind::Execute), Some("rm x")));
-        let asked = Doing::of(&fields(json!({"kind": "read", "locations": [{"path": "/b"}]})));
+        let asked = CallDetails::of(&fields(json!({"kind": "read", "locations": [{"path": "/b"}]})));
         let both = known.and_then(asked);
         assert_eq!((both.kind, both.command.as_deref()), (Some(ToolKind::Read), Some("rm x")));
         assert_eq!(both.paths.into_iter().collect::<Vec<_>>(), ["/a", "/b"]);
@@ -217,48 +221,48 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut calls = Calls::default();
+    fn known_calls_are_bounded() {
+        let mut calls = KnownCalls::default();
         for id in 0..100 {
             let input = json!({"command": "x".repeat(60_000), "content": "y".repeat(60_000)});
             calls.learn(&id.to_string(), &fields(json!({"rawInput": input})));
         }
-        let held: usize = calls.known.iter().map(|(_, doing)| doing.bytes()).sum();
-        assert!(calls.bytes == held && held <= MOST_BYTES && calls.get("99").is_some());
+        let held: usize = calls.known.iter().map(|(_, details)| details.bytes()).sum();
+        assert!(calls.bytes == held && held <= MAX_TOTAL_BYTES && calls.get("99").is_some());
         for id in 0..1000 {
             calls.learn(&id.to_string(), &fields(json!({"kind": "read"})));
         }
-        assert!(calls.known.len() <= MOST_CALLS);
+        assert!(calls.known.len() <= MAX_CALLS);
         calls.learn(&"i".repeat(300), &fields(json!({"kind": "read"})));
         assert!(calls.get(&"i".repeat(300)).is_none());
     }
 
     #[test]
-    fn more_than_can_be_judged_is_known_to_be_that() {
+    fn oversized_calls_are_marked_too_large() {
         let many = |count: usize| -> Value {
             (0..count).map(|index| json!({"path": format!("/project/{index}")})).collect()
         };
-        assert!(!Doing::of(&fields(json!({"locations": many(100)}))).is_too_much);
-        let doing = Doing::of(&fields(json!({"locations": many(101)})));
-        assert!(doing.is_too_much && doing.paths.is_empty());
-        assert!(doing.and_then(Doing::default()).is_too_much);
-        let long = json!({"rawInput": {"command": "x".repeat(MOST_COMMAND + 1)}});
-        assert!(Doing::of(&fields(long)).is_too_much);
+        assert!(!CallDetails::of(&fields(json!({"locations": many(100)}))).is_too_large);
+        let details = CallDetails::of(&fields(json!({"locations": many(101)})));
+        assert!(details.is_too_large && details.paths.is_empty());
+        assert!(details.and_then(CallDetails::default()).is_too_large);
+        let long = json!({"rawInput": {"command": "x".repeat(MAX_COMMAND_BYTES + 1)}});
+        assert!(CallDetails::of(&fields(long)).is_too_large);
     }
 
     #[test]
-    fn a_call_is_described_by_the_latest_that_was_told_of_it() {
+    fn brief_uses_the_latest_update_of_a_call() {
         let root = Path::new("/project");
-        let mut calls = Calls::default();
-        let mut told = |value: Value| calls.learn("1", &fields(value)).brief(root);
-        assert_eq!(told(json!({"title": "Terminal", "kind": "execute"})), "Terminal");
-        assert_eq!(told(json!({"rawInput": {"command": "cargo test"}})), "Terminal: cargo test");
-        assert_eq!(told(json!({"title": "`cargo test`"})), "`cargo test`");
-        assert_eq!(told(json!({"title": ""})), "`cargo test`", "an empty title replaces nothing");
-        assert_eq!(told(json!({"status": "completed"})), "`cargo test`");
+        let mut calls = KnownCalls::default();
+        let mut brief_after = |value: Value| calls.learn("1", &fields(value)).brief(root);
+        assert_eq!(brief_after(json!({"title": "Terminal", "kind": "execute"})), "Terminal");
+        assert_eq!(brief_after(json!({"rawInput": {"command": "cargo test"}})), "Terminal: cargo test");
+        assert_eq!(brief_after(json!({"title": "`cargo test`"})), "`cargo test`");
+        assert_eq!(brief_after(json!({"title": ""})), "`cargo test`", "an empty title replaces nothing");
+        assert_eq!(brief_after(json!({"status": "completed"})), "`cargo test`");
         let edit = |title: &str, paths: &[&str]| {
             let paths: Value = paths.iter().map(|path| json!({"path": path})).collect();
-            Doing::of(&fields(json!({"title": title, "locations": paths}))).brief(root)
+            CallDetails::of(&fields(json!({"title": title, "locations": paths}))).brief(root)
         };
         assert_eq!(edit("Edit", &["/project/src/a.rs"]), "Edit: src/a.rs");
         assert_eq!(edit("Edit src/a.rs", &["/project/src/a.rs"]), "Edit src/a.rs");
@@ -271,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_hides_behind_another() {
+    fn command_in_returns_every_command() {
         let line = |input: Value| command_in(&input);
         assert_eq!(line(json!({"command": ["ls", "a b"]})).as_deref(), Some("ls 'a b'"));
         assert_eq!(line(json!({"command": "ls", "script": "rm x"})).as_deref(), Some("ls\nrm x"));

@@ -1,11 +1,11 @@
 //! Permissions that an external agent was denied while it worked on one prompt.
 
-use brigade::core::text::cut;
+use brigade::core::text::truncate_bytes;
 
 /// How many denied calls are named.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 /// How much of a reason is repeated, in bytes.
-const MOST_REASON: usize = 600;
+const MAX_REASON_BYTES: usize = 600;
 
 /// The calls that were denied, the first of them by name.
 #[derive(Default)]
@@ -17,13 +17,15 @@ pub(super) struct Denied {
 impl Denied {
     /// Notes a call that was denied, and why. The protocol tells the agent no reason, so its caller has to read it.
     pub(super) fn add(&mut self, call: &str, why: &str) {
-        if self.named.len() >= MOST_NAMED {
+        if self.named.len() >= MAX_NAMED {
             self.more += 1;
             return;
         }
         let call = if call.is_empty() { "a call that it did not describe" } else { call };
-        let why: String =
-            cut(why, MOST_REASON).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let why: String = truncate_bytes(why, MAX_REASON_BYTES)
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let named = format!("(refused: {call}. {})", why.trim());
         if !self.named.contains(&named) {
             self.named.push(named);
@@ -45,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_denied_calls_are_named_and_the_rest_counted() {
+    fn first_denied_calls_are_named_and_the_rest_counted() {
         let mut denied = Denied::default();
         assert_eq!(denied.note(), None);
         denied.add("make it", "not allowed:\nno rule");

@@ -12,7 +12,7 @@ const SAFE_IN_ASK: [&str; 4] = ["ask", "read-only", "default", "plan"];
 
 /// The mode to put an agent into.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Chosen {
+pub(super) enum ModeChoice {
     /// This one, or its own if there is none: nothing more is known to be needed.
     Known(Option<String>),
     /// This one, or its own if there is none. It is not known whether the agent asks in it.
@@ -20,18 +20,18 @@ pub(super) enum Chosen {
 }
 
 /// Chooses a mode: the configured one, unless the tree works in `plan` or `ask` and the agent offers a safe one instead.
-pub(super) fn choose(mode: Mode, configured: Option<&str>, offered: &[String]) -> Chosen {
+pub(super) fn choose(mode: Mode, configured: Option<&str>, offered: &[String]) -> ModeChoice {
     let safe: &[&str] = match mode {
         Mode::Plan => &SAFE_IN_PLAN,
         Mode::Ask => &SAFE_IN_ASK,
-        Mode::Edit | Mode::Auto => return Chosen::Known(configured.map(str::to_owned)),
+        Mode::Edit | Mode::Auto => return ModeChoice::Known(configured.map(str::to_owned)),
     };
     let is_offered = |name: &str| offered.iter().any(|offered| offered == name);
-    let own = configured.filter(|name| safe.contains(name));
+    let safe_configured = configured.filter(|name| safe.contains(name));
     let strictest = safe.iter().copied().find(|name| is_offered(name));
-    match own.or(strictest) {
-        Some(name) => Chosen::Known(Some(name.to_owned())),
-        None => Chosen::Unknown(configured.map(str::to_owned)),
+    match safe_configured.or(strictest) {
+        Some(name) => ModeChoice::Known(Some(name.to_owned())),
+        None => ModeChoice::Unknown(configured.map(str::to_owned)),
     }
 }
 
@@ -61,13 +61,13 @@ fn values(option: &Value, names: &mut Vec<String>) {
 mod tests {
     use super::*;
 
-    fn chosen(mode: Mode, configured: Option<&str>, offered: &[&str]) -> Chosen {
+    fn chosen(mode: Mode, configured: Option<&str>, offered: &[&str]) -> ModeChoice {
         let offered: Vec<String> = offered.iter().map(|name| (*name).to_owned()).collect();
         choose(mode, configured, &offered)
     }
 
-    fn known(name: &str) -> Chosen {
-        Chosen::Known(Some(name.to_owned()))
+    fn known(name: &str) -> ModeChoice {
+        ModeChoice::Known(Some(name.to_owned()))
     }
 
     #[test]
@@ -88,16 +88,16 @@ mod tests {
     #[test]
     fn choose_without_a_safe_mode_says_so() {
         for mode in [Mode::Plan, Mode::Ask] {
-            assert_eq!(chosen(mode, None, &["auto", "yolo"]), Chosen::Unknown(None));
-            assert_eq!(chosen(mode, Some("yolo"), &["yolo"]), Chosen::Unknown(Some("yolo".to_owned())));
-            assert_eq!(chosen(mode, None, &[]), Chosen::Unknown(None));
+            assert_eq!(chosen(mode, None, &["auto", "yolo"]), ModeChoice::Unknown(None));
+            assert_eq!(chosen(mode, Some("yolo"), &["yolo"]), ModeChoice::Unknown(Some("yolo".to_owned())));
+            assert_eq!(chosen(mode, None, &[]), ModeChoice::Unknown(None));
         }
     }
 
     #[test]
     fn choose_in_edit_and_auto_takes_the_configured_mode() {
         for mode in [Mode::Edit, Mode::Auto] {
-            assert_eq!(chosen(mode, None, &["read-only"]), Chosen::Known(None));
+            assert_eq!(chosen(mode, None, &["read-only"]), ModeChoice::Known(None));
             assert_eq!(chosen(mode, Some("code"), &["code", "plan"]), known("code"));
         }
     }

@@ -16,74 +16,74 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::fate::Fate;
-use super::mask::Mask;
-use super::session::{Inbound, Session};
+use super::close_reason::CloseReason;
+use super::redactor::Redactor;
+use super::session::{ExternalSession, Inbound};
 use super::subagents::Owners;
-use super::{Server, lock, process, short};
-use crate::line::{LONGEST, Line, Lines};
+use super::{AgentServer, lock, process, sanitize};
+use crate::line::{BoundedLine, BoundedLines, MAX_LINE_BYTES};
 use crate::task::{self, AbortOnDrop};
 
 /// How many messages wait to be written, and how many bytes of them.
-const OUTBOX: usize = 1024;
-const OUTBOX_BYTES: usize = 16 << 20;
+const MAX_QUEUED_MESSAGES: usize = 1024;
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 /// The longest id of a request.
-const LONGEST_ID: usize = 256;
+const MAX_ID_BYTES: usize = 256;
 /// How many lines that are no messages are overlooked: programs print words where they should not.
-const MOST_NOISE: usize = 1000;
+const MAX_STRAY_LINES: usize = 1000;
 /// How long a process without sessions is kept.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the protocol answers to a method that is not known, and to arguments that do not fit.
-pub(super) const NO_METHOD: i64 = -32601;
-pub(super) const BAD_ARGUMENTS: i64 = -32602;
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+pub(super) const INVALID_PARAMS: i64 = -32602;
 /// What is answered to what was refused or did not work.
 pub(super) const REFUSED: i64 = -32000;
 
 /// A process. It ends when nobody holds it any more.
 pub(super) struct Peer {
-    pub(super) link: Arc<Link>,
+    pub(super) connection: Arc<AgentConnection>,
     /// Whether sessions can be closed.
-    pub(super) closes: bool,
+    pub(super) can_close_sessions: bool,
     /// What it calls itself.
     pub(super) title: String,
     /// How many sessions are on it, or about to be.
-    used: AtomicUsize,
+    session_count: AtomicUsize,
     /// How often it became idle.
-    rests: AtomicUsize,
+    idle_generation: AtomicUsize,
     /// Whether it takes no more sessions.
-    spoilt: AtomicBool,
+    retired: AtomicBool,
     /// How many of its sessions were told to stop and have not done so yet.
-    suspicions: AtomicUsize,
+    unresponsive_count: AtomicUsize,
     _tasks: [AbortOnDrop; 3],
 }
 
 /// What the tasks of a process share.
-pub(super) struct Link {
+pub(super) struct AgentConnection {
     outbox: mpsc::Sender<String>,
     /// How many bytes wait to be written.
     unsent: Arc<AtomicUsize>,
-    pub(super) fate: Fate,
-    pub(super) mask: Mask,
-    book: Mutex<Book>,
-    noise: AtomicUsize,
+    pub(super) close_reason: CloseReason,
+    pub(super) redactor: Redactor,
+    state: Mutex<ConnectionState>,
+    stray_lines: AtomicUsize,
 }
 
 /// Who waits for what.
 #[derive(Default)]
-struct Book {
+struct ConnectionState {
     next: u64,
-    waiting: HashMap<u64, Waiter>,
-    sessions: HashMap<String, Weak<Session>>,
+    pending: HashMap<u64, Pending>,
+    sessions: HashMap<String, Weak<ExternalSession>>,
     /// Whose sub-agents were told of.
     sub_agents: Owners,
     /// Whether nothing comes any more.
     closed: bool,
 }
 
-enum Waiter {
-    Answer(oneshot::Sender<Result<Value, String>>),
-    Prompt(Weak<Session>),
+enum Pending {
+    Response(oneshot::Sender<Result<Value, String>>),
+    Prompt(Weak<ExternalSession>),
 }
 
 /// A message of the peer.
@@ -105,124 +105,124 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 
 impl Peer {
     /// Starts the program and greets it. Failure is in words for a person.
-    pub(super) async fn start(server: &Server, more: &[String]) -> Result<Arc<Peer>, String> {
-        let fate = Fate::open();
-        let mask = Mask::of(server);
-        let (stream, process) = process::start(server, more, &fate, mask.clone())?;
+    pub(super) async fn start(server: &AgentServer, extra_arguments: &[String]) -> Result<Arc<Peer>, String> {
+        let close_reason = CloseReason::new();
+        let redactor = Redactor::of(server);
+        let (stream, process) = process::start(server, extra_arguments, &close_reason, redactor.clone())?;
         let (reader, writer) = stream.into_split();
-        let (outbox, unsent) = mpsc::channel(OUTBOX);
-        let link = Arc::new(Link {
+        let (outbox, unsent) = mpsc::channel(MAX_QUEUED_MESSAGES);
+        let connection = Arc::new(AgentConnection {
             outbox,
             unsent: Arc::default(),
-            fate,
-            mask,
-            book: Mutex::default(),
-            noise: AtomicUsize::new(0),
+            close_reason,
+            redactor,
+            state: Mutex::default(),
+            stray_lines: AtomicUsize::new(0),
         });
         let tasks = [
             process,
-            task::spawn(write(link.fate.clone(), writer, unsent, link.unsent.clone())),
-            task::spawn(read(link.clone(), reader)),
+            task::spawn(write(connection.close_reason.clone(), writer, unsent, connection.unsent.clone())),
+            task::spawn(read(connection.clone(), reader)),
         ];
-        let greeting = greeting();
-        let greeted = link.request("initialize", &greeting);
-        let answer = match tokio::time::timeout(server.start_time, greeted).await {
+        let params_sent = initialize_request();
+        let initialized = connection.request("initialize", &params_sent);
+        let answer = match tokio::time::timeout(server.start_timeout, initialized).await {
             Ok(answer) => answer.map_err(|cause| format!("it did not start: {cause}"))?,
             Err(_) => {
-                let time = server.start_time.as_secs();
+                let time = server.start_timeout.as_secs();
                 return Err(format!("it did not answer within {time} s of its start"));
             }
         };
         let answer: InitializeResponse = serde_json::from_value(answer).map_err(|cause| {
-            format!("its greeting cannot be read: {}", link.mask.short(&cause.to_string()))
+            format!("its greeting cannot be read: {}", connection.redactor.sanitize(&cause.to_string()))
         })?;
         if answer.protocol_version != ProtocolVersion::V1 {
             return Err(format!("it speaks version {} of the protocol, not 1", answer.protocol_version));
         }
-        link.fate.connected();
-        let title = answer.agent_info.map(|info| short(&format!("{} {}", info.name, info.version)));
+        connection.close_reason.connected();
+        let title = answer.agent_info.map(|info| sanitize(&format!("{} {}", info.name, info.version)));
         Ok(Arc::new(Peer {
-            link,
-            closes: answer.agent_capabilities.session_capabilities.close.is_some(),
+            connection,
+            can_close_sessions: answer.agent_capabilities.session_capabilities.close.is_some(),
             title: title.unwrap_or_default(),
-            used: AtomicUsize::new(0),
-            rests: AtomicUsize::new(0),
-            spoilt: AtomicBool::new(false),
-            suspicions: AtomicUsize::new(0),
+            session_count: AtomicUsize::new(0),
+            idle_generation: AtomicUsize::new(0),
+            retired: AtomicBool::new(false),
+            unresponsive_count: AtomicUsize::new(0),
             _tasks: tasks,
         }))
     }
 
     /// Whether it is there and does what it is told.
     pub(super) fn is_usable(&self) -> bool {
-        !self.spoilt.load(Ordering::SeqCst) && !self.link.is_over()
+        !self.retired.load(Ordering::SeqCst) && !self.connection.is_closed()
     }
 
     /// Whether it may be stuck: then new sessions are better opened elsewhere.
-    pub(super) fn is_suspect(&self) -> bool {
-        self.suspicions.load(Ordering::SeqCst) > 0
+    pub(super) fn is_unresponsive(&self) -> bool {
+        self.unresponsive_count.load(Ordering::SeqCst) > 0
     }
 
     /// Suspects it for as long as the answer is held.
-    pub(super) fn suspect(self: &Arc<Peer>) -> Suspicion {
-        self.suspicions.fetch_add(1, Ordering::SeqCst);
-        Suspicion { peer: self.clone() }
+    pub(super) fn mark_unresponsive(self: &Arc<Peer>) -> UnresponsiveGuard {
+        self.unresponsive_count.fetch_add(1, Ordering::SeqCst);
+        UnresponsiveGuard { peer: self.clone() }
     }
 
     /// Takes no more sessions: it did not do what it was told. It ends with the last that it has.
-    pub(super) fn spoil(&self) {
-        self.spoilt.store(true, Ordering::SeqCst);
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::SeqCst);
     }
 
     /// A place on it, if there are less than so many taken.
-    pub(super) fn take_place(self: &Arc<Peer>, most: usize) -> Option<PlaceOn> {
-        let taken = self.used.fetch_add(1, Ordering::SeqCst);
-        let place = PlaceOn { peer: self.clone() };
-        (taken < most).then_some(place)
+    pub(super) fn take_slot(self: &Arc<Peer>, limit: usize) -> Option<SessionSlot> {
+        let taken = self.session_count.fetch_add(1, Ordering::SeqCst);
+        let slot = SessionSlot { peer: self.clone() };
+        (taken < limit).then_some(slot)
     }
 }
 
 /// A doubt whether a process still does what it is told.
-pub(super) struct Suspicion {
+pub(super) struct UnresponsiveGuard {
     peer: Arc<Peer>,
 }
 
-impl Drop for Suspicion {
+impl Drop for UnresponsiveGuard {
     fn drop(&mut self) {
-        self.peer.suspicions.fetch_sub(1, Ordering::SeqCst);
+        self.peer.unresponsive_count.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// A place of a session on a process.
-pub(super) struct PlaceOn {
+pub(super) struct SessionSlot {
     pub(super) peer: Arc<Peer>,
 }
 
-impl Drop for PlaceOn {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         let peer = &self.peer;
-        if peer.used.fetch_sub(1, Ordering::SeqCst) > 1 {
+        if peer.session_count.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;
         }
-        let rest = peer.rests.fetch_add(1, Ordering::SeqCst) + 1;
-        if peer.spoilt.load(Ordering::SeqCst) {
-            return peer.link.fate.seal("it did not stop when it was told to, so it was ended");
+        let rest = peer.idle_generation.fetch_add(1, Ordering::SeqCst) + 1;
+        if peer.retired.load(Ordering::SeqCst) {
+            return peer.connection.close_reason.set("it did not stop when it was told to, so it was ended");
         }
         let idle = Arc::downgrade(peer);
         task::detach(async move {
-            tokio::time::sleep(IDLE).await;
+            tokio::time::sleep(IDLE_TIMEOUT).await;
             if let Some(peer) = idle.upgrade()
-                && peer.used.load(Ordering::SeqCst) == 0
-                && peer.rests.load(Ordering::SeqCst) == rest
+                && peer.session_count.load(Ordering::SeqCst) == 0
+                && peer.idle_generation.load(Ordering::SeqCst) == rest
             {
-                peer.spoil();
-                peer.link.fate.seal("it was not needed any more");
+                peer.retire();
+                peer.connection.close_reason.set("it was not needed any more");
             }
         });
     }
 }
 
-fn greeting() -> InitializeRequest {
+fn initialize_request() -> InitializeRequest {
     let files = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
     InitializeRequest::new(ProtocolVersion::V1)
         .client_capabilities(
@@ -231,23 +231,23 @@ fn greeting() -> InitializeRequest {
         .client_info(Implementation::new("brigade", env!("CARGO_PKG_VERSION")))
 }
 
-impl Link {
+impl AgentConnection {
     /// Asks, and waits for the answer. Failure is in words for a person.
     pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> Result<Value, String> {
         let (sender, answer) = oneshot::channel();
-        let id = self.expect(Waiter::Answer(sender));
+        let id = self.register(Pending::Response(sender));
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(self.fate.last_words().await),
+            Err(_) => Err(self.close_reason.reason().await),
         }
     }
 
     /// Asks for an answer that the session itself takes.
-    pub(super) fn prompt(&self, session: &Arc<Session>, params: &impl Serialize) {
-        let id = self.expect(Waiter::Prompt(Arc::downgrade(session)));
+    pub(super) fn prompt(&self, session: &Arc<ExternalSession>, params: &impl Serialize) {
+        let id = self.register(Pending::Prompt(Arc::downgrade(session)));
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params }));
-        if self.is_over() {
+        if self.is_closed() {
             session.take(Inbound::Lost, 0);
         }
     }
@@ -264,55 +264,55 @@ impl Link {
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } }));
     }
 
-    fn expect(&self, waiter: Waiter) -> u64 {
-        let mut book = lock(&self.book);
-        let id = book.next;
-        book.next += 1;
+    fn register(&self, waiting: Pending) -> u64 {
+        let mut state = lock(&self.state);
+        let id = state.next;
+        state.next += 1;
         // Where nothing comes any more, whoever waits is told so at once.
-        if !book.closed {
-            book.waiting.insert(id, waiter);
+        if !state.closed {
+            state.pending.insert(id, waiting);
         }
         id
     }
 
     fn send(&self, message: &Value) {
-        self.fate.message_sent();
+        self.close_reason.message_sent();
         let mut line = message.to_string();
         line.push('\n');
         let bytes = line.len();
         let before = self.unsent.fetch_add(bytes, Ordering::SeqCst);
         // One message may be longer, if nothing else waits.
-        let is_too_much = before > 0 && before.saturating_add(bytes) > OUTBOX_BYTES;
+        let is_too_much = before > 0 && before.saturating_add(bytes) > MAX_QUEUED_BYTES;
         if is_too_much || matches!(self.outbox.try_send(line), Err(mpsc::error::TrySendError::Full(_))) {
             self.unsent.fetch_sub(bytes, Ordering::SeqCst);
-            self.fate.seal("it does not read what it is sent, so it was ended");
+            self.close_reason.set("it does not read what it is sent, so it was ended");
         }
     }
 
     /// Whether nothing comes any more, or it is to end.
-    fn is_over(&self) -> bool {
-        self.fate.is_sealed() || lock(&self.book).closed
+    fn is_closed(&self) -> bool {
+        self.close_reason.is_set() || lock(&self.state).closed
     }
 
-    pub(super) fn enter(&self, session: &Arc<Session>) {
-        lock(&self.book).sessions.insert(session.id.clone(), Arc::downgrade(session));
+    pub(super) fn add_session(&self, session: &Arc<ExternalSession>) {
+        lock(&self.state).sessions.insert(session.id.clone(), Arc::downgrade(session));
     }
 
-    pub(super) fn leave(&self, session: &Arc<Session>) {
-        let mut book = lock(&self.book);
-        book.sessions.remove(&session.id);
-        book.sub_agents.leave(session);
+    pub(super) fn remove_session(&self, session: &Arc<ExternalSession>) {
+        let mut state = lock(&self.state);
+        state.sessions.remove(&session.id);
+        state.sub_agents.remove_session(session);
     }
 
     /// The session that a message is about, and the sub-agent of it, if it is about one.
-    fn session(&self, params: &Value) -> Option<(Arc<Session>, Option<String>)> {
+    fn session(&self, params: &Value) -> Option<(Arc<ExternalSession>, Option<String>)> {
         let id = params.get("sessionId").and_then(Value::as_str)?;
-        let book = lock(&self.book);
+        let state = lock(&self.state);
         // A sub-agent cannot take the place of a session.
-        if let Some(session) = book.sessions.get(id) {
+        if let Some(session) = state.sessions.get(id) {
             return Some((session.upgrade()?, None));
         }
-        Some((book.sub_agents.of(id)?, Some(id.to_owned())))
+        Some((state.sub_agents.of(id)?, Some(id.to_owned())))
     }
 
     /// Takes a line. A reason is one to end the process for.
@@ -322,60 +322,60 @@ impl Link {
             return Ok(());
         }
         if line.first() != Some(&b'{') {
-            let noise = self.noise.fetch_add(1, Ordering::SeqCst) + 1;
-            return match noise > MOST_NOISE {
+            let stray_lines = self.stray_lines.fetch_add(1, Ordering::SeqCst) + 1;
+            return match stray_lines > MAX_STRAY_LINES {
                 true => Err(format!(
-                    "it printed more than {MOST_NOISE} lines that are no messages, so it was ended"
+                    "it printed more than {MAX_STRAY_LINES} lines that are no messages, so it was ended"
                 )),
                 false => Ok(()),
             };
         }
         let message: Message = serde_json::from_slice(line).map_err(|cause| {
-            let cause = self.mask.short(&cause.to_string());
+            let cause = self.redactor.sanitize(&cause.to_string());
             format!("it sent a message that cannot be read ({cause}), so it was ended")
         })?;
         match (message.method, message.id) {
             (Some(_), Some(id)) if !is_id(&id) => {
                 return Err(format!(
-                    "it asked with an id that is neither a number nor a text of at most {LONGEST_ID} bytes, so it was \
+                    "it asked with an id that is neither a number nor a text of at most {MAX_ID_BYTES} bytes, so it was \
                      ended"
                 ));
             }
-            (Some(method), Some(id)) => self.asked(&method, id, message.params, line.len()),
-            (Some(method), None) => self.told(&method, message.params, line.len()),
+            (Some(method), Some(id)) => self.handle_request(&method, id, message.params, line.len()),
+            (Some(method), None) => self.handle_notification(&method, message.params, line.len()),
             (None, id) => {
                 let answer = match (message.result, message.error) {
-                    (_, Some(error)) => Err(self.mask.short(&words(&error))),
+                    (_, Some(error)) => Err(self.redactor.sanitize(&error_text(&error))),
                     (Some(result), None) => Ok(result),
                     (None, None) => {
                         return Err("it sent a message that says nothing, so it was ended".to_owned());
                     }
                 };
-                return self.answered(id.as_ref(), answer, line.len());
+                return self.handle_response(id.as_ref(), answer, line.len());
             }
         }
         Ok(())
     }
 
     /// An answer that comes twice is overlooked; one to a question that was never asked is not.
-    fn answered(
+    fn handle_response(
         &self,
         id: Option<&Value>,
         answer: Result<Value, String>,
         bytes: usize,
     ) -> Result<(), String> {
-        let waiter = {
-            let mut book = lock(&self.book);
-            let id = id.and_then(Value::as_u64).filter(|id| *id < book.next);
+        let waiting = {
+            let mut state = lock(&self.state);
+            let id = id.and_then(Value::as_u64).filter(|id| *id < state.next);
             let Some(id) = id else {
                 return Err("it answered a question that was never asked, so it was ended".to_owned());
             };
-            book.waiting.remove(&id)
+            state.pending.remove(&id)
         };
-        match waiter {
+        match waiting {
             // Whoever asked may have gone.
-            Some(Waiter::Answer(sender)) => drop(sender.send(answer)),
-            Some(Waiter::Prompt(session)) => {
+            Some(Pending::Response(sender)) => drop(sender.send(answer)),
+            Some(Pending::Prompt(session)) => {
                 if let Some(session) = session.upgrade() {
                     session.take(Inbound::Ended(answer), bytes);
                 }
@@ -385,7 +385,7 @@ impl Link {
         Ok(())
     }
 
-    fn told(&self, method: &str, mut params: Value, bytes: usize) {
+    fn handle_notification(&self, method: &str, mut params: Value, bytes: usize) {
         if method == "session/update"
             && let Some((session, sub_agent)) = self.session(&params)
             && let Some(update) = params.get_mut("update")
@@ -393,7 +393,7 @@ impl Link {
             // What this version does not know is overlooked.
             let Ok(update) = serde_json::from_value(update.take()) else { return };
             if let SessionUpdate::SubagentUpdate(announced) = &update {
-                lock(&self.book).sub_agents.announce(&session, &announced.session_id.0);
+                lock(&self.state).sub_agents.announce(&session, &announced.session_id.0);
             }
             // Nobody reads the words of a sub-agent, and there are many.
             let is_work = matches!(
@@ -408,25 +408,25 @@ impl Link {
         }
     }
 
-    fn asked(&self, method: &str, id: Value, params: Value, bytes: usize) {
+    fn handle_request(&self, method: &str, id: Value, params: Value, bytes: usize) {
         let Some((session, sub_agent)) = self.session(&params) else {
             return match METHODS.contains(&method) {
-                true => self.refuse(&id, BAD_ARGUMENTS, "there is no such session"),
-                false => self.refuse(&id, NO_METHOD, "there is no such method"),
+                true => self.refuse(&id, INVALID_PARAMS, "there is no such session"),
+                false => self.refuse(&id, METHOD_NOT_FOUND, "there is no such method"),
             };
         };
-        session.asked(method, id, params, sub_agent, bytes);
+        session.handle_request(method, id, params, sub_agent, bytes);
     }
 
     /// Tells all who wait that there is nothing to wait for.
     fn close(&self) {
-        let (waiting, sessions) = {
-            let mut book = lock(&self.book);
-            book.closed = true;
-            book.sub_agents = Owners::default();
-            (std::mem::take(&mut book.waiting), std::mem::take(&mut book.sessions))
+        let (pending, sessions) = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            state.sub_agents = Owners::default();
+            (std::mem::take(&mut state.pending), std::mem::take(&mut state.sessions))
         };
-        drop(waiting);
+        drop(pending);
         for session in sessions.into_values().filter_map(|session| session.upgrade()) {
             session.take(Inbound::Lost, 0);
         }
@@ -449,13 +449,13 @@ pub(super) const METHODS: [&str; 8] = [
 fn is_id(id: &Value) -> bool {
     match id {
         Value::Number(_) => true,
-        Value::String(id) => id.len() <= LONGEST_ID,
+        Value::String(id) => id.len() <= MAX_ID_BYTES,
         _ => false,
     }
 }
 
 /// An error of the peer in words. Details often stand in `data`.
-fn words(error: &Value) -> String {
+fn error_text(error: &Value) -> String {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let message = text(error.get("message")).unwrap_or_else(|| error.to_string());
     let data = error.get("data");
@@ -466,31 +466,33 @@ fn words(error: &Value) -> String {
     }
 }
 
-async fn read(link: Arc<Link>, reader: OwnedReadHalf) {
-    let mut lines = Lines::new(reader);
+async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
+    let mut lines = BoundedLines::new(reader);
     loop {
         match lines.next().await {
-            Ok(Some(Line::Whole(line))) => {
-                if let Err(reason) = link.take(&line) {
-                    link.fate.seal(reason);
+            Ok(Some(BoundedLine::Complete(line))) => {
+                if let Err(reason) = connection.take(&line) {
+                    connection.close_reason.set(reason);
                     break;
                 }
             }
-            Ok(Some(Line::TooLong)) => {
-                let most = LONGEST >> 20;
-                link.fate.seal(format!("it sent a message of more than {most} MB, so it was ended"));
+            Ok(Some(BoundedLine::TooLong)) => {
+                let limit = MAX_LINE_BYTES >> 20;
+                connection
+                    .close_reason
+                    .set(format!("it sent a message of more than {limit} MB, so it was ended"));
                 break;
             }
             Ok(None) | Err(_) => break,
         }
     }
-    link.close();
+    connection.close();
     // A program that only closed its output is of no use to anybody.
-    link.fate.seal(link.fate.last_words().await);
+    connection.close_reason.set(connection.close_reason.reason().await);
 }
 
 async fn write(
-    fate: Fate,
+    close_reason: CloseReason,
     mut writer: OwnedWriteHalf,
     mut lines: mpsc::Receiver<String>,
     unsent: Arc<AtomicUsize>,
@@ -498,7 +500,7 @@ async fn write(
     while let Some(line) = lines.recv().await {
         if writer.write_all(line.as_bytes()).await.is_err() {
             // The reader finds out why.
-            return fate.sealed().await;
+            return close_reason.closed().await;
         }
         unsent.fetch_sub(line.len(), Ordering::SeqCst);
     }

@@ -8,8 +8,8 @@ use agent_client_protocol::v1::schema::{
     NewSessionRequest, NewSessionResponse, SessionConfigOptionCategory, SetSessionConfigOptionRequest,
     SetSessionModeRequest,
 };
-use brigade::external::{External, ExternalTool, Reported, Terms};
-use brigade::model::{About, Chunk, Model, ModelError, Request};
+use brigade::external::{ExternalAgents, ExternalLimits, ExternalTool, ReportedUsage};
+use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade_core::permission::Mode;
 use brigade_core::{Price, SessionId};
 use futures::FutureExt;
@@ -17,11 +17,11 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 
-use super::mask::Mask;
-use super::modes::{self, Chosen};
-use super::peer::{Peer, PlaceOn};
-use super::session::Session;
-use super::{Choice, Server, account, lock, short, tools, turn};
+use super::modes::{self, ModeChoice};
+use super::peer::{Peer, SessionSlot};
+use super::redactor::Redactor;
+use super::session::ExternalSession;
+use super::{AgentOptions, AgentServer, account, lock, sanitize, tools, turn};
 use crate::task;
 
 /// The external agents of a runtime. Dropping it ends their processes.
@@ -32,21 +32,21 @@ pub struct Acp {
 
 /// What the sessions of all servers share.
 pub(super) struct Pool {
-    servers: BTreeMap<String, Arc<Running>>,
-    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    servers: BTreeMap<String, Arc<ServerPool>>,
+    sessions: Mutex<HashMap<SessionId, Arc<ExternalSession>>>,
 }
 
 /// A server and its processes.
-struct Running {
-    server: Arc<Server>,
+struct ServerPool {
+    server: Arc<AgentServer>,
     processes: Mutex<Processes>,
     /// Whether the user was warned that it may act without asking.
     warned: AtomicBool,
 }
 
 /// A session that was opened, and what the user should know about it.
-pub(super) struct Opened {
-    pub(super) session: Arc<Session>,
+pub(super) struct OpenedSession {
+    pub(super) session: Arc<ExternalSession>,
     pub(super) warning: Option<String>,
 }
 
@@ -54,39 +54,39 @@ pub(super) struct Opened {
 #[derive(Default)]
 struct Processes {
     list: Vec<Process>,
-    starting: HashMap<Vec<String>, WeakShared<Start>>,
+    starting: HashMap<Vec<String>, WeakShared<StartFuture>>,
 }
 
 /// The start of a process. All who wait for it share how it goes; it is given up when nobody does.
-type Start = BoxFuture<'static, Result<Arc<Peer>, String>>;
+type StartFuture = BoxFuture<'static, Result<Arc<Peer>, String>>;
 
 /// A process, and the arguments that it has beyond those of its server.
 struct Process {
-    more: Vec<String>,
+    extra_arguments: Vec<String>,
     peer: Arc<Peer>,
 }
 
 /// Whom a model stands for.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct AgentTarget {
     /// How it was named.
     pub(super) place: String,
-    pub(super) server: Arc<Server>,
-    choice: Choice,
+    pub(super) server: Arc<AgentServer>,
+    options: AgentOptions,
 }
 
 impl Acp {
     /// These servers. Nothing is started yet.
-    pub fn new(servers: impl IntoIterator<Item = Server>) -> Acp {
-        let running = |server: Server| {
+    pub fn new(servers: impl IntoIterator<Item = AgentServer>) -> Acp {
+        let server_pool = |server: AgentServer| {
             let processes = Mutex::default();
             let (name, warned) = (server.name.clone(), AtomicBool::new(false));
-            (name, Arc::new(Running { server: Arc::new(server), processes, warned }))
+            (name, Arc::new(ServerPool { server: Arc::new(server), processes, warned }))
         };
-        let servers: BTreeMap<_, _> = servers.into_iter().map(running).collect();
+        let servers: BTreeMap<_, _> = servers.into_iter().map(server_pool).collect();
         let named: Vec<_> = servers
             .values()
-            .map(|running| (running.server.name.clone(), running.server.workspace.clone()))
+            .map(|server_pool| (server_pool.server.name.clone(), server_pool.server.workspace.clone()))
             .collect();
         let pool = Arc::new(Pool { servers, sessions: Mutex::default() });
         let tools = tools::tools(&Arc::downgrade(&pool), named.into_iter());
@@ -95,23 +95,23 @@ impl Acp {
 
     /// Starts a server, greets it and ends it again. What it calls itself, or why it cannot be used.
     pub async fn probe(&self, name: &str) -> Result<String, String> {
-        let running = self.pool.running(name)?;
-        let server = &running.server;
-        let mask = Mask::of(server);
-        match Peer::start(server, &server.choice.arguments).await {
-            Ok(peer) => Ok(mask.hide(&peer.title)),
-            Err(cause) => Err(mask.hide(&cause)),
+        let server_pool = self.pool.server_pool(name)?;
+        let server = &server_pool.server;
+        let redactor = Redactor::of(server);
+        match Peer::start(server, &server.options.arguments).await {
+            Ok(peer) => Ok(redactor.redact(&peer.title)),
+            Err(cause) => Err(redactor.redact(&cause)),
         }
     }
 }
 
-impl External for Acp {
+impl ExternalAgents for Acp {
     fn model(&self, place: &str) -> Result<Arc<dyn Model>, String> {
         let target = self.pool.target(place)?;
         Ok(Arc::new(ExternalModel { pool: Arc::downgrade(&self.pool), target }))
     }
 
-    fn terms(&self, place: &str) -> Terms {
+    fn limits(&self, place: &str) -> ExternalLimits {
         self.pool.target(place).map(|target| target.server.terms).unwrap_or_default()
     }
 
@@ -119,10 +119,10 @@ impl External for Acp {
         self.tools.get(name)
     }
 
-    fn stopped<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Option<Reported>> {
+    fn stop<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Option<ReportedUsage>> {
         Box::pin(async move {
             let session = self.pool.session(session)?;
-            Some(account::account_after_stop(&session).await)
+            Some(account::usage_after_stop(&session).await)
         })
     }
 
@@ -138,7 +138,7 @@ impl External for Acp {
 /// An external agent as a model.
 struct ExternalModel {
     pool: Weak<Pool>,
-    target: Target,
+    target: AgentTarget,
 }
 
 impl Model for ExternalModel {
@@ -152,110 +152,116 @@ impl Model for ExternalModel {
         }
     }
 
-    fn about(&self, _model: &str) -> About {
-        About { price: Some(Price::default()), ..About::default() }
+    fn model_info(&self, _model: &str) -> ModelInfo {
+        ModelInfo { price: Some(Price::default()), ..ModelInfo::default() }
     }
 }
 
 impl Pool {
-    pub(super) fn session(&self, session: &SessionId) -> Option<Arc<Session>> {
+    pub(super) fn session(&self, session: &SessionId) -> Option<Arc<ExternalSession>> {
         lock(&self.sessions).get(session).cloned()
     }
 
-    fn running(&self, name: &str) -> Result<&Arc<Running>, String> {
+    fn server_pool(&self, name: &str) -> Result<&Arc<ServerPool>, String> {
         self.servers.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.servers.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            format!("unknown server '{}'; [acp.servers.NAME] has: {known}", short(name))
+            format!("unknown server '{}'; [acp.servers.NAME] has: {known}", sanitize(name))
         })
     }
 
-    fn target(&self, place: &str) -> Result<Target, String> {
+    fn target(&self, place: &str) -> Result<AgentTarget, String> {
         let (name, agent) = place.split_once('/').map_or((place, None), |(name, agent)| (name, Some(agent)));
-        let server = self.running(name)?.server.clone();
-        let usual = server.choice.clone();
-        let choice = match agent {
-            None => usual,
+        let server = self.server_pool(name)?.server.clone();
+        let defaults = server.options.clone();
+        let options = match agent {
+            None => defaults,
             Some(agent) => {
-                let own = server.agents.get(agent).cloned().ok_or_else(|| {
+                let overrides = server.agents.get(agent).cloned().ok_or_else(|| {
                     let known: Vec<&str> = server.agents.keys().map(String::as_str).collect();
                     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                     format!(
                         "unknown agent '{}' of the server '{name}'; [acp.servers.{name}.agents] has: {known}",
-                        short(agent)
+                        sanitize(agent)
                     )
                 })?;
-                let arguments = usual.arguments.into_iter().chain(own.arguments).collect();
-                Choice { mode: own.mode.or(usual.mode), model: own.model.or(usual.model), arguments }
+                let arguments = defaults.arguments.into_iter().chain(overrides.arguments).collect();
+                AgentOptions {
+                    mode: overrides.mode.or(defaults.mode),
+                    model: overrides.model.or(defaults.model),
+                    arguments,
+                }
             }
         };
-        Ok(Target { place: place.to_owned(), server, choice })
+        Ok(AgentTarget { place: place.to_owned(), server, options })
     }
 
     /// Opens a session. A process that is found to be gone is replaced once; no prompt was sent to it.
     pub(super) async fn open(
         &self,
         session: &SessionId,
-        target: &Target,
+        target: &AgentTarget,
         mode: Mode,
-    ) -> Result<Opened, String> {
-        let running = self.running(&target.server.name)?;
+    ) -> Result<OpenedSession, String> {
+        let server_pool = self.server_pool(&target.server.name)?;
         let mut attempt = 0;
         let opened = loop {
             attempt += 1;
-            let place = running.place(&target.choice.arguments).await?;
-            let peer = place.peer.clone();
-            match tokio::time::timeout(target.server.start_time, target.session_on(place, mode)).await {
+            let slot = server_pool.acquire_slot(&target.options.arguments).await?;
+            let peer = slot.peer.clone();
+            match tokio::time::timeout(target.server.start_timeout, target.open_session(slot, mode)).await {
                 Ok(Ok(opened)) => break opened,
                 Ok(Err(_)) if !peer.is_usable() && attempt == 1 => {}
                 Ok(Err(cause)) => return Err(cause),
                 Err(_) => {
-                    peer.spoil();
-                    let time = target.server.start_time.as_secs();
+                    peer.retire();
+                    let time = target.server.start_timeout.as_secs();
                     return Err(format!("it did not open a session within {time} s"));
                 }
             }
         };
         lock(&self.sessions).insert(session.clone(), opened.session.clone());
-        let is_first = |_: &String| !running.warned.swap(true, Ordering::SeqCst);
-        Ok(Opened { warning: opened.warning.filter(is_first), ..opened })
+        let is_first = |_: &String| !server_pool.warned.swap(true, Ordering::SeqCst);
+        Ok(OpenedSession { warning: opened.warning.filter(is_first), ..opened })
     }
 }
 
-impl Running {
+impl ServerPool {
     /// A place on a process that has one free, or on a new one.
-    async fn place(&self, more: &[String]) -> Result<PlaceOn, String> {
-        let most = self.server.sessions.max(1);
+    async fn acquire_slot(&self, extra_arguments: &[String]) -> Result<SessionSlot, String> {
+        let limit = self.server.max_sessions.max(1);
         loop {
             let start = {
                 let mut processes = lock(&self.processes);
-                if let Some(place) = processes.free(more, most) {
-                    return Ok(place);
+                if let Some(slot) = processes.free_slot(extra_arguments, limit) {
+                    return Ok(slot);
                 }
-                self.starting(&mut processes, more)
+                self.starting(&mut processes, extra_arguments)
             };
             let started = start.clone().await;
             let mut processes = lock(&self.processes);
             processes.starting.retain(|_, other| other.upgrade().is_some_and(|other| !other.ptr_eq(&start)));
             let peer = started?;
             if !processes.list.iter().any(|process| Arc::ptr_eq(&process.peer, &peer)) {
-                processes.list.push(Process { more: more.to_vec(), peer: peer.clone() });
+                processes
+                    .list
+                    .push(Process { extra_arguments: extra_arguments.to_vec(), peer: peer.clone() });
             }
-            if let Some(place) = peer.take_place(most) {
-                return Ok(place);
+            if let Some(slot) = peer.take_slot(limit) {
+                return Ok(slot);
             }
         }
     }
 
     /// The start of a process that is under way, or a new one.
-    fn starting(&self, processes: &mut Processes, more: &[String]) -> Shared<Start> {
-        if let Some(start) = processes.starting.get(more).and_then(WeakShared::upgrade) {
+    fn starting(&self, processes: &mut Processes, extra_arguments: &[String]) -> Shared<StartFuture> {
+        if let Some(start) = processes.starting.get(extra_arguments).and_then(WeakShared::upgrade) {
             return start;
         }
-        let (server, words) = (self.server.clone(), more.to_vec());
-        let start = async move { Peer::start(&server, &words).await }.boxed().shared();
+        let (server, arguments) = (self.server.clone(), extra_arguments.to_vec());
+        let start = async move { Peer::start(&server, &arguments).await }.boxed().shared();
         if let Some(weak) = start.downgrade() {
-            processes.starting.insert(more.to_vec(), weak);
+            processes.starting.insert(extra_arguments.to_vec(), weak);
         }
         start
     }
@@ -263,31 +269,37 @@ impl Running {
 
 impl Processes {
     /// A place on a process with these arguments that has one free.
-    fn free(&mut self, more: &[String], most: usize) -> Option<PlaceOn> {
+    fn free_slot(&mut self, extra_arguments: &[String], limit: usize) -> Option<SessionSlot> {
         self.list.retain(|process| process.peer.is_usable());
-        let mut fitting =
-            self.list.iter().filter(|process| process.more == more && !process.peer.is_suspect());
-        fitting.find_map(|process| process.peer.take_place(most))
+        let mut fitting = self
+            .list
+            .iter()
+            .filter(|process| process.extra_arguments == extra_arguments && !process.peer.is_unresponsive());
+        fitting.find_map(|process| process.peer.take_slot(limit))
     }
 }
 
-impl Target {
-    async fn session_on(&self, place: PlaceOn, mode: Mode) -> Result<Opened, String> {
-        let peer = place.peer.clone();
+impl AgentTarget {
+    async fn open_session(&self, slot: SessionSlot, mode: Mode) -> Result<OpenedSession, String> {
+        let peer = slot.peer.clone();
         let request = NewSessionRequest::new(self.server.workspace.clone());
-        let answer = peer.link.request("session/new", &request).await;
+        let answer = peer.connection.request("session/new", &request).await;
         let answer = answer.map_err(|cause| format!("it opened no session: {cause}"))?;
         let models = answer.get("models").cloned();
         let answer: NewSessionResponse = serde_json::from_value(answer).map_err(|cause| {
-            format!("its answer to session/new cannot be read: {}", peer.link.mask.short(&cause.to_string()))
+            format!(
+                "its answer to session/new cannot be read: {}",
+                peer.connection.redactor.sanitize(&cause.to_string())
+            )
         })?;
-        let session = Session::new(answer.session_id.0.to_string(), place, self.server.workspace.clone());
-        peer.link.enter(&session);
+        let session =
+            ExternalSession::new(answer.session_id.0.to_string(), slot, self.server.workspace.clone());
+        peer.connection.add_session(&session);
         let chosen = match self.mode_in(mode, &answer) {
             Ok((mode, warning)) => self
                 .choose(&session, &answer, models.as_ref(), mode.as_ref())
                 .await
-                .map(|()| Opened { session: session.clone(), warning }),
+                .map(|()| OpenedSession { session: session.clone(), warning }),
             Err(cause) => Err(cause),
         };
         if chosen.is_err() {
@@ -303,12 +315,12 @@ impl Target {
         answer: &NewSessionResponse,
     ) -> Result<(Option<String>, Option<String>), String> {
         let offered = modes::offered(answer);
-        let chosen = match modes::choose(mode, self.choice.mode.as_deref(), &offered) {
-            Chosen::Known(chosen) => return Ok((chosen, None)),
-            Chosen::Unknown(chosen) => chosen,
+        let chosen = match modes::choose(mode, self.options.mode.as_deref(), &offered) {
+            ModeChoice::Known(chosen) => return Ok((chosen, None)),
+            ModeChoice::Unknown(chosen) => chosen,
         };
         let name = &self.server.name;
-        let offers = if offered.is_empty() { "none".to_owned() } else { short(&offered.join(", ")) };
+        let offers = if offered.is_empty() { "none".to_owned() } else { sanitize(&offered.join(", ")) };
         match mode {
             Mode::Plan if !self.server.allow_in_plan => Err(format!(
                 "cannot start external agent '{name}' in plan mode: none of its modes is known to be safe (offered: {offers}). Set \
@@ -327,7 +339,7 @@ impl Target {
     /// Puts the session into this mode and on the model that was configured.
     async fn choose(
         &self,
-        session: &Session,
+        session: &ExternalSession,
         answer: &NewSessionResponse,
         models: Option<&Value>,
         mode: Option<&String>,
@@ -343,7 +355,7 @@ impl Target {
                     .await?;
             }
         }
-        if let Some(model) = &self.choice.model {
+        if let Some(model) = &self.options.model {
             let known = models.and_then(|models| models.get("availableModels")).and_then(Value::as_array);
             let known = known.into_iter().flatten().filter_map(|model| model.get("modelId")?.as_str());
             let known: Vec<&str> = known.collect();
@@ -360,7 +372,7 @@ impl Target {
 
     async fn set_option(
         &self,
-        session: &Session,
+        session: &ExternalSession,
         answer: &NewSessionResponse,
         what: &str,
         category: SessionConfigOptionCategory,
@@ -369,7 +381,7 @@ impl Target {
     ) -> Result<(), String> {
         let mut options = answer.config_options.iter().flatten();
         let Some(option) = options.find(|option| option.category.as_ref() == Some(&category)) else {
-            let known = if known.is_empty() { "none".to_owned() } else { short(&known.join(", ")) };
+            let known = if known.is_empty() { "none".to_owned() } else { sanitize(&known.join(", ")) };
             return Err(format!("it has no {what} '{value}'; it offers: {known}"));
         };
         let value_id = agent_client_protocol::v1::schema::SessionConfigValueId::new(value.to_owned());
@@ -379,12 +391,12 @@ impl Target {
 }
 
 async fn set(
-    session: &Session,
+    session: &ExternalSession,
     what: &str,
     value: &str,
     method: &str,
     request: &impl serde::Serialize,
 ) -> Result<(), String> {
-    let answer = session.link().request(method, request).await;
+    let answer = session.connection().request(method, request).await;
     answer.map(|_| ()).map_err(|cause| format!("it cannot be given the {what} '{value}': {cause}"))
 }

@@ -4,44 +4,44 @@ use std::time::Duration;
 
 use brigade::Secret;
 use brigade_core::text;
-use brigade_sandbox::{End, Finished, Job, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
 use tokio::net::UnixStream;
 
-use super::Server;
-use super::fate::Fate;
-use super::mask::Mask;
+use super::AgentServer;
+use super::close_reason::CloseReason;
+use super::redactor::Redactor;
 use crate::task::{self, AbortOnDrop};
 
 /// How much of what a program says on standard error is kept.
-const ERRORS: usize = 4096;
+const MAX_STDERR_BYTES: usize = 4096;
 
 /// Starts the program. It ends with the task, or when its fate is sealed.
 pub(super) fn start(
-    server: &Server,
-    more: &[String],
-    fate: &Fate,
-    mask: Mask,
+    server: &AgentServer,
+    extra_arguments: &[String],
+    close_reason: &CloseReason,
+    redactor: Redactor,
 ) -> Result<(UnixStream, AbortOnDrop), String> {
-    let words = std::iter::once(&server.command).chain(&server.arguments).chain(more);
-    let words: Vec<String> = words.map(|word| quoted(word)).collect();
+    let command_line = std::iter::once(&server.command).chain(&server.arguments).chain(extra_arguments);
+    let command_line: Vec<String> = command_line.map(|word| shell_quote(word)).collect();
     let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
     let job = Job {
-        command: format!("exec {}", words.join(" ")),
+        command: format!("exec {}", command_line.join(" ")),
         directory: server.workspace.clone(),
         environment: server.environment.iter().map(exposed).collect(),
         time_limit: Duration::MAX,
-        output_limit: ERRORS,
+        output_limit: MAX_STDERR_BYTES,
         limits: ResourceLimits::default(),
-        mark: format!("acp:{}", server.name),
+        tag: format!("acp:{}", server.name),
     };
-    let doomed = fate.clone();
+    let closing = close_reason.clone();
     let (stream, run) =
-        brigade_sandbox::serve(server.guard.clone(), job, async move { doomed.sealed().await })
+        brigade_sandbox::serve(server.guard.clone(), job, async move { closing.closed().await })
             .map_err(|error| format!("it cannot be started: {error}"))?;
-    let ending = fate.clone();
+    let ending = close_reason.clone();
     let process = task::spawn(async move {
-        ending.seal(match run.await {
-            Ok(finished) => end(&finished, &mask, ending.since_last_message()),
+        ending.set(match run.await {
+            Ok(finished) => exit_message(&finished, &redactor, ending.since_last_message()),
             Err(error) => error.to_string(),
         });
     });
@@ -49,20 +49,20 @@ pub(super) fn start(
 }
 
 /// How a process ended, and what it said about it since it was sent its last message: older lines are no cause.
-fn end(finished: &Finished, mask: &Mask, since: Option<Duration>) -> String {
-    let how = match finished.end {
-        End::Exited(127) => "its program was not found".to_owned(),
-        End::Exited(code) => format!("it ended with exit code {code}"),
-        End::Signalled(signal) => format!("it was ended by signal {signal}"),
-        End::TimedOut | End::Cancelled => "it was ended".to_owned(),
+fn exit_message(finished: &JobResult, redactor: &Redactor, since: Option<Duration>) -> String {
+    let status = match finished.end {
+        ExitReason::Exited(127) => "its program was not found".to_owned(),
+        ExitReason::Exited(code) => format!("it ended with exit code {code}"),
+        ExitReason::Signalled(signal) => format!("it was ended by signal {signal}"),
+        ExitReason::TimedOut | ExitReason::Cancelled => "it was ended".to_owned(),
     };
-    let said = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
-    let said = String::from_utf8_lossy(said);
-    let Some(said) = text::complaint(&said) else { return how };
-    format!("{how}: {}", mask.short(said))
+    let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
+    let stderr = String::from_utf8_lossy(stderr);
+    let Some(stderr) = text::error_line(&stderr) else { return status };
+    format!("{status}: {}", redactor.sanitize(stderr))
 }
 
 /// A word that a shell takes as it is.
-pub(super) fn quoted(word: &str) -> String {
+pub(super) fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

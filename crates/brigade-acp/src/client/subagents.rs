@@ -7,15 +7,15 @@ use std::sync::{Arc, Weak};
 use agent_client_protocol::schema::MaybeUndefined;
 use agent_client_protocol::v1::schema::{IdleStopReason, StateUpdate, SubagentUpdate};
 
-use super::aside::Aside;
-use super::session::Session;
-use super::short;
+use super::agent_update::AgentUpdate;
+use super::sanitize;
+use super::session::ExternalSession;
 
 /// How many sub-agents of one session are known. Further ones are neither shown nor counted.
-const MOST_SUB_AGENTS: usize = 1000;
+const MAX_SUB_AGENTS: usize = 1000;
 /// The longest id of a sub-agent, and the longest path of its folder.
-const LONGEST_ID: usize = 256;
-const LONGEST_PATH: usize = 4096;
+const MAX_ID_BYTES: usize = 256;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// The sub-agents of one session, at any depth below it.
 #[derive(Default)]
@@ -33,26 +33,26 @@ struct SubAgent {
 
 impl SubAgents {
     /// Takes an announcement or a change. Returns the sub-agent for the record, and whether there is news to show.
-    pub(super) fn learn(&mut self, update: SubagentUpdate) -> Option<(Aside, bool)> {
+    pub(super) fn learn(&mut self, update: SubagentUpdate) -> Option<(AgentUpdate, bool)> {
         let id = update.session_id.0.to_string();
         let is_new = !self.known.contains_key(&id);
-        if is_new && (self.known.len() >= MOST_SUB_AGENTS || id.len() > LONGEST_ID) {
+        if is_new && (self.known.len() >= MAX_SUB_AGENTS || id.len() > MAX_ID_BYTES) {
             return None;
         }
         let sub_agent = self.known.entry(id.clone()).or_default();
         let before = (sub_agent.title.clone(), sub_agent.state.clone());
-        change(&mut sub_agent.title, update.title, |title| short(&title));
-        change(&mut sub_agent.task, update.description, |task| short(&task));
-        change(&mut sub_agent.directory, update.cwd, |directory| directory);
-        sub_agent.directory.take_if(|directory| directory.as_os_str().len() > LONGEST_PATH);
-        change(&mut sub_agent.state, update.state, |state| words(&state));
+        apply_patch(&mut sub_agent.title, update.title, |title| sanitize(&title));
+        apply_patch(&mut sub_agent.task, update.description, |task| sanitize(&task));
+        apply_patch(&mut sub_agent.directory, update.cwd, |directory| directory);
+        sub_agent.directory.take_if(|directory| directory.as_os_str().len() > MAX_PATH_BYTES);
+        apply_patch(&mut sub_agent.state, update.state, |state| state_label(&state));
         let is_news = is_new || before != (sub_agent.title.clone(), sub_agent.state.clone());
-        let aside = Aside::SubAgent {
+        let update = AgentUpdate::SubAgent {
             sub_agent: self.label(&id),
             task: self.known.get(&id).and_then(|sub_agent| sub_agent.task.clone()),
             state: self.known.get(&id).and_then(|sub_agent| sub_agent.state.clone()),
         };
-        Some((aside, is_news))
+        Some((update, is_news))
     }
 
     /// How many were announced; none if the agent never announced one.
@@ -63,7 +63,7 @@ impl SubAgents {
     /// The name of a sub-agent: the title that its parent gave it, or its id.
     pub(super) fn label(&self, id: &str) -> String {
         let title = self.known.get(id).and_then(|sub_agent| sub_agent.title.clone());
-        title.filter(|title| !title.is_empty()).unwrap_or_else(|| short(id))
+        title.filter(|title| !title.is_empty()).unwrap_or_else(|| sanitize(id))
     }
 
     /// The folder that a sub-agent works in, if that is another one than its parent's.
@@ -74,31 +74,31 @@ impl SubAgents {
 
 /// The sessions on one process that sub-agents belong to, by the ids of the sub-agents.
 #[derive(Default)]
-pub(super) struct Owners(HashMap<String, Weak<Session>>);
+pub(super) struct Owners(HashMap<String, Weak<ExternalSession>>);
 
 impl Owners {
     /// Remembers whose sub-agent this is, so that what it asks is decided there. The first to announce it owns it.
-    pub(super) fn announce(&mut self, session: &Arc<Session>, id: &str) {
+    pub(super) fn announce(&mut self, session: &Arc<ExternalSession>, id: &str) {
         let owner = Arc::downgrade(session);
         let count = || self.0.values().filter(|other| other.ptr_eq(&owner)).count();
-        if id.len() <= LONGEST_ID && !self.0.contains_key(id) && count() < MOST_SUB_AGENTS {
+        if id.len() <= MAX_ID_BYTES && !self.0.contains_key(id) && count() < MAX_SUB_AGENTS {
             self.0.insert(id.to_owned(), owner);
         }
     }
 
-    pub(super) fn of(&self, id: &str) -> Option<Arc<Session>> {
+    pub(super) fn of(&self, id: &str) -> Option<Arc<ExternalSession>> {
         self.0.get(id)?.upgrade()
     }
 
     /// Forgets the sub-agents of a session.
-    pub(super) fn leave(&mut self, session: &Arc<Session>) {
+    pub(super) fn remove_session(&mut self, session: &Arc<ExternalSession>) {
         let owner = Arc::downgrade(session);
         self.0.retain(|_, other| !other.ptr_eq(&owner));
     }
 }
 
 /// Applies a patch: an absent field changes nothing, and `null` removes the value.
-fn change<T, U>(value: &mut Option<U>, patch: MaybeUndefined<T>, read: impl FnOnce(T) -> U) {
+fn apply_patch<T, U>(value: &mut Option<U>, patch: MaybeUndefined<T>, read: impl FnOnce(T) -> U) {
     match patch {
         MaybeUndefined::Undefined => {}
         MaybeUndefined::Null => *value = None,
@@ -106,7 +106,7 @@ fn change<T, U>(value: &mut Option<U>, patch: MaybeUndefined<T>, read: impl FnOn
     }
 }
 
-fn words(state: &StateUpdate) -> String {
+fn state_label(state: &StateUpdate) -> String {
     match state {
         StateUpdate::Running(_) => "running".to_owned(),
         StateUpdate::RequiresAction(_) => "waiting for the user".to_owned(),
@@ -118,7 +118,7 @@ fn words(state: &StateUpdate) -> String {
             Some(IdleStopReason::Refusal) => "refused".to_owned(),
             Some(IdleStopReason::Cancelled) => "cancelled".to_owned(),
             Some(IdleStopReason::Error(reason)) => match &reason.error {
-                Some(error) => format!("failed: {}", short(&error.message)),
+                Some(error) => format!("failed: {}", sanitize(&error.message)),
                 None => "failed".to_owned(),
             },
             Some(_) => "ended".to_owned(),
@@ -135,11 +135,11 @@ mod tests {
 
     fn learn(sub_agents: &mut SubAgents, value: Value) -> Option<(String, bool)> {
         let update = serde_json::from_value(value).unwrap();
-        sub_agents.learn(update).map(|(aside, is_news)| (aside.to_string(), is_news))
+        sub_agents.learn(update).map(|(update, is_news)| (update.to_string(), is_news))
     }
 
     #[test]
-    fn a_sub_agent_is_announced_changed_and_counted_once() {
+    fn sub_agent_is_announced_changed_and_counted_once() {
         let mut all = SubAgents::default();
         assert_eq!(all.count(), None);
         let steps = [
@@ -166,21 +166,21 @@ mod tests {
                 true,
             ),
         ];
-        for (update, words, is_news) in steps {
-            assert_eq!(learn(&mut all, update), Some((words.to_owned(), is_news)));
+        for (update, expected, is_news) in steps {
+            assert_eq!(learn(&mut all, update), Some((expected.to_owned(), is_news)));
         }
         assert_eq!(all.count(), Some(1));
     }
 
     #[test]
-    fn what_is_known_of_sub_agents_is_bounded() {
+    fn known_sub_agents_are_bounded() {
         let mut all = SubAgents::default();
         for number in 0..1500 {
             let cwd = format!("/{}", "d".repeat(5000));
             learn(&mut all, json!({"sessionId": number.to_string(), "title": "t".repeat(5000), "cwd": cwd}));
         }
         assert!(all.label("0").chars().count() < 310 && all.directory("0").is_none());
-        assert_eq!(all.count(), Some(MOST_SUB_AGENTS as u64));
+        assert_eq!(all.count(), Some(MAX_SUB_AGENTS as u64));
         assert_eq!(learn(&mut SubAgents::default(), json!({"sessionId": "i".repeat(300)})), None);
     }
 }

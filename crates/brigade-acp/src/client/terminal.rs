@@ -7,71 +7,71 @@ use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::v1::schema::{TerminalExitStatus, TerminalOutputResponse};
 use brigade::tool::ShellSettings;
-use brigade_sandbox::{End, Job, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, ResourceLimits};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Semaphore, watch};
 
-use super::fate::Fate;
+use super::close_reason::CloseReason;
 use super::lock;
-use super::process::quoted;
-use super::session::Session;
+use super::process::shell_quote;
+use super::session::ExternalSession;
 use crate::task::{self, AbortOnDrop};
 
 /// The most output that is kept.
-const MOST_OUTPUT: usize = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 /// How many requests may wait for the end of one terminal.
-const MOST_WAITS: usize = 4;
+const MAX_WAITERS: usize = 4;
 /// How many terminals a session may have at once.
-const MOST_TERMINALS: usize = 16;
+const MAX_TERMINALS: usize = 16;
 
 /// The terminals of a session.
 #[derive(Default)]
 pub(super) struct Terminals {
-    list: Mutex<List>,
+    list: Mutex<TerminalList>,
 }
 
 #[derive(Default)]
-struct List {
+struct TerminalList {
     last: u64,
     terminals: BTreeMap<String, Arc<Terminal>>,
     ended: bool,
 }
 
 struct Terminal {
-    output: Arc<Mutex<Output>>,
+    output: Arc<Mutex<TailBuffer>>,
     exit: watch::Receiver<Option<TerminalExitStatus>>,
-    stop: Fate,
+    stop: CloseReason,
     waits: Arc<Semaphore>,
     _task: AbortOnDrop,
 }
 
 /// The end of what a command printed.
-struct Output {
+struct TailBuffer {
     bytes: Vec<u8>,
-    most: usize,
+    limit: usize,
     truncated: bool,
 }
 
 /// What a terminal is to run.
-pub(super) struct Order {
+pub(super) struct TerminalRequest {
     pub(super) command: String,
     pub(super) directory: PathBuf,
     pub(super) output_limit: Option<u64>,
-    pub(super) mark: String,
+    pub(super) tag: String,
 }
 
 impl Terminals {
     /// Starts a command; its name, or why there is none.
-    pub(super) fn start(&self, order: Order, settings: &ShellSettings) -> Result<String, String> {
+    pub(super) fn start(&self, request: TerminalRequest, settings: &ShellSettings) -> Result<String, String> {
         let mut list = lock(&self.list);
         if list.ended {
             return Err("the session is over".to_owned());
         }
-        if list.terminals.len() >= MOST_TERMINALS {
-            return Err(format!("there are {MOST_TERMINALS} terminals already; release some of them first"));
+        if list.terminals.len() >= MAX_TERMINALS {
+            return Err(format!("there are {MAX_TERMINALS} terminals already; release some of them first"));
         }
-        let terminal = Terminal::start(order, settings)?;
+        let terminal = Terminal::start(request, settings)?;
         list.last += 1;
         let name = format!("term_{}", list.last);
         list.terminals.insert(name.clone(), Arc::new(terminal));
@@ -86,37 +86,37 @@ impl Terminals {
     }
 
     /// Answers a request about a terminal; none where it is about something else, and no answer where it comes later.
-    pub(super) fn asked(
+    pub(super) fn handle_request(
         &self,
-        session: &Arc<Session>,
+        session: &Arc<ExternalSession>,
         method: &str,
         id: &Value,
         params: &Value,
     ) -> Option<Result<Option<Value>, String>> {
-        let about = method.strip_prefix("terminal/").filter(|about| *about != "create")?;
+        let action = method.strip_prefix("terminal/").filter(|action| *action != "create")?;
         let name = params.get("terminalId").and_then(Value::as_str).unwrap_or_default();
-        let terminal = match about {
+        let terminal = match action {
             "release" => lock(&self.list).terminals.remove(name),
             _ => lock(&self.list).terminals.get(name).cloned(),
         };
         let Some(terminal) = terminal else { return Some(Err("there is no such terminal".to_owned())) };
-        match about {
+        match action {
             "output" => Some(Ok(serde_json::to_value(terminal.output()).ok())),
             "kill" => {
-                terminal.stop.seal("killed");
+                terminal.stop.set("killed");
                 Some(Ok(Some(json!({}))))
             }
             "release" => Some(Ok(Some(json!({})))),
             "wait_for_exit" => {
                 let Ok(wait) = terminal.waits.clone().try_acquire_owned() else {
-                    return Some(Err(format!("{MOST_WAITS} requests wait for this terminal already")));
+                    return Some(Err(format!("{MAX_WAITERS} requests wait for this terminal already")));
                 };
                 let (session, id, mut exit) = (Arc::downgrade(session), id.clone(), terminal.exit.clone());
                 task::detach(async move {
                     let _wait = wait;
                     let status = exit.wait_for(Option::is_some).await.ok().and_then(|status| status.clone());
                     if let Some(session) = session.upgrade() {
-                        session.link().answer(&id, &status.unwrap_or_default());
+                        session.connection().answer(&id, &status.unwrap_or_default());
                     }
                 });
                 Some(Ok(None))
@@ -127,49 +127,55 @@ impl Terminals {
 }
 
 impl Terminal {
-    fn start(order: Order, settings: &ShellSettings) -> Result<Terminal, String> {
+    fn start(request: TerminalRequest, settings: &ShellSettings) -> Result<Terminal, String> {
         let job = Job {
             // One stream for both, in the order in which they were written.
-            command: format!("exec /bin/sh -c {} 2>&1 </dev/null", quoted(&order.command)),
-            directory: order.directory,
+            command: format!("exec /bin/sh -c {} 2>&1 </dev/null", shell_quote(&request.command)),
+            directory: request.directory,
             environment: settings.environment.clone(),
             time_limit: settings.time_limit,
             output_limit: settings.output_limit,
             limits: ResourceLimits::default(),
-            mark: order.mark,
+            tag: request.tag,
         };
-        let stop = Fate::open();
+        let stop = CloseReason::new();
         let stopped = stop.clone();
         let (mut stream, run) =
-            brigade_sandbox::serve(settings.guard.clone(), job, async move { stopped.sealed().await })
+            brigade_sandbox::serve(settings.guard.clone(), job, async move { stopped.closed().await })
                 .map_err(|error| format!("it cannot be started: {error}"))?;
-        let most =
-            order.output_limit.map_or(MOST_OUTPUT, |most| usize::try_from(most).unwrap_or(MOST_OUTPUT));
-        let output =
-            Arc::new(Mutex::new(Output { bytes: Vec::new(), most: most.min(MOST_OUTPUT), truncated: false }));
+        let limit = request
+            .output_limit
+            .map_or(MAX_OUTPUT_BYTES, |limit| usize::try_from(limit).unwrap_or(MAX_OUTPUT_BYTES));
+        let output = Arc::new(Mutex::new(TailBuffer {
+            bytes: Vec::new(),
+            limit: limit.min(MAX_OUTPUT_BYTES),
+            truncated: false,
+        }));
         let (status, exit) = watch::channel(None);
-        let kept = output.clone();
+        let buffer = output.clone();
         let task = task::spawn(async move {
             let listen = async {
-                let mut piece = vec![0; 8192];
-                while let Ok(length) = stream.read(&mut piece).await
+                let mut chunk = vec![0; 8192];
+                while let Ok(length) = stream.read(&mut chunk).await
                     && length > 0
                 {
-                    lock(&kept).add(piece.get(..length).unwrap_or_default());
+                    lock(&buffer).add(chunk.get(..length).unwrap_or_default());
                 }
             };
             let (ended, ()) = tokio::join!(run, listen);
             status.send_replace(Some(match ended.map(|finished| finished.end) {
-                Ok(End::Exited(code)) => TerminalExitStatus::new().exit_code(u32::try_from(code).ok()),
-                Ok(End::Signalled(signal)) => TerminalExitStatus::new().signal(signal.to_string()),
-                Ok(End::TimedOut | End::Cancelled) => TerminalExitStatus::new().signal("SIGKILL".to_owned()),
+                Ok(ExitReason::Exited(code)) => TerminalExitStatus::new().exit_code(u32::try_from(code).ok()),
+                Ok(ExitReason::Signalled(signal)) => TerminalExitStatus::new().signal(signal.to_string()),
+                Ok(ExitReason::TimedOut | ExitReason::Cancelled) => {
+                    TerminalExitStatus::new().signal("SIGKILL".to_owned())
+                }
                 Err(error) => {
-                    lock(&kept).add(error.to_string().as_bytes());
+                    lock(&buffer).add(error.to_string().as_bytes());
                     TerminalExitStatus::new()
                 }
             }));
         });
-        Ok(Terminal { output, exit, stop, waits: Arc::new(Semaphore::new(MOST_WAITS)), _task: task })
+        Ok(Terminal { output, exit, stop, waits: Arc::new(Semaphore::new(MAX_WAITERS)), _task: task })
     }
 
     fn output(&self) -> TerminalOutputResponse {
@@ -179,11 +185,11 @@ impl Terminal {
     }
 }
 
-impl Output {
+impl TailBuffer {
     /// Keeps the end, cut where a character begins.
     fn add(&mut self, more: &[u8]) {
         self.bytes.extend_from_slice(more);
-        let Some(mut excess) = self.bytes.len().checked_sub(self.most).filter(|excess| *excess > 0) else {
+        let Some(mut excess) = self.bytes.len().checked_sub(self.limit).filter(|excess| *excess > 0) else {
             return;
         };
         self.truncated = true;
@@ -199,8 +205,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_the_output_is_kept_in_whole_characters() {
-        let mut output = Output { bytes: Vec::new(), most: 4, truncated: false };
+    fn tail_buffer_keeps_whole_characters() {
+        let mut output = TailBuffer { bytes: Vec::new(), limit: 4, truncated: false };
         output.add("abc".as_bytes());
         assert!(!output.truncated);
         output.add("é€".as_bytes());

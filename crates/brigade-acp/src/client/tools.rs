@@ -10,19 +10,19 @@ use brigade::external::ExternalTool;
 use brigade::tool::{AnyTool, EditPlan, Files};
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
-use brigade_core::permission::{Action, Kind, Subject};
+use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::{Extent, ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::ask::{KINDS, kind};
+use super::agent_request::{KINDS, kind};
 use super::lock;
 use super::pool::Pool;
-use super::session::Session;
-use super::terminal::Order;
+use super::session::ExternalSession;
+use super::terminal::TerminalRequest;
 
 /// The largest file that is read for an agent.
-const MOST_READ: u64 = 4 << 20;
+const MAX_READ_BYTES: u64 = 4 << 20;
 
 const READS: &[&str] = &["read_file", "list_dir", "grep", "glob"];
 const WRITES: &[&str] = &["write_file", "edit_file"];
@@ -37,8 +37,11 @@ pub(super) fn tools(
     let mut add = |tool: Arc<dyn AnyTool>, needs| {
         tools.insert(tool.spec().name.clone(), ExternalTool { tool, needs });
     };
-    add(Arc::new(Read { spec: spec("read_file", Category::Read), pool: pool.clone() }), &["read_file"]);
-    add(Arc::new(Terminal { spec: spec("shell", Category::Execute), pool: pool.clone() }), RUNS);
+    add(
+        Arc::new(ReadFileTool { spec: spec("read_file", Category::Read), pool: pool.clone() }),
+        &["read_file"],
+    );
+    add(Arc::new(TerminalTool { spec: spec("shell", Category::Execute), pool: pool.clone() }), RUNS);
     for (server, root) in servers {
         for (kind, word) in KINDS {
             let needs = match kind {
@@ -48,7 +51,7 @@ pub(super) fn tools(
                 _ => &[],
             };
             let spec = spec(&format!("acp__{server}__{word}"), Category::Other);
-            add(Arc::new(Permission { spec, kind, root: root.clone() }), needs);
+            add(Arc::new(PermissionTool { spec, kind, root: root.clone() }), needs);
         }
     }
     tools
@@ -64,14 +67,14 @@ fn text<'a>(arguments: &'a Value, key: &str) -> &'a str {
 }
 
 /// The session that asked, and what it asked by.
-fn asker(pool: &Weak<Pool>, context: &ToolContext) -> Result<Arc<Session>, ToolOutput> {
+fn requesting_session(pool: &Weak<Pool>, context: &ToolContext) -> Result<Arc<ExternalSession>, ToolOutput> {
     let session = pool.upgrade().and_then(|pool| pool.session(&context.session));
     session.ok_or_else(|| ToolOutput::error("the external agent that asked for this is gone"))
 }
 
-fn put_answer(session: &Session, arguments: &Value, answer: &impl serde::Serialize) {
-    if let Some(question) = lock(&session.notes).open.get_mut(text(arguments, "request")) {
-        question.answer = serde_json::to_value(answer).ok();
+fn store_response(session: &ExternalSession, arguments: &Value, answer: &impl serde::Serialize) {
+    if let Some(request) = lock(&session.state).open_requests.get_mut(text(arguments, "request")) {
+        request.answer = serde_json::to_value(answer).ok();
     }
 }
 
@@ -80,12 +83,12 @@ fn no_edit(name: &str) -> ToolOutput {
 }
 
 /// `fs/read_text_file`.
-struct Read {
+struct ReadFileTool {
     spec: ToolSpec,
     pool: Weak<Pool>,
 }
 
-impl AnyTool for Read {
+impl AnyTool for ReadFileTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -96,31 +99,31 @@ impl AnyTool for Read {
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         let subject = Subject::Path(text(arguments, "path"));
-        judge(&Action { tool: "read_file", kind: Kind::Pure, subject });
+        judge(&Action { tool: "read_file", kind: ActionKind::Pure, subject });
         Ok(())
     }
 
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            let session = match asker(&self.pool, context) {
+            let session = match requesting_session(&self.pool, context) {
                 Ok(session) => session,
                 Err(output) => return output,
             };
             let (files, path) = (context.files.clone(), text(&arguments, "path").to_owned());
             let shown = path.clone();
-            let read = tokio::task::spawn_blocking(move || files.read_found(&path, MOST_READ)).await;
+            let read = tokio::task::spawn_blocking(move || files.load(&path, MAX_READ_BYTES)).await;
             let found = match read {
                 Ok(Ok(found)) => found,
                 Ok(Err(error)) => return ToolOutput::error(error.to_string()),
                 Err(error) => return ToolOutput::error(format!("{shown} could not be read: {error}")),
             };
             let number = |key: &str| arguments.get(key).and_then(Value::as_u64);
-            let whole = String::from_utf8_lossy(&found.content);
-            let part = lines(&whole, number("line"), number("limit"));
-            let extent = if part.len() == whole.len() { Extent::Whole } else { Extent::Part };
+            let content = String::from_utf8_lossy(&found.content);
+            let selected = lines(&content, number("line"), number("limit"));
+            let extent = if selected.len() == content.len() { Extent::Whole } else { Extent::Part };
             found.seen(extent).into_iter().for_each(|file| context.seen.put(file));
-            let report = format!("Read {} bytes of {shown}", part.len());
-            put_answer(&session, &arguments, &ReadTextFileResponse::new(part));
+            let report = format!("Read {} bytes of {shown}", selected.len());
+            store_response(&session, &arguments, &ReadTextFileResponse::new(selected));
             ToolOutput::ok(report)
         })
     }
@@ -131,19 +134,19 @@ impl AnyTool for Read {
 }
 
 /// So many lines from this one on, counted from 1.
-fn lines(text: &str, first: Option<u64>, most: Option<u64>) -> String {
+fn lines(text: &str, first: Option<u64>, limit: Option<u64>) -> String {
     let skip = usize::try_from(first.unwrap_or(1).saturating_sub(1)).unwrap_or(usize::MAX);
-    let take = usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    let take = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     text.split_inclusive('\n').skip(skip).take(take).collect()
 }
 
 /// `terminal/create`.
-struct Terminal {
+struct TerminalTool {
     spec: ToolSpec,
     pool: Weak<Pool>,
 }
 
-impl AnyTool for Terminal {
+impl AnyTool for TerminalTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -154,7 +157,7 @@ impl AnyTool for Terminal {
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         let subject = Subject::Command(text(arguments, "command"));
-        judge(&Action { tool: "shell", kind: Kind::Other, subject });
+        judge(&Action { tool: "shell", kind: ActionKind::Other, subject });
         Ok(())
     }
 
@@ -163,7 +166,7 @@ impl AnyTool for Terminal {
             let Some(settings) = &context.shell else {
                 return ToolOutput::error("shell is not available here");
             };
-            let session = match asker(&self.pool, context) {
+            let session = match requesting_session(&self.pool, context) {
                 Ok(session) => session,
                 Err(output) => return output,
             };
@@ -171,15 +174,15 @@ impl AnyTool for Terminal {
             if !is_inside(&directory, context.files.workspace().root()) {
                 return ToolOutput::error(format!("{} is not in the workspace", directory.display()));
             }
-            let order = Order {
+            let request = TerminalRequest {
                 command: text(&arguments, "command").to_owned(),
                 directory,
                 output_limit: arguments.get("output_limit").and_then(Value::as_u64),
-                mark: format!("{}:{}", context.session, context.call),
+                tag: format!("{}:{}", context.session, context.call),
             };
-            match session.terminals.start(order, settings) {
+            match session.terminals.start(request, settings) {
                 Ok(name) => {
-                    put_answer(&session, &arguments, &json!({ "terminalId": name }));
+                    store_response(&session, &arguments, &json!({ "terminalId": name }));
                     ToolOutput::ok(format!("Started as {name}"))
                 }
                 Err(cause) => ToolOutput::error(cause),
@@ -197,13 +200,13 @@ fn is_inside(path: &Path, root: &Path) -> bool {
 }
 
 /// `session/request_permission`.
-struct Permission {
+struct PermissionTool {
     spec: ToolSpec,
     kind: ToolKind,
     root: PathBuf,
 }
 
-impl Permission {
+impl PermissionTool {
     /// What is judged: a command as a command, what is done to each file as that, and where neither shows, a call that
     /// may do anything.
     fn judge(
@@ -215,32 +218,32 @@ impl Permission {
     ) {
         let name = self.spec.name.as_str();
         if let Some(command) = command {
-            judge(&Action { tool: "shell", kind: Kind::Other, subject: Subject::Command(command) });
+            judge(&Action { tool: "shell", kind: ActionKind::Other, subject: Subject::Command(command) });
         }
         let (kind, tool) = match kind {
-            ToolKind::Read | ToolKind::Search => (Kind::Pure, "read_file"),
-            ToolKind::Edit => (Kind::Edit, "write_file"),
-            ToolKind::Delete | ToolKind::Move => (Kind::Other, "write_file"),
+            ToolKind::Read | ToolKind::Search => (ActionKind::Pure, "read_file"),
+            ToolKind::Edit => (ActionKind::Edit, "write_file"),
+            ToolKind::Delete | ToolKind::Move => (ActionKind::Other, "write_file"),
             // What a command does to the files that it shows, its own rules have to say.
-            ToolKind::Execute if command.is_some() => (Kind::Pure, "read_file"),
-            ToolKind::Execute => (Kind::Other, "shell"),
-            _ => (Kind::Other, name),
+            ToolKind::Execute if command.is_some() => (ActionKind::Pure, "read_file"),
+            ToolKind::Execute => (ActionKind::Other, "shell"),
+            _ => (ActionKind::Other, name),
         };
         for path in paths {
             let subject = Subject::Path(path);
             judge(&match is_inside(&self.root.join(path), &self.root) {
                 true => Action { tool, kind, subject },
-                false => Action { tool: name, kind: Kind::Other, subject },
+                false => Action { tool: name, kind: ActionKind::Other, subject },
             });
         }
         if paths.is_empty() && command.is_none() {
             let tool = if tool == "shell" { tool } else { name };
-            judge(&Action { tool, kind: Kind::Other, subject: Subject::Nothing });
+            judge(&Action { tool, kind: ActionKind::Other, subject: Subject::Nothing });
         }
     }
 }
 
-impl AnyTool for Permission {
+impl AnyTool for PermissionTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -276,9 +279,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permissions_are_judged_as_what_is_done() {
+    fn permission_requests_are_judged_by_their_effect() {
         let judged = |kind: ToolKind, paths: &[&str], command: Option<&str>| {
-            let tool = Permission { spec: spec("own", Category::Other), kind, root: "/project".into() };
+            let tool = PermissionTool { spec: spec("own", Category::Other), kind, root: "/project".into() };
             let mut all = Vec::new();
             tool.judge(kind, paths, command, &mut |action| {
                 let subject = match action.subject {
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_file_is_exact() {
+    fn lines_returns_the_exact_range() {
         assert_eq!(lines("a\r\nb\nc", None, None), "a\r\nb\nc");
         assert_eq!(lines("a\nb\nc", Some(2), Some(1)), "b\n");
         assert_eq!(lines("a\nb\nc", Some(3), Some(9)), "c");

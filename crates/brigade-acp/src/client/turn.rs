@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent_client_protocol::v1::schema::{
     ContentBlock, PromptRequest, PromptResponse, StopReason, TextContent,
 };
-use brigade::external::{INTERRUPTED, Reported};
+use brigade::external::{INTERRUPTED, ReportedUsage};
 use brigade::model::{Chunk, ModelError, Request};
 use brigade_core::message::Stop;
 use brigade_core::permission::Mode;
@@ -15,19 +15,19 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
-use super::account::{account, account_after_stop, learn, untold};
-use super::ask::Question;
-use super::calls::Doing;
+use super::account::{account, learn, unreported, usage_after_stop};
+use super::agent_request::AgentRequest;
+use super::calls::CallDetails;
 use super::lock;
-use super::mask::Mask;
-use super::pool::{Opened, Pool, Target};
-use super::session::{Inbound, Session};
-use super::update::{Told, call_key};
+use super::pool::{AgentTarget, OpenedSession, Pool};
+use super::redactor::Redactor;
+use super::session::{ExternalSession, Inbound};
+use super::update::{CollectedUpdates, call_key};
 
 /// The stream of one reply.
 pub(super) fn stream(
     pool: Arc<Pool>,
-    target: Target,
+    target: AgentTarget,
     request: Request,
 ) -> BoxStream<'static, Result<Chunk, ModelError>> {
     // Until the prompt is sent, nothing has happened.
@@ -50,7 +50,7 @@ pub(super) fn stream(
 
 struct Turn {
     pool: Arc<Pool>,
-    target: Target,
+    target: AgentTarget,
     request: Request,
     out: VecDeque<Result<Chunk, ModelError>>,
     step: Step,
@@ -64,16 +64,16 @@ enum Step {
 
 /// An agent that works on a prompt. Dropped before its reply is whole, it is told to stop.
 struct Listening {
-    session: Arc<Session>,
-    told: Told,
+    session: Arc<ExternalSession>,
+    collected: CollectedUpdates,
     /// Words that came while it worked: they are its next prompt.
-    later: Option<String>,
-    is_whole: bool,
+    next_prompt: Option<String>,
+    is_complete: bool,
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if !self.is_whole {
+        if !self.is_complete {
             self.session.cancel();
         }
     }
@@ -81,19 +81,19 @@ impl Drop for Listening {
 
 impl Turn {
     fn fail(&mut self, cause: &str) {
-        let cause = Mask::of(&self.target.server).hide(cause);
+        let cause = Redactor::of(&self.target.server).redact(cause);
         let cause = format!("the external agent '{}' failed: {cause}", self.target.place);
         self.out.push_back(Err(ModelError::Fatal(cause)));
     }
 
     /// Fails with what the agent had reported as used until then.
-    fn fail_at_work(&mut self, session: &Session, cause: &str) {
+    fn fail_with_usage(&mut self, session: &ExternalSession, cause: &str) {
         self.out.push_back(Ok(Chunk::Reported(account(session, None))));
         self.fail(cause);
     }
 
     /// It has accounted for its work, and there is no result.
-    fn ended_badly(&mut self, reported: Reported, cause: &str) {
+    fn fail_after_report(&mut self, reported: ReportedUsage, cause: &str) {
         self.out.push_back(Ok(Chunk::Reported(reported)));
         self.fail(cause);
     }
@@ -101,19 +101,19 @@ impl Turn {
     async fn open(&mut self) {
         let known = self.pool.session(&self.request.session);
         if self.request.purpose != Purpose::Turn {
-            return self.last_word(known).await;
+            return self.wrap_up(known).await;
         }
-        let users = users(&self.request.messages);
-        let is_prompted = known.as_ref().is_some_and(|session| lock(&session.notes).prompted);
-        let (session, later) = match known {
+        let user_messages = user_messages(&self.request.messages);
+        let is_prompted = known.as_ref().is_some_and(|session| lock(&session.state).prompted);
+        let (session, next_prompt) = match known {
             Some(session) if is_prompted => {
                 self.answer(&session);
-                let later = undelivered(&session, &users);
-                (session, later)
+                let next_prompt = undelivered(&session, &user_messages);
+                (session, next_prompt)
             }
             Some(session) => {
-                let words = undelivered(&session, &users).unwrap_or_default();
-                self.prompt(&session, words);
+                let text = undelivered(&session, &user_messages).unwrap_or_default();
+                self.prompt(&session, text);
                 (session, None)
             }
             // What it had asked for was seen to, and it is not there any more to be told.
@@ -122,28 +122,33 @@ impl Turn {
                 return;
             }
             None => match self.pool.open(&self.request.session, &self.target, self.mode()).await {
-                Ok(Opened { session, warning }) => {
+                Ok(OpenedSession { session, warning }) => {
                     self.out.extend(warning.map(|warning| Ok(Chunk::Waiting(warning))));
-                    lock(&session.notes).delivered = users.len();
-                    self.prompt(&session, first_words(&self.request));
+                    lock(&session.state).delivered = user_messages.len();
+                    self.prompt(&session, first_prompt(&self.request));
                     (session, None)
                 }
                 Err(cause) => return self.fail(&cause),
             },
         };
         self.out.push_back(Ok(Chunk::Sent));
-        let listening = Listening { session, told: Told::default(), later, is_whole: false };
+        let listening =
+            Listening { session, collected: CollectedUpdates::default(), next_prompt, is_complete: false };
         self.step = Step::Listen(Box::new(listening));
     }
 
     /// The mode that the session works in; the narrowest if the request does not say.
     fn mode(&self) -> Mode {
-        self.request.hop.as_ref().and_then(|hop| hop.mode).unwrap_or_default()
+        self.request
+            .remote_context
+            .as_ref()
+            .and_then(|remote_context| remote_context.mode)
+            .unwrap_or_default()
     }
 
     /// Answers what the agent asked, as the calls went.
-    fn answer(&self, session: &Session) {
-        let open = std::mem::take(&mut lock(&session.notes).open);
+    fn answer(&self, session: &ExternalSession) {
+        let open = std::mem::take(&mut lock(&session.state).open_requests);
         let mut results = Vec::new();
         for message in self.request.messages.iter().rev() {
             match message {
@@ -155,128 +160,133 @@ impl Turn {
                 Message::Assistant(_) => break,
             }
         }
-        for (name, question) in open {
+        for (name, request) in open {
             match results.iter().find(|result| result.provider_id.as_ref() == Some(&name)) {
                 Some(result) => {
                     if result.output.is_error() {
-                        note_denial(session, &question, result.output.text.as_str());
+                        note_denial(session, &request, result.output.text.as_str());
                     }
-                    question.settle(session.link(), &result.output);
+                    request.respond(session.connection(), &result.output);
                 }
-                None => question.refuse(session.link(), "it was not seen to"),
+                None => request.refuse(session.connection(), "it was not seen to"),
             }
         }
     }
 
-    fn prompt(&self, session: &Arc<Session>, words: String) {
-        let content = vec![ContentBlock::Text(TextContent::new(words))];
-        let hop = self.request.hop.as_ref().and_then(|hop| serde_json::to_value(hop).ok());
-        let meta: Option<serde_json::Map<String, Value>> =
-            hop.map(|hop| [(brigade_core::hop::KEY.to_owned(), hop)].into_iter().collect());
+    fn prompt(&self, session: &Arc<ExternalSession>, text: String) {
+        let content = vec![ContentBlock::Text(TextContent::new(text))];
+        let remote_context = self
+            .request
+            .remote_context
+            .as_ref()
+            .and_then(|remote_context| serde_json::to_value(remote_context).ok());
+        let meta: Option<serde_json::Map<String, Value>> = remote_context.map(|remote_context| {
+            [(brigade_core::remote_context::META_KEY.to_owned(), remote_context)].into_iter().collect()
+        });
         session.prompt(&PromptRequest::new(session.id.clone(), content).meta(meta));
     }
 
     /// There is no further prompt: the agent is told to stop, and what it has said is what there is.
-    async fn last_word(&mut self, known: Option<Arc<Session>>) {
-        let mut said = String::new();
+    async fn wrap_up(&mut self, known: Option<Arc<ExternalSession>>) {
+        let mut text = String::new();
         if let Some(session) = known {
-            let reported = account_after_stop(&session).await;
+            let reported = usage_after_stop(&session).await;
             self.out.push_back(Ok(Chunk::Reported(reported)));
-            said = lock(&session.notes).said.trim().to_owned();
+            text = lock(&session.state).reply_text.trim().to_owned();
         }
-        if said.is_empty() {
-            said = "(the external agent had said nothing when it was stopped)".to_owned();
+        if text.is_empty() {
+            text = "(the external agent had said nothing when it was stopped)".to_owned();
         }
-        self.out.extend([Ok(Chunk::Text(said)), Ok(Chunk::Done(Stop::End))]);
+        self.out.extend([Ok(Chunk::Text(text)), Ok(Chunk::Done(Stop::End))]);
     }
 
     async fn listen(&mut self, mut listening: Box<Listening>) {
         match listening.session.next().await {
-            Err(cause) => self.fail_at_work(&listening.session, &cause),
+            Err(cause) => self.fail_with_usage(&listening.session, &cause),
             Ok(Inbound::Update { sub_agent, update }) => {
                 let mut chunks = Vec::new();
                 let taken = {
-                    let notes = &mut lock(&listening.session.notes);
-                    listening.told.take(sub_agent.as_deref(), *update, notes, &mut chunks)
+                    let state = &mut lock(&listening.session.state);
+                    listening.collected.take(sub_agent.as_deref(), *update, state, &mut chunks)
                 };
                 self.out.extend(chunks.into_iter().map(Ok));
                 match taken {
                     Ok(()) => self.step = Step::Listen(listening),
-                    Err(cause) => self.fail_at_work(&listening.session, &cause),
+                    Err(cause) => self.fail_with_usage(&listening.session, &cause),
                 }
             }
-            Ok(Inbound::Question(question)) if self.request.tools.is_empty() => {
-                note_denial(&listening.session, &question, NO_TOOLS);
-                question.refuse(listening.session.link(), "this agent was lent no tools");
+            Ok(Inbound::Request(request)) if self.request.tools.is_empty() => {
+                note_denial(&listening.session, &request, NO_TOOLS);
+                request.refuse(listening.session.connection(), "this agent was lent no tools");
                 self.step = Step::Listen(listening);
             }
-            Ok(Inbound::Question(question)) => self.ask(listening, *question),
+            Ok(Inbound::Request(request)) => self.ask(listening, *request),
             Ok(Inbound::Ended(answer)) => self.end(listening, answer),
             Ok(Inbound::Lost) => {
-                let cause = listening.session.link().fate.last_words().await;
-                lock(&listening.session.notes).prompted = false;
-                self.fail_at_work(&listening.session, &cause);
+                let cause = listening.session.connection().close_reason.reason().await;
+                lock(&listening.session.state).prompted = false;
+                self.fail_with_usage(&listening.session, &cause);
             }
         }
     }
 
     /// Ends the reply with calls: what the agent asks, and what else it has asked by now.
-    fn ask(&mut self, mut listening: Box<Listening>, first: Question) {
+    fn ask(&mut self, mut listening: Box<Listening>, first: AgentRequest) {
         let session = listening.session.clone();
-        let mut questions = vec![first];
+        let mut requests = vec![first];
         loop {
             match session.try_next() {
-                Some(Inbound::Question(question)) => questions.push(*question),
+                Some(Inbound::Request(request)) => requests.push(*request),
                 Some(other) => {
-                    lock(&session.notes).held = Some(other);
+                    lock(&session.state).put_back = Some(other);
                     break;
                 }
                 None => break,
             }
         }
-        let mut is_any = false;
-        for question in questions {
-            is_any |= self.put(&session, question);
+        let mut has_calls = false;
+        for request in requests {
+            has_calls |= self.add_call(&session, request);
         }
-        if !is_any {
+        if !has_calls {
             self.step = Step::Listen(listening);
             return;
         }
-        listening.is_whole = true;
-        self.out.extend(std::mem::take(&mut listening.told).finish().map(Ok));
+        listening.is_complete = true;
+        self.out.extend(std::mem::take(&mut listening.collected).finish().map(Ok));
         self.out.push_back(Ok(Chunk::Reported(account(&session, None))));
         self.out.push_back(Ok(Chunk::Done(Stop::Calls)));
     }
 
     /// Makes a call of a question; whether that could be done.
-    fn put(&mut self, session: &Session, question: Question) -> bool {
+    fn add_call(&mut self, session: &ExternalSession, request: AgentRequest) -> bool {
         let server = &self.target.server;
-        let (name, doing, directory, asker) = {
-            let notes = &mut *lock(&session.notes);
-            notes.asked += 1;
-            let doing = question.about().map(|call| {
-                let key = call_key(question.sub_agent(), &call.tool_call_id.0);
+        let (name, details, directory, requester) = {
+            let state = &mut *lock(&session.state);
+            state.last_request += 1;
+            let details = request.about().map(|call| {
+                let key = call_key(request.sub_agent(), &call.tool_call_id.0);
                 // A call that was not told of before may be another one each time, whatever its id.
-                match notes.calls.get(&key) {
-                    Some(_) => notes.calls.learn(&key, &call.fields),
-                    None => Doing::of(&call.fields),
+                match state.calls.get(&key) {
+                    Some(_) => state.calls.learn(&key, &call.fields),
+                    None => CallDetails::of(&call.fields),
                 }
             });
-            let directory = question.sub_agent().and_then(|id| notes.sub_agents.directory(id));
+            let directory = request.sub_agent().and_then(|id| state.sub_agents.directory(id));
             let directory = directory.unwrap_or(&server.workspace).to_owned();
-            let asker = question.sub_agent().map(|id| notes.sub_agents.label(id));
-            (format!("q{}", notes.asked), doing, directory, asker)
+            let requester = request.sub_agent().map(|id| state.sub_agents.label(id));
+            (format!("q{}", state.last_request), details, directory, requester)
         };
-        match question.call(&server.name, &name, &directory, doing, asker) {
+        match request.call(&server.name, &name, &directory, details, requester) {
             Ok((tool, arguments)) => {
                 self.out.push_back(Ok(Chunk::Call { name: tool, provider_id: Some(name.clone()) }));
                 self.out.push_back(Ok(Chunk::Arguments(arguments.to_string())));
-                lock(&session.notes).open.insert(name, question);
+                lock(&session.state).open_requests.insert(name, request);
                 true
             }
             Err(cause) => {
-                note_denial(session, &question, &cause);
-                question.refuse(session.link(), &cause);
+                note_denial(session, &request, &cause);
+                request.refuse(session.connection(), &cause);
                 false
             }
         }
@@ -284,121 +294,131 @@ impl Turn {
 
     fn end(&mut self, mut listening: Box<Listening>, answer: Result<Value, String>) {
         let session = listening.session.clone();
-        lock(&session.notes).prompted = false;
-        listening.is_whole = true;
-        let denied = lock(&session.notes).denied.note();
+        lock(&session.state).prompted = false;
+        listening.is_complete = true;
+        let denied = lock(&session.state).denied.note();
         let answer = match answer.map(serde_json::from_value::<PromptResponse>) {
             Ok(Ok(answer)) => answer,
             Ok(Err(cause)) => {
-                let cause = session.link().mask.short(&cause.to_string());
-                return self.fail_at_work(&session, &format!("the end of its reply cannot be read: {cause}"));
+                let cause = session.connection().redactor.sanitize(&cause.to_string());
+                return self
+                    .fail_with_usage(&session, &format!("the end of its reply cannot be read: {cause}"));
             }
             Err(cause) if let Some(denied) = denied => {
-                let words = format!("{denied}\n(then the external agent failed: {cause})");
-                return self.conclude(*listening, Stop::Denied, Some(words), account(&session, None));
+                let text = format!("{denied}\n(then the external agent failed: {cause})");
+                return self.conclude(*listening, Stop::Denied, Some(text), account(&session, None));
             }
-            Err(cause) => return self.fail_at_work(&session, &cause),
+            Err(cause) => return self.fail_with_usage(&session, &cause),
         };
         if answer.stop_reason == StopReason::EndTurn
-            && let Some(words) = listening.later.take()
+            && let Some(text) = listening.next_prompt.take()
         {
             learn(&session, &answer);
-            let used = untold(&session).amount();
-            self.request.hop = self.request.hop.take().map(|hop| Box::new(hop.less(used)));
-            self.prompt(&session, words);
-            listening.is_whole = false;
+            let used = unreported(&session).amount();
+            self.request.remote_context =
+                self.request.remote_context.take().map(|remote_context| Box::new(remote_context.minus(used)));
+            self.prompt(&session, text);
+            listening.is_complete = false;
             self.step = Step::Listen(listening);
             return;
         }
         let reported = account(&session, Some(&answer));
-        let (stop, words) = match answer.stop_reason {
+        let (stop, text) = match answer.stop_reason {
             // An agent that was lent no tools was not meant to do more.
             StopReason::EndTurn => (Stop::End, denied.filter(|_| !self.request.tools.is_empty())),
             StopReason::Refusal | StopReason::Cancelled if denied.is_some() => (Stop::Denied, denied),
             StopReason::MaxTokens => (Stop::Length, None),
             StopReason::Refusal => (Stop::Refusal, None),
             StopReason::MaxTurnRequests => {
-                let words = "(incomplete: the external agent reached its own limit of requests)";
-                (Stop::End, Some(words.to_owned()))
+                let text = "(incomplete: the external agent reached its own limit of requests)";
+                (Stop::End, Some(text.to_owned()))
             }
-            StopReason::Cancelled => return self.ended_badly(reported, "it says that it was cancelled"),
-            _ => return self.ended_badly(reported, "it stopped for a reason that is not known here"),
+            StopReason::Cancelled => {
+                return self.fail_after_report(reported, "it says that it was cancelled");
+            }
+            _ => return self.fail_after_report(reported, "it stopped for a reason that is not known here"),
         };
-        self.conclude(*listening, stop, words, reported);
+        self.conclude(*listening, stop, text, reported);
     }
 
     /// Ends the reply with what the agent said and with our own words about that.
-    fn conclude(&mut self, mut listening: Listening, stop: Stop, words: Option<String>, reported: Reported) {
+    fn conclude(
+        &mut self,
+        mut listening: Listening,
+        stop: Stop,
+        note: Option<String>,
+        reported: ReportedUsage,
+    ) {
         let mut text = String::new();
-        if !listening.told.spoke() {
-            text = lock(&listening.session.notes).said.trim().to_owned();
-            if text.is_empty() && words.is_none() {
-                SILENT.clone_into(&mut text);
+        if !listening.collected.has_text() {
+            text = lock(&listening.session.state).reply_text.trim().to_owned();
+            if text.is_empty() && note.is_none() {
+                EMPTY_REPLY.clone_into(&mut text);
             }
         }
-        if let Some(words) = words {
-            let separator = if listening.told.spoke() || !text.is_empty() { "\n\n" } else { "" };
+        if let Some(note) = note {
+            let separator = if listening.collected.has_text() || !text.is_empty() { "\n\n" } else { "" };
             text.push_str(separator);
-            text.push_str(&words);
+            text.push_str(&note);
         }
         if !text.is_empty() {
             self.out.push_back(Ok(Chunk::Text(text)));
         }
-        self.out.extend(std::mem::take(&mut listening.told).finish().map(Ok));
+        self.out.extend(std::mem::take(&mut listening.collected).finish().map(Ok));
         self.out.push_back(Ok(Chunk::Reported(reported)));
         self.out.push_back(Ok(Chunk::Done(stop)));
     }
 }
 
 /// What stands for an answer without a word.
-const SILENT: &str = "(the external agent ended without a word)";
+const EMPTY_REPLY: &str = "(the external agent ended without a word)";
 
 /// Why a single answer has no permissions, and what gives them.
 const NO_TOOLS: &str = "this agent was lent no tools. Delegate to it with a role or an agent file that has `acp`, which lends it \
                         tools";
 
 /// Remembers a permission that the agent is denied.
-fn note_denial(session: &Session, question: &Question, why: &str) {
-    let notes = &mut *lock(&session.notes);
-    if let Some(call) = question.about() {
-        let key = call_key(question.sub_agent(), &call.tool_call_id.0);
-        let told = notes.calls.get(&key).cloned().unwrap_or_default();
-        let brief = told.and_then(Doing::of(&call.fields)).brief(&notes.root);
-        notes.denied.add(&brief, why);
+fn note_denial(session: &ExternalSession, request: &AgentRequest, why: &str) {
+    let state = &mut *lock(&session.state);
+    if let Some(call) = request.about() {
+        let key = call_key(request.sub_agent(), &call.tool_call_id.0);
+        let known = state.calls.get(&key).cloned().unwrap_or_default();
+        let brief = known.and_then(CallDetails::of(&call.fields)).brief(&state.root);
+        state.denied.add(&brief, why);
     }
 }
 
-fn users(messages: &[Message]) -> Vec<&str> {
-    let users = messages.iter().filter_map(|message| match message {
+fn user_messages(messages: &[Message]) -> Vec<&str> {
+    let user_messages = messages.iter().filter_map(|message| match message {
         Message::User(text) => Some(text.as_str()),
         Message::Assistant(_) | Message::Results(_) => None,
     });
-    users.collect()
+    user_messages.collect()
 }
 
 /// What the caller has said and the agent was not given yet.
-fn undelivered(session: &Session, users: &[&str]) -> Option<String> {
-    let mut notes = lock(&session.notes);
-    let new = users.get(notes.delivered..).unwrap_or_default();
-    notes.delivered = users.len();
+fn undelivered(session: &ExternalSession, user_messages: &[&str]) -> Option<String> {
+    let mut state = lock(&session.state);
+    let new = user_messages.get(state.delivered..).unwrap_or_default();
+    state.delivered = user_messages.len();
     (!new.is_empty()).then(|| new.join("\n\n"))
 }
 
 /// What an agent is told first: who it is to be, and the task. One that takes over is told what was said before.
-fn first_words(request: &Request) -> String {
-    let mut words: Vec<String> = Vec::new();
+fn first_prompt(request: &Request) -> String {
+    let mut parts: Vec<String> = Vec::new();
     let system = request.system.trim();
     if !system.is_empty() {
-        words.push(system.to_owned());
+        parts.push(system.to_owned());
     }
     for message in &request.messages {
         match message {
-            Message::User(text) => words.push(text.as_str().to_owned()),
+            Message::User(text) => parts.push(text.as_str().to_owned()),
             Message::Assistant(reply) if !reply.text.as_str().trim().is_empty() => {
-                words.push(format!("(Your answer to that was:)\n{}", reply.text.as_str().trim()));
+                parts.push(format!("(Your answer to that was:)\n{}", reply.text.as_str().trim()));
             }
             Message::Assistant(_) | Message::Results(_) => {}
         }
     }
-    words.join("\n\n")
+    parts.join("\n\n")
 }

@@ -5,25 +5,25 @@ use agent_client_protocol::v1::schema::{
 };
 use brigade::model::Chunk;
 
-use super::aside::Aside;
-use super::session::Notes;
-use super::short;
+use super::agent_update::AgentUpdate;
+use super::sanitize;
+use super::session::PromptState;
 
 /// The longest text of one reply.
-const MOST_TEXT: usize = 1 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
 /// How many updates one prompt may have.
-const MOST_UPDATES: usize = 500_000;
+const MAX_UPDATES: usize = 500_000;
 /// How much is kept of what is not text.
-const MOST_KEPT: usize = 200;
-const MOST_KEPT_BYTES: usize = 64 << 10;
+const MAX_KEPT: usize = 200;
+const MAX_KEPT_BYTES: usize = 64 << 10;
 /// How much of what was said is kept for a last word.
-const MOST_SAID: usize = 64 << 10;
+const MAX_REPLY_TEXT_BYTES: usize = 64 << 10;
 /// What separates one message from the next.
 const SEPARATOR: &str = "\n\n";
 
 /// What was told since the last reply.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct CollectedUpdates {
     updates: usize,
     text: usize,
     /// Whether something was done since the last words.
@@ -31,62 +31,62 @@ pub(super) struct Told {
     thought: String,
     /// The message that the last thought belongs to.
     thought_id: Option<MessageId>,
-    kept: Vec<Kept>,
+    kept: Vec<KeyedUpdate>,
     kept_bytes: usize,
 }
 
 /// Something that is kept for the record. One with a key is replaced when more is told of the same thing.
-struct Kept {
+struct KeyedUpdate {
     key: Option<String>,
-    aside: Aside,
+    update: AgentUpdate,
 }
 
-impl Told {
+impl CollectedUpdates {
     /// Takes an update of the session, or of one of its sub-agents. Too much of it is an error.
     pub(super) fn take(
         &mut self,
         sub_agent: Option<&str>,
         update: SessionUpdate,
-        notes: &mut Notes,
+        state: &mut PromptState,
         out: &mut Vec<Chunk>,
     ) -> Result<(), String> {
         self.updates += 1;
-        if self.updates > MOST_UPDATES {
-            return Err(format!("it sent more than {MOST_UPDATES} updates in one reply"));
+        if self.updates > MAX_UPDATES {
+            return Err(format!("it sent more than {MAX_UPDATES} updates in one reply"));
         }
         match update {
             SessionUpdate::ToolCall(call) => {
                 self.paused |= sub_agent.is_none();
-                self.tool_call(sub_agent, ToolCallUpdate::from(call), notes, out);
+                self.tool_call(sub_agent, ToolCallUpdate::from(call), state, out);
             }
-            SessionUpdate::ToolCallUpdate(call) => self.tool_call(sub_agent, call, notes, out),
+            SessionUpdate::ToolCallUpdate(call) => self.tool_call(sub_agent, call, state, out),
             SessionUpdate::SubagentUpdate(update) => {
                 let key = format!("sub-agent {}", update.session_id.0);
-                if let Some((aside, is_news)) = notes.sub_agents.learn(update) {
-                    notes.reported.agents = notes.reported.agents.max(notes.sub_agents.count());
-                    out.extend(is_news.then(|| Chunk::Waiting(aside.to_string())));
-                    self.keep(Some(key), aside);
+                if let Some((update, is_news)) = state.sub_agents.learn(update) {
+                    state.reported.agents = state.reported.agents.max(state.sub_agents.count());
+                    out.extend(is_news.then(|| Chunk::Waiting(update.to_string())));
+                    self.keep(Some(key), update);
                 }
             }
             // The words, plans and costs of a sub-agent are its parent's affair.
             _ if sub_agent.is_some() => {}
             SessionUpdate::AgentMessageChunk(chunk) => {
-                if let Some(text) = words(chunk.content) {
-                    return self.say(&text, chunk.message_id, notes, out);
+                if let Some(text) = content_text(chunk.content) {
+                    return self.add_text(&text, chunk.message_id, state, out);
                 }
             }
             SessionUpdate::AgentThoughtChunk(chunk) => {
-                if let Some(text) = words(chunk.content) {
-                    self.think(&text, chunk.message_id);
+                if let Some(text) = content_text(chunk.content) {
+                    self.add_thought(&text, chunk.message_id);
                 }
             }
             SessionUpdate::Plan(plan) => {
-                let plan = plan.entries.iter().take(50).map(|entry| short(&entry.content)).collect();
-                self.keep(None, Aside::Plan { plan });
+                let plan = plan.entries.iter().take(50).map(|entry| sanitize(&entry.content)).collect();
+                self.keep(None, AgentUpdate::Plan { plan });
             }
             SessionUpdate::UsageUpdate(usage) => {
                 if let Some(usd) = usage.cost.as_ref().and_then(nano_dollars) {
-                    notes.reported.usd = notes.reported.usd.max(Some(usd));
+                    state.reported.usd = state.reported.usd.max(Some(usd));
                 }
             }
             _ => {}
@@ -99,16 +99,16 @@ impl Told {
         &mut self,
         sub_agent: Option<&str>,
         call: ToolCallUpdate,
-        notes: &mut Notes,
+        state: &mut PromptState,
         out: &mut Vec<Chunk>,
     ) {
         let key = call_key(sub_agent, &call.tool_call_id.0);
-        let before = notes.calls.get(&key).map(|doing| doing.brief(&notes.root));
-        let doing = notes.calls.learn(&key, &call.fields);
-        let brief = doing.brief(&notes.root);
+        let before = state.calls.get(&key).map(|details| details.brief(&state.root));
+        let details = state.calls.learn(&key, &call.fields);
+        let brief = details.brief(&state.root);
         let is_news = !brief.is_empty() && before.as_ref() != Some(&brief);
         let named = (!brief.is_empty()).then(|| match sub_agent {
-            Some(id) => format!("{}: {brief}", notes.sub_agents.label(id)),
+            Some(id) => format!("{}: {brief}", state.sub_agents.label(id)),
             None => brief,
         });
         let is_over = matches!(call.fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
@@ -116,85 +116,86 @@ impl Told {
             out.extend(named.clone().map(Chunk::Waiting));
         }
         let kept =
-            self.kept.iter().find(|kept| kept.key.as_ref() == Some(&key)).map(|kept| kept.aside.clone());
-        let aside = match kept {
+            self.kept.iter().find(|kept| kept.key.as_ref() == Some(&key)).map(|kept| kept.update.clone());
+        let update = match kept {
             // What is known of a call is forgotten when it is over; more may be told of it all the same.
-            Some(Aside::ToolCall { tool_call, kind, status }) => Aside::ToolCall {
+            Some(AgentUpdate::ToolCall { tool_call, kind, status }) => AgentUpdate::ToolCall {
                 tool_call: named.or(tool_call),
-                kind: doing.kind.or(kind),
+                kind: details.kind.or(kind),
                 status: call.fields.status.or(status),
             },
             _ if before.is_some() && !is_news && !is_over => return,
-            _ => Aside::ToolCall { tool_call: named, kind: doing.kind, status: call.fields.status },
+            _ => AgentUpdate::ToolCall { tool_call: named, kind: details.kind, status: call.fields.status },
         };
-        self.keep(Some(key), aside);
+        self.keep(Some(key), update);
     }
 
-    fn say(
+    fn add_text(
         &mut self,
         text: &str,
         id: Option<MessageId>,
-        notes: &mut Notes,
+        state: &mut PromptState,
         out: &mut Vec<Chunk>,
     ) -> Result<(), String> {
         let is_first = self.text == 0;
-        let is_next = std::mem::take(&mut self.paused) || differs(notes.message.as_ref(), id.as_ref());
-        notes.message = id.or(notes.message.take());
+        let is_next =
+            std::mem::take(&mut self.paused) || is_new_message(state.message_id.as_ref(), id.as_ref());
+        state.message_id = id.or(state.message_id.take());
         let separator = if is_next && !is_first { SEPARATOR } else { "" };
         let text = format!("{separator}{text}");
         self.text += text.len();
-        if self.text > MOST_TEXT {
-            return Err(format!("it said more than {} MB in one reply", MOST_TEXT >> 20));
+        if self.text > MAX_TEXT_BYTES {
+            return Err(format!("it said more than {} MB in one reply", MAX_TEXT_BYTES >> 20));
         }
         // What was said before the last question is another paragraph.
-        let before = if is_first && !notes.said.is_empty() { SEPARATOR } else { "" };
-        if notes.said.len() + before.len() + text.len() <= MOST_SAID {
-            notes.said.push_str(before);
-            notes.said.push_str(&text);
+        let before = if is_first && !state.reply_text.is_empty() { SEPARATOR } else { "" };
+        if state.reply_text.len() + before.len() + text.len() <= MAX_REPLY_TEXT_BYTES {
+            state.reply_text.push_str(before);
+            state.reply_text.push_str(&text);
         }
         out.push(Chunk::Text(text));
         Ok(())
     }
 
-    fn think(&mut self, text: &str, id: Option<MessageId>) {
-        let is_next = !self.thought.is_empty() && differs(self.thought_id.as_ref(), id.as_ref());
+    fn add_thought(&mut self, text: &str, id: Option<MessageId>) {
+        let is_next = !self.thought.is_empty() && is_new_message(self.thought_id.as_ref(), id.as_ref());
         let separator = if is_next { SEPARATOR } else { "" };
         self.thought_id = id.or(self.thought_id.take());
-        if self.thought.len() + separator.len() + text.len() <= MOST_KEPT_BYTES {
+        if self.thought.len() + separator.len() + text.len() <= MAX_KEPT_BYTES {
             self.thought.push_str(separator);
             self.thought.push_str(text);
         }
     }
 
     /// Whether there were words.
-    pub(super) fn spoke(&self) -> bool {
+    pub(super) fn has_text(&self) -> bool {
         self.text > 0
     }
 
-    fn keep(&mut self, key: Option<String>, aside: Aside) {
-        let bytes = aside.to_string().len();
+    fn keep(&mut self, key: Option<String>, update: AgentUpdate) {
+        let bytes = update.to_string().len();
         if let Some(kept) = self.kept.iter_mut().find(|kept| key.is_some() && kept.key == key) {
-            let less = self.kept_bytes.saturating_sub(kept.aside.to_string().len());
-            if less + bytes <= MOST_KEPT_BYTES {
+            let less = self.kept_bytes.saturating_sub(kept.update.to_string().len());
+            if less + bytes <= MAX_KEPT_BYTES {
                 self.kept_bytes = less + bytes;
-                kept.aside = aside;
+                kept.update = update;
             }
             return;
         }
         self.keep_thought();
-        self.push(Kept { key, aside });
+        self.push(KeyedUpdate { key, update });
     }
 
     fn keep_thought(&mut self) {
         if !self.thought.is_empty() {
             let thought = std::mem::take(&mut self.thought);
-            self.push(Kept { key: None, aside: Aside::Thought { thought } });
+            self.push(KeyedUpdate { key: None, update: AgentUpdate::Thought { thought } });
         }
     }
 
-    fn push(&mut self, kept: Kept) {
-        let bytes = kept.aside.to_string().len();
-        if self.kept.len() < MOST_KEPT && self.kept_bytes + bytes <= MOST_KEPT_BYTES {
+    fn push(&mut self, kept: KeyedUpdate) {
+        let bytes = kept.update.to_string().len();
+        if self.kept.len() < MAX_KEPT && self.kept_bytes + bytes <= MAX_KEPT_BYTES {
             self.kept_bytes += bytes;
             self.kept.push(kept);
         }
@@ -203,8 +204,8 @@ impl Told {
     /// What is kept of it, for the log.
     pub(super) fn finish(mut self) -> Option<Chunk> {
         self.keep_thought();
-        let asides: Vec<Aside> = self.kept.into_iter().map(|kept| kept.aside).collect();
-        if asides.is_empty() { None } else { Aside::write(asides).map(Chunk::Opaque) }
+        let updates: Vec<AgentUpdate> = self.kept.into_iter().map(|kept| kept.update).collect();
+        if updates.is_empty() { None } else { AgentUpdate::write(updates).map(Chunk::Opaque) }
     }
 }
 
@@ -217,14 +218,14 @@ pub(super) fn call_key(sub_agent: Option<&str>, call: &str) -> String {
 }
 
 /// Whether two pieces belong to different messages, as far as they say.
-fn differs(before: Option<&MessageId>, now: Option<&MessageId>) -> bool {
+fn is_new_message(before: Option<&MessageId>, now: Option<&MessageId>) -> bool {
     matches!((before, now), (Some(before), Some(now)) if before != now)
 }
 
-fn words(content: ContentBlock) -> Option<String> {
+fn content_text(content: ContentBlock) -> Option<String> {
     match content {
         ContentBlock::Text(text) => Some(text.text),
-        ContentBlock::ResourceLink(link) => Some(short(&link.uri)),
+        ContentBlock::ResourceLink(link) => Some(sanitize(&link.uri)),
         _ => None,
     }
 }
@@ -246,21 +247,23 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn said(text: &str) -> SessionUpdate {
+    fn message_chunk(text: &str) -> SessionUpdate {
         update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}))
     }
 
     #[test]
-    fn words_after_work_begin_a_paragraph() {
-        let (mut told, mut notes, mut out) = (Told::default(), Notes::default(), Vec::new());
+    fn text_after_a_tool_call_begins_a_paragraph() {
+        let (mut collected, mut state, mut out) =
+            (CollectedUpdates::default(), PromptState::default(), Vec::new());
         let call =
             json!({"sessionUpdate": "tool_call", "toolCallId": "1", "title": "Look\u{7}", "kind": "read"});
-        for step in [said("Let me "), said("look."), update(call), said("Found.")] {
-            told.take(None, step, &mut notes, &mut out).unwrap();
+        for step in [message_chunk("Let me "), message_chunk("look."), update(call), message_chunk("Found.")]
+        {
+            collected.take(None, step, &mut state, &mut out).unwrap();
         }
-        assert_eq!(notes.said, "Let me look.\n\nFound.");
+        assert_eq!(state.reply_text, "Let me look.\n\nFound.");
         assert!(out.contains(&Chunk::Waiting("Look".to_owned())));
-        let Some(Chunk::Opaque(kept)) = told.finish() else { panic!("nothing was kept") };
+        let Some(Chunk::Opaque(kept)) = collected.finish() else { panic!("nothing was kept") };
         assert_eq!(kept, r#"{"external":[{"tool_call":"Look","kind":"read","status":"pending"}]}"#);
     }
 
@@ -270,62 +273,65 @@ mod tests {
         )
     }
 
-    fn kept(told: Told) -> Vec<String> {
-        let Some(Chunk::Opaque(kept)) = told.finish() else { return Vec::new() };
-        Aside::read(&kept).iter().map(Aside::to_string).collect()
+    fn kept(collected: CollectedUpdates) -> Vec<String> {
+        let Some(Chunk::Opaque(kept)) = collected.finish() else { return Vec::new() };
+        AgentUpdate::read(&kept).iter().map(AgentUpdate::to_string).collect()
     }
 
     #[test]
     fn messages_with_different_ids_are_separated() {
-        let (mut told, mut notes, mut out) = (Told::default(), Notes::default(), Vec::new());
-        for step in [message("a", "One "), message("a", "word."), message("b", "Two."), said(" More.")] {
-            told.take(None, step, &mut notes, &mut out).unwrap();
+        let (mut collected, mut state, mut out) =
+            (CollectedUpdates::default(), PromptState::default(), Vec::new());
+        for step in
+            [message("a", "One "), message("a", "word."), message("b", "Two."), message_chunk(" More.")]
+        {
+            collected.take(None, step, &mut state, &mut out).unwrap();
         }
-        assert_eq!(notes.said, "One word.\n\nTwo. More.");
+        assert_eq!(state.reply_text, "One word.\n\nTwo. More.");
         // The next reply of the same prompt begins a paragraph of what was said in all, and none of its own text.
-        let (mut told, mut out) = (Told::default(), Vec::new());
-        told.take(None, message("c", "Three."), &mut notes, &mut out).unwrap();
+        let (mut collected, mut out) = (CollectedUpdates::default(), Vec::new());
+        collected.take(None, message("c", "Three."), &mut state, &mut out).unwrap();
         assert_eq!(out, [Chunk::Text("Three.".to_owned())]);
-        assert_eq!(notes.said, "One word.\n\nTwo. More.\n\nThree.");
+        assert_eq!(state.reply_text, "One word.\n\nTwo. More.\n\nThree.");
         for (id, text) in [("1", "hm "), ("1", "so"), ("2", "aha")] {
             let content = json!({"type": "text", "text": text});
             let thought =
                 json!({"sessionUpdate": "agent_thought_chunk", "messageId": id, "content": content});
-            told.take(None, update(thought), &mut notes, &mut out).unwrap();
+            collected.take(None, update(thought), &mut state, &mut out).unwrap();
         }
-        assert_eq!(kept(told), ["thought: hm so\n\naha"]);
+        assert_eq!(kept(collected), ["thought: hm so\n\naha"]);
     }
 
     #[test]
-    fn what_is_told_later_of_a_call_replaces_its_first_title() {
-        let (mut told, mut out) = (Told::default(), Vec::new());
-        let mut notes = Notes { root: "/project".into(), ..Notes::default() };
-        let mut take = |told: &mut Told, kind: &str, mut call: Value| {
+    fn tool_call_update_replaces_the_first_title() {
+        let (mut collected, mut out) = (CollectedUpdates::default(), Vec::new());
+        let mut state = PromptState { root: "/project".into(), ..PromptState::default() };
+        let mut take = |collected: &mut CollectedUpdates, kind: &str, mut call: Value| {
             call["sessionUpdate"] = kind.into();
-            told.take(None, update(call), &mut notes, &mut out).unwrap();
+            collected.take(None, update(call), &mut state, &mut out).unwrap();
         };
-        take(&mut told, "tool_call", json!({"toolCallId": "1", "title": "Terminal", "kind": "execute"}));
-        take(&mut told, "tool_call", json!({"toolCallId": "2", "title": "Edit", "kind": "edit"}));
+        take(&mut collected, "tool_call", json!({"toolCallId": "1", "title": "Terminal", "kind": "execute"}));
+        take(&mut collected, "tool_call", json!({"toolCallId": "2", "title": "Edit", "kind": "edit"}));
         let command = json!({"toolCallId": "1", "rawInput": {"command": "cargo test"}});
-        take(&mut told, "tool_call_update", command.clone());
-        take(&mut told, "tool_call_update", command);
+        take(&mut collected, "tool_call_update", command.clone());
+        take(&mut collected, "tool_call_update", command);
         take(
-            &mut told,
+            &mut collected,
             "tool_call_update",
             json!({"toolCallId": "2", "locations": [{"path": "/project/a.rs"}]}),
         );
-        take(&mut told, "tool_call_update", json!({"toolCallId": "2", "status": "failed"}));
+        take(&mut collected, "tool_call_update", json!({"toolCallId": "2", "status": "failed"}));
         assert_eq!(
-            kept(std::mem::take(&mut told)),
+            kept(std::mem::take(&mut collected)),
             ["does by itself: Terminal: cargo test (execute)", "failed by itself: Edit: a.rs (edit)"]
         );
         // It ends after a question, in the next reply.
         take(
-            &mut told,
+            &mut collected,
             "tool_call_update",
             json!({"toolCallId": "1", "title": "`cargo test`", "status": "completed"}),
         );
-        assert_eq!(kept(told), ["done by itself: `cargo test` (execute)"]);
+        assert_eq!(kept(collected), ["done by itself: `cargo test` (execute)"]);
         let shown: Vec<String> = out
             .into_iter()
             .map(|chunk| match chunk {
@@ -337,23 +343,27 @@ mod tests {
     }
 
     #[test]
-    fn sub_agents_are_shown_counted_and_keep_their_words_to_themselves() {
-        let (mut told, mut notes, mut out) = (Told::default(), Notes::default(), Vec::new());
+    fn sub_agents_are_shown_and_counted_but_their_text_is_not() {
+        let (mut collected, mut state, mut out) =
+            (CollectedUpdates::default(), PromptState::default(), Vec::new());
         let announced = |id: &str, title: &str| {
             update(json!({"sessionUpdate": "subagent_update", "sessionId": id, "title": title}))
         };
         let call = |id: &str, title: &str| {
             update(json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": title}))
         };
-        told.take(None, announced("c1", "Scout"), &mut notes, &mut out).unwrap();
-        told.take(Some("c1"), announced("c2", "Helper"), &mut notes, &mut out).unwrap();
-        told.take(None, call("1", "Look"), &mut notes, &mut out).unwrap();
-        told.take(Some("c1"), call("1", "Read a.txt"), &mut notes, &mut out).unwrap();
-        told.take(Some("c1"), said("not for you"), &mut notes, &mut out).unwrap();
-        assert_eq!((notes.reported.agents, notes.said.as_str(), told.spoke()), (Some(2), "", false));
+        collected.take(None, announced("c1", "Scout"), &mut state, &mut out).unwrap();
+        collected.take(Some("c1"), announced("c2", "Helper"), &mut state, &mut out).unwrap();
+        collected.take(None, call("1", "Look"), &mut state, &mut out).unwrap();
+        collected.take(Some("c1"), call("1", "Read a.txt"), &mut state, &mut out).unwrap();
+        collected.take(Some("c1"), message_chunk("not for you"), &mut state, &mut out).unwrap();
+        assert_eq!(
+            (state.reported.agents, state.reply_text.as_str(), collected.has_text()),
+            (Some(2), "", false)
+        );
         assert!(out.contains(&Chunk::Waiting("Scout: Read a.txt".to_owned())));
         assert_eq!(
-            kept(told),
+            kept(collected),
             [
                 "sub-agent Scout",
                 "sub-agent Helper",
@@ -364,32 +374,33 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_an_error_and_what_is_kept_is_bounded() {
-        let (mut told, mut notes, mut out) = (Told::default(), Notes::default(), Vec::new());
-        let piece = "x".repeat(MOST_TEXT / 4);
+    fn too_much_text_is_an_error_and_kept_updates_are_bounded() {
+        let (mut collected, mut state, mut out) =
+            (CollectedUpdates::default(), PromptState::default(), Vec::new());
+        let piece = "x".repeat(MAX_TEXT_BYTES / 4);
         for _ in 0..4 {
-            told.take(None, said(&piece), &mut notes, &mut out).unwrap();
+            collected.take(None, message_chunk(&piece), &mut state, &mut out).unwrap();
         }
-        assert!(told.take(None, said("x"), &mut notes, &mut out).unwrap_err().contains("1 MB"));
-        assert!(notes.said.len() <= MOST_SAID);
-        let mut told = Told::default();
+        assert!(collected.take(None, message_chunk("x"), &mut state, &mut out).unwrap_err().contains("1 MB"));
+        assert!(state.reply_text.len() <= MAX_REPLY_TEXT_BYTES);
+        let mut collected = CollectedUpdates::default();
         for id in 0..10_000 {
             let id = id.to_string();
             let call = json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "y".repeat(500)});
-            told.take(None, update(call), &mut notes, &mut Vec::new()).unwrap();
+            collected.take(None, update(call), &mut state, &mut Vec::new()).unwrap();
         }
-        let Some(Chunk::Opaque(kept)) = told.finish() else { panic!("nothing was kept") };
-        assert!(kept.len() <= MOST_KEPT_BYTES * 2);
+        let Some(Chunk::Opaque(kept)) = collected.finish() else { panic!("nothing was kept") };
+        assert!(kept.len() <= MAX_KEPT_BYTES * 2);
     }
 
     #[test]
-    fn money_is_taken_as_reported_and_never_shrinks() {
-        let (mut told, mut notes) = (Told::default(), Notes::default());
+    fn reported_cost_never_decreases() {
+        let (mut collected, mut state) = (CollectedUpdates::default(), PromptState::default());
         for (amount, currency) in [(0.5, "USD"), (0.25, "usd"), (9.0, "EUR"), (-1.0, "USD")] {
             let cost = json!({"amount": amount, "currency": currency});
             let usage = json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": cost});
-            told.take(None, update(usage), &mut notes, &mut Vec::new()).unwrap();
+            collected.take(None, update(usage), &mut state, &mut Vec::new()).unwrap();
         }
-        assert_eq!(notes.reported.usd, Some(500_000_000));
+        assert_eq!(state.reported.usd, Some(500_000_000));
     }
 }

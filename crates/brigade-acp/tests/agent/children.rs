@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 const TEAM: &str = r#"
 [[reply]]
@@ -33,89 +33,89 @@ fn titles(updates: &[Value]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_client_without_sub_agents_sees_them_as_tool_calls() {
-    let world = World::new(TEAM);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+async fn client_without_subagent_support_sees_children_as_tool_calls() {
+    let env = TestEnv::new(TEAM);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     client.prompt(&session, "go").await.unwrap();
     let titles = titles(&client.updates(&session, "tool_call"));
     assert!(titles.contains(&"[Writer] Write w.txt".to_owned()), "{titles:?}");
     let changes = client.updates(&session, "tool_call_update");
     let named: Vec<_> = changes.iter().filter_map(|change| change["title"].as_str()).collect();
     assert!(named.contains(&"Writer: write it all") && named.contains(&"Reader: read it all"), "{named:?}");
-    let grown = |words: &str| {
+    let has_line = |expected: &str| {
         changes.iter().any(|change| {
-            change["content"][0]["content"]["text"].as_str().is_some_and(|text| text.contains(words))
+            change["content"][0]["content"]["text"].as_str().is_some_and(|text| text.contains(expected))
         })
     };
-    assert!(grown("Writer: I begin to write.") && grown("Writer: done"), "{changes:?}");
+    assert!(has_line("Writer: I begin to write.") && has_line("Writer: done"), "{changes:?}");
     let plan = client.updates(&session, "plan");
     let last = plan.last().unwrap()["entries"].as_array().unwrap();
     assert_eq!(last.len(), 2);
     assert!(last.iter().all(|entry| entry["status"] == "completed"), "{last:?}");
     // What children say is not put into the lead's mouth.
-    assert_eq!(client.said(&session), "All is done.");
-    let elsewhere = client.heard.iter().filter(|message| message["method"] == "session/update");
+    assert_eq!(client.agent_text(&session), "All is done.");
+    let elsewhere = client.received.iter().filter(|message| message["method"] == "session/update");
     assert!(elsewhere.into_iter().all(|message| message["params"]["sessionId"] == json!(session)));
 }
 
 #[tokio::test]
-async fn a_client_with_sub_agents_sees_them_as_sessions() {
-    let world = World::new(TEAM);
-    let mut client = world.client_with(json!({"subagents": {}})).await;
-    let session = client.open(&world.path()).await;
+async fn client_with_subagent_support_sees_children_as_sessions() {
+    let env = TestEnv::new(TEAM);
+    let mut client = env.client_with(json!({"subagents": {}})).await;
+    let session = client.open(&env.path()).await;
     client.prompt(&session, "go").await.unwrap();
-    let told = client.updates(&session, "subagent_update");
-    let writer = told.iter().find(|update| update["title"] == "Writer").unwrap();
+    let updates = client.updates(&session, "subagent_update");
+    let writer = updates.iter().find(|update| update["title"] == "Writer").unwrap();
     let child = writer["sessionId"].as_str().unwrap();
     assert!(child.starts_with(&session) && writer["capabilities"]["cancel"].is_object());
     assert_eq!(
         (&writer["state"]["state"], &writer["description"]),
         (&json!("running"), &json!("write it all"))
     );
-    let end = told.iter().rfind(|update| update["sessionId"] == child).unwrap();
+    let end = updates.iter().rfind(|update| update["sessionId"] == child).unwrap();
     assert_eq!((&end["state"]["state"], &end["state"]["stopReason"]), (&json!("idle"), &json!("end_turn")));
-    assert!(client.said(child).contains("My part is done."));
+    assert!(client.agent_text(child).contains("My part is done."));
     assert_eq!(titles(&client.updates(child, "tool_call")), ["Write w.txt"]);
     assert_eq!(client.updates(child, "session_message")[0]["recipientSessionId"], child);
     // A child is announced before anything is heard of it.
-    let first = |find: &dyn Fn(&Value) -> bool| client.heard.iter().position(find).unwrap();
+    let first = |find: &dyn Fn(&Value) -> bool| client.received.iter().position(find).unwrap();
     let announced = first(&|message| message["params"]["update"]["sessionId"] == child);
     assert!(announced < first(&|message| message["params"]["sessionId"] == child));
     assert!(client.updates(&session, "plan").is_empty());
 }
 
 #[tokio::test]
-async fn one_sub_agent_can_be_cancelled_and_the_others_go_on() {
+async fn one_child_can_be_cancelled_while_the_others_continue() {
     let script = TEAM.replace("text = \"I begin to write.\"", "fault = \"hang\"");
-    let world = World::new(&script);
-    let mut client = world.client_with(json!({"subagents": {}})).await;
-    let session = client.open(&world.path()).await;
+    let env = TestEnv::new(&script);
+    let mut client = env.client_with(json!({"subagents": {}})).await;
+    let session = client.open(&env.path()).await;
     let id = client.start_prompt(&session, "go").await;
-    let message = client.until(|message| message["params"]["update"]["title"] == "Writer").await;
+    let message = client.read_until(|message| message["params"]["update"]["title"] == "Writer").await;
     let child = message["params"]["update"]["sessionId"].as_str().unwrap().to_owned();
-    client.until(|message| message["params"]["sessionId"] == json!(child)).await;
+    client.read_until(|message| message["params"]["sessionId"] == json!(child)).await;
     client.notify("session/cancel", json!({"sessionId": child})).await;
-    assert_eq!(client.answered(id).await.unwrap()["stopReason"], "end_turn");
-    let told = client.updates(&session, "subagent_update");
-    let end = told.iter().rfind(|update| update["sessionId"] == json!(child)).unwrap();
+    assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "end_turn");
+    let updates = client.updates(&session, "subagent_update");
+    let end = updates.iter().rfind(|update| update["sessionId"] == json!(child)).unwrap();
     assert_eq!(end["state"]["stopReason"], "cancelled");
 }
 
 #[tokio::test]
-async fn an_agent_at_work_can_be_told_something() {
+async fn tell_command_reaches_a_running_agent() {
     let script = TEAM.replace("text = \"I begin to write.\"", "fault = \"hang\"");
-    let world = World::new(&script);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+    let env = TestEnv::new(&script);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     let id = client.start_prompt(&session, "go").await;
-    client.until(|message| message.to_string().contains("Writer: begins")).await;
+    client.read_until(|message| message.to_string().contains("Writer: begins")).await;
     client.prompt(&session, "/tell nobody hurry").await.unwrap();
-    assert!(client.said(&session).contains("at work: "), "{}", client.said(&session));
+    assert!(client.agent_text(&session).contains("at work: "), "{}", client.agent_text(&session));
     client.prompt(&session, "/tell writer hurry").await.unwrap();
-    assert!(client.said(&session).contains("Writer hears it"), "{}", client.said(&session));
+    assert!(client.agent_text(&session).contains("Writer hears it"), "{}", client.agent_text(&session));
     client.prompt(&session, "/stop Writer").await.unwrap();
-    assert_eq!(client.answered(id).await.unwrap()["stopReason"], "end_turn");
+    assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "end_turn");
     client.prompt(&session, "/cost").await.unwrap();
-    assert!(client.said(&session).contains("In all "));
+    assert!(client.agent_text(&session).contains("In all "));
 }

@@ -2,23 +2,23 @@
 
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 #[tokio::test]
-async fn every_mistake_has_its_code_and_the_connection_goes_on() {
-    let world = World::new("[[reply]]\ntext = 'x'\n");
-    let mut client = world.client().await;
+async fn invalid_input_gets_an_error_code_and_the_connection_continues() {
+    let env = TestEnv::new("[[reply]]\ntext = 'x'\n");
+    let mut client = env.client().await;
     for (line, code) in [
         ("{\"jsonrpc\": \"2.0\"", -32700),
         ("\u{0}\u{1}", -32700),
         ("[]", -32600),
         ("{\"jsonrpc\":\"2.0\",\"id\":[1],\"method\":\"x\"}", -32600),
     ] {
-        client.line(line).await;
+        client.send_line(line).await;
         let message = client.next().await;
         assert_eq!((&message["error"]["code"], &message["id"]), (&json!(code), &Value::Null), "{line}");
     }
-    client.line("").await;
+    client.send_line("").await;
     for (method, params, code) in [
         ("session/dance", json!({}), -32601),
         ("session/new", json!({}), -32602),
@@ -34,35 +34,38 @@ async fn every_mistake_has_its_code_and_the_connection_goes_on() {
     client.notify("session/cancel", json!({"sessionId": "nonsense"})).await;
     client.notify("no/such/notice", json!({})).await;
     client.answer(&json!(77), json!("to nothing")).await;
-    let session = client.open(&world.path()).await;
+    let session = client.open(&env.path()).await;
     assert_eq!(client.prompt(&session, "x").await.unwrap()["stopReason"], "end_turn");
 }
 
 #[tokio::test]
-async fn a_line_without_end_is_dropped_as_it_comes() {
-    let world = World::new("[[reply]]\ntext = 'x'\n");
-    let mut client = world.client().await;
-    client.line(&"x".repeat(11 * 1024 * 1024)).await;
+async fn line_over_the_limit_is_dropped_while_it_is_read() {
+    let env = TestEnv::new("[[reply]]\ntext = 'x'\n");
+    let mut client = env.client().await;
+    client.send_line(&"x".repeat(11 * 1024 * 1024)).await;
     let message = client.next().await;
     assert_eq!(message["error"]["code"], -32600);
     assert!(message["error"]["message"].as_str().unwrap().contains("8388608"));
-    client.open(&world.path()).await;
+    client.open(&env.path()).await;
 }
 
 #[tokio::test]
-async fn who_says_nothing_of_itself_gets_nothing() {
-    let world = World::new("[[reply]]\ntext = 'x'\n");
-    let mut client = world.stranger();
+async fn request_before_initialize_is_refused() {
+    let env = TestEnv::new("[[reply]]\ntext = 'x'\n");
+    let mut client = env.uninitialized_client();
     let refused = client.call("session/list", json!({})).await.unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("initialize"));
     // Whatever version the client speaks, we say the one that we do.
-    let hello = client.call("initialize", json!({"protocolVersion": 9})).await.unwrap();
-    assert_eq!((&hello["protocolVersion"], &hello["agentInfo"]["name"]), (&json!(1), &json!("brigade")));
-    let can = &hello["agentCapabilities"];
+    let response = client.call("initialize", json!({"protocolVersion": 9})).await.unwrap();
     assert_eq!(
-        (&can["loadSession"], &can["promptCapabilities"]["embeddedContext"]),
+        (&response["protocolVersion"], &response["agentInfo"]["name"]),
+        (&json!(1), &json!("brigade"))
+    );
+    let capabilities = &response["agentCapabilities"];
+    assert_eq!(
+        (&capabilities["loadSession"], &capabilities["promptCapabilities"]["embeddedContext"]),
         (&json!(true), &json!(true))
     );
     assert_eq!(client.call("authenticate", json!({"methodId": "x"})).await.unwrap(), json!({}));
-    client.leave().await;
+    client.disconnect().await;
 }

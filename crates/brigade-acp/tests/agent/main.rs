@@ -7,9 +7,9 @@
 )]
 
 mod children;
-mod hops;
 mod input;
+mod permission_requests;
 mod prompts;
-mod questions;
+mod remote_context;
 mod sessions;
 mod support;

@@ -3,7 +3,7 @@
 use brigade_core::permission::Mode;
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 const TWO_STEPS: &str = r#"
 [[reply]]
@@ -20,15 +20,15 @@ usage = { input = 30, output = 12 }
 "#;
 
 #[tokio::test]
-async fn a_prompt_is_answered_in_pieces_with_its_calls_and_its_usage() {
-    let world = World::new(TWO_STEPS);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+async fn prompt_streams_its_reply_tool_calls_and_usage() {
+    let env = TestEnv::new(TWO_STEPS);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     let end = client.prompt(&session, "Write a note").await.unwrap();
     assert_eq!(end["stopReason"], "end_turn");
     assert!(end["usage"]["totalTokens"].as_u64().unwrap() >= 42, "{end}");
-    let said = client.said(&session);
-    assert!(said.starts_with("I write it down.") && said.contains("Done: "), "{said}");
+    let text = client.agent_text(&session);
+    assert!(text.starts_with("I write it down.") && text.contains("Done: "), "{text}");
     let pieces = client.updates(&session, "agent_message_chunk");
     assert!(pieces.len() >= 3, "{pieces:?}");
     assert_ne!(pieces[0]["messageId"], pieces[pieces.len() - 1]["messageId"]);
@@ -36,7 +36,7 @@ async fn a_prompt_is_answered_in_pieces_with_its_calls_and_its_usage() {
     let call = &calls[0];
     assert_eq!((&call["kind"], &call["title"]), (&json!("edit"), &json!("Write notes/a.txt")));
     assert_eq!(call["rawInput"], json!({"path": "notes/a.txt", "content": "one"}));
-    let file = world.path().join("notes/a.txt");
+    let file = env.path().join("notes/a.txt");
     assert_eq!(call["locations"][0]["path"], json!(file));
     let changes = client.updates(&session, "tool_call_update");
     let statuses: Vec<&Value> = changes.iter().map(|change| &change["status"]).collect();
@@ -44,19 +44,19 @@ async fn a_prompt_is_answered_in_pieces_with_its_calls_and_its_usage() {
     assert!(changes.iter().all(|change| change["toolCallId"] == call["toolCallId"]));
     assert_eq!(changes[1]["content"][0], json!({"type": "diff", "path": file, "newText": "one"}));
     assert_eq!(std::fs::read_to_string(file).unwrap(), "one");
-    client.leave().await;
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn a_next_prompt_goes_on_with_the_session() {
+async fn second_prompt_continues_the_session() {
     let script = "[[reply]]\nturn = 1\ntext = 'First.'\n[[reply]]\nturn = 2\ntext = 'Second.'\n";
-    let world = World::new(script);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+    let env = TestEnv::new(script);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     let first = client.prompt(&session, "one").await.unwrap();
-    assert_eq!(client.said(&session), "First.");
+    assert_eq!(client.agent_text(&session), "First.");
     let second = client.prompt(&session, "two").await.unwrap();
-    assert_eq!(client.said(&session), "First.Second.");
+    assert_eq!(client.agent_text(&session), "First.Second.");
     // The protocol counts over the whole session, and so does the account for another Brigade.
     let used = |end: &Value| end["usage"]["outputTokens"].as_u64().unwrap();
     assert!(used(&second) > used(&first), "{first} {second}");
@@ -65,38 +65,38 @@ async fn a_next_prompt_goes_on_with_the_session() {
 }
 
 #[tokio::test]
-async fn a_cancel_ends_the_turn_and_leaves_nothing_running() {
-    let world = World::new("[[reply]]\ntext = 'x'\nfault = 'hang'\n");
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+async fn cancel_ends_the_round_and_leaves_nothing_running() {
+    let env = TestEnv::new("[[reply]]\ntext = 'x'\nfault = 'hang'\n");
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     let id = client.start_prompt(&session, "wait").await;
     client.notify("session/cancel", json!({"sessionId": session})).await;
-    assert_eq!(client.answered(id).await.unwrap()["stopReason"], "cancelled");
+    assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "cancelled");
     // The same prompt, taken back as a request.
     let id = client.start_prompt(&session, "wait again").await;
     client.notify("$/cancel_request", json!({"requestId": id})).await;
-    assert_eq!(client.answered(id).await.unwrap()["stopReason"], "cancelled");
-    client.leave().await;
+    assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "cancelled");
+    client.disconnect().await;
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_cancels_what_runs() {
+async fn end_of_input_cancels_the_running_round() {
     use brigade::Store;
-    let world = World::new("[[reply]]\nfault = 'hang'\n");
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+    let env = TestEnv::new("[[reply]]\nfault = 'hang'\n");
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     client.start_prompt(&session, "wait").await;
-    while world.store.read(&session.parse().unwrap(), 0).await.unwrap().is_empty() {
+    while env.store.read(&session.parse().unwrap(), 0).await.unwrap().is_empty() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    client.leave().await;
-    let records = world.store.read(&session.parse().unwrap(), 0).await.unwrap();
+    client.disconnect().await;
+    let records = env.store.read(&session.parse().unwrap(), 0).await.unwrap();
     assert_eq!(records.last().unwrap().event.kind(), "ended");
-    assert!(world.store.roots().await.unwrap()[0].runner.is_none());
+    assert!(env.store.roots().await.unwrap()[0].runner.is_none());
 }
 
 #[tokio::test]
-async fn two_sessions_work_at_the_same_time_and_a_busy_one_takes_no_second_prompt() {
+async fn two_sessions_run_in_parallel_and_a_busy_one_refuses_a_prompt() {
     let script = r#"
 [[reply]]
 task = "slow"
@@ -104,9 +104,9 @@ fault = "hang"
 [[reply]]
 text = "Quick."
 "#;
-    let world = World::new(script);
-    let mut client = world.client().await;
-    let (slow, quick) = (client.open(&world.path()).await, client.open(&world.path()).await);
+    let env = TestEnv::new(script);
+    let mut client = env.client().await;
+    let (slow, quick) = (client.open(&env.path()).await, client.open(&env.path()).await);
     assert_ne!(slow, quick);
     let waiting = client.start_prompt(&slow, "slow").await;
     assert_eq!(client.prompt(&quick, "quick").await.unwrap()["stopReason"], "end_turn");
@@ -115,27 +115,27 @@ text = "Quick."
     assert!(refused["message"].as_str().unwrap().contains("at work"), "{refused}");
     // Commands are for the session itself, so they work meanwhile.
     client.prompt(&slow, "/tree").await.unwrap();
-    assert!(client.said(&slow).contains("**lead**"), "{}", client.said(&slow));
+    assert!(client.agent_text(&slow).contains("**lead**"), "{}", client.agent_text(&slow));
     client.prompt(&slow, "/stop").await.unwrap();
-    assert_eq!(client.answered(waiting).await.unwrap()["stopReason"], "cancelled");
+    assert_eq!(client.response_to(waiting).await.unwrap()["stopReason"], "cancelled");
 }
 
 #[tokio::test]
-async fn limits_and_failures_have_their_words() {
+async fn limits_and_failures_are_reported() {
     let script = "[[reply]]\n[[reply.call]]\ntool = 'echo'\narguments = { text = '{turn}' }\n";
-    let world = World::new(script);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+    let env = TestEnv::new(script);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     let end = client.prompt(&session, "for ever").await.unwrap();
     assert_eq!(
         (&end["stopReason"], &end["_meta"]["brigade/limit"]),
         (&json!("max_turn_requests"), &json!("turns"))
     );
-    assert!(client.said(&session).contains("(incomplete: turns)"));
+    assert!(client.agent_text(&session).contains("(incomplete: turns)"));
 
-    let world = World::new("[[reply]]\nfault = 'refused'\n");
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+    let env = TestEnv::new("[[reply]]\nfault = 'refused'\n");
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     let failed = client.prompt(&session, "x").await.unwrap_err();
     assert_eq!(failed["code"], -32603);
     assert!(!failed["message"].as_str().unwrap().is_empty());
@@ -144,7 +144,7 @@ async fn limits_and_failures_have_their_words() {
 }
 
 #[tokio::test]
-async fn a_reply_that_was_cut_off_is_told_apart_from_the_next_attempt() {
+async fn cut_off_reply_is_distinguished_from_the_next_attempt() {
     let script = r#"
 [[reply]]
 attempt = 1
@@ -154,20 +154,20 @@ fault = "cut"
 [[reply]]
 text = "Whole."
 "#;
-    let world = World::new(script);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+    let env = TestEnv::new(script);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     client.prompt(&session, "x").await.unwrap();
-    let said = client.said(&session);
-    assert!(said.ends_with("Whole."), "{said}");
-    assert!(!said.starts_with("half") || said.contains("asked again"), "{said}");
+    let text = client.agent_text(&session);
+    assert!(text.ends_with("Whole."), "{text}");
+    assert!(!text.starts_with("half") || text.contains("asked again"), "{text}");
 }
 
 #[tokio::test]
-async fn modes_and_models_are_chosen_by_either_way_and_count_from_the_next_prompt() {
-    let world = World::new(TWO_STEPS).in_mode(Mode::Ask);
-    let mut client = world.client().await;
-    let opened = client.call("session/new", json!({"cwd": world.path(), "mcpServers": []})).await.unwrap();
+async fn mode_and_model_changes_apply_from_the_next_prompt() {
+    let env = TestEnv::new(TWO_STEPS).in_mode(Mode::Ask);
+    let mut client = env.client().await;
+    let opened = client.call("session/new", json!({"cwd": env.path(), "mcpServers": []})).await.unwrap();
     let session = opened["sessionId"].as_str().unwrap().to_owned();
     assert_eq!(opened["modes"]["currentModeId"], "ask");
     let modes = opened["modes"]["availableModes"].as_array().unwrap();
@@ -182,12 +182,12 @@ async fn modes_and_models_are_chosen_by_either_way_and_count_from_the_next_promp
     assert_eq!(options["configOptions"][0]["currentValue"], "auto");
     assert_eq!(options["configOptions"][1]["currentValue"], "other");
     client.prompt(&session, "Write").await.unwrap();
-    assert!(world.path().join("notes/a.txt").exists());
+    assert!(env.path().join("notes/a.txt").exists());
     // A narrower mode counts for the next round.
     let set = json!({"sessionId": session, "configId": "mode", "value": "plan"});
     client.call("session/set_config_option", set).await.unwrap();
     client.prompt(&session, "/mode").await.unwrap();
-    assert!(client.said(&session).ends_with("The mode is plan."));
+    assert!(client.agent_text(&session).ends_with("The mode is plan."));
     assert_eq!(client.updates(&session, "current_mode_update").last().unwrap()["currentModeId"], "plan");
     for (method, params) in [
         ("session/set_mode", json!({"sessionId": session, "modeId": "wild"})),

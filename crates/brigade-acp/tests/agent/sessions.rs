@@ -3,7 +3,7 @@
 use brigade_core::permission::Mode;
 use serde_json::json;
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 const TALK: &str = r#"
 [[reply]]
@@ -20,88 +20,88 @@ text = "Second answer."
 "#;
 
 #[tokio::test]
-async fn a_session_is_loaded_by_another_connection_with_all_that_was_said() {
-    let world = World::new(TALK);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+async fn session_load_replays_the_transcript_to_another_connection() {
+    let env = TestEnv::new(TALK);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     client.prompt(&session, "First words").await.unwrap();
-    client.leave().await;
+    client.disconnect().await;
 
-    let mut client = world.client().await;
-    let load = json!({"sessionId": session, "cwd": world.path(), "mcpServers": []});
+    let mut client = env.client().await;
+    let load = json!({"sessionId": session, "cwd": env.path(), "mcpServers": []});
     let loaded = client.call("session/load", load).await.unwrap();
     assert_eq!(loaded["modes"]["currentModeId"], "edit");
-    assert_eq!(client.said(&session), "I look.First answer.");
+    assert_eq!(client.agent_text(&session), "I look.First answer.");
     assert_eq!(client.updates(&session, "user_message_chunk")[0]["content"]["text"], "First words");
     assert_eq!(client.updates(&session, "tool_call").len(), 1);
     assert_eq!(client.updates(&session, "tool_call_update").last().unwrap()["status"], "completed");
     client.prompt(&session, "More words").await.unwrap();
-    assert!(client.said(&session).ends_with("Second answer."));
-    client.leave().await;
+    assert!(client.agent_text(&session).ends_with("Second answer."));
+    client.disconnect().await;
 
     // Without the telling; and what was said last is on record as well.
-    let mut client = world.client().await;
-    let resume = json!({"sessionId": session, "cwd": world.path(), "mcpServers": []});
+    let mut client = env.client().await;
+    let resume = json!({"sessionId": session, "cwd": env.path(), "mcpServers": []});
     client.call("session/resume", resume.clone()).await.unwrap();
-    assert_eq!(client.said(&session), "");
+    assert_eq!(client.agent_text(&session), "");
     client.call("session/load", resume).await.unwrap();
     assert_eq!(client.updates(&session, "user_message_chunk")[1]["content"]["text"], "More words");
 }
 
 #[tokio::test]
-async fn a_session_on_record_is_no_freer_than_it_was_or_than_sessions_are_now() {
-    let world = World::new(TALK).in_mode(Mode::Auto);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+async fn loaded_session_keeps_the_stricter_of_old_and_current_mode() {
+    let env = TestEnv::new(TALK).in_mode(Mode::Auto);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     client.prompt(&session, "First words").await.unwrap();
-    client.leave().await;
+    client.disconnect().await;
 
-    let load = json!({"sessionId": session, "cwd": world.path(), "mcpServers": []});
-    let world = world.in_mode(Mode::Plan);
-    let mut client = world.client().await;
+    let load = json!({"sessionId": session, "cwd": env.path(), "mcpServers": []});
+    let env = env.in_mode(Mode::Plan);
+    let mut client = env.client().await;
     let loaded = client.call("session/load", load.clone()).await.unwrap();
     assert_eq!(loaded["modes"]["currentModeId"], "plan");
     client.prompt(&session, "More words").await.unwrap();
     // What the person chooses in the editor counts.
     client.call("session/set_mode", json!({"sessionId": session, "modeId": "edit"})).await.unwrap();
     client.prompt(&session, "More words").await.unwrap();
-    client.leave().await;
+    client.disconnect().await;
 
-    let world = world.in_mode(Mode::Auto);
-    let mut client = world.client().await;
+    let env = env.in_mode(Mode::Auto);
+    let mut client = env.client().await;
     client.call("session/resume", load).await.unwrap();
     client.prompt(&session, "More words").await.unwrap();
-    let rounds = world.rounds(&session).await;
+    let rounds = env.rounds(&session).await;
     let modes: Vec<Mode> = rounds.iter().map(|(authority, _)| authority.permissions.mode).collect();
     assert_eq!(modes, [Mode::Auto, Mode::Plan, Mode::Edit, Mode::Edit]);
 }
 
 #[tokio::test]
-async fn a_model_for_all_takes_the_place_of_the_recorded_one() {
-    let world = World::new(TALK);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+async fn configured_model_replaces_the_recorded_one() {
+    let env = TestEnv::new(TALK);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     client.prompt(&session, "First words").await.unwrap();
-    client.leave().await;
+    client.disconnect().await;
 
-    let world = world.with_model("named");
-    let mut client = world.client().await;
-    let resume = json!({"sessionId": session, "cwd": world.path(), "mcpServers": []});
+    let env = env.with_model("named");
+    let mut client = env.client().await;
+    let resume = json!({"sessionId": session, "cwd": env.path(), "mcpServers": []});
     client.call("session/resume", resume).await.unwrap();
     client.prompt(&session, "More words").await.unwrap();
-    assert_eq!(client.said(&session), "I am another.");
+    assert_eq!(client.agent_text(&session), "I am another.");
 }
 
 #[tokio::test]
 async fn sessions_are_listed_closed_and_deleted() {
-    let world = World::new(TALK);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
+    let env = TestEnv::new(TALK);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
     client.prompt(&session, "First words").await.unwrap();
-    let listed = client.call("session/list", json!({"cwd": world.path()})).await.unwrap();
+    let listed = client.call("session/list", json!({"cwd": env.path()})).await.unwrap();
     let only = &listed["sessions"][0];
     assert_eq!((&only["sessionId"], &only["title"]), (&json!(session), &json!("First words")));
-    assert_eq!(only["cwd"], json!(world.path()));
+    assert_eq!(only["cwd"], json!(env.path()));
     assert!(only["updatedAt"].as_str().unwrap().ends_with('Z'));
     let elsewhere = client.call("session/list", json!({"cwd": "/"})).await.unwrap();
     assert_eq!(elsewhere["sessions"], json!([]));
@@ -112,41 +112,41 @@ async fn sessions_are_listed_closed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_none_and_a_session_that_is_none_are_refused() {
-    let world = World::new(TALK);
-    let mut client = world.client().await;
-    let file = world.path().join("file");
+async fn invalid_folder_and_unknown_session_are_refused() {
+    let env = TestEnv::new(TALK);
+    let mut client = env.client().await;
+    let file = env.path().join("file");
     std::fs::write(&file, "").unwrap();
     for folder in [json!("relative"), json!("/no/such/folder"), json!(file)] {
         let new = client.call("session/new", json!({"cwd": folder, "mcpServers": []})).await;
         assert_eq!(new.unwrap_err()["code"], -32602, "{folder}");
     }
-    let more = json!({"cwd": world.path(), "mcpServers": [], "additionalDirectories": ["/"]});
+    let more = json!({"cwd": env.path(), "mcpServers": [], "additionalDirectories": ["/"]});
     assert_eq!(client.call("session/new", more).await.unwrap_err()["code"], -32602);
     let sse = json!([{"type": "sse", "name": "old one", "url": "http://127.0.0.1:1/", "headers": []}]);
-    let new = client.call("session/new", json!({"cwd": world.path(), "mcpServers": sse})).await;
+    let new = client.call("session/new", json!({"cwd": env.path(), "mcpServers": sse})).await;
     let refused = new.unwrap_err()["message"].as_str().unwrap().to_owned();
     assert!(
         refused.starts_with("MCP server 'old one' cannot be used") && refused.contains("streamable HTTP"),
         "{refused}"
     );
     for id in ["nonsense", "aaaaaaaaaaaaaaaaaaaaaaaaaa"] {
-        let load = json!({"sessionId": id, "cwd": world.path(), "mcpServers": []});
+        let load = json!({"sessionId": id, "cwd": env.path(), "mcpServers": []});
         assert_eq!(client.call("session/load", load).await.unwrap_err()["code"], -32002);
         assert_eq!(client.prompt(id, "x").await.unwrap_err()["code"], -32002);
     }
 }
 
 #[tokio::test]
-async fn commands_are_told_once_the_session_is_known() {
-    let world = World::new(TALK);
-    let mut client = world.client().await;
-    let session = client.open(&world.path()).await;
-    let told = client
-        .until(|message| message["params"]["update"]["sessionUpdate"] == "available_commands_update")
+async fn available_commands_are_sent_after_the_session_opens() {
+    let env = TestEnv::new(TALK);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
+    let update = client
+        .read_until(|message| message["params"]["update"]["sessionUpdate"] == "available_commands_update")
         .await;
-    assert_eq!(told["params"]["sessionId"], json!(session));
-    let names = told["params"]["update"]["availableCommands"].as_array().unwrap();
+    assert_eq!(update["params"]["sessionId"], json!(session));
+    let names = update["params"]["update"]["availableCommands"].as_array().unwrap();
     assert!(
         names.iter().any(|command| command["name"] == "tell" && command["input"]["hint"] == "AGENT TEXT")
     );

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use brigade::model::script::Script;
 use brigade::store::MemoryStore;
-use brigade::{Asks, Models, Runtime, Settings, Store, Workspace};
-use brigade_acp::agent::{Desk, Host, serve};
+use brigade::{ApprovalPolicy, Models, Runtime, Settings, Store, Workspace};
+use brigade_acp::agent::{Host, SessionEnvironment, serve};
 use brigade_core::Event;
 use brigade_core::grant::{Authority, Grant};
 use brigade_core::permission::Mode;
@@ -19,47 +19,47 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, 
 use tokio::task::JoinSet;
 
 /// No test waits longer for one line.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder, a script, and a store that outlives connections.
-pub(crate) struct World {
+pub(crate) struct TestEnv {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: Arc<MemoryStore>,
     script: Script,
     mode: Mode,
     depth: u32,
-    question_time: Duration,
+    question_timeout: Duration,
     /// The model that the person names for all sessions.
     model: Option<&'static str>,
 }
 
-impl World {
-    pub(crate) fn new(script: &str) -> World {
-        World {
+impl TestEnv {
+    pub(crate) fn new(script: &str) -> TestEnv {
+        TestEnv {
             folder: tempfile::tempdir().unwrap(),
             store: Arc::new(MemoryStore::new()),
             script: Script::parse(script).unwrap(),
             mode: Mode::Edit,
             depth: 10,
-            question_time: Duration::from_secs(600),
+            question_timeout: Duration::from_secs(600),
             model: None,
         }
     }
 
-    pub(crate) fn in_mode(self, mode: Mode) -> World {
-        World { mode, ..self }
+    pub(crate) fn in_mode(self, mode: Mode) -> TestEnv {
+        TestEnv { mode, ..self }
     }
 
-    pub(crate) fn no_deeper_than(self, depth: u32) -> World {
-        World { depth, ..self }
+    pub(crate) fn with_max_depth(self, depth: u32) -> TestEnv {
+        TestEnv { depth, ..self }
     }
 
-    pub(crate) fn waiting_for_answers(self, question_time: Duration) -> World {
-        World { question_time, ..self }
+    pub(crate) fn with_question_timeout(self, question_timeout: Duration) -> TestEnv {
+        TestEnv { question_timeout, ..self }
     }
 
-    pub(crate) fn with_model(self, model: &'static str) -> World {
-        World { model: Some(model), ..self }
+    pub(crate) fn with_model(self, model: &'static str) -> TestEnv {
+        TestEnv { model: Some(model), ..self }
     }
 
     /// What each round of a session was allowed.
@@ -81,10 +81,10 @@ impl World {
     pub(crate) fn runtime(&self) -> Runtime {
         let mut settings =
             Settings::new(self.model.unwrap_or("script"), Workspace::open(self.folder.path()).unwrap());
-        settings.asks = Asks::Person;
+        settings.approval_policy = ApprovalPolicy::AskUser;
         settings.permissions.mode = self.mode;
         settings.limits.max_depth = self.depth;
-        settings.limits.question_timeout = self.question_time;
+        settings.limits.question_timeout = self.question_timeout;
         settings.faces.swarm.max_depth = 3;
         settings.limits.retry_pause = Duration::from_millis(1);
         let named = Script::parse("[[reply]]\ntext = 'I am another.'").unwrap();
@@ -99,7 +99,7 @@ impl World {
     }
 
     pub(crate) async fn client_with(&self, capabilities: Value) -> Client {
-        let mut client = self.stranger();
+        let mut client = self.uninitialized_client();
         let hello = json!({
             "protocolVersion": 1,
             "clientCapabilities": capabilities,
@@ -110,32 +110,32 @@ impl World {
     }
 
     /// A client that has said nothing yet.
-    pub(crate) fn stranger(&self) -> Client {
+    pub(crate) fn uninitialized_client(&self) -> Client {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = tokio::io::split(theirs);
-        let host = Arc::new(Embedder { runtime: self.runtime(), model: self.model });
+        let host = Arc::new(TestHost { runtime: self.runtime(), model: self.model });
         let mut agent = JoinSet::new();
         agent.spawn(serve(host, reader, writer, std::future::pending()));
         let (reader, writer) = tokio::io::split(ours);
         let lines = BufReader::new(reader).lines();
-        Client { writer, lines, agent, last_id: 0, asked: Vec::new(), heard: Vec::new() }
+        Client { writer, lines, agent, last_id: 0, methods: Vec::new(), received: Vec::new() }
     }
 }
 
-struct Embedder {
+struct TestHost {
     runtime: Runtime,
     model: Option<&'static str>,
 }
 
-impl Host for Embedder {
+impl Host for TestHost {
     fn store(&self) -> Arc<dyn Store> {
         self.runtime.store().clone()
     }
 
-    fn desk<'a>(&'a self, _folder: &'a Path) -> BoxFuture<'a, Result<Desk, String>> {
+    fn environment<'a>(&'a self, _folder: &'a Path) -> BoxFuture<'a, Result<SessionEnvironment, String>> {
         let models = vec!["script".to_owned(), "other".to_owned()];
         let model = self.model.map(str::to_owned);
-        let desk = Desk {
+        let environment = SessionEnvironment {
             runtime: self.runtime.clone(),
             agent: None,
             models,
@@ -143,7 +143,7 @@ impl Host for Embedder {
             timeout: None,
             proxies: brigade::model::Proxies::default(),
         };
-        async move { Ok(desk) }.boxed()
+        async move { Ok(environment) }.boxed()
     }
 
     fn note(&self, _text: &str) {}
@@ -155,13 +155,13 @@ pub(crate) struct Client {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     agent: JoinSet<()>,
     last_id: i64,
-    asked: Vec<String>,
+    methods: Vec<String>,
     /// All that was heard.
-    pub(crate) heard: Vec<Value>,
+    pub(crate) received: Vec<Value>,
 }
 
 impl Client {
-    pub(crate) async fn line(&mut self, line: &str) {
+    pub(crate) async fn send_line(&mut self, line: &str) {
         self.writer.write_all(line.as_bytes()).await.unwrap();
         self.writer.write_all(b"\n").await.unwrap();
     }
@@ -169,42 +169,43 @@ impl Client {
     pub(crate) async fn send(&mut self, method: &str, params: Value) -> i64 {
         self.last_id += 1;
         let id = self.last_id;
-        self.asked.push(method.to_owned());
-        self.line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+        self.methods.push(method.to_owned());
+        self.send_line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string())
+            .await;
         id
     }
 
     pub(crate) async fn notify(&mut self, method: &str, params: Value) {
-        self.line(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await;
+        self.send_line(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await;
     }
 
     pub(crate) async fn answer(&mut self, id: &Value, result: Value) {
-        self.line(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()).await;
+        self.send_line(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()).await;
     }
 
     /// The next message.
     pub(crate) async fn next(&mut self) -> Value {
-        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
+        let line = tokio::time::timeout(MESSAGE_TIMEOUT, self.lines.next_line()).await;
         let line = line.expect("a message in time").unwrap().expect("a message before the end");
         let message: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(message["jsonrpc"], "2.0");
-        self.heard.push(message.clone());
+        self.received.push(message.clone());
         message
     }
 
     /// Hears everything until a message is the one that is meant.
-    pub(crate) async fn until(&mut self, mut is_meant: impl FnMut(&Value) -> bool) -> Value {
+    pub(crate) async fn read_until(&mut self, mut is_match: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let message = self.next().await;
-            if is_meant(&message) {
+            if is_match(&message) {
                 return message;
             }
         }
     }
 
     /// Hears everything until a request is answered.
-    pub(crate) async fn answered(&mut self, id: i64) -> Result<Value, Value> {
-        let message = self.until(|message| message["id"] == id && message.get("method").is_none()).await;
+    pub(crate) async fn response_to(&mut self, id: i64) -> Result<Value, Value> {
+        let message = self.read_until(|message| message["id"] == id && message.get("method").is_none()).await;
         match message.get("error") {
             Some(error) => Err(error.clone()),
             None => Ok(message["result"].clone()),
@@ -213,7 +214,7 @@ impl Client {
 
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.send(method, params).await;
-        self.answered(id).await
+        self.response_to(id).await
     }
 
     /// A new session.
@@ -229,12 +230,12 @@ impl Client {
 
     pub(crate) async fn prompt(&mut self, session: &str, text: &str) -> Result<Value, Value> {
         let id = self.start_prompt(session, text).await;
-        self.answered(id).await
+        self.response_to(id).await
     }
 
     /// A question to the person.
-    pub(crate) async fn question(&mut self) -> Value {
-        self.until(|message| message["method"] == "session/request_permission").await
+    pub(crate) async fn permission_request(&mut self) -> Value {
+        self.read_until(|message| message["method"] == "session/request_permission").await
     }
 
     pub(crate) async fn choose(&mut self, question: &Value, option: &str) {
@@ -244,7 +245,7 @@ impl Client {
 
     /// All updates of one kind, of one session.
     pub(crate) fn updates(&self, session: &str, kind: &str) -> Vec<Value> {
-        let updates = self.heard.iter().filter(|message| message["method"] == "session/update");
+        let updates = self.received.iter().filter(|message| message["method"] == "session/update");
         updates
             .map(|message| &message["params"])
             .filter(|params| params["sessionId"] == session && params["update"]["sessionUpdate"] == kind)
@@ -253,15 +254,15 @@ impl Client {
     }
 
     /// All that the agent of a session said.
-    pub(crate) fn said(&self, session: &str) -> String {
+    pub(crate) fn agent_text(&self, session: &str) -> String {
         let chunks = self.updates(session, "agent_message_chunk");
         chunks.iter().map(|chunk| chunk["content"]["text"].as_str().unwrap()).collect()
     }
 
     /// Goes away, and waits until the agent has ended.
-    pub(crate) async fn leave(mut self) {
+    pub(crate) async fn disconnect(mut self) {
         self.writer.shutdown().await.unwrap();
-        let ended = tokio::time::timeout(PATIENCE, self.agent.join_next()).await;
+        let ended = tokio::time::timeout(MESSAGE_TIMEOUT, self.agent.join_next()).await;
         ended.expect("the agent ends").unwrap().unwrap();
     }
 }
@@ -273,10 +274,10 @@ impl Drop for Client {
         let file = Path::new(&folder).join(format!("{}.jsonl", std::process::id()));
         let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
         let mut text = String::new();
-        for message in &self.heard {
-            let asked = message["id"].as_i64().filter(|_| message.get("method").is_none());
-            let asked = asked.and_then(|id| self.asked.get(usize::try_from(id).ok()?.checked_sub(1)?));
-            text.push_str(&json!({"answers": asked, "message": message}).to_string());
+        for message in &self.received {
+            let method = message["id"].as_i64().filter(|_| message.get("method").is_none());
+            let method = method.and_then(|id| self.methods.get(usize::try_from(id).ok()?.checked_sub(1)?));
+            text.push_str(&json!({"answers": method, "message": message}).to_string());
             text.push('\n');
         }
         file.write_all(text.as_bytes()).unwrap();

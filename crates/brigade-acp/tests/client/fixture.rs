@@ -53,7 +53,7 @@ pub(crate) fn serve() {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if agent.frozen.load(Ordering::SeqCst) {
-            rest_for_ever();
+            sleep_forever();
         }
         let message: Value = serde_json::from_str(&line).unwrap();
         let (id, params) = (message["id"].clone(), message["params"].clone());
@@ -146,7 +146,7 @@ fn note(text: &str) {
     }
 }
 
-fn rest_for_ever() -> ! {
+fn sleep_forever() -> ! {
     loop {
         std::thread::sleep(Duration::from_secs(60));
     }
@@ -242,12 +242,12 @@ impl Prompt {
         let text = self.params["prompt"][0]["text"].as_str().unwrap().to_owned();
         let mut reason = "end_turn".to_owned();
         let mut usage = Value::Null;
-        let orders: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix('!')).collect();
-        if orders.is_empty() {
+        let commands: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix('!')).collect();
+        if commands.is_empty() {
             self.say(&format!("You said: {text}"));
         }
-        for order in orders {
-            let (verb, rest) = order.split_once(' ').unwrap_or((order, ""));
+        for command in commands {
+            let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
             match verb {
                 "say" => self.say(rest),
                 "escape" => self.say("\u{1b}]0;owned\u{7}\u{1b}[31mred"),
@@ -351,23 +351,23 @@ impl Prompt {
                 "sleep" => std::thread::sleep(Duration::from_millis(rest.parse().unwrap())),
                 "hang" => {
                     note("hang");
-                    rest_for_ever();
+                    sleep_forever();
                 }
                 "freeze" => {
                     self.agent.frozen.store(true, Ordering::SeqCst);
-                    rest_for_ever();
+                    sleep_forever();
                 }
                 "shut" => {
                     let output = self.agent.output.lock().unwrap().try_clone().unwrap();
                     UnixStream::from(OwnedFd::from(output)).shutdown(Shutdown::Write).unwrap();
-                    rest_for_ever();
+                    sleep_forever();
                 }
                 "meet" => meet(rest.parse().unwrap()),
                 "strange-id" => self.agent.send(&json!({
                     "jsonrpc": "2.0", "id": "i".repeat(1000), "method": "fs/read_text_file", "params": {},
                 })),
                 "waits" => self.waits(rest),
-                "deaf" => self.ask_and_not_listen(),
+                "deaf" => self.request_without_reading(),
                 "die" => {
                     let secret = std::env::var("SECRET").unwrap_or_default();
                     let words = format!("out of memory, key {secret}\n");
@@ -410,7 +410,7 @@ impl Prompt {
     }
 
     /// Asks again and again for a long output and reads none of the answers.
-    fn ask_and_not_listen(&self) {
+    fn request_without_reading(&self) {
         let command = json!({"command": "head -c 1000000 /dev/zero | tr '\\0' x"});
         let mut params = self.ask("terminal/create", command).unwrap();
         self.ask("terminal/wait_for_exit", params.clone()).unwrap();
@@ -419,7 +419,7 @@ impl Prompt {
         for _ in 0..40 {
             self.agent.begin("terminal/output", params.clone());
         }
-        rest_for_ever();
+        sleep_forever();
     }
 
     /// Waits for one command six times at once, and says how often it was refused.

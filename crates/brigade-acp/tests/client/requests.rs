@@ -2,46 +2,48 @@
 
 use std::time::Duration;
 
-use brigade::Asks;
+use brigade::ApprovalPolicy;
 use brigade::core::event::Effect;
 use brigade::core::permission::Mode;
 use brigade::core::{Event, Status};
 
+use super::setup::{
+    child_end, first_child, harness, harness_with_calls, harness_with_script, wait_until_gone,
+};
 use super::support::check_laws;
-use super::world::{all_gone, calling, child_end, first_child, scripted, stage};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_read_and_written_through_the_choke_point() {
-    let stage =
-        stage(&["!read a.txt\n!line a.txt\n!write sub/b.txt hello\n!both a.txt sub/b.txt"], |_, _| {});
-    std::fs::write(stage.path().join("a.txt"), "one\ntwo\n").unwrap();
-    let ending = stage.run().await;
-    let events = stage.events(&first_child(&ending)).await;
-    let answers = stage.answers(&first_child(&ending)).await;
+async fn file_requests_go_through_the_permission_check() {
+    let harness =
+        harness(&["!read a.txt\n!line a.txt\n!write sub/b.txt hello\n!both a.txt sub/b.txt"], |_, _| {});
+    std::fs::write(harness.path().join("a.txt"), "one\ntwo\n").unwrap();
+    let ending = harness.run().await;
+    let events = harness.events(&first_child(&ending)).await;
+    let answers = harness.answers(&first_child(&ending)).await;
     assert_eq!(ending.outcome.status, Status::Done);
-    assert_eq!(std::fs::read_to_string(stage.path().join("sub/b.txt")).unwrap(), "hello");
+    assert_eq!(std::fs::read_to_string(harness.path().join("sub/b.txt")).unwrap(), "hello");
     assert!(answers[2].starts_with("Created sub/b.txt"), "{answers:?}");
-    let said: Vec<String> = events
+    let text: Vec<String> = events
         .iter()
         .filter_map(|event| match event {
             Event::Replied { reply, .. } => Some(reply.text.to_string()),
             _ => None,
         })
         .collect();
-    let said = said.concat();
-    assert!(said.contains(r#"ok {"content":"one\ntwo\n"}"#), "{said}");
-    assert!(said.contains(r#"ok {"content":"two\n"}"#), "{said}");
-    assert!(said.contains(r#""one\ntwo\n" "hello" "#), "{said}");
+    let text = text.concat();
+    assert!(text.contains(r#"ok {"content":"one\ntwo\n"}"#), "{text}");
+    assert!(text.contains(r#"ok {"content":"two\n"}"#), "{text}");
+    assert!(text.contains(r#""one\ntwo\n" "hello" "#), "{text}");
     let edits = events
         .iter()
         .filter(|event| matches!(event, Event::ToolStarted { effect: Effect::Edit, after: Some(_), .. }));
     assert_eq!(edits.count(), 1);
-    check_laws(&stage.log(&ending.session).await);
+    check_laws(&harness.log(&ending.session).await);
 }
 
 /// An external agent with these orders beside a `Coder` that changes `a.txt` while it works; what the agent was answered.
-async fn beside_a_coder(orders: &str) -> Vec<String> {
-    let orders = serde_json::to_string(orders).unwrap();
+async fn run_beside_a_coder(commands: &str) -> Vec<String> {
+    let commands = serde_json::to_string(commands).unwrap();
     let script = format!(
         r#"
 [[reply]]
@@ -49,7 +51,7 @@ agent = "lead"
 turn = 1
 [[reply.call]]
 tool = "delegate"
-arguments = {{ role = "Ext", task = {orders} }}
+arguments = {{ role = "Ext", task = {commands} }}
 [[reply.call]]
 tool = "delegate"
 arguments = {{ role = "Coder", task = "x" }}
@@ -74,14 +76,14 @@ agent = "Coder"
 text = "coded"
 "#
     );
-    let stage = scripted(&script, |settings, _| settings.permissions.mode = Mode::Auto);
-    std::fs::write(stage.path().join("a.txt"), "old").unwrap();
-    std::fs::write(stage.path().join("b.txt"), "old").unwrap();
-    let ending = stage.run().await;
+    let harness = harness_with_script(&script, |settings, _| settings.permissions.mode = Mode::Auto);
+    std::fs::write(harness.path().join("a.txt"), "old").unwrap();
+    std::fs::write(harness.path().join("b.txt"), "old").unwrap();
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
-    assert_eq!(std::fs::read_to_string(stage.path().join("a.txt")).unwrap(), "external");
-    check_laws(&stage.log(&ending.session).await);
-    stage.answers(&first_child(&ending)).await
+    assert_eq!(std::fs::read_to_string(harness.path().join("a.txt")).unwrap(), "external");
+    check_laws(&harness.log(&ending.session).await);
+    harness.answers(&first_child(&ending)).await
 }
 
 /// Waits until the file of the coder is written.
@@ -89,81 +91,81 @@ const CODED: &str = "!run while ! grep -q coder a.txt; do sleep 0.05; done\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn write_over_a_write_of_this_tree_is_refused_once() {
-    let answers = beside_a_coder(&format!("{CODED}!write a.txt external\n!write a.txt external")).await;
+    let answers = run_beside_a_coder(&format!("{CODED}!write a.txt external\n!write a.txt external")).await;
     assert_eq!(answers[1], "a.txt was changed by Coder since you read it; read it again.", "{answers:?}");
     assert_eq!(answers[2], "Wrote 8 bytes to a.txt", "{answers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn write_after_a_read_through_us_or_of_a_file_that_the_tree_left_alone_is_not_refused() {
-    let orders =
+async fn write_after_a_read_or_of_an_untouched_file_is_allowed() {
+    let commands =
         format!("{CODED}!write b.txt external\n!read a.txt\n!write a.txt external\n!write a.txt external");
-    let answers = beside_a_coder(&orders).await;
+    let answers = run_beside_a_coder(&commands).await;
     assert_eq!(answers[1], "Wrote 8 bytes to b.txt", "{answers:?}");
     assert_eq!(answers[3..], ["Wrote 8 bytes to a.txt", "Wrote 8 bytes to a.txt"], "{answers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_rules_and_the_workspace_forbid_is_refused() {
-    let orders = "!read /etc/passwd\n!read ../outside\n!read .env\n!write .env x\n!read link\n!read a.txt";
-    let stage = stage(&[orders], |settings, _| {
+async fn requests_outside_rules_or_workspace_are_refused() {
+    let commands = "!read /etc/passwd\n!read ../outside\n!read .env\n!write .env x\n!read link\n!read a.txt";
+    let harness = harness(&[commands], |settings, _| {
         settings.permissions.deny = vec!["read_file(**/.env*)".parse().unwrap()];
     });
-    std::fs::write(stage.path().join(".env"), "KEY=1").unwrap();
-    std::fs::write(stage.path().join("a.txt"), "fine").unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", stage.path().join("link")).unwrap();
-    let ending = stage.run().await;
-    let answers = stage.answers(&first_child(&ending)).await;
+    std::fs::write(harness.path().join(".env"), "KEY=1").unwrap();
+    std::fs::write(harness.path().join("a.txt"), "fine").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", harness.path().join("link")).unwrap();
+    let ending = harness.run().await;
+    let answers = harness.answers(&first_child(&ending)).await;
     assert_eq!(answers.len(), 6, "{answers:?}");
     for refused in &answers[..5] {
         assert!(!refused.starts_with("Read ") && !refused.starts_with("Wrote "), "{answers:?}");
     }
     assert!(answers[2].contains("read_file(**/.env*)"), "{answers:?}");
     assert!(answers[5].starts_with("Read 4 bytes"), "{answers:?}");
-    assert_eq!(std::fs::read_to_string(stage.path().join(".env")).unwrap(), "KEY=1");
+    assert_eq!(std::fs::read_to_string(harness.path().join(".env")).unwrap(), "KEY=1");
     assert!(!ending.outcome.text.as_str().contains("root:"), "{}", ending.outcome.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_can_ask_only_for_what_it_was_lent() {
-    let stage = stage(&["!read a.txt\n!write b.txt x\n!run ls\n!permit execute ls"], |settings, _| {
+async fn agent_can_request_only_tools_it_was_lent() {
+    let harness = harness(&["!read a.txt\n!write b.txt x\n!run ls\n!permit execute ls"], |settings, _| {
         settings.permissions.mode = Mode::Auto;
         let role = settings.faces.swarm.roles.get_mut("Ext").unwrap();
         role.tools = vec!["read_file".to_owned()];
     });
-    std::fs::write(stage.path().join("a.txt"), "fine").unwrap();
-    let ending = stage.run().await;
-    let answers = stage.answers(&first_child(&ending)).await;
+    std::fs::write(harness.path().join("a.txt"), "fine").unwrap();
+    let ending = harness.run().await;
+    let answers = harness.answers(&first_child(&ending)).await;
     assert!(answers[0].starts_with("Read 4 bytes"), "{answers:?}");
     for (answer, tool) in answers[1..].iter().zip(["write_file", "shell", "acp__fix__execute"]) {
         assert!(answer.contains(&format!("There is no tool '{tool}'")), "{answers:?}");
     }
-    assert!(!stage.path().join("b.txt").exists());
+    assert!(!harness.path().join("b.txt").exists());
     assert!(ending.outcome.text.as_str().contains("chosen \"no\""), "{}", ending.outcome.text);
 }
 
 /// What an agent is answered that asks for these permissions.
-async fn chosen(orders: &[&str], mode: Mode) -> Vec<String> {
-    let stage = stage(&[&orders.join("\n")], move |settings, _| {
+async fn chosen(commands: &[&str], mode: Mode) -> Vec<String> {
+    let harness = harness(&[&commands.join("\n")], move |settings, _| {
         settings.permissions.mode = mode;
         settings.permissions.allow = vec!["shell(ls *)".parse().unwrap()];
         settings.permissions.deny =
             vec!["shell(rm *)".parse().unwrap(), "write_file(**/.env*)".parse().unwrap()];
     });
-    let ending = stage.run().await;
-    let events = stage.events(&first_child(&ending)).await;
-    let said = events.iter().filter_map(|event| match event {
+    let ending = harness.run().await;
+    let events = harness.events(&first_child(&ending)).await;
+    let text = events.iter().filter_map(|event| match event {
         Event::Replied { reply, .. } => Some(reply.text.to_string()),
         _ => None,
     });
-    let said = said.collect::<String>();
-    let answers = said.lines().filter_map(|line| line.strip_prefix("chosen "));
+    let text = text.collect::<String>();
+    let answers = text.lines().filter_map(|line| line.strip_prefix("chosen "));
     answers.map(|part| part.split('"').nth(1).unwrap_or("none").to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_agent_calls_a_call_does_not_decide_about_it() {
-    let orders = [
+async fn permission_ignores_the_kind_the_agent_claims() {
+    let commands = [
         r#"!request {"toolCallId": "1", "kind": "read", "rawInput": {"command": "rm -rf ."}}"#,
         r#"!request {"toolCallId": "2", "kind": "think", "rawInput": {"cmd": ["rm", "x"]}}"#,
         r#"!tell {"toolCallId": "3", "title": "Run", "kind": "execute", "rawInput": {"command": "rm x"}}"#,
@@ -178,27 +180,27 @@ async fn what_an_agent_calls_a_call_does_not_decide_about_it() {
         r#"!request {"toolCallId": "5", "kind": "read"}"#,
     ];
     let edit = ["no", "no", "no", "no", "yes", "no", "no", "yes", "no", "no"];
-    assert_eq!(chosen(&orders, Mode::Edit).await, edit);
-    assert_eq!(chosen(&orders, Mode::Plan).await, ["no"; 10]);
+    assert_eq!(chosen(&commands, Mode::Edit).await, edit);
+    assert_eq!(chosen(&commands, Mode::Plan).await, ["no"; 10]);
     let auto = ["no", "no", "no", "no", "yes", "no", "no", "yes", "no", "yes"];
-    assert_eq!(chosen(&orders, Mode::Auto).await, auto);
+    assert_eq!(chosen(&commands, Mode::Auto).await, auto);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_show_is_permitted_once_and_never_for_good() {
-    let orders = [
+async fn opaque_requests_offer_no_always_rule() {
+    let commands = [
         r#"!request {"toolCallId": "1", "kind": "other"}"#,
         r#"!request {"toolCallId": "2", "kind": "execute"}"#,
         "!permit delete a.txt b.txt",
         "!permit delete a.txt",
         "!permit execute make it",
     ];
-    let stage = stage(&[&orders.join("\n")], |settings, _| {
-        settings.asks = Asks::Person;
+    let harness = harness(&[&commands.join("\n")], |settings, _| {
+        settings.approval_policy = ApprovalPolicy::AskUser;
         settings.limits.question_timeout = Duration::from_millis(100);
     });
-    let ending = stage.run().await;
-    let events = stage.events(&first_child(&ending)).await;
+    let ending = harness.run().await;
+    let events = harness.events(&first_child(&ending)).await;
     let always: Vec<Option<String>> = events
         .into_iter()
         .filter_map(|event| match event {
@@ -212,7 +214,7 @@ async fn what_does_not_show_is_permitted_once_and_never_for_good() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_are_decided_by_rules_and_modes() {
-    let orders = [
+    let commands = [
         "!permit read a.txt",
         "!permit edit a.txt",
         "!permit edit /etc/passwd",
@@ -222,50 +224,52 @@ async fn permissions_are_decided_by_rules_and_modes() {
         "!permit think hard",
         "!permit other thing",
     ];
-    let under = async |mode: Mode| chosen(&orders, mode).await;
+    let under = async |mode: Mode| chosen(&commands, mode).await;
     assert_eq!(under(Mode::Edit).await, ["yes", "yes", "no", "no", "yes", "no", "no", "no"]);
     assert_eq!(under(Mode::Plan).await, ["yes", "no", "no", "no", "no", "no", "no", "no"]);
     assert_eq!(under(Mode::Auto).await, ["yes", "yes", "yes", "yes", "yes", "no", "yes", "yes"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_runs_under_the_guard_and_ends_with_its_session() {
-    let orders =
+async fn terminal_runs_under_the_guard_and_ends_with_its_session() {
+    let commands =
         "!run echo out; echo err >&2; exit 3\n!run env\n!terminal echo $$ > pid; sleep 100\n!sleep 300";
-    let stage = stage(&[orders], |settings, _| settings.permissions.mode = Mode::Auto);
-    let runtime = stage.runtime();
-    let ending = runtime.start(brigade::Task::new("the task")).await.unwrap().ending().await.unwrap();
-    let events = stage.events(&first_child(&ending)).await;
-    let said: String = events
+    let harness = harness(&[commands], |settings, _| settings.permissions.mode = Mode::Auto);
+    let runtime = harness.runtime();
+    let ending = runtime.start(brigade::Task::new("the task")).await.unwrap().result().await.unwrap();
+    let events = harness.events(&first_child(&ending)).await;
+    let text: String = events
         .iter()
         .filter_map(|event| match event {
             Event::Replied { reply, .. } => Some(reply.text.to_string()),
             _ => None,
         })
         .collect();
-    assert!(said.contains(r#"exit 3 output "out\nerr\n""#), "{said}");
-    assert!(said.contains("PATH=") && !said.contains("SECRET"), "{said}");
-    let pid = std::fs::read_to_string(stage.path().join("pid")).unwrap();
+    assert!(text.contains(r#"exit 3 output "out\nerr\n""#), "{text}");
+    assert!(text.contains("PATH=") && !text.contains("SECRET"), "{text}");
+    let pid = std::fs::read_to_string(harness.path().join("pid")).unwrap();
     let gone = || !std::path::Path::new(&format!("/proc/{}", pid.trim())).exists();
-    super::world::until("the command is gone", gone).await;
+    super::setup::wait_until("the command is gone", gone).await;
     drop(runtime);
-    all_gone(&stage).await;
+    wait_until_gone(&harness).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn few_requests_may_wait_for_one_terminal() {
-    let stage = stage(&["!waits sleep 1"], |settings, _| settings.permissions.mode = Mode::Auto);
-    let ending = stage.run().await;
+async fn waiters_per_terminal_are_limited() {
+    let harness = harness(&["!waits sleep 1"], |settings, _| settings.permissions.mode = Mode::Auto);
+    let ending = harness.run().await;
     assert!(ending.outcome.text.as_str().ends_with("refused 2"), "{}", ending.outcome.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_single_generation_has_no_tools() {
-    let stage =
-        calling(&[("subagent_delegate", "!read a.txt\n!permit read a.txt\n!run ls\n!say so")], |_, _| {});
-    std::fs::write(stage.path().join("a.txt"), "fine").unwrap();
-    let ending = stage.run().await;
-    let (outcome, spent) = child_end(&stage, &ending).await;
+async fn single_generation_has_no_tools() {
+    let harness = harness_with_calls(
+        &[("subagent_delegate", "!read a.txt\n!permit read a.txt\n!run ls\n!say so")],
+        |_, _| {},
+    );
+    std::fs::write(harness.path().join("a.txt"), "fine").unwrap();
+    let ending = harness.run().await;
+    let (outcome, spent) = child_end(&harness, &ending).await;
     let text = outcome.text.as_str();
     assert_eq!((outcome.status, spent.turns), (Status::Done, 1), "{text}");
     assert!(text.contains("error this agent was lent no tools") && text.contains("chosen \"no\""), "{text}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brigade::core::{Budget, Status};
 use brigade::model::openai::OpenAi;
-use brigade::model::{Endpoint, Pace, Times};
+use brigade::model::{Endpoint, RateLimits, Timeouts};
 use brigade::store::sqlite::SqliteStore;
 use brigade::{Models, Runtime, Settings, Task, Workspace};
 use tempfile::TempDir;
@@ -21,8 +21,9 @@ pub(crate) fn run(base: &str, work: Work) -> TempDir {
     settings.budget = Budget::UNLIMITED;
     // Where nothing is said the gate lets 64 through at once, as the bare client does.
     let concurrency = if let Work::Wide(children) = work { Some(children) } else { None };
-    let pace = Pace { concurrency, ..Pace::default() };
-    let endpoint = Endpoint::limited("mock", &format!("{base}/v1"), None, pace, Times::default()).unwrap();
+    let pace = RateLimits { concurrency, ..RateLimits::default() };
+    let endpoint =
+        Endpoint::with_limits("mock", &format!("{base}/v1"), None, pace, Timeouts::default()).unwrap();
     let models = Models::default().with("mock", OpenAi::compatible(endpoint));
     let runtime = Runtime::new(store, settings, models);
     let task = match work {
@@ -34,10 +35,10 @@ pub(crate) fn run(base: &str, work: Work) -> TempDir {
         let prepared = runtime.prepare(Task::new(task)).await.unwrap();
         // A reply that is streamed is watched.
         let watcher = matches!(work, Work::Stream(_)).then(|| {
-            let mut watch = prepared.watch();
+            let mut watch = prepared.subscribe();
             tokio::spawn(async move { while watch.next().await.is_some() {} })
         });
-        let ending = prepared.start().ending().await.unwrap();
+        let ending = prepared.start().result().await.unwrap();
         if let Some(watcher) = watcher {
             watcher.await.unwrap();
         }

@@ -8,21 +8,21 @@ use reqwest::Client;
 use crate::Work;
 
 /// The connections of a pool.
-const POOL: usize = 64;
+const POOL_CONNECTIONS: usize = 64;
 
 /// What the engine sent last.
 #[derive(Default)]
-pub(crate) struct Sent {
+pub(crate) struct RecordedRequests {
     child: Vec<u8>,
     lead: Vec<u8>,
     stream: Vec<u8>,
 }
 
-impl Sent {
+impl RecordedRequests {
     /// Fetches it, unless the work is one prompt, whose whole process is timed.
-    pub(crate) fn fetch(base: &str, work: Work) -> Sent {
+    pub(crate) fn fetch(base: &str, work: Work) -> RecordedRequests {
         if matches!(work, Work::Prompt) {
-            return Sent::default();
+            return RecordedRequests::default();
         }
         let server = base.rsplit_once('/').unwrap().0;
         let get = async |which: &str| {
@@ -30,16 +30,20 @@ impl Sent {
             response.bytes().await.unwrap().to_vec()
         };
         crate::threads().block_on(async {
-            Sent { child: get("child").await, lead: get("lead").await, stream: get("stream").await }
+            RecordedRequests {
+                child: get("child").await,
+                lead: get("lead").await,
+                stream: get("stream").await,
+            }
         })
     }
 }
 
-pub(crate) fn run(base: &str, work: Work, sent: Sent) {
+pub(crate) fn run(base: &str, work: Work, sent: RecordedRequests) {
     crate::threads().block_on(async {
         let (client, url) = (client(), format!("{base}/v1/chat/completions"));
         match work {
-            Work::Fan(children) => fan(client, url, children, POOL, sent).await,
+            Work::Fan(children) => fan(client, url, children, POOL_CONNECTIONS, sent).await,
             Work::Wide(children) => fan(client, url, children, children, sent).await,
             // On a worker: the thread that blocks would be woken for each chunk.
             Work::Stream(_) => {
@@ -51,11 +55,11 @@ pub(crate) fn run(base: &str, work: Work, sent: Sent) {
 }
 
 fn client() -> Client {
-    let client = Client::builder().no_proxy().tcp_nodelay(true).pool_max_idle_per_host(POOL);
+    let client = Client::builder().no_proxy().tcp_nodelay(true).pool_max_idle_per_host(POOL_CONNECTIONS);
     client.tls_certs_only([]).build().unwrap()
 }
 
-async fn fan(client: Client, url: String, children: usize, workers: usize, sent: Sent) {
+async fn fan(client: Client, url: String, children: usize, workers: usize, sent: RecordedRequests) {
     let all = async move {
         ask(&client, &url, format!(r#"{{"content":"FANOUT {children}"}}"#).into()).await;
         let (next, child) = (Arc::new(AtomicUsize::new(0)), Arc::new(sent.child));

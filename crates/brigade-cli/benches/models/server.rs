@@ -13,7 +13,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// The last bodies: of a child, of a lead that has its results, and of whoever wants a long reply.
 #[derive(Default)]
-struct Last {
+struct LastRequests {
     child: Vec<u8>,
     lead: Vec<u8>,
     stream: Vec<u8>,
@@ -28,7 +28,7 @@ pub(crate) fn serve() {
         let listener = socket.listen(4_096).unwrap();
         println!("{}", listener.local_addr().unwrap().port());
         std::io::stdout().flush().unwrap();
-        let last = Arc::new(Mutex::new(Last::default()));
+        let last = Arc::new(Mutex::new(LastRequests::default()));
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
@@ -37,7 +37,7 @@ pub(crate) fn serve() {
     });
 }
 
-async fn connection(mut stream: TcpStream, last: Arc<Mutex<Last>>) -> Option<()> {
+async fn connection(mut stream: TcpStream, last: Arc<Mutex<LastRequests>>) -> Option<()> {
     let mut bytes = Vec::new();
     loop {
         let (path, body) = request(&mut stream, &mut bytes).await?;
@@ -96,7 +96,7 @@ fn whole(body: &[u8]) -> Vec<u8> {
     answer
 }
 
-fn reply(body: &[u8], last: &Mutex<Last>) -> Vec<u8> {
+fn reply(body: &[u8], last: &Mutex<LastRequests>) -> Vec<u8> {
     let mut stream = Stream::new();
     let is_lead = find(body, b"FANOUT ").and_then(|_| number_after(body, b"FANOUT "));
     match is_lead {

@@ -5,37 +5,37 @@ mod new;
 
 use std::path::Path;
 
-use brigade::agents::{self, Definition, LoadError};
+use brigade::agents::{self, AgentDefinition, LoadError};
 use serde_json::{Value, json};
 
 use crate::args::{Agents, AgentsCommand, Global, OutputFormat};
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 use crate::output;
 use crate::render::{fit, pad};
-use crate::safe;
+use crate::sanitize;
 use crate::settings::Settings;
 
 /// How much of a description a list shows.
-const DESCRIPTION: usize = 90;
-const LONGEST_ID: usize = 32;
+const MAX_DESCRIPTION_COLUMNS: usize = 90;
+const MAX_ID_COLUMNS: usize = 32;
 
 /// Runs it.
-pub(crate) fn run(global: &Global, agents: &Agents) -> Result<Exit, Failure> {
-    let settings = Settings::to_look(global)?;
+pub(crate) fn run(global: &Global, agents: &Agents) -> Result<Exit, CliError> {
+    let settings = Settings::load(global)?;
     let is_text = global.output_format == OutputFormat::Text;
     match &agents.command {
         AgentsCommand::List => list(&settings, is_text),
         AgentsCommand::Show { id } => show(&settings, id, is_text),
         AgentsCommand::Lint { paths } => lint::run(&settings, paths, is_text),
         AgentsCommand::New { id, project } => {
-            let place = if *project { new::Place::Project } else { new::Place::Home };
-            new::run(&settings, id, place, is_text)
+            let scope = if *project { new::AgentScope::Project } else { new::AgentScope::User };
+            new::run(&settings, id, scope, is_text)
         }
     }
 }
 
-fn list(settings: &Settings, is_text: bool) -> Result<Exit, Failure> {
-    let found = agents::survey(&settings.agent_places());
+fn list(settings: &Settings, is_text: bool) -> Result<Exit, CliError> {
+    let found = agents::discover_all(&settings.agent_dirs());
     for problem in &found.problems {
         output::note(&format!("warning: {problem}"));
     }
@@ -46,11 +46,15 @@ fn list(settings: &Settings, is_text: bool) -> Result<Exit, Failure> {
         output::note("There are no agents beside the built-in lead. Write one with: brigade agents new ID");
     } else {
         let longest = found.definitions.iter().map(|definition| definition.agent.id.len()).max().unwrap_or(0);
-        let width = longest.clamp(2, LONGEST_ID);
-        let line = |definition: &Definition| {
-            let description = safe::line(&definition.agent.description);
+        let width = longest.clamp(2, MAX_ID_COLUMNS);
+        let line = |definition: &AgentDefinition| {
+            let description = sanitize::line(&definition.agent.description);
             let format = pad(definition.format.word(), 10);
-            format!("{} {format} {}", pad(&definition.agent.id, width), fit(&description, DESCRIPTION))
+            format!(
+                "{} {format} {}",
+                pad(&definition.agent.id, width),
+                fit(&description, MAX_DESCRIPTION_COLUMNS)
+            )
         };
         let lines: Vec<String> = found.definitions.iter().map(line).collect();
         let head = format!("{} {} description", pad("id", width), pad("format", 10));
@@ -59,7 +63,7 @@ fn list(settings: &Settings, is_text: bool) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn entry(definition: &Definition) -> Value {
+fn entry(definition: &AgentDefinition) -> Value {
     let agent = &definition.agent;
     json!({
         "id": agent.id,
@@ -73,7 +77,7 @@ fn entry(definition: &Definition) -> Value {
     })
 }
 
-fn show(settings: &Settings, id: &str, is_text: bool) -> Result<Exit, Failure> {
+fn show(settings: &Settings, id: &str, is_text: bool) -> Result<Exit, CliError> {
     let definition = find(settings, id)?;
     if is_text {
         output::text(&describe(&definition))?;
@@ -91,20 +95,20 @@ fn show(settings: &Settings, id: &str, is_text: bool) -> Result<Exit, Failure> {
 }
 
 /// The definition that counts: of the first place that has one.
-fn find(settings: &Settings, id: &str) -> Result<Definition, Failure> {
-    let found = agents::survey(&settings.agent_places());
+fn find(settings: &Settings, id: &str) -> Result<AgentDefinition, CliError> {
+    let found = agents::discover_all(&settings.agent_dirs());
     found.definition(id).map_err(|error| match error {
-        LoadError::NotFound(_) => Failure::usage(error).hint("See: brigade agents list"),
-        LoadError::Invalid(problem) => Failure::failed(problem),
+        LoadError::NotFound(_) => CliError::usage(error).hint("See: brigade agents list"),
+        LoadError::Invalid(problem) => CliError::failed(problem),
     })
 }
 
-fn describe(definition: &Definition) -> String {
+fn describe(definition: &AgentDefinition) -> String {
     let agent = &definition.agent;
     let mut text = String::new();
     let mut row = |key: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            text.push_str(&format!("{} {}\n", pad(key, 16), safe::line(&value)));
+            text.push_str(&format!("{} {}\n", pad(key, 16), sanitize::line(&value)));
         }
     };
     let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -122,7 +126,7 @@ fn describe(definition: &Definition) -> String {
     row("tools", Some(agent.tools.as_deref().map_or_else(|| "inherited".to_owned(), list)));
     row("lend", agent.lend.as_deref().map(list));
     row("max_turns", agent.max_turns.map(|number| number.to_string()));
-    row("timeout", agent.timeout.map(crate::units::typed));
+    row("timeout", agent.timeout.map(crate::units::format_duration));
     row("max_concurrency", agent.max_concurrency.map(|number| number.to_string()));
     row("mode", agent.mode.map(|mode| format!("{mode} at most")));
     row("deny", Some(agent.deny.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")));
@@ -132,6 +136,6 @@ fn describe(definition: &Definition) -> String {
 }
 
 /// A path as a person would type it.
-fn shown(path: &Path) -> String {
-    safe::line(&path.display().to_string())
+fn display_path(path: &Path) -> String {
+    sanitize::line(&path.display().to_string())
 }

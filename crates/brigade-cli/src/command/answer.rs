@@ -1,77 +1,77 @@
 //! `brigade answer`: answers what agents ask, whoever runs them.
 
-mod talk;
+mod interactive;
 
 use brigade::mcp::Servers;
 use brigade::{RunError, Runtime, Store, Workspace};
-use brigade_core::event::Answer as Given;
-use brigade_core::view::{Question, Tree};
+use brigade_core::event::Answer as UserAnswer;
+use brigade_core::view::{PendingApproval, Tree};
 use brigade_core::{CallId, Event, Record, SessionId};
 use serde_json::{Value, json};
 
-use super::tell::is_run;
+use super::tell::is_running;
+use crate::approval_prompt::{self, Scope};
 use crate::args::{Answer, Global, OutputFormat};
 use crate::clock;
-use crate::dialogue::{self, Scope};
-use crate::engine;
-use crate::failure::{Exit, Failure};
-use crate::finish::store_flag;
-use crate::named;
+use crate::error::{CliError, Exit};
 use crate::output;
 use crate::preview::{self, Preview};
-use crate::render::question::{self, Length, Look};
-use crate::safe;
+use crate::render::approval_view::{self, DiffDetail, ViewOptions};
+use crate::sanitize;
+use crate::session_ref;
 use crate::settings::{Instructions, Settings};
+use crate::setup;
+use crate::summary::store_flag;
 use crate::terminal::{self, Colour};
 use crate::units;
 
 /// Which questions are meant.
-struct Wanted {
+struct ApprovalFilter {
     session: SessionId,
     call: Option<CallId>,
 }
 
 /// Runs it.
-pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, Failure> {
-    if brigade_sandbox::runs_under(crate::GUARD) {
-        return Err(Failure::usage(
+pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
+    if brigade_sandbox::runs_under(crate::GUARD_ARG) {
+        return Err(CliError::usage(
             "an agent runs this command, and what is asked is for a person to answer",
         ));
     }
-    let mut settings = Settings::of_the_person(global)?;
+    let mut settings = Settings::load_user_only(global)?;
     // No agent is told anything here.
     settings.instructions = Instructions::None;
-    engine::many_threads()?.block_on(async {
-        let store = engine::store_of_sessions(&settings)?;
+    setup::multi_thread_runtime()?.block_on(async {
+        let store = setup::open_existing_store(&settings)?;
         let Some(id) = &answer.id else { return list_all(global, &*store, &settings).await };
-        let wanted = wanted(&*store, id).await?;
+        let filter = parse_filter(&*store, id).await?;
         if let Some(folder) =
-            engine::recorded_folder(&*store, &wanted.session).await?.filter(|folder| folder.is_dir())
+            setup::session_folder(&*store, &filter.session).await?.filter(|folder| folder.is_dir())
         {
             settings.folder = folder;
         }
-        let runtime = engine::runtime(&settings, store, &Servers::default()).await?;
-        let tree = read(&**runtime.store(), &wanted).await?;
+        let runtime = setup::runtime(&settings, store, &Servers::default()).await?;
+        let tree = read(&**runtime.store(), &filter).await?;
         if !answer.words.is_empty() {
-            return give(global, &runtime, &tree, &wanted.session, &answer.words).await;
+            return submit(global, &runtime, &tree, &filter.session, &answer.words).await;
         }
-        let is_open = tree.questions().next().is_some();
-        if global.output_format == OutputFormat::Text && terminal::can_ask() && is_open {
-            return talk::talk(&runtime, &wanted, &settings.environment).await;
+        let is_open = tree.pending_approvals().next().is_some();
+        if global.output_format == OutputFormat::Text && terminal::can_prompt() && is_open {
+            return interactive::answer_at_terminal(&runtime, &filter, &settings.environment).await;
         }
         let workspace = &runtime.settings().workspace;
         if global.output_format != OutputFormat::Text {
             return list_as_json(questions_as_json(&tree, workspace));
         }
         if !is_open {
-            output::note(&format!("No question is open in {}.", wanted.session));
+            output::note(&format!("No question is open in {}.", filter.session));
         }
         list(global, &tree, workspace)
     })
 }
 
 /// Lists the open questions of all sessions.
-async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Result<Exit, Failure> {
+async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Result<Exit, CliError> {
     let mut listed = Vec::new();
     for summary in store.roots().await? {
         // An ended tree asks nothing, and a tree that cannot be read does not hide the others.
@@ -80,13 +80,13 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
         }
         let Ok(records) = store.tail(&summary.root, 0, usize::MAX).await else { continue };
         let tree = Tree::fold(&records);
-        if tree.questions().next().is_none() {
+        if tree.pending_approvals().next().is_none() {
             continue;
         }
-        let folder = engine::recorded_folder(store, &summary.root).await?.filter(|folder| folder.is_dir());
+        let folder = setup::session_folder(store, &summary.root).await?.filter(|folder| folder.is_dir());
         let folder = folder.unwrap_or_else(|| settings.folder.clone());
         let workspace = Workspace::open(&folder)
-            .map_err(|error| Failure::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
+            .map_err(|error| CliError::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
         listed.push((tree, workspace));
     }
     if global.output_format != OutputFormat::Text {
@@ -103,55 +103,56 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
     Ok(Exit::Done)
 }
 
-async fn wanted(store: &dyn Store, id: &str) -> Result<Wanted, Failure> {
+async fn parse_filter(store: &dyn Store, id: &str) -> Result<ApprovalFilter, CliError> {
     let (session, call) =
         id.trim().split_once(':').map_or((id, None), |(session, call)| (session, Some(call)));
-    let session = named::session(store, session).await?;
-    let call = call.map(|call| call.parse().map_err(Failure::usage)).transpose()?;
-    Ok(Wanted { session, call })
+    let session = session_ref::resolve(store, session).await?;
+    let call = call.map(|call| call.parse().map_err(CliError::usage)).transpose()?;
+    Ok(ApprovalFilter { session, call })
 }
 
 /// The tree around a session, with no other questions than those that are meant.
-async fn read(store: &dyn Store, wanted: &Wanted) -> Result<Tree, Failure> {
-    let mut records = store.tail(&wanted.session.root_id(), 0, usize::MAX).await?;
-    if !records.iter().any(|record| record.session == wanted.session) {
+async fn read(store: &dyn Store, filter: &ApprovalFilter) -> Result<Tree, CliError> {
+    let mut records = store.tail(&filter.session.root_id(), 0, usize::MAX).await?;
+    if !records.iter().any(|record| record.session == filter.session) {
         // The store says best what it does not have.
-        store.read(&wanted.session, 0).await?;
+        store.read(&filter.session, 0).await?;
     }
-    records.retain(|record| is_meant(record, wanted));
+    records.retain(|record| matches_filter(record, filter));
     Ok(Tree::fold(&records))
 }
 
 /// Whether a record is anything but a question that is not meant.
-fn is_meant(record: &Record, wanted: &Wanted) -> bool {
-    match (&record.event, wanted.call) {
-        (Event::Asked { call, .. }, Some(meant)) => record.session == wanted.session && *call == meant,
-        (Event::Asked { .. }, None) => wanted.session.contains(&record.session),
+fn matches_filter(record: &Record, filter: &ApprovalFilter) -> bool {
+    match (&record.event, filter.call) {
+        (Event::Asked { call, .. }, Some(meant)) => record.session == filter.session && *call == meant,
+        (Event::Asked { .. }, None) => filter.session.contains(&record.session),
         _ => true,
     }
 }
 
 /// Gives the answer that was typed with the command.
-async fn give(
+async fn submit(
     global: &Global,
     runtime: &Runtime,
     tree: &Tree,
     session: &SessionId,
     words: &[String],
-) -> Result<Exit, Failure> {
-    let open: Vec<&Question> = tree.questions().collect();
+) -> Result<Exit, CliError> {
+    let open: Vec<&PendingApproval> = tree.pending_approvals().collect();
     let [first, rest @ ..] = open.as_slice() else {
-        return Err(Failure::failed(format!(
+        return Err(CliError::failed(format!(
             "no question is open in {session}; it may have been answered already"
         )));
     };
     let line = words.join(" ");
-    let (given, scope) = dialogue::answer(&line, first.always.as_deref())
-        .map_err(|error| Failure::usage(error.for_command()))?;
+    let (given, scope) = approval_prompt::answer(&line, first.always.as_deref())
+        .map_err(|error| CliError::usage(error.for_command()))?;
     if !rest.is_empty() && scope == Scope::One {
-        let name = |open: &&Question| format!("  {}  {}", open.name(), question::headline(open, tree));
+        let name =
+            |open: &&PendingApproval| format!("  {}  {}", open.name(), approval_view::headline(open, tree));
         let names: Vec<String> = open.iter().map(name).collect();
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "{} questions are open; name one of them, or answer all with `yes all` or `no all`:\n{}",
             open.len(),
             names.join("\n")
@@ -161,8 +162,8 @@ async fn give(
     for open in &open {
         match runtime.answer(&open.session, open.call, given.clone(), "the person").await {
             Ok(()) => answered.push(open.name()),
-            Err(RunError::NotAsked { .. }) if !rest.is_empty() => {
-                output::note(&too_late(open, tree));
+            Err(RunError::NoSuchApproval { .. }) if !rest.is_empty() => {
+                output::note(&already_answered(open, tree));
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -175,7 +176,7 @@ async fn give(
         output::json(&json!({ "type": "answered", "questions": answered, "answer": given }))?;
     }
     let root = first.session.root_id();
-    if !is_run(&**runtime.store(), &root).await? {
+    if !is_running(&**runtime.store(), &root).await? {
         let store = store_flag(global);
         output::note(&format!(
             "The run is not active. The answer takes effect with: brigade resume {root}{store}"
@@ -185,49 +186,56 @@ async fn give(
 }
 
 /// What an answer means for the agent that asked.
-fn confirmation(open: &Question, tree: &Tree, given: &Given) -> String {
-    let (who, action) = (question::lineage(open, tree), question::action(open));
+fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> String {
+    let (who, action) = (approval_view::lineage(open, tree), approval_view::action(open));
     match given {
-        Given::Once => format!("{who} may {action} this once."),
-        Given::Always(rule) => format!("{who} may {action}, and is always allowed {}.", safe::line(rule)),
-        Given::Deny { word: None } => format!("{who} may not {action}."),
-        Given::Deny { word: Some(word) } => format!("{who} may not {action}: {}", safe::line(word)),
+        UserAnswer::Once => format!("{who} may {action} this once."),
+        UserAnswer::Always(rule) => {
+            format!("{who} may {action}, and is always allowed {}.", sanitize::line(rule))
+        }
+        UserAnswer::Deny { word: None } => format!("{who} may not {action}."),
+        UserAnswer::Deny { word: Some(word) } => format!("{who} may not {action}: {}", sanitize::line(word)),
     }
 }
 
 /// Said if another answer came first.
-fn too_late(open: &Question, tree: &Tree) -> String {
-    format!("{}: this was answered already.", question::headline(open, tree))
+fn already_answered(open: &PendingApproval, tree: &Tree) -> String {
+    format!("{}: this was answered already.", approval_view::headline(open, tree))
 }
 
 fn questions_as_json(tree: &Tree, workspace: &Workspace) -> Vec<Value> {
-    tree.questions().map(|open| as_json(open, tree, workspace)).collect()
+    tree.pending_approvals().map(|open| as_json(open, tree, workspace)).collect()
 }
 
-fn list_as_json(questions: Vec<Value>) -> Result<Exit, Failure> {
+fn list_as_json(questions: Vec<Value>) -> Result<Exit, CliError> {
     output::json(&json!({ "type": "questions", "questions": questions }))?;
     Ok(Exit::Done)
 }
 
-fn list(global: &Global, tree: &Tree, workspace: &Workspace) -> Result<Exit, Failure> {
-    let columns = terminal::room_for_results();
-    let look = Look { columns, colour: Colour::Off, workspace: Some(workspace), length: Length::Whole };
-    for open in tree.questions() {
-        let left = units::elapsed(open.until.saturating_sub(clock::now()));
-        let mut lines = question::lines(open, tree, look).lines;
+fn list(global: &Global, tree: &Tree, workspace: &Workspace) -> Result<Exit, CliError> {
+    let columns = terminal::stdout_columns();
+    let look = ViewOptions {
+        columns,
+        colour: Colour::Off,
+        workspace: Some(workspace),
+        diff_detail: DiffDetail::Full,
+    };
+    for open in tree.pending_approvals() {
+        let left = units::format_elapsed(open.until.saturating_sub(clock::now()));
+        let mut lines = approval_view::render(open, tree, look).lines;
         let always = if open.always.is_some() { "always|" } else { "" };
         let (name, store) = (open.name(), store_flag(global));
         lines.push(format!("  brigade answer {name}{store} yes|{always}no [REASON]   (denied in {left})"));
         if let Some(rule) = &open.always {
-            lines.push(format!("  always allows {}", safe::line(rule)));
+            lines.push(format!("  always allows {}", sanitize::line(rule)));
         }
         output::text(&lines.join("\n"))?;
     }
     Ok(Exit::Done)
 }
 
-fn as_json(open: &Question, tree: &Tree, workspace: &Workspace) -> Value {
-    let diff = match preview::of(open, workspace) {
+fn as_json(open: &PendingApproval, tree: &Tree, workspace: &Workspace) -> Value {
+    let diff = match preview::preview_edit(open, workspace) {
         Some(Preview::Changes { change, .. }) => Some(change.diff),
         Some(Preview::Fails { .. }) | None => None,
     };

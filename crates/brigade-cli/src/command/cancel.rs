@@ -3,43 +3,42 @@
 use std::time::Duration;
 
 use brigade::mcp::Servers;
-use brigade::{More, RunError, Runtime, Store, StoreError};
+use brigade::{ResumeOptions, RunError, Runtime, Store, StoreError};
 use brigade_core::{SessionId, State, Status};
 use serde_json::json;
 
-use super::tell::is_run;
+use super::tell::is_running;
 use crate::args::{Cancel, Global, OutputFormat};
-use crate::engine;
-use crate::failure::{Exit, Failure};
-use crate::named;
+use crate::error::{CliError, Exit};
 use crate::output;
+use crate::session_ref;
 use crate::settings::{Instructions, Settings};
+use crate::setup;
 
 /// How long a runner may take to stop before this command stops watching it.
-const PATIENCE: Duration = Duration::from_secs(10);
-const GLANCE: Duration = Duration::from_millis(50);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs it.
-pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
-    let mut settings = Settings::of_the_person(global)?;
+pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, CliError> {
+    let mut settings = Settings::load_user_only(global)?;
     // No agent is told anything here.
     settings.instructions = Instructions::None;
-    engine::many_threads()?.block_on(async {
-        let store = engine::store_of_sessions(&settings)?;
-        let session = named::session(&*store, &cancel.id).await?;
+    setup::multi_thread_runtime()?.block_on(async {
+        let store = setup::open_existing_store(&settings)?;
+        let session = session_ref::resolve(&*store, &cancel.id).await?;
         // A folder that is gone is no reason not to stop.
-        if let Some(folder) =
-            engine::recorded_folder(&*store, &session).await?.filter(|folder| folder.is_dir())
+        if let Some(folder) = setup::session_folder(&*store, &session).await?.filter(|folder| folder.is_dir())
         {
             settings.folder = folder;
         }
-        let runtime = engine::runtime(&settings, store, &Servers::default()).await?;
-        let (status, words) = stop(&runtime, &session).await?;
+        let runtime = setup::runtime(&settings, store, &Servers::default()).await?;
+        let (status, message) = stop(&runtime, &session).await?;
         match global.output_format {
-            OutputFormat::Text => output::note(&words),
+            OutputFormat::Text => output::note(&message),
             OutputFormat::Json | OutputFormat::StreamJson => {
                 output::json(
-                    &json!({ "type": "cancel", "session_id": session, "status": status, "note": words }),
+                    &json!({ "type": "cancel", "session_id": session, "status": status, "note": message }),
                 )?;
             }
         }
@@ -47,31 +46,34 @@ pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, Failure> {
     })
 }
 
-async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, String), Failure> {
+async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, String), CliError> {
     let store = &**runtime.store();
     let status = ended(store, session).await?;
-    let title = named::title(store, session).await;
+    let title = session_ref::title(store, session).await;
     if let Some(status) = status {
-        return Ok((status.word(), format!("{title} has already ended: {}", status.word())));
+        return Ok((status.as_str(), format!("{title} has already ended: {}", status.as_str())));
     }
     runtime.cancel(session, "the person").await?;
     let root = session.root_id();
-    if !is_run(store, &root).await? {
+    if !is_running(store, &root).await? {
         // Its runner may have ended it meanwhile. A session that has ended is not resumed, even if it has unread messages.
         if let Some(status) = ended(store, session).await? {
-            return Ok((status.word(), format!("{title} has ended: {}", status.word())));
+            return Ok((status.as_str(), format!("{title} has ended: {}", status.as_str())));
         }
-        match runtime.resume(session, More::default()).await {
+        match runtime.resume(session, ResumeOptions::default()).await {
             Ok(run) => {
-                let status = run.ending().await?.outcome.status;
-                return Ok((status.word(), format!("{title} was not running and is now {}", status.word())));
+                let status = run.result().await?.outcome.status;
+                return Ok((
+                    status.as_str(),
+                    format!("{title} was not running and is now {}", status.as_str()),
+                ));
             }
             Err(RunError::Store(StoreError::Held { .. })) => {}
-            Err(RunError::NotOver { root, .. }) => {
-                let words = format!("{title} stops as soon as its run is resumed: brigade resume {root}");
-                return Ok(("asked", words));
+            Err(RunError::TreeRunning { root, .. }) => {
+                let message = format!("{title} stops as soon as its run is resumed: brigade resume {root}");
+                return Ok(("asked", message));
             }
-            Err(error) => return Err(Failure::from(error).hint("The session stops as soon as it goes on.")),
+            Err(error) => return Err(CliError::from(error).hint("The session stops as soon as it goes on.")),
         }
     }
     wait(store, session, &title).await
@@ -82,23 +84,23 @@ async fn wait(
     store: &dyn Store,
     session: &SessionId,
     title: &str,
-) -> Result<(&'static str, String), Failure> {
+) -> Result<(&'static str, String), CliError> {
     let mut waited = Duration::ZERO;
-    while waited < PATIENCE {
+    while waited < CANCEL_TIMEOUT {
         if let Some(status) = ended(store, session).await? {
-            return Ok((status.word(), format!("{title} has ended: {}", status.word())));
+            return Ok((status.as_str(), format!("{title} has ended: {}", status.as_str())));
         }
-        tokio::time::sleep(GLANCE).await;
-        waited += GLANCE;
+        tokio::time::sleep(POLL_INTERVAL).await;
+        waited += POLL_INTERVAL;
     }
     Ok(("asked", format!("{title} was asked to stop and has not ended yet")))
 }
 
 /// How a session ended, if its last round is over.
-async fn ended(store: &dyn Store, session: &SessionId) -> Result<Option<Status>, Failure> {
+async fn ended(store: &dyn Store, session: &SessionId) -> Result<Option<Status>, CliError> {
     let records = store.read(session, 0).await?;
     if records.is_empty() {
-        return Err(StoreError::Unknown(session.clone()).into());
+        return Err(StoreError::UnknownSession(session.clone()).into());
     }
     let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
     Ok(state.ended().map(|outcome| outcome.status.clone()))

@@ -1,37 +1,37 @@
 //! `brigade chat`: a conversation with an agent, on a terminal or line by line.
 
-mod answers;
 mod attach;
 mod commands;
+mod conversation;
 mod history;
-mod line;
-mod plain;
-mod room;
+mod input_line;
+mod interactive;
+mod line_mode;
 mod screen;
 mod search;
-mod talk;
-mod voice;
+mod slash_output;
+mod transcript_writer;
 
 use crate::args::{Chat, Global, OutputFormat};
-use crate::engine;
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 use crate::output;
+use crate::setup;
 use crate::terminal;
 
-use talk::Talk;
+use conversation::Conversation;
 
 /// Runs it.
-pub(crate) fn run(global: Global, chat: Chat) -> Result<Exit, Failure> {
-    engine::many_threads()?.block_on(async {
-        let mut talk = Talk::open(global, chat).await?;
-        let is_text = talk.global.output_format == OutputFormat::Text;
-        let exit = if is_text && terminal::can_chat(&talk.settings.environment) {
-            room::converse(&mut talk).await?
+pub(crate) fn run(global: Global, chat: Chat) -> Result<Exit, CliError> {
+    setup::multi_thread_runtime()?.block_on(async {
+        let mut conversation = Conversation::open(global, chat).await?;
+        let is_text = conversation.global.output_format == OutputFormat::Text;
+        let exit = if is_text && terminal::can_chat(&conversation.settings.environment) {
+            interactive::run_chat(&mut conversation).await?
         } else {
-            plain::converse(&mut talk).await?
+            line_mode::run_chat(&mut conversation).await?
         };
-        if let Some(session) = talk.session() {
-            output::note(&format!("To go on: {}", talk.hints().chat(session)));
+        if let Some(session) = conversation.session() {
+            output::note(&format!("To go on: {}", conversation.hints().chat(session)));
         }
         Ok(exit)
     })

@@ -10,14 +10,14 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::args::{Args, Completions};
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 use crate::output;
-use values::Values;
+use values::CompletionKind;
 
 pub(crate) use values::print;
 
 /// Runs it.
-pub(crate) fn run(completions: &Completions) -> Result<Exit, Failure> {
+pub(crate) fn run(completions: &Completions) -> Result<Exit, CliError> {
     output::raw(&script(completions.shell))?;
     Ok(Exit::Done)
 }
@@ -26,72 +26,83 @@ fn script(shell: Shell) -> String {
     let mut command = Args::command();
     match shell {
         Shell::Bash => {
-            let values = |values: Values| format!("$({} | cut -f 1)", values.command());
-            filled(&generated(shell, &mut marked(command, &[])), |marker| marker.to_owned(), values)
+            let values = |values: CompletionKind| format!("$({} | cut -f 1)", values.command());
+            fill_markers(
+                &generate_script(shell, &mut with_markers(command, &[])),
+                |marker| marker.to_owned(),
+                values,
+            )
         }
         Shell::Zsh => {
-            let values = |values: Values| values.function();
-            let script =
-                filled(&generated(shell, &mut marked(command, &[])), |marker| format!("({marker})"), values);
+            let values = |values: CompletionKind| values.function();
+            let script = fill_markers(
+                &generate_script(shell, &mut with_markers(command, &[])),
+                |marker| format!("({marker})"),
+                values,
+            );
             script.replacen(ZSH_HEAD, &format!("{ZSH_HEAD}{ZSH_FUNCTIONS}"), 1)
         }
         Shell::Fish => {
-            let values = |values: Values| format!("({})", values.command());
+            let values = |values: CompletionKind| format!("({})", values.command());
             let positionals: String = positionals(&command, &[]).into_iter().map(fish_line).collect();
-            let script = generated(shell, &mut marked(command, &[]));
-            filled(&script, |marker| format!("{marker}\\t''"), values) + &positionals
+            let script = generate_script(shell, &mut with_markers(command, &[]));
+            fill_markers(&script, |marker| format!("{marker}\\t''"), values) + &positionals
         }
         // These complete commands and flags only.
-        _ => generated(shell, &mut command),
+        _ => generate_script(shell, &mut command),
     }
 }
 
-fn generated(shell: Shell, command: &mut clap::Command) -> String {
+fn generate_script(shell: Shell, command: &mut clap::Command) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, command, "brigade", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Puts what lists the values in the place of their markers, in the form in which a shell has them.
-fn filled(script: &str, form: impl Fn(&str) -> String, list: impl Fn(Values) -> String) -> String {
-    Values::ALL
+fn fill_markers(
+    script: &str,
+    form: impl Fn(&str) -> String,
+    list: impl Fn(CompletionKind) -> String,
+) -> String {
+    CompletionKind::ALL
         .into_iter()
         .fold(script.to_owned(), |script, values| script.replace(&form(values.marker()), &list(values)))
 }
 
 /// The values of an argument, if they are listed by this program.
-fn values_of(path: &[&str], argument: &clap::Arg) -> Option<Values> {
+fn completion_kind(path: &[&str], argument: &clap::Arg) -> Option<CompletionKind> {
     match (path, argument.get_id().as_str()) {
-        (["agents", "show"], "id") | (_, "agent") => Some(Values::Agents),
-        (_, "model") => Some(Values::Models),
+        (["agents", "show"], "id") | (_, "agent") => Some(CompletionKind::Agents),
+        (_, "model") => Some(CompletionKind::Models),
         (["agents", ..], _) => None,
-        (_, "id" | "resume") => Some(Values::Sessions),
+        (_, "id" | "resume") => Some(CompletionKind::Sessions),
         _ => None,
     }
 }
 
 /// The same command with a marker as the only value of each such argument.
-fn marked(command: clap::Command, path: &[&str]) -> clap::Command {
-    let command = command.mut_args(|argument| match values_of(path, &argument) {
+fn with_markers(command: clap::Command, path: &[&str]) -> clap::Command {
+    let command = command.mut_args(|argument| match completion_kind(path, &argument) {
         Some(values) => argument.value_parser([values.marker()]),
         None => argument,
     });
     command.mut_subcommands(|below| {
         let name = below.get_name().to_owned();
-        marked(below, &[path, &[name.as_str()]].concat())
+        with_markers(below, &[path, &[name.as_str()]].concat())
     })
 }
 
 /// Commands whose first argument is completed, and its values: the generator for fish has options only.
-fn positionals(command: &clap::Command, path: &[&str]) -> Vec<(Vec<String>, Values)> {
-    let own = command.get_positionals().next().and_then(|argument| values_of(path, argument));
-    let own = own.map(|values| (path.iter().map(|&name| name.to_owned()).collect(), values));
+fn positionals(command: &clap::Command, path: &[&str]) -> Vec<(Vec<String>, CompletionKind)> {
+    let first = command.get_positionals().next().and_then(|argument| completion_kind(path, argument));
+    let first = first.map(|values| (path.iter().map(|&name| name.to_owned()).collect(), values));
     let below =
         command.get_subcommands().flat_map(|below| positionals(below, &[path, &[below.get_name()]].concat()));
-    own.into_iter().chain(below).collect()
+    first.into_iter().chain(below).collect()
 }
 
-fn fish_line((path, values): (Vec<String>, Values)) -> String {
+fn fish_line((path, values): (Vec<String>, CompletionKind)) -> String {
     let condition = path.join("; and __fish_seen_subcommand_from ");
     format!(
         "complete -c brigade -n \"__fish_brigade_using_subcommand {condition}\" -k -f -a \"({})\"\n",
@@ -120,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_that_name_something_that_exists_are_completed() {
+    fn positionals_that_name_existing_things_are_completed() {
         let found = positionals(&Args::command(), &[]);
         let found: Vec<String> =
             found.iter().map(|(path, values)| format!("{} {values:?}", path.join(" "))).collect();
@@ -141,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn no_marker_stays_in_a_script() {
+    fn script_contains_no_marker() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
             let script = script(shell);
-            for values in Values::ALL {
+            for values in CompletionKind::ALL {
                 assert!(!script.contains(values.marker()), "{shell}: {}", values.marker());
             }
             let asks = matches!(shell, Shell::Bash | Shell::Zsh | Shell::Fish);

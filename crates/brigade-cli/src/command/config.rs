@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::args::{Config, ConfigCommand, Global, OutputFormat};
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 use crate::output;
-use crate::safe;
+use crate::sanitize;
 use crate::settings::{self, Settings};
 
 /// Runs it.
-pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, Failure> {
+pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, CliError> {
     match config.command {
         ConfigCommand::Show => show(global),
         ConfigCommand::Schema => schema(global),
@@ -19,7 +19,7 @@ pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, Failure> {
 }
 
 /// The same for every machine: what is configured here does not change what may be.
-fn schema(global: &Global) -> Result<Exit, Failure> {
+fn schema(global: &Global) -> Result<Exit, CliError> {
     let schema = settings::schema()?;
     match global.output_format {
         OutputFormat::Text => output::text(&format!("{schema:#}"))?,
@@ -28,13 +28,13 @@ fn schema(global: &Global) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn show(global: &Global) -> Result<Exit, Failure> {
-    let settings = Settings::to_look(global)?;
+fn show(global: &Global) -> Result<Exit, CliError> {
+    let settings = Settings::load(global)?;
     let layers = settings.layers.without_secrets();
     match global.output_format {
         OutputFormat::Text => {
             let project = settings.project.map_or_else(String::new, |project| {
-                format!("# trusted project: {}\n", safe::line(&project.root.display().to_string()))
+                format!("# trusted project: {}\n", sanitize::line(&project.root.display().to_string()))
             });
             let head = format!(
                 "# configuration: {}\n{project}# sessions: {}\n\n",

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::run::Assignment;
+use super::run::TaskInput;
 use crate::args::{Flags, Global, OutputFormat};
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 use crate::output;
 use crate::settings::Settings;
 
@@ -24,7 +24,7 @@ const PROJECT: [(&str, &str); 5] = [
 ];
 
 /// Runs it.
-pub(crate) fn run(global: Global) -> Result<Exit, Failure> {
+pub(crate) fn run(global: Global) -> Result<Exit, CliError> {
     let folder = tempfile::Builder::new().prefix("brigade-demo-").tempdir().map_err(unwritable)?.keep();
     unpack(&folder)?;
     let flags = Flags {
@@ -33,7 +33,7 @@ pub(crate) fn run(global: Global) -> Result<Exit, Failure> {
         cwd: Some(folder.clone()),
         ..Flags::default()
     };
-    let settings = Settings::for_demo(&global, &flags)?;
+    let settings = Settings::load_for_demo(&global, &flags)?;
     if global.output_format == OutputFormat::Text {
         output::note(&format!(
             "A lead and three specialists repair a small project in {}.\n\
@@ -42,14 +42,14 @@ pub(crate) fn run(global: Global) -> Result<Exit, Failure> {
             folder.display()
         ));
     }
-    let exit = super::run::start(&global, &flags, &settings, &Assignment::new(TASK))?;
+    let exit = super::run::start(&global, &flags, &settings, &TaskInput::new(TASK))?;
     if global.output_format == OutputFormat::Text {
         output::note(&format!("The project is in {}; its tests: cd {0} && ./test.sh", folder.display()));
     }
     Ok(exit)
 }
 
-fn unpack(folder: &Path) -> Result<(), Failure> {
+fn unpack(folder: &Path) -> Result<(), CliError> {
     use std::os::unix::fs::PermissionsExt;
     for (name, content) in PROJECT {
         let file = folder.join(name);
@@ -64,6 +64,6 @@ fn unpack(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn unwritable(error: std::io::Error) -> Failure {
-    Failure::failed(format!("the sample project cannot be written: {error}"))
+fn unwritable(error: std::io::Error) -> CliError {
+    CliError::failed(format!("the sample project cannot be written: {error}"))
 }

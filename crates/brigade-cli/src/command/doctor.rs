@@ -1,23 +1,23 @@
 //! `brigade doctor`: what is well, what is not, and what to do about it.
 
+mod agents;
 mod config;
 mod external;
 mod machine;
 mod models;
 mod servers;
 mod store;
-mod team;
 
 use serde::Serialize;
 use serde_json::json;
 
 use crate::args::{Doctor, Global, OutputFormat};
-use crate::engine;
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 use crate::output;
-use crate::render::{hanging, pad};
-use crate::safe;
+use crate::render::{pad, wrap_hanging};
+use crate::sanitize;
 use crate::settings::Settings;
+use crate::setup;
 use crate::terminal;
 
 /// Columns before the text of a finding.
@@ -54,24 +54,25 @@ struct Finding {
     level: Level,
     what: String,
     /// What to do about it.
-    cure: Option<String>,
+    #[serde(rename = "cure")]
+    fix: Option<String>,
 }
 
 impl Finding {
     fn ok(what: impl Into<String>) -> Finding {
-        Finding { level: Level::Ok, what: what.into(), cure: None }
+        Finding { level: Level::Ok, what: what.into(), fix: None }
     }
 
     fn note(what: impl Into<String>) -> Finding {
-        Finding { level: Level::Note, what: what.into(), cure: None }
+        Finding { level: Level::Note, what: what.into(), fix: None }
     }
 
-    fn warn(what: impl Into<String>, cure: impl Into<String>) -> Finding {
-        Finding { level: Level::Warn, what: what.into(), cure: Some(cure.into()) }
+    fn warn(what: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { level: Level::Warn, what: what.into(), fix: Some(fix.into()) }
     }
 
-    fn problem(what: impl Into<String>, cure: impl Into<String>) -> Finding {
-        Finding { level: Level::Problem, what: what.into(), cure: Some(cure.into()) }
+    fn problem(what: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding { level: Level::Problem, what: what.into(), fix: Some(fix.into()) }
     }
 }
 
@@ -83,9 +84,9 @@ struct Section {
 }
 
 /// Runs it.
-pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, Failure> {
-    let (settings, layers) = Settings::examined(global)?;
-    let (models, providers) = models::look(&settings, doctor.offline)?;
+pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, CliError> {
+    let (settings, layers) = Settings::diagnose(global)?;
+    let (models, providers) = models::findings(&settings, doctor.offline)?;
     let sections = [
         Section { name: "version", findings: vec![machine::version()] },
         Section { name: "config", findings: config::findings(&layers) },
@@ -96,10 +97,10 @@ pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, Failure> {
         Section { name: "commands", findings: machine::commands(&settings) },
         Section { name: "sandbox", findings: machine::sandbox() },
         Section { name: "terminal", findings: machine::terminal(&settings.environment) },
-        Section { name: "agents", findings: team::agents(&settings) },
-        Section { name: "instructions", findings: team::instructions(&settings)? },
-        Section { name: "skills", findings: team::skills(&settings) },
-        Section { name: "tools", findings: team::tools(&settings) },
+        Section { name: "agents", findings: agents::agents(&settings) },
+        Section { name: "instructions", findings: agents::instructions(&settings)? },
+        Section { name: "skills", findings: agents::skills(&settings) },
+        Section { name: "tools", findings: agents::tools(&settings) },
         Section { name: "mcp", findings: servers::findings(&settings, doctor.offline)? },
         Section { name: "acp", findings: external::findings(&settings, doctor.offline)? },
     ];
@@ -109,9 +110,7 @@ pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, Failure> {
     };
     let (problems, warnings) = (count(Level::Problem), count(Level::Warn));
     match global.output_format {
-        OutputFormat::Text => {
-            output::raw(&text(&sections, problems, warnings, terminal::room_for_results()))?
-        }
+        OutputFormat::Text => output::raw(&text(&sections, problems, warnings, terminal::stdout_columns()))?,
         OutputFormat::Json | OutputFormat::StreamJson => output::json(&json!({
             "type": "doctor",
             "problems": problems,
@@ -128,13 +127,13 @@ fn text(sections: &[Section], problems: usize, warnings: usize, columns: usize) 
     for section in sections {
         text.push_str(&format!("{}\n", section.name));
         for finding in &section.findings {
-            let said = safe::lines(&finding.what);
-            let cure = finding.cure.as_deref().map(safe::lines);
-            let mut lines = said.lines().chain(cure.iter().flat_map(|cure| cure.lines()));
+            let said = sanitize::lines(&finding.what);
+            let fix = finding.fix.as_deref().map(sanitize::lines);
+            let mut lines = said.lines().chain(fix.iter().flat_map(|fix| fix.lines()));
             let first = lines.next().unwrap_or_default();
             let first = format!("  {}  {first}", pad(finding.level.word(), 7));
             for line in std::iter::once(first).chain(lines.map(|line| format!("{below}{line}"))) {
-                for line in hanging(&line, columns, INDENT) {
+                for line in wrap_hanging(&line, columns, INDENT) {
                     text.push_str(&line);
                     text.push('\n');
                 }
@@ -151,6 +150,6 @@ fn text(sections: &[Section], problems: usize, warnings: usize, columns: usize) 
 }
 
 /// A runtime for what has to be waited for.
-fn wait_for<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
-    Ok(engine::one_thread()?.block_on(future))
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliError> {
+    Ok(setup::current_thread_runtime()?.block_on(future))
 }

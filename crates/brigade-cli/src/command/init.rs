@@ -13,29 +13,29 @@ use brigade_core::permission::Mode;
 use serde_json::json;
 
 use crate::args::{Global, Init, OutputFormat};
-use crate::command::models::{self, Asked, Found, State};
-use crate::engine;
-use crate::failure::{Exit, Failure};
-use crate::finish::quoted;
+use crate::command::models::{self, Availability, ProbeScope, ProviderStatus};
+use crate::error::{CliError, Exit};
+use crate::model_hints;
 use crate::output;
 use crate::render::pad;
-use crate::safe;
-use crate::settings::{Key, SCRIPT, Settings};
-use crate::suggest;
+use crate::sanitize;
+use crate::settings::{ApiKey, SCRIPT_PREFIX, Settings};
+use crate::setup;
+use crate::summary::shell_quoted;
 use crate::terminal;
 use crate::units;
-use questions::{Choice, Menu, Picked, Server};
+use questions::{Choice, Menu, ModelAnswer, Server};
 
 /// The provider that stands for a server of the user.
 const CUSTOM: &str = "custom";
 /// The most models of one server that are offered by number.
-const MOST_OF_ONE: usize = 8;
+const MAX_MODELS_PER_SERVER: usize = 8;
 
 /// Whose configuration is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ConfigScope {
     /// The person's.
-    Home,
+    User,
     /// That of the folder.
     Project,
 }
@@ -49,61 +49,61 @@ struct Answers {
 }
 
 /// Runs it.
-pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, Failure> {
-    let place = if init.project { Place::Project } else { Place::Home };
+pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
+    let scope = if init.project { ConfigScope::Project } else { ConfigScope::User };
     // What is replaced does not count, so a file that is broken can be replaced too.
-    let settings = match place {
-        Place::Home => Settings::without_files(global)?,
-        Place::Project => Settings::of_the_person(global)?,
+    let settings = match scope {
+        ConfigScope::User => Settings::load_defaults(global)?,
+        ConfigScope::Project => Settings::load_user_only(global)?,
     };
-    let file = match place {
-        Place::Home => settings.config_file.clone(),
-        Place::Project => settings.folder.join(".brigade/config.toml").components().collect(),
+    let file = match scope {
+        ConfigScope::User => settings.config_file.clone(),
+        ConfigScope::Project => settings.folder.join(".brigade/config.toml").components().collect(),
     };
-    if place == Place::Project && is_the_persons(&settings) {
-        return Err(Failure::usage(format!(
+    if scope == ConfigScope::Project && is_user_home(&settings) {
+        return Err(CliError::usage(format!(
             "{} is your own folder and no project; go to the folder of a project, or leave out --project",
             settings.folder.display()
         )));
     }
-    let there = existing(&file);
-    if let Some(there) = there.first().filter(|_| !init.force) {
-        return Err(is_there(there, place));
+    let existing = existing_files(&file);
+    if let Some(existing) = existing.first().filter(|_| !init.force) {
+        return Err(already_exists(existing, scope));
     }
     if let Some(model) = &init.model {
-        check(&settings, model).map_err(Failure::usage)?;
+        check(&settings, model).map_err(CliError::usage)?;
     }
-    let Some(mut answers) = answers(&settings, place, &init)? else {
+    let Some(mut answers) = answers(&settings, scope, &init)? else {
         output::note("Nothing was written. To see Brigade at work without a model: brigade demo");
         return Ok(Exit::Cancelled);
     };
-    if place == Place::Home {
+    if scope == ConfigScope::User {
         // The file counts in every folder; that of a project is read from the project's.
         answers.model = answers.model.map(|model| settings.environment.absolute_model(&model)).transpose()?;
     }
-    let text = template::config(place, answers.model.as_deref(), answers.mode, answers.server.as_ref());
-    let kept = write(&file, &text, place, &there)?;
-    report(global, &settings, place, &file, &answers, &kept)?;
+    let text = template::config(scope, answers.model.as_deref(), answers.mode, answers.server.as_ref());
+    let backups = write(&file, &text, scope, &existing)?;
+    report(global, &settings, scope, &file, &answers, &backups)?;
     Ok(Exit::Done)
 }
 
 /// Whether the folder is the person's home, whose settings are not looked for as those of a project.
-fn is_the_persons(settings: &Settings) -> bool {
-    settings.folder.canonicalize().is_ok_and(|folder| settings.environment.is_the_persons(&folder))
+fn is_user_home(settings: &Settings) -> bool {
+    settings.folder.canonicalize().is_ok_and(|folder| settings.environment.is_user_home(&folder))
 }
 
 /// The configuration files of a folder: one can be TOML or JSON.
-fn existing(file: &Path) -> Vec<PathBuf> {
+fn existing_files(file: &Path) -> Vec<PathBuf> {
     let both = [file.to_path_buf(), file.with_extension("json")];
     both.into_iter().filter(|file| file.symlink_metadata().is_ok()).collect()
 }
 
-fn is_there(file: &Path, place: Place) -> Failure {
-    let again = match place {
-        Place::Home => "brigade init --force",
-        Place::Project => "brigade init --project --force",
+fn already_exists(file: &Path, scope: ConfigScope) -> CliError {
+    let again = match scope {
+        ConfigScope::User => "brigade init --force",
+        ConfigScope::Project => "brigade init --project --force",
     };
-    Failure::usage(format!(
+    CliError::usage(format!(
         "{} is there already and stays as it is\n\
          To see what it says: brigade config show\n\
          To begin anew and keep the old one beside it: {again}",
@@ -112,56 +112,56 @@ fn is_there(file: &Path, place: Place) -> Failure {
 }
 
 /// What was said with flags, what is found, and what the user answers. Nothing if the user chose no model or went away.
-fn answers(settings: &Settings, place: Place, init: &Init) -> Result<Option<Answers>, Failure> {
+fn answers(settings: &Settings, scope: ConfigScope, init: &Init) -> Result<Option<Answers>, CliError> {
     let Init { model, mode, .. } = init;
-    let said = Answers { model: model.clone(), mode: *mode, server: None };
+    let from_flags = Answers { model: model.clone(), mode: *mode, server: None };
     if model.is_some() && mode.is_some() {
-        return Ok(Some(said));
+        return Ok(Some(from_flags));
     }
-    let asks = !init.yes && terminal::can_ask();
+    let is_interactive = !init.yes && terminal::can_prompt();
     // A project leaves to each person what nobody decided for all.
-    if place == Place::Project && !asks {
-        return Ok(Some(said));
+    if scope == ConfigScope::Project && !is_interactive {
+        return Ok(Some(from_flags));
     }
-    let menu = if model.is_some() { Menu::default() } else { menu(settings, place)? };
-    if !asks {
+    let menu = if model.is_some() { Menu::default() } else { menu(settings, scope)? };
+    if !is_interactive {
         if model.is_none() && !menu.is_ready {
-            return Err(nothing_to_choose(&menu));
+            return Err(no_usable_model(&menu));
         }
         let first = menu.choices.into_iter().next().map(|choice| choice.model);
         return Ok(Some(Answers {
             model: model.clone().or(first),
-            mode: Some(mode.unwrap_or(questions::USUAL)),
+            mode: Some(mode.unwrap_or(questions::DEFAULT_MODE)),
             server: None,
         }));
     }
-    asked(settings, place, said, &menu)
+    ask_user(settings, scope, from_flags, &menu)
 }
 
 /// The answers of the user to what the flags left open.
-fn asked(
+fn ask_user(
     settings: &Settings,
-    place: Place,
+    scope: ConfigScope,
     mut answers: Answers,
     menu: &Menu,
-) -> Result<Option<Answers>, Failure> {
-    let unreadable = |error| Failure::failed(format!("the answer cannot be read: {error}"));
+) -> Result<Option<Answers>, CliError> {
+    let unreadable = |error| CliError::failed(format!("the answer cannot be read: {error}"));
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stderr().lock());
     if answers.model.is_none() {
         let check = |name: &str| check(settings, name);
         let picked = questions::model(menu, &check, &check_address, &mut input, &mut output);
         match picked.map_err(unreadable)? {
-            Some(Picked::Model(model)) => answers.model = Some(model),
-            Some(Picked::Server(server)) => {
+            Some(ModelAnswer::Model(model)) => answers.model = Some(model),
+            Some(ModelAnswer::Server(server)) => {
                 answers.model = Some(format!("{CUSTOM}/{}", server.model));
                 answers.server = Some(server);
             }
-            Some(Picked::Nothing) if place == Place::Project => {}
-            Some(Picked::Nothing) | None => return Ok(None),
+            Some(ModelAnswer::Skipped) if scope == ConfigScope::Project => {}
+            Some(ModelAnswer::Skipped) | None => return Ok(None),
         }
     }
     if answers.mode.is_none() {
-        match questions::mode(terminal::room(), &mut input, &mut output).map_err(unreadable)? {
+        match questions::mode(terminal::stderr_columns(), &mut input, &mut output).map_err(unreadable)? {
             Some(mode) => answers.mode = Some(mode),
             None => return Ok(None),
         }
@@ -170,7 +170,7 @@ fn asked(
 }
 
 /// There is no model that a configuration could name.
-fn nothing_to_choose(menu: &Menu) -> Failure {
+fn no_usable_model(menu: &Menu) -> CliError {
     let rows: Vec<_> = menu.choices.iter().chain(&menu.others).collect();
     let width = rows.iter().map(|row| row.model.chars().count()).max().unwrap_or(0);
     let mut text = String::from(
@@ -178,9 +178,13 @@ fn nothing_to_choose(menu: &Menu) -> Failure {
          these, or name a model with --model:",
     );
     for row in rows {
-        text.push_str(&format!("\n  {}  {}", pad(&safe::line(&row.model), width), safe::line(&row.why)));
+        text.push_str(&format!(
+            "\n  {}  {}",
+            pad(&sanitize::line(&row.model), width),
+            sanitize::line(&row.why)
+        ));
     }
-    Failure::usage(text).hint("Nothing was written. To see Brigade at work without a model: brigade demo")
+    CliError::usage(text).hint("Nothing was written. To see Brigade at work without a model: brigade demo")
 }
 
 /// Whether a text can be the address of a server.
@@ -190,7 +194,7 @@ fn check_address(text: &str) -> Result<(), String> {
 
 /// Whether a name can be that of a model here, or what is wrong with it.
 fn check(settings: &Settings, name: &str) -> Result<(), String> {
-    if name.starts_with(SCRIPT) {
+    if name.starts_with(SCRIPT_PREFIX) {
         return settings.environment.absolute_model(name).map(drop).map_err(|failure| failure.to_string());
     }
     let Some((provider, _)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
@@ -206,36 +210,37 @@ fn check(settings: &Settings, name: &str) -> Result<(), String> {
 
 /// The models that can be used right now: those of providers whose key is set, and of servers that answer. If there
 /// are none, all providers with what each needs.
-fn menu(settings: &Settings, place: Place) -> Result<Menu, Failure> {
-    let offers = settings.providers.offers(&settings.environment);
-    let found = engine::one_thread()?.block_on(models::look(settings, offers, Asked::AtAGlance));
+fn menu(settings: &Settings, scope: ConfigScope) -> Result<Menu, CliError> {
+    let offers = settings.providers.list(&settings.environment);
+    let found =
+        setup::current_thread_runtime()?.block_on(models::probe(settings, offers, ProbeScope::LocalOnly));
     let mut menu = Menu { choices: ready(&found), ..Menu::default() };
     menu.is_ready = !menu.choices.is_empty();
-    menu.columns = terminal::room();
+    menu.columns = terminal::stderr_columns();
     // A project may not name servers.
-    menu.offers_server = place == Place::Home;
+    menu.offers_server = scope == ConfigScope::User;
     if !menu.is_ready {
         (menu.choices, menu.others) = needs(&found);
     }
     Ok(menu)
 }
 
-fn ready(found: &[Found]) -> Vec<Choice> {
+fn ready(found: &[ProviderStatus]) -> Vec<Choice> {
     let mut keys = Vec::new();
     let mut choices = Vec::new();
-    for provider in suggest::providers() {
+    for provider in model_hints::providers() {
         let Some(found) = found.iter().find(|found| found.offer.name == provider) else { continue };
-        if let (State::Ready, Key::Set(variable), Some(model)) =
-            (&found.state, &found.offer.key, suggest::model(provider))
+        if let (Availability::Ready, ApiKey::Set(variable), Some(model)) =
+            (&found.availability, &found.offer.key, model_hints::suggested_model(provider))
             && !keys.contains(variable)
         {
             choices.push(Choice { why: why(found, variable, &model), model });
             keys.push(variable.clone());
         }
     }
-    for found in found.iter().filter(|found| matches!(found.state, State::Running(_))) {
+    for found in found.iter().filter(|found| matches!(found.availability, Availability::Running(_))) {
         let why = format!("on this machine, at {}", found.offer.base_url);
-        let names = found.models.keys().take(MOST_OF_ONE);
+        let names = found.models.keys().take(MAX_MODELS_PER_SERVER);
         choices.extend(
             names.map(|name| Choice { model: format!("{}/{name}", found.offer.name), why: why.clone() }),
         );
@@ -244,28 +249,28 @@ fn ready(found: &[Found]) -> Vec<Choice> {
 }
 
 /// What each provider needs before it can be used: those with a suggested model, and the others.
-fn needs(found: &[Found]) -> (Vec<Choice>, Vec<Choice>) {
+fn needs(found: &[ProviderStatus]) -> (Vec<Choice>, Vec<Choice>) {
     let mut keys = Vec::new();
     let (mut choices, mut others) = (Vec::new(), Vec::new());
-    let rank = |found: &&Found| suggest::providers().position(|name| name == found.offer.name);
-    let mut found: Vec<&Found> = found.iter().collect();
+    let rank = |found: &&ProviderStatus| model_hints::providers().position(|name| name == found.offer.name);
+    let mut found: Vec<&ProviderStatus> = found.iter().collect();
     found.sort_by_key(|found| rank(found).unwrap_or(usize::MAX));
-    for Found { offer, state, .. } in found {
-        let suggested = suggest::model(&offer.name);
-        let why = match (state, &suggested) {
-            (State::NoKey(variable), _) if keys.contains(variable) => continue,
-            (State::NoKey(variable), _) => {
+    for ProviderStatus { offer, availability, .. } in found {
+        let suggested = model_hints::suggested_model(&offer.name);
+        let why = match (availability, &suggested) {
+            (Availability::NoKey(variable), _) if keys.contains(variable) => continue,
+            (Availability::NoKey(variable), _) => {
                 keys.push(variable.clone());
                 format!("needs a key in {variable}")
             }
-            (State::Running(_), _) => format!("runs at {} and has no model yet", offer.base_url),
-            (State::NotRunning, Some(model)) => {
+            (Availability::Running(_), _) => format!("runs at {} and has no model yet", offer.base_url),
+            (Availability::NotRunning, Some(model)) => {
                 let name = model.split_once('/').map_or("", |(_, name)| name);
                 format!("needs a server at {} (ollama pull {name})", offer.base_url)
             }
-            (State::NotRunning, None) => format!("needs a server at {}", offer.base_url),
-            (State::Failed(cause) | State::Wrong(cause), _) => cause.clone(),
-            (State::Ready, _) => "ready".to_owned(),
+            (Availability::NotRunning, None) => format!("needs a server at {}", offer.base_url),
+            (Availability::Failed(cause) | Availability::Misconfigured(cause), _) => cause.clone(),
+            (Availability::Ready, _) => "ready".to_owned(),
         };
         match suggested {
             Some(model) => choices.push(Choice { model, why }),
@@ -275,11 +280,11 @@ fn needs(found: &[Found]) -> (Vec<Choice>, Vec<Choice>) {
     (choices, others)
 }
 
-fn why(found: &Found, variable: &str, model: &str) -> String {
+fn why(found: &ProviderStatus, variable: &str, model: &str) -> String {
     let name = model.split_once('/').map_or(model, |(_, name)| name);
     let price = found.models.get(name).and_then(|about| about.price);
     let price = price.map_or_else(String::new, |price| {
-        let [input, output] = [price.input, price.output].map(units::shown_price);
+        let [input, output] = [price.input, price.output].map(units::format_price);
         format!("; ${input} and ${output} for a million tokens in and out")
     });
     format!("{variable} is set{price}")
@@ -287,14 +292,19 @@ fn why(found: &Found, variable: &str, model: &str) -> String {
 
 /// Writes the file as a whole, so that nobody ever reads a part of it, and says where the files are that were there. Those
 /// are moved only once the new one is on the disk.
-fn write(file: &Path, text: &str, place: Place, there: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn write(
+    file: &Path,
+    text: &str,
+    scope: ConfigScope,
+    existing: &[PathBuf],
+) -> Result<Vec<PathBuf>, CliError> {
     let failed = |error: std::io::Error| unwritable(file, &error);
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(failed)?;
     // A project is for others too; the umask has its say.
-    let rights = match place {
-        Place::Home => 0o600,
-        Place::Project => 0o666,
+    let rights = match scope {
+        ConfigScope::User => 0o600,
+        ConfigScope::Project => 0o666,
     };
     let mut new = tempfile::Builder::new()
         .prefix(".config-")
@@ -303,31 +313,31 @@ fn write(file: &Path, text: &str, place: Place, there: &[PathBuf]) -> Result<Vec
         .map_err(failed)?;
     new.write_all(text.as_bytes()).map_err(failed)?;
     new.as_file().sync_all().map_err(failed)?;
-    let kept = set_aside(there)?;
+    let backups = back_up(existing)?;
     new.persist_noclobber(file).map_err(|error| failed(error.error))?;
-    Ok(kept)
+    Ok(backups)
 }
 
 /// Moves what is there out of the way, and says where to.
-fn set_aside(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut kept = Vec::new();
+fn back_up(files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
+    let mut backups = Vec::new();
     for file in files {
         let mut name = file.clone().into_os_string();
         name.push(".bak");
-        let aside = PathBuf::from(name);
-        std::fs::rename(file, &aside).map_err(|error| unwritable(&aside, &error))?;
-        kept.push(aside);
+        let backup = PathBuf::from(name);
+        std::fs::rename(file, &backup).map_err(|error| unwritable(&backup, &error))?;
+        backups.push(backup);
     }
-    Ok(kept)
+    Ok(backups)
 }
 
-fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
-    let cure = match error.kind() {
+fn unwritable(file: &Path, error: &std::io::Error) -> CliError {
+    let fix = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on its disk",
         _ => "make its folder writable",
     };
-    Failure::failed(format!(
-        "{} cannot be written: {error}; {cure}, or set BRIGADE_HOME to another folder",
+    CliError::failed(format!(
+        "{} cannot be written: {error}; {fix}, or set BRIGADE_HOME to another folder",
         file.display()
     ))
 }
@@ -335,29 +345,32 @@ fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
 fn report(
     global: &Global,
     settings: &Settings,
-    place: Place,
+    scope: ConfigScope,
     file: &Path,
     answers: &Answers,
-    kept: &[PathBuf],
-) -> Result<(), Failure> {
-    let next = next(settings, place);
+    backups: &[PathBuf],
+) -> Result<(), CliError> {
+    let next = next(settings, scope);
     if global.output_format != OutputFormat::Text {
         return output::json(&json!({
             "type": "init",
             "file": file,
             "model": answers.model,
             "mode": answers.mode.map(Mode::as_str),
-            "kept": kept,
+            "kept": backups,
             "next": next,
         }));
     }
-    output::text(&safe::line(&file.display().to_string()))?;
-    for kept in kept {
-        output::note(&format!("The old one is kept as {}.", kept.display()));
+    output::text(&sanitize::line(&file.display().to_string()))?;
+    for backups in backups {
+        output::note(&format!("The old one is kept as {}.", backups.display()));
     }
-    let left = "left to each person".to_owned();
-    let model = answers.model.as_deref().map_or_else(|| left.clone(), safe::line);
-    output::note(&format!("Model: {model}. Mode: {}.", answers.mode.map_or(left, |mode| mode.to_string())));
+    let not_set = "left to each person".to_owned();
+    let model = answers.model.as_deref().map_or_else(|| not_set.clone(), sanitize::line);
+    output::note(&format!(
+        "Model: {model}. Mode: {}.",
+        answers.mode.map_or(not_set, |mode| mode.to_string())
+    ));
     if let Some(variable) = missing_key(settings, answers) {
         output::note(&format!("It needs a key: export {variable}=... before the first run."));
     }
@@ -371,17 +384,19 @@ fn missing_key(settings: &Settings, answers: &Answers) -> Option<String> {
         return server.key.clone().filter(|variable| settings.environment.secret(variable).is_none());
     }
     let (provider, _) = answers.model.as_deref()?.split_once('/')?;
-    let offers = settings.providers.offers(&settings.environment);
+    let offers = settings.providers.list(&settings.environment);
     match offers.into_iter().find(|offer| offer.name == provider)?.key {
-        Key::Missing(variable) => Some(variable),
-        Key::Unneeded | Key::Set(_) => None,
+        ApiKey::Missing(variable) => Some(variable),
+        ApiKey::NotNeeded | ApiKey::Set(_) => None,
     }
 }
 
 /// What to type next.
-fn next(settings: &Settings, place: Place) -> String {
-    match place {
-        Place::Project => format!("brigade trust {}", quoted(&settings.folder.display().to_string())),
-        Place::Home => "brigade run \"What is in this folder?\"".to_owned(),
+fn next(settings: &Settings, scope: ConfigScope) -> String {
+    match scope {
+        ConfigScope::Project => {
+            format!("brigade trust {}", shell_quoted(&settings.folder.display().to_string()))
+        }
+        ConfigScope::User => "brigade run \"What is in this folder?\"".to_owned(),
     }
 }

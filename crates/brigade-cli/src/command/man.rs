@@ -5,11 +5,11 @@ use std::path::Path;
 use clap::CommandFactory;
 
 use crate::args::{Args, Man};
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 use crate::output;
 
 /// Runs it.
-pub(crate) fn run(man: &Man) -> Result<Exit, Failure> {
+pub(crate) fn run(man: &Man) -> Result<Exit, CliError> {
     match &man.dir {
         Some(folder) => write(folder)?,
         None => output::raw(&main_page()?)?,
@@ -17,21 +17,21 @@ pub(crate) fn run(man: &Man) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn main_page() -> Result<String, Failure> {
+fn main_page() -> Result<String, CliError> {
     let mut page = Vec::new();
-    let unwritable = |error| Failure::failed(format!("the manual page cannot be made: {error}"));
+    let unwritable = |error| CliError::failed(format!("the manual page cannot be made: {error}"));
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     clap_mangen::Man::new(command).render(&mut page).map_err(unwritable)?;
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
-fn write(folder: &Path) -> Result<(), Failure> {
+fn write(folder: &Path) -> Result<(), CliError> {
     let place = folder.display();
     std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::failed(format!("{place} cannot be made: {error}; name another folder")))?;
+        .map_err(|error| CliError::failed(format!("{place} cannot be made: {error}; name another folder")))?;
     clap_mangen::generate_to(Args::command(), folder).map_err(|error| {
-        Failure::failed(format!("no pages can be written to {place}: {error}; name another folder"))
+        CliError::failed(format!("no pages can be written to {place}: {error}; name another folder"))
     })?;
     output::note(&format!("The pages are in {place}; the first is brigade.1"));
     Ok(())

@@ -9,7 +9,7 @@ mod table;
 use std::io::Read;
 use std::path::Path;
 
-use brigade::store::{self, Child};
+use brigade::store::{self, ReturnedChild};
 use brigade::{Store, StoreError};
 use brigade_core::SessionId;
 use brigade_core::view::Node;
@@ -18,67 +18,67 @@ use serde_json::{Value, json};
 use crate::args::{
     ExportFormat, Global, OutputFormat, Sessions, SessionsCommand, SessionsExport, SessionsList,
 };
-use crate::engine;
-use crate::failure::{Exit, Failure};
-use crate::follow::View;
-use crate::named;
+use crate::error::{CliError, Exit};
+use crate::follow::RunView;
 use crate::output;
 use crate::progress;
-use crate::render::{self, Branch, Breadth, Outputs, Tale};
+use crate::render::{self, ExportedRun, OutputDetail, SubtreeTotals, TreeDetail};
 use crate::report;
-use crate::safe;
+use crate::sanitize;
+use crate::session_ref;
 use crate::settings::Settings;
+use crate::setup;
 use crate::terminal;
 use crate::units;
-use list::Most;
+use list::ListLimit;
 
 /// Runs it.
-pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, Failure> {
-    let settings = Settings::of_the_person(global)?;
+pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, CliError> {
+    let settings = Settings::load_user_only(global)?;
     let store = match &sessions.command {
-        SessionsCommand::Import { .. } => engine::store(&settings)?,
-        SessionsCommand::Rm { .. } => engine::store_of_sessions(&settings)?,
+        SessionsCommand::Import { .. } => setup::open_store(&settings)?,
+        SessionsCommand::Rm { .. } => setup::open_existing_store(&settings)?,
         SessionsCommand::List(_)
         | SessionsCommand::Show { .. }
         | SessionsCommand::Tree { .. }
-        | SessionsCommand::Export(_) => engine::store_to_read(&settings)?,
+        | SessionsCommand::Export(_) => setup::open_store_read_only(&settings)?,
     };
-    let look = Look { global, store, settings };
-    engine::one_thread()?.block_on(async {
+    let context = SessionsContext { global, store, settings };
+    setup::current_thread_runtime()?.block_on(async {
         match sessions.command {
-            SessionsCommand::List(list) => look.list(&list).await,
-            SessionsCommand::Show { id, full } => look.show(&look.named(&id).await?, full).await,
-            SessionsCommand::Tree { id, full } => look.tree(&look.named(&id).await?, full).await,
-            SessionsCommand::Export(export) => look.export(&export).await,
-            SessionsCommand::Import { file } => look.import(&file).await,
-            SessionsCommand::Rm { id } => look.remove(&look.named(&id).await?).await,
+            SessionsCommand::List(list) => context.list(&list).await,
+            SessionsCommand::Show { id, full } => context.show(&context.resolve(&id).await?, full).await,
+            SessionsCommand::Tree { id, full } => context.tree(&context.resolve(&id).await?, full).await,
+            SessionsCommand::Export(export) => context.export(&export).await,
+            SessionsCommand::Import { file } => context.import(&file).await,
+            SessionsCommand::Rm { id } => context.remove(&context.resolve(&id).await?).await,
         }
     })
 }
 
-struct Look<'a> {
+struct SessionsContext<'a> {
     global: &'a Global,
     store: std::sync::Arc<dyn Store>,
     settings: Settings,
 }
 
-impl Look<'_> {
+impl SessionsContext<'_> {
     fn is_text(&self) -> bool {
         self.global.output_format == OutputFormat::Text
     }
 
-    async fn named(&self, text: &str) -> Result<SessionId, Failure> {
-        named::session(&*self.store, text).await
+    async fn resolve(&self, text: &str) -> Result<SessionId, CliError> {
+        session_ref::resolve(&*self.store, text).await
     }
 
-    async fn list(&self, list: &SessionsList) -> Result<Exit, Failure> {
-        let listing = list::find(&*self.store, list, Most::new(list, self.is_text())).await?;
+    async fn list(&self, list: &SessionsList) -> Result<Exit, CliError> {
+        let listing = list::find(&*self.store, list, ListLimit::new(list, self.is_text())).await?;
         if !self.is_text() {
             output::json(&listing.json())?;
             return Ok(Exit::Done);
         }
         if !listing.is_empty() {
-            output::text(&listing.text(terminal::room_for_results()))?;
+            output::text(&listing.text(terminal::stdout_columns()))?;
         }
         if let Some(remark) = listing.remark(list) {
             output::note(&remark);
@@ -86,44 +86,45 @@ impl Look<'_> {
         Ok(Exit::Done)
     }
 
-    async fn show(&self, session: &SessionId, full: bool) -> Result<Exit, Failure> {
+    async fn show(&self, session: &SessionId, full: bool) -> Result<Exit, CliError> {
         let (records, fault) = self.store.read_prefix(session).await?;
         if records.is_empty() && fault.is_none() {
-            return Err(StoreError::Unknown(session.clone()).into());
+            return Err(StoreError::UnknownSession(session.clone()).into());
         }
         let fault = match fault {
             Some(fault) => Some(fault),
-            None => self.store.verify(session, Child::returned(&records)).await.err(),
+            None => self.store.verify(session, ReturnedChild::returned(&records)).await.err(),
         };
-        let mut view = View::new(session.clone());
+        let mut view = RunView::new(session.clone());
         records.iter().for_each(|record| view.apply(record));
         if self.is_text() {
-            let outputs = if full || self.global.verbose { Outputs::Whole } else { Outputs::Folded };
-            let colour = terminal::colour_of_results(&self.settings.environment);
-            let room = terminal::room_for_results();
+            let outputs = if full || self.global.verbose { OutputDetail::Full } else { OutputDetail::Folded };
+            let colour = terminal::stdout_colour(&self.settings.environment);
+            let room = terminal::stdout_columns();
             output::raw(&render::transcript(&records, outputs, colour, room))?;
             for (key, value) in view.tree.node(session).and_then(Node::metadata).unwrap_or_default() {
-                output::text(&format!("{key}: {}", safe::line(&value)))?;
+                output::text(&format!("{key}: {}", sanitize::line(&value)))?;
             }
         } else {
-            let facts: Vec<Value> = records.iter().map(|record| progress::fact(record, &view)).collect();
+            let facts: Vec<Value> =
+                records.iter().map(|record| progress::event_json(record, &view)).collect();
             let error = fault.as_ref().map(ToString::to_string);
             output::json(&json!({ "session_id": session, "records": facts, "error": error }))?;
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
 
-    async fn tree(&self, session: &SessionId, full: bool) -> Result<Exit, Failure> {
-        let (tale, fault) = self.readable(session).await?;
+    async fn tree(&self, session: &SessionId, full: bool) -> Result<Exit, CliError> {
+        let (tale, fault) = self.read_tree(session).await?;
         let view = &tale.view;
         if self.is_text() {
-            let breadth = if full { Breadth::Whole } else { Breadth::Folded };
-            let colour = terminal::colour_of_results(&self.settings.environment);
-            let room = terminal::room_for_results();
-            output::raw(&render::branches(view, breadth, colour, room))?;
-            for said in view.tree.said() {
-                let line = format!("[{}]: {}", safe::line(&said.role), safe::line(&said.text));
-                output::text(&render::hanging(&line, room, 4).join("\n"))?;
+            let breadth = if full { TreeDetail::Full } else { TreeDetail::Folded };
+            let colour = terminal::stdout_colour(&self.settings.environment);
+            let room = terminal::stdout_columns();
+            output::raw(&render::subtree_totals(view, breadth, colour, room))?;
+            for message in view.tree.agent_messages() {
+                let line = format!("[{}]: {}", sanitize::line(&message.role), sanitize::line(&message.text));
+                output::text(&render::wrap_hanging(&line, room, 4).join("\n"))?;
             }
         } else {
             let agents = agents(&tale)?;
@@ -133,9 +134,9 @@ impl Look<'_> {
     }
 
     /// What can be read of a tree, and why the rest can't.
-    async fn readable(&self, root: &SessionId) -> Result<(Tale, Option<StoreError>), Failure> {
-        let view = View::new(root.clone());
-        let mut tale = Tale { view, records: Vec::new(), fault: None };
+    async fn read_tree(&self, root: &SessionId) -> Result<(ExportedRun, Option<StoreError>), CliError> {
+        let view = RunView::new(root.clone());
+        let mut tale = ExportedRun { view, records: Vec::new(), fault: None };
         let mut after = 0;
         let fault = loop {
             match self.store.tail(root, after, 10_000).await {
@@ -152,29 +153,32 @@ impl Look<'_> {
         };
         let fault = match fault {
             Some(fault) => Some(fault),
-            None => self.store.verify(root, Child::returned(&tale.records)).await.err(),
+            None => self.store.verify(root, ReturnedChild::returned(&tale.records)).await.err(),
         };
         if tale.view.tree.nodes().is_empty() {
-            return Err(fault.unwrap_or_else(|| StoreError::Unknown(root.clone())).into());
+            return Err(fault.unwrap_or_else(|| StoreError::UnknownSession(root.clone())).into());
         }
         tale.fault = fault.as_ref().map(ToString::to_string);
         Ok((tale, fault))
     }
 
-    async fn export(&self, export: &SessionsExport) -> Result<Exit, Failure> {
+    async fn export(&self, export: &SessionsExport) -> Result<Exit, CliError> {
         let format = export::format(export);
         let file = export::file(export);
-        if file.is_none() && format != ExportFormat::Md && terminal::reads_results() {
-            return Err(Failure::usage("this export is not for a terminal: use --output FILE, or a pipe"));
+        if file.is_none() && format != ExportFormat::Md && terminal::stdout_is_terminal() {
+            return Err(CliError::usage("this export is not for a terminal: use --output FILE, or a pipe"));
         }
         export::check(export)?;
-        let session = self.named(&export.id).await?;
+        let session = self.resolve(&export.id).await?;
         let (text, fault) = match format {
             ExportFormat::Jsonl => (store::export(&*self.store, &session).await?, None),
             ExportFormat::Md | ExportFormat::Html => {
-                let (tale, fault) = self.readable(&session).await?;
-                let printed =
-                    if format == ExportFormat::Md { render::document(&tale) } else { render::html(&tale) };
+                let (tale, fault) = self.read_tree(&session).await?;
+                let printed = if format == ExportFormat::Md {
+                    render::export_markdown(&tale)
+                } else {
+                    render::export_html(&tale)
+                };
                 (printed, fault)
             }
         };
@@ -182,16 +186,16 @@ impl Look<'_> {
             None => output::raw(&text)?,
             Some(file) => {
                 export::write(file, &text, export)?;
-                let title = named::title(&*self.store, &session).await;
+                let title = session_ref::title(&*self.store, &session).await;
                 output::note(&format!("{title} is written to {}", file.display()));
             }
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
 
-    async fn import(&self, file: &Path) -> Result<Exit, Failure> {
+    async fn import(&self, file: &Path) -> Result<Exit, CliError> {
         let unreadable =
-            |error: std::io::Error| Failure::usage(format!("{} cannot be read: {error}", file.display()));
+            |error: std::io::Error| CliError::usage(format!("{} cannot be read: {error}", file.display()));
         let text = if file.as_os_str() == "-" {
             let mut text = String::new();
             std::io::stdin().lock().read_to_string(&mut text).map_err(unreadable)?;
@@ -210,7 +214,7 @@ impl Look<'_> {
         }
         match imported.cut {
             None => Ok(Exit::Done),
-            Some(cut) => Err(Failure::failed(format!(
+            Some(cut) => Err(CliError::failed(format!(
                 "{}: line {} is damaged ({}); only what stands before it was imported",
                 file.display(),
                 cut.line,
@@ -219,14 +223,14 @@ impl Look<'_> {
         }
     }
 
-    async fn remove(&self, session: &SessionId) -> Result<Exit, Failure> {
+    async fn remove(&self, session: &SessionId) -> Result<Exit, CliError> {
         let root = session.root_id();
         if root != *session
             && self.store.read_prefix(&root).await.is_ok_and(|(records, _)| !records.is_empty())
         {
-            return Err(Failure::usage(format!("{session} is a part of {root}; remove that one")));
+            return Err(CliError::usage(format!("{session} is a part of {root}; remove that one")));
         }
-        let title = named::title(&*self.store, session).await;
+        let title = session_ref::title(&*self.store, session).await;
         self.store.remove(session).await?;
         match self.is_text() {
             true => output::note(&format!("{title} is removed")),
@@ -237,18 +241,18 @@ impl Look<'_> {
 }
 
 /// Every agent of a tree for programs: its own part, and what its whole branch used up.
-fn agents(tale: &Tale) -> Result<Vec<Value>, Failure> {
-    let unwritable = |error| Failure::failed(format!("this cannot be written as JSON: {error}"));
+fn agents(tale: &ExportedRun) -> Result<Vec<Value>, CliError> {
+    let unwritable = |error| CliError::failed(format!("this cannot be written as JSON: {error}"));
     let mut agents = Vec::new();
     let nodes = tale.view.tree.walk(&tale.view.root);
     for (node, agent) in nodes.into_iter().zip(report::agents(&tale.view)) {
         let mut agent = serde_json::to_value(agent).map_err(unwritable)?;
-        let Branch { agents: count, turns, spent, time } = tale.branch(&node.session);
+        let SubtreeTotals { agents: count, turns, spent, time } = tale.totals(&node.session);
         agent["branch"] = json!({
             "agents": count,
             "turns": turns,
             "tokens": spent.usage.total(),
-            "cost_usd": units::float_dollars(spent.usd),
+            "cost_usd": units::dollars_as_f64(spent.usd),
             "duration_ms": time,
         });
         if spent.unpriced > 0 {

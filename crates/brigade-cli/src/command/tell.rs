@@ -1,6 +1,6 @@
 //! `brigade tell`: says something to a session; where nobody runs it, runs its next round.
 
-mod elsewhere;
+mod other_process;
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use brigade::{RunError, Runtime, Store};
 use brigade_core::SessionId;
 use serde_json::json;
 
-use super::resume::{GoneOn, go_on, refuse_agent};
+use super::resume::{ResumeOutcome, refuse_agent, resume_session};
 use crate::args::{Flags, Global, OutputFormat, Tell};
 use crate::attention::Attention;
-use crate::engine;
-use crate::failure::{Exit, Failure};
-use crate::finish::{self, Hints, store_flag};
-use crate::follow::Interrupts;
-use crate::named;
+use crate::error::{CliError, Exit};
+use crate::follow::Signals;
 use crate::output;
 use crate::progress::Progress;
+use crate::session_ref;
 use crate::settings::Settings;
+use crate::setup;
+use crate::summary::{self, CommandHints, store_flag};
 use crate::terminal;
 
-use elsewhere::Stopped;
+use other_process::FollowOutcome;
 
 /// How often and how long to wait for a runner that is just leaving.
-pub(super) const GLANCES: u32 = 40;
-pub(super) const GLANCE: Duration = Duration::from_millis(50);
+pub(super) const RUNNER_EXIT_POLLS: u32 = 40;
+pub(super) const RUNNER_EXIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Step after a message was delivered to a session that another process runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterDelivery {
     /// Return at once.
     Return,
     /// Follow the session and print its result.
@@ -38,96 +38,96 @@ pub(crate) enum Then {
 }
 
 /// Runs it.
-pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, Failure> {
-    deliver(global, tell, Then::Return)
+pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, CliError> {
+    deliver(global, tell, AfterDelivery::Return)
 }
 
 /// Delivers a message, and runs the next round of the session if no other process runs it.
-pub(super) fn deliver(global: Global, tell: Tell, then: Then) -> Result<Exit, Failure> {
+pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result<Exit, CliError> {
     let text = tell.text.join(" ");
     if text.trim().is_empty() {
-        return Err(Failure::usage("there is nothing to tell; say something after the id"));
+        return Err(CliError::usage("there is nothing to tell; say something after the id"));
     }
     refuse_agent(&tell.flags)?;
-    let person = Settings::of_the_person(&global)?;
-    engine::many_threads()?.block_on(async {
-        let store = engine::store_of_sessions(&person)?;
-        let session = named::session(&*store, &tell.id).await?;
-        let settings = engine::at_home(&global, &tell.flags, &*store, &session).await?;
-        let runtime = engine::runtime(&settings, store.clone(), &Servers::default()).await?;
+    let user_settings = Settings::load_user_only(&global)?;
+    setup::multi_thread_runtime()?.block_on(async {
+        let store = setup::open_existing_store(&user_settings)?;
+        let session = session_ref::resolve(&*store, &tell.id).await?;
+        let settings = setup::settings_for_session(&global, &tell.flags, &*store, &session).await?;
+        let runtime = setup::runtime(&settings, store.clone(), &Servers::default()).await?;
         runtime.tell(&session, &text).await?;
         let root = session.root_id();
-        if root != session && is_run(&**runtime.store(), &root).await? {
-            return told(&global, &*store, &session).await;
+        if root != session && is_running(&**runtime.store(), &root).await? {
+            return print_delivered(&global, &*store, &session).await;
         }
-        let mut glances = 0..GLANCES;
-        while then == Then::Follow || glances.next().is_some() {
+        let mut polls = 0..RUNNER_EXIT_POLLS;
+        while then == AfterDelivery::Follow || polls.next().is_some() {
             // Servers are started only for a session that nobody runs.
-            if !is_run(&*store, &session).await? {
-                let servers = engine::servers(&settings).await?;
-                let runtime = engine::runtime(&settings, store.clone(), &servers).await?;
-                let more = engine::more(&settings, &tell.flags);
-                match go_on(&global, &tell.flags, &settings, &runtime, &session, more).await {
-                    Ok(GoneOn::Ended(exit)) => return Ok(exit),
-                    Ok(GoneOn::Held(_)) => {}
+            if !is_running(&*store, &session).await? {
+                let servers = setup::start_mcp_servers(&settings).await?;
+                let runtime = setup::runtime(&settings, store.clone(), &servers).await?;
+                let more = setup::resume_options(&settings, &tell.flags);
+                match resume_session(&global, &tell.flags, &settings, &runtime, &session, more).await {
+                    Ok(ResumeOutcome::Ended(exit)) => return Ok(exit),
+                    Ok(ResumeOutcome::AlreadyRunning(_)) => {}
                     Err(failure) => return Err(failure.hint("The words are recorded all the same.")),
                 }
             }
-            if then == Then::Follow {
-                match followed(&global, &tell.flags, &settings, &runtime, &session).await? {
+            if then == AfterDelivery::Follow {
+                match follow_other_process(&global, &tell.flags, &settings, &runtime, &session).await? {
                     Some(exit) => return Ok(exit),
                     None => continue,
                 }
             }
             // The words may have come after the end of a round whose runner has not gone yet.
-            if !runtime.has_unheard_words(&session).await? {
+            if !runtime.has_unread_input(&session).await? {
                 break;
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(RUNNER_EXIT_POLL_INTERVAL).await;
         }
-        told(&global, &*store, &session).await
+        print_delivered(&global, &*store, &session).await
     })
 }
 
 /// Follows a session that another process runs, and prints its end. None if that process left it with work to do.
-async fn followed(
+async fn follow_other_process(
     global: &Global,
     flags: &Flags,
     settings: &Settings,
     runtime: &Runtime,
     session: &SessionId,
-) -> Result<Option<Exit>, Failure> {
+) -> Result<Option<Exit>, CliError> {
     let store = &**runtime.store();
-    let mut interrupts = Interrupts::listen(runtime.store().clone())?;
+    let mut signals = Signals::listen(runtime.store().clone())?;
     let mut progress = Progress::new(global, &settings.environment);
-    let title = named::title(store, session).await;
+    let title = session_ref::title(store, session).await;
     output::note(&format!(
         "{title} is running in another process and reads the message before its next turn."
     ));
-    match elsewhere::follow(runtime, session, &mut progress, &mut interrupts).await? {
-        Stopped::Abandoned => Ok(None),
-        Stopped::Interrupted => {
+    match other_process::follow(runtime, session, &mut progress, &mut signals).await? {
+        FollowOutcome::Abandoned => Ok(None),
+        FollowOutcome::Interrupted => {
             output::note(&format!(
                 "Stopped waiting. {title} is still running. To stop it: brigade cancel {session}{}",
                 store_flag(global)
             ));
             Ok(Some(Exit::Cancelled))
         }
-        Stopped::Ended(followed) => {
-            let hints = Hints::new(global, flags);
-            let colour = terminal::colour(&settings.environment);
+        FollowOutcome::Ended(followed) => {
+            let hints = CommandHints::new(global, flags);
+            let colour = terminal::stderr_colour(&settings.environment);
             let mut attention = Attention::new(settings, runtime);
-            finish::finish(store, *followed, global, &hints, colour, &mut interrupts, &mut attention)
+            summary::finish(store, *followed, global, &hints, colour, &mut signals, &mut attention)
                 .await
                 .map(Some)
         }
     }
 }
 
-async fn told(global: &Global, store: &dyn Store, session: &SessionId) -> Result<Exit, Failure> {
+async fn print_delivered(global: &Global, store: &dyn Store, session: &SessionId) -> Result<Exit, CliError> {
     match global.output_format {
         OutputFormat::Text => {
-            let title = named::title(store, session).await;
+            let title = session_ref::title(store, session).await;
             output::note(&format!("{title} is running and reads the message before its next turn"))
         }
         OutputFormat::Json | OutputFormat::StreamJson => {
@@ -138,7 +138,7 @@ async fn told(global: &Global, store: &dyn Store, session: &SessionId) -> Result
 }
 
 /// Whether somebody runs a tree now.
-pub(super) async fn is_run(store: &dyn Store, root: &SessionId) -> Result<bool, RunError> {
+pub(super) async fn is_running(store: &dyn Store, root: &SessionId) -> Result<bool, RunError> {
     let roots = store.roots().await?;
     Ok(roots.iter().any(|summary| summary.root == *root && summary.runner.is_some()))
 }

@@ -3,25 +3,25 @@
 mod edit;
 mod login;
 
-use brigade_core::faces::{Caller, DELEGATION_TOOLS, MESSAGE};
+use brigade_core::delegation_styles::{Caller, DELEGATION_TOOLS, MESSAGE_TOOL};
 use brigade_core::grant::Names;
 use brigade_core::{Authority, ToolSpec};
 use serde_json::json;
 
 use crate::args::{Global, OutputFormat, Tools, ToolsCommand};
-use crate::engine;
-use crate::failure::{Exit, Failure};
+use crate::error::{CliError, Exit};
 use crate::output;
 use crate::render::{fit, pad};
-use crate::safe;
+use crate::sanitize;
 use crate::settings::{McpServer, Settings};
+use crate::setup;
 
 /// How wide the column of names is at least.
-const NAMES: usize = 17;
+const MIN_NAME_COLUMNS: usize = 17;
 
 /// Runs it.
-pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
-    let settings = || Settings::to_look(global);
+pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, CliError> {
+    let settings = || Settings::load(global);
     match &tools.command {
         ToolsCommand::List { servers } => list(global, &settings()?, *servers),
         ToolsCommand::Add(add) => edit::add(global, add),
@@ -31,24 +31,24 @@ pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, Failure> {
     }
 }
 
-fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Failure> {
-    let library = engine::library_settings(settings)?;
+fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, CliError> {
+    let library = setup::library_settings(settings)?;
     let mut offered: Vec<(String, String, serde_json::Value)> =
         library.tools.iter().chain(library.skills.tool()).map(|tool| entry(tool.spec())).collect();
     if servers {
-        let servers = engine::one_thread()?.block_on(engine::servers(settings))?;
+        let servers = setup::current_thread_runtime()?.block_on(setup::start_mcp_servers(settings))?;
         offered.extend(servers.tools().iter().map(|tool| entry(tool.spec())));
     }
-    let left_alone = settings.servers.iter().filter(|server| server.is_disabled || !servers);
-    offered.extend(left_alone.map(not_started));
+    let unstarted = settings.servers.iter().filter(|server| server.is_disabled || !servers);
+    offered.extend(unstarted.map(not_started));
     offered.push((
-        MESSAGE.to_owned(),
+        MESSAGE_TOOL.to_owned(),
         "Send the person a short message now, while you go on working".to_owned(),
         json!({ "category": "other" }),
     ));
     let authority = Authority {
         tools: DELEGATION_TOOLS.map(str::to_owned).into(),
-        deepest: settings.limits.max_depth,
+        max_depth: settings.limits.max_depth,
         agents: Names::Any,
         ..Authority::default()
     };
@@ -59,16 +59,16 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Fai
     match global.output_format {
         OutputFormat::Text => {
             // Names of servers' tools are long: the column is as wide as the widest.
-            let names = offered.iter().map(|(name, ..)| safe::line(name).chars().count());
-            let column = names.max().unwrap_or_default().max(NAMES);
+            let names = offered.iter().map(|(name, ..)| sanitize::line(name).chars().count());
+            let column = names.max().unwrap_or_default().max(MIN_NAME_COLUMNS);
             let lines: Vec<String> = offered
                 .iter()
                 .map(|(name, description, _)| {
                     let sentence = description.split(". ").next().unwrap_or_default();
                     format!(
                         "{} {}",
-                        pad(&safe::line(name), column),
-                        fit(&safe::line(sentence.trim_end_matches('.')), 110)
+                        pad(&sanitize::line(name), column),
+                        fit(&sanitize::line(sentence.trim_end_matches('.')), 110)
                     )
                 })
                 .collect();

@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 
 use crate::args::{Global, OutputFormat, Trust};
 use crate::clock;
-use crate::failure::{Exit, Failure};
-use crate::finish::quoted;
+use crate::error::{CliError, Exit};
 use crate::output;
 use crate::render::{fit, pad};
-use crate::safe;
+use crate::sanitize;
 use crate::settings::{Environment, ProjectConfig};
+use crate::summary::shell_quoted;
 use crate::terminal;
 use crate::trust::instructions::{self, InstructionFile};
-use crate::trust::{self, Accepted, Content, Entry, Files, Record, Standing};
+use crate::trust::{self, Acceptance, FileContent, ProjectFiles, TrustEntry, TrustStatus, TrustStore};
 use crate::units;
 
 /// The most files that are shown.
-const MOST_FILES: usize = 60;
+const MAX_SHOWN_FILES: usize = 60;
 /// The most lines of settings that are shown.
-const MOST_SETTINGS: usize = 200;
-const WIDEST: usize = 300;
+const MAX_SHOWN_SETTINGS: usize = 200;
+const MAX_LINE_COLUMNS: usize = 300;
 /// Settings that let agents do more. They are shown last, where the question is.
-const WEIGHTY: [&str; 3] = ["mcpServers", "acp", "permissions"];
+const SENSITIVE_SECTIONS: [&str; 3] = ["mcpServers", "acp", "permissions"];
 
 /// Runs it.
-pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, Failure> {
+pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     let environment = Environment::read()?;
     if trust.list {
         return list(global, &environment);
@@ -39,20 +39,20 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, Failure> {
         return revoke(global, &environment, &folder);
     }
     // Otherwise an agent could accept the instructions that it wrote itself.
-    if brigade_sandbox::runs_under(crate::GUARD) {
-        return Err(Failure::usage(
+    if brigade_sandbox::runs_under(crate::GUARD_ARG) {
+        return Err(CliError::usage(
             "cannot trust a folder: an agent runs this command. Only the user can decide that.",
         ));
     }
     let root = trust::find(&environment, &folder).or_else(|| trust::instructions_root(&folder));
     let Some(root) = root else {
-        return Err(nothing_there(&folder));
+        return Err(nothing_to_trust(&folder));
     };
-    let record = Record::read(&environment)?;
-    let files = Files::read(&root)
-        .map_err(|problem| Failure::usage(format!("{} cannot be trusted: {problem}", root.display())))?;
+    let record = TrustStore::read(&environment)?;
+    let files = ProjectFiles::read(&root)
+        .map_err(|problem| CliError::usage(format!("{} cannot be trusted: {problem}", root.display())))?;
     let instructions = instructions::all(&folder.canonicalize().unwrap_or(folder));
-    let found = Found { config: ProjectConfig::read(&root, &files)?, root, files, instructions };
+    let found = ProjectContents { config: ProjectConfig::read(&root, &files)?, root, files, instructions };
     if record.hash(&found.root) == Some(found.files.hash()) && found.is_accepted(&record) {
         return found.report(global, "is trusted already; nothing has changed");
     }
@@ -63,27 +63,27 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, Failure> {
         }
     } else {
         output::note(&found.text());
-        if !terminal::can_ask() {
+        if !terminal::can_prompt() {
             let folder = found.root.display().to_string();
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "there is no terminal to ask at; if you trust these files: brigade trust --yes {}",
-                quoted(&folder)
+                shell_quoted(&folder)
             )));
         }
-        if !agreed()? {
+        if !confirm()? {
             output::note("Nothing was changed.");
             return Ok(Exit::Cancelled);
         }
     }
-    Record::trust(&environment, &found.root, found.files.hash(), found.accepted())?;
+    TrustStore::trust(&environment, &found.root, found.files.hash(), found.accepted())?;
     found.report(global, "is trusted, until one of these files changes")
 }
 
-fn nothing_there(folder: &Path) -> Failure {
+fn nothing_to_trust(folder: &Path) -> CliError {
     if !folder.is_dir() {
-        return Failure::usage(format!("{} is not a folder", folder.display()));
+        return CliError::usage(format!("{} is not a folder", folder.display()));
     }
-    Failure::usage(format!(
+    CliError::usage(format!(
         "there is nothing to trust in {} or above it: a project has a folder .brigade, a file .mcp.json or AGENTS.md, or \
          agents or skills of another tool such as .claude/agents; your home folder is yours and needs no trust",
         folder.display()
@@ -91,26 +91,26 @@ fn nothing_there(folder: &Path) -> Failure {
 }
 
 /// Asks, and takes only a clear yes for one.
-fn agreed() -> Result<bool, Failure> {
-    output::paint("Trust these files as they are now? [y/N] ");
+fn confirm() -> Result<bool, CliError> {
+    output::write_stderr("Trust these files as they are now? [y/N] ");
     let mut answer = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut answer)
-        .map_err(|error| Failure::failed(format!("the answer cannot be read: {error}")))?;
+        .map_err(|error| CliError::failed(format!("the answer cannot be read: {error}")))?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// What a project brings along.
-struct Found {
+struct ProjectContents {
     root: PathBuf,
-    files: Files,
+    files: ProjectFiles,
     config: Option<ProjectConfig>,
     /// Instruction files by path; none if there is no such file.
     instructions: BTreeMap<PathBuf, Option<InstructionFile>>,
 }
 
-impl Found {
+impl ProjectContents {
     /// The instruction files as they are recorded. A path that is not UTF-8 cannot be recorded.
     fn accepted(&self) -> BTreeMap<String, Option<Hash>> {
         let entry = |(path, file): (&PathBuf, &Option<InstructionFile>)| {
@@ -120,23 +120,24 @@ impl Found {
     }
 
     /// Whether all instruction files are on record as they are.
-    fn is_accepted(&self, record: &Record) -> bool {
-        let is_accepted = |file: &InstructionFile| record.accepted(&file.path, file.hash()) == Accepted::Yes;
+    fn is_accepted(&self, record: &TrustStore) -> bool {
+        let is_accepted =
+            |file: &InstructionFile| record.accepted(&file.path, file.hash()) == Acceptance::Yes;
         self.instructions.values().flatten().all(is_accepted)
     }
 
     fn text(&self) -> String {
-        let mut lines = vec![safe::line(&self.root.display().to_string())];
+        let mut lines = vec![sanitize::line(&self.root.display().to_string())];
         let files: Vec<String> = self.files.iter().map(|(path, content)| file_line(path, content)).collect();
         let instructions: Vec<&InstructionFile> = self.instructions.values().flatten().collect();
         if files.is_empty() && instructions.is_empty() {
             lines.push("  has no files yet".to_owned());
         } else if !files.is_empty() {
             lines.push("  has these files:".to_owned());
-            lines.extend(files.iter().take(MOST_FILES).cloned());
+            lines.extend(files.iter().take(MAX_SHOWN_FILES).cloned());
         }
-        if files.len() > MOST_FILES {
-            lines.push(format!("    … and {} more", files.len() - MOST_FILES));
+        if files.len() > MAX_SHOWN_FILES {
+            lines.push(format!("    … and {} more", files.len() - MAX_SHOWN_FILES));
         }
         if !instructions.is_empty() {
             lines.push("  has these instructions for agents:".to_owned());
@@ -145,11 +146,11 @@ impl Found {
         if let Some(config) = &self.config {
             let settings = settings(config);
             lines.push("  has these settings:".to_owned());
-            let hidden = settings.len().saturating_sub(MOST_SETTINGS);
+            let hidden = settings.len().saturating_sub(MAX_SHOWN_SETTINGS);
             if hidden > 0 {
                 lines.push(format!(
                     "    … {hidden} lines more than can be shown; read {}",
-                    safe::line(&config.file)
+                    sanitize::line(&config.file)
                 ));
             }
             lines.extend(settings.into_iter().skip(hidden));
@@ -157,9 +158,9 @@ impl Found {
         lines.join("\n")
     }
 
-    fn report(&self, global: &Global, words: &str) -> Result<Exit, Failure> {
+    fn report(&self, global: &Global, message: &str) -> Result<Exit, CliError> {
         if global.output_format == OutputFormat::Text {
-            output::note(&format!("{} {words}.", safe::line(&self.root.display().to_string())));
+            output::note(&format!("{} {message}.", sanitize::line(&self.root.display().to_string())));
             return Ok(Exit::Done);
         }
         let files: Vec<Value> = self.files.iter().map(|(path, content)| file_json(path, content)).collect();
@@ -177,45 +178,49 @@ impl Found {
     }
 }
 
-fn file_line(path: &Path, content: &Content) -> String {
-    let path = safe::line(&path.display().to_string());
+fn file_line(path: &Path, content: &FileContent) -> String {
+    let path = sanitize::line(&path.display().to_string());
     let line = match content {
-        Content::File(_) => path,
-        Content::Link(target) => {
-            format!("{path} (a link to {}, which is not followed)", safe::line(&target.display().to_string()))
+        FileContent::File(_) => path,
+        FileContent::Link(target) => {
+            format!(
+                "{path} (a link to {}, which is not followed)",
+                sanitize::line(&target.display().to_string())
+            )
         }
-        Content::Other(kind) => format!("{path} (a {kind}, which is not opened)"),
+        FileContent::Other(kind) => format!("{path} (a {kind}, which is not opened)"),
     };
-    format!("    {}", fit(&line, WIDEST))
+    format!("    {}", fit(&line, MAX_LINE_COLUMNS))
 }
 
 fn instruction_line(file: &InstructionFile) -> String {
-    let path = safe::line(&file.path.display().to_string());
-    format!("    {}", fit(&format!("{path} ({} bytes)", file.content.len()), WIDEST))
+    let path = sanitize::line(&file.path.display().to_string());
+    format!("    {}", fit(&format!("{path} ({} bytes)", file.content.len()), MAX_LINE_COLUMNS))
 }
 
 fn instruction_json(file: &InstructionFile) -> Value {
     json!({ "path": file.path.display().to_string(), "bytes": file.content.len(), "hash": file.hash() })
 }
 
-fn file_json(path: &Path, content: &Content) -> Value {
+fn file_json(path: &Path, content: &FileContent) -> Value {
     let path = path.display().to_string();
     match content {
-        Content::File(bytes) => json!({ "path": path, "kind": "file", "bytes": bytes.len() }),
-        Content::Link(target) => {
+        FileContent::File(bytes) => json!({ "path": path, "kind": "file", "bytes": bytes.len() }),
+        FileContent::Link(target) => {
             json!({ "path": path, "kind": "link", "target": target.display().to_string() })
         }
-        Content::Other(kind) => json!({ "path": path, "kind": kind }),
+        FileContent::Other(kind) => json!({ "path": path, "kind": kind }),
     }
 }
 
 /// A line for each setting, and one for each item of a list, so that none is hidden behind others.
 fn settings(config: &ProjectConfig) -> Vec<String> {
-    let weight =
-        |key: &str| WEIGHTY.iter().position(|section| key.starts_with(section)).map_or(0, |at| at + 1);
+    let rank = |key: &str| {
+        SENSITIVE_SECTIONS.iter().position(|section| key.starts_with(section)).map_or(0, |at| at + 1)
+    };
     let mut values = config.values();
-    values.sort_by_key(|(key, _)| weight(key));
-    let line = |text: &str| format!("    {}", fit(&safe::line(text), WIDEST));
+    values.sort_by_key(|(key, _)| rank(key));
+    let line = |text: &str| format!("    {}", fit(&sanitize::line(text), MAX_LINE_COLUMNS));
     let mut lines = Vec::new();
     for (key, value) in values {
         match value.as_array() {
@@ -229,22 +234,22 @@ fn settings(config: &ProjectConfig) -> Vec<String> {
     lines
 }
 
-fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<Exit, Failure> {
-    let record = Record::read(environment)?;
+fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<Exit, CliError> {
+    let record = TrustStore::read(environment)?;
     // The folder itself comes first: its project may be gone, and it may be gone itself.
     let exact = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     let repository = instructions::git_root(&exact);
     let candidates = [Some(exact), trust::find(environment, folder), repository];
     let Some(root) = candidates.into_iter().flatten().find(|root| record.hash(root).is_some()) else {
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "{} is not trusted; brigade trust --list shows what is",
             folder.display()
         )));
     };
-    Record::revoke(environment, &root)?;
+    TrustStore::revoke(environment, &root)?;
     match global.output_format {
         OutputFormat::Text => {
-            output::note(&format!("{} is trusted no longer.", safe::line(&root.display().to_string())));
+            output::note(&format!("{} is trusted no longer.", sanitize::line(&root.display().to_string())));
         }
         OutputFormat::Json | OutputFormat::StreamJson => {
             output::json(&json!({ "type": "trust", "folder": root, "status": "revoked" }))?;
@@ -253,10 +258,10 @@ fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<E
     Ok(Exit::Done)
 }
 
-fn list(global: &Global, environment: &Environment) -> Result<Exit, Failure> {
-    let record = Record::read(environment)?;
-    let state = |folder: &str, entry: &Entry| match trust::standing(&record, Path::new(folder)) {
-        Standing::Trusted(_) if entry.has_same_instructions() => "trusted",
+fn list(global: &Global, environment: &Environment) -> Result<Exit, CliError> {
+    let record = TrustStore::read(environment)?;
+    let state = |folder: &str, entry: &TrustEntry| match trust::trust_status(&record, Path::new(folder)) {
+        TrustStatus::Trusted(_) if entry.has_same_instructions() => "trusted",
         _ if !Path::new(folder).is_dir() => "gone",
         _ => "changed",
     };
@@ -274,8 +279,8 @@ fn list(global: &Global, environment: &Environment) -> Result<Exit, Failure> {
         output::note("No project is trusted. To look at one and decide: brigade trust DIR");
     } else {
         let lines = entries.iter().map(|(folder, entry, state)| {
-            let age = units::age(clock::now().saturating_sub(entry.at));
-            format!("{} {} {}", pad(state, 8), pad(&age, 4), safe::line(folder))
+            let age = units::format_age(clock::now().saturating_sub(entry.at));
+            format!("{} {} {}", pad(state, 8), pad(&age, 4), sanitize::line(folder))
         });
         let lines: Vec<String> = lines.collect();
         output::text(&format!("{} {} folder\n{}", pad("state", 8), pad("age", 4), lines.join("\n")))?;

@@ -3,8 +3,8 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use super::fold::{Folds, is_mark};
-use crate::safe;
+use super::fold::{Folds, is_placeholder};
+use crate::sanitize;
 
 /// What a key does to the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) enum Moved {
 pub(crate) struct Editor {
     text: String,
     /// A byte of the text at which a character begins, or its end.
-    place: usize,
+    cursor: usize,
     killed: String,
     /// Long pastes, each of which is one character of the text.
     folds: Folds,
@@ -61,7 +61,7 @@ pub(crate) struct Editor {
 
 /// What was typed, when it is taken out of the editor.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct TakenInput {
     /// All of it.
     pub(crate) text: String,
     /// The same with long pastes as their size.
@@ -95,26 +95,26 @@ impl Editor {
 
     /// Whether the place is behind everything.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.place == self.text.len()
+        self.cursor == self.text.len()
     }
 
     /// The text before the place.
     pub(crate) fn text_before(&self) -> &str {
-        &self.text[..self.place]
+        &self.text[..self.cursor]
     }
 
     /// Another text, with the place at its end. Long pastes that are still in it stay folded.
     pub(crate) fn replace(&mut self, text: &str) {
-        let is_kept = |c: &char| !is_mark(*c) || self.folds.has(*c);
-        self.text = tidy(text).chars().filter(is_kept).collect();
-        self.place = self.text.len();
+        let is_kept = |c: &char| !is_placeholder(*c) || self.folds.has(*c);
+        self.text = normalize(text).chars().filter(is_kept).collect();
+        self.cursor = self.text.len();
     }
 
     /// Puts another text in the place of the last bytes before the place.
     pub(crate) fn replace_before(&mut self, bytes: usize, text: &str) {
-        let from = self.place.saturating_sub(bytes);
+        let from = self.cursor.saturating_sub(bytes);
         if self.text.is_char_boundary(from) {
-            self.remove(from, self.place);
+            self.remove(from, self.cursor);
             self.insert(&clean(text));
         }
     }
@@ -127,37 +127,37 @@ impl Editor {
 
     /// What was typed; the editor is empty after that.
     pub(crate) fn take(&mut self) -> String {
-        self.take_out().text
+        self.take_input().text
     }
 
     /// What was typed, as it is meant and as it is shown; the editor is empty after that.
-    pub(crate) fn take_out(&mut self) -> Taken {
-        self.place = 0;
+    pub(crate) fn take_input(&mut self) -> TakenInput {
+        self.cursor = 0;
         let typed = std::mem::take(&mut self.text);
-        let taken = Taken { text: self.folds.unfolded(&typed), shown: self.folds.shown(&typed) };
+        let input = TakenInput { text: self.folds.unfold(&typed), shown: self.folds.shown(&typed) };
         self.folds.clear();
         // What was cut out may have had a paste in it.
-        self.killed.retain(|c| !is_mark(c));
-        taken
+        self.killed.retain(|c| !is_placeholder(c));
+        input
     }
 
     /// Does what a key says.
     pub(crate) fn apply(&mut self, edit: Edit) {
         match edit {
             Edit::Insert(text) => self.insert(&clean(&text)),
-            Edit::Backspace => self.remove(self.before(), self.place),
-            Edit::Delete => self.remove(self.place, self.after()),
-            Edit::KillWordBefore => self.kill(self.word_before(), self.place),
-            Edit::KillWordAfter => self.kill(self.place, self.word_after()),
-            Edit::KillToStart => self.kill(self.line_start(), self.place),
-            Edit::KillToEnd => self.kill(self.place, self.line_end()),
+            Edit::Backspace => self.remove(self.before(), self.cursor),
+            Edit::Delete => self.remove(self.cursor, self.after()),
+            Edit::KillWordBefore => self.kill(self.word_before(), self.cursor),
+            Edit::KillWordAfter => self.kill(self.cursor, self.word_after()),
+            Edit::KillToStart => self.kill(self.line_start(), self.cursor),
+            Edit::KillToEnd => self.kill(self.cursor, self.line_end()),
             Edit::Yank => self.insert(&self.killed.clone()),
-            Edit::Left => self.place = self.before(),
-            Edit::Right => self.place = self.after(),
-            Edit::WordLeft => self.place = self.word_before(),
-            Edit::WordRight => self.place = self.word_after(),
-            Edit::Home => self.place = self.line_start(),
-            Edit::End => self.place = self.line_end(),
+            Edit::Left => self.cursor = self.before(),
+            Edit::Right => self.cursor = self.after(),
+            Edit::WordLeft => self.cursor = self.word_before(),
+            Edit::WordRight => self.cursor = self.word_after(),
+            Edit::Home => self.cursor = self.line_start(),
+            Edit::End => self.cursor = self.line_end(),
         }
     }
 
@@ -165,10 +165,10 @@ impl Editor {
     pub(crate) fn up(&mut self) -> Moved {
         let start = self.line_start();
         let Some(above_end) = start.checked_sub(1) else { return Moved::No };
-        let column = self.text[start..self.place].graphemes(true).count();
+        let column = self.text[start..self.cursor].graphemes(true).count();
         let above = &self.text[..above_end];
         let above_start = above.rfind('\n').map_or(0, |at| at + 1);
-        self.place = above_start + offset(&above[above_start..], column);
+        self.cursor = above_start + offset(&above[above_start..], column);
         Moved::Yes
     }
 
@@ -178,33 +178,33 @@ impl Editor {
         if end == self.text.len() {
             return Moved::No;
         }
-        let column = self.text[self.line_start()..self.place].graphemes(true).count();
+        let column = self.text[self.line_start()..self.cursor].graphemes(true).count();
         let below_start = end + 1;
         let below = &self.text[below_start..];
         let below = below.split('\n').next().unwrap_or_default();
-        self.place = below_start + offset(below, column);
+        self.cursor = below_start + offset(below, column);
         Moved::Yes
     }
 
     /// Whether a backslash at the end asks for another line; it becomes the line end.
-    pub(crate) fn continues(&mut self) -> bool {
+    pub(crate) fn continue_line(&mut self) -> bool {
         if !self.is_at_end() || !self.text.ends_with('\\') {
             return false;
         }
         self.text.pop();
         self.text.push('\n');
-        self.place = self.text.len();
+        self.cursor = self.text.len();
         true
     }
 
     /// The text in lines of so many columns, of which at most `most` are kept: those around the place.
-    pub(crate) fn layout(&self, columns: usize, most: usize) -> Layout {
+    pub(crate) fn layout(&self, columns: usize, max_rows: usize) -> Layout {
         let room = columns.max(INDENT.len() + 2);
         let mut lines = vec![PROMPT.to_owned()];
         let mut used = PROMPT.width();
         let mut cursor = (0, used);
         for (at, grapheme) in self.text.grapheme_indices(true) {
-            if at == self.place {
+            if at == self.cursor {
                 cursor = (lines.len() - 1, used);
             }
             if grapheme == "\n" {
@@ -218,7 +218,7 @@ impl Editor {
                 if used + piece.width() >= room {
                     lines.push(INDENT.to_owned());
                     used = INDENT.width();
-                    if at == self.place && cursor.1 + 1 >= room {
+                    if at == self.cursor && cursor.1 + 1 >= room {
                         cursor = (lines.len() - 1, used);
                     }
                 }
@@ -231,17 +231,17 @@ impl Editor {
         if self.is_at_end() {
             cursor = (lines.len() - 1, used);
         }
-        clip(lines, cursor, most.max(1))
+        clip(lines, cursor, max_rows.max(1))
     }
 
     fn insert(&mut self, text: &str) {
-        self.text.insert_str(self.place, text);
-        self.place += text.len();
+        self.text.insert_str(self.cursor, text);
+        self.cursor += text.len();
     }
 
     fn remove(&mut self, from: usize, to: usize) {
         self.text.replace_range(from..to, "");
-        self.place = from;
+        self.cursor = from;
     }
 
     fn kill(&mut self, from: usize, to: usize) {
@@ -252,40 +252,40 @@ impl Editor {
     }
 
     fn before(&self) -> usize {
-        self.text[..self.place].grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
+        self.text[..self.cursor].grapheme_indices(true).next_back().map_or(0, |(at, _)| at)
     }
 
     fn after(&self) -> usize {
-        let next = self.text[self.place..].graphemes(true).next();
-        self.place + next.map_or(0, str::len)
+        let next = self.text[self.cursor..].graphemes(true).next();
+        self.cursor + next.map_or(0, str::len)
     }
 
     fn word_before(&self) -> usize {
-        let mut words = self.text[..self.place].unicode_word_indices();
+        let mut words = self.text[..self.cursor].unicode_word_indices();
         words.next_back().map_or(0, |(at, _)| at)
     }
 
     fn word_after(&self) -> usize {
-        let mut words = self.text[self.place..].unicode_word_indices();
-        words.next().map_or(self.text.len(), |(at, word)| self.place + at + word.len())
+        let mut words = self.text[self.cursor..].unicode_word_indices();
+        words.next().map_or(self.text.len(), |(at, word)| self.cursor + at + word.len())
     }
 
     fn line_start(&self) -> usize {
-        self.text[..self.place].rfind('\n').map_or(0, |at| at + 1)
+        self.text[..self.cursor].rfind('\n').map_or(0, |at| at + 1)
     }
 
     fn line_end(&self) -> usize {
-        self.text[self.place..].find('\n').map_or(self.text.len(), |at| self.place + at)
+        self.text[self.cursor..].find('\n').map_or(self.text.len(), |at| self.cursor + at)
     }
 }
 
 /// Text as it is typed: tidy, and without characters that stand for a paste.
 fn clean(text: &str) -> String {
-    tidy(text).chars().filter(|c| !is_mark(*c)).collect()
+    normalize(text).chars().filter(|c| !is_placeholder(*c)).collect()
 }
 
 /// Text as it is kept: line ends of one kind, and nothing that only a terminal would understand.
-fn tidy(text: &str) -> String {
+fn normalize(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
@@ -297,7 +297,7 @@ fn offset(line: &str, column: usize) -> usize {
 
 /// A character as it is shown.
 fn shown(grapheme: &str) -> String {
-    if grapheme == "\t" { TAB.to_owned() } else { safe::lines(grapheme).into_owned() }
+    if grapheme == "\t" { TAB.to_owned() } else { sanitize::lines(grapheme).into_owned() }
 }
 
 /// What is shown for one character, in parts that each fit a line.
@@ -306,10 +306,10 @@ fn pieces(shown: &str, room: usize) -> Vec<&str> {
 }
 
 /// Keeps the lines around the cursor.
-fn clip(mut lines: Vec<String>, (row, column): (usize, usize), most: usize) -> Layout {
-    let first = if lines.len() <= most { 0 } else { (row + 1).saturating_sub(most) };
+fn clip(mut lines: Vec<String>, (row, column): (usize, usize), max_rows: usize) -> Layout {
+    let first = if lines.len() <= max_rows { 0 } else { (row + 1).saturating_sub(max_rows) };
     lines.drain(..first);
-    lines.truncate(most);
+    lines.truncate(max_rows);
     Layout { lines, cursor: (row - first, column) }
 }
 
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_what_people_see_and_not_bytes() {
+    fn edits_work_on_graphemes_not_bytes() {
         assert_eq!(after("ae\u{301}", &[Edit::Backspace]), "a|");
         assert_eq!(after("a日本", &[Edit::Left, Edit::Backspace]), "a|本");
         assert_eq!(after("👩🏽b", &[Edit::Left, Edit::Left, Edit::Delete]), "|b");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_jumped_over_and_removed() {
+    fn word_edits_move_and_delete_by_word() {
         assert_eq!(after("one two  three", &[Edit::WordLeft, Edit::WordLeft]), "one |two  three");
         assert_eq!(after("one two", &[Edit::Home, Edit::WordRight]), "one| two");
         assert_eq!(after("one two ", &[Edit::KillWordBefore]), "one |");
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_edited_within_several() {
+    fn edits_stay_within_the_current_line() {
         assert_eq!(after("one\ntwo", &[Edit::Home]), "one\n|two");
         assert_eq!(after("one\ntwo", &[Edit::KillToStart]), "one\n|");
         assert_eq!(after("one\ntwo", &[Edit::Home, Edit::Left, Edit::KillToStart]), "|\ntwo");
@@ -362,33 +362,33 @@ mod tests {
         let mut editor = typed("first\n2\nthird");
         assert_eq!(editor.down(), Moved::No);
         assert_eq!(editor.up(), Moved::Yes);
-        assert_eq!(editor.place, "first\n2".len());
-        assert_eq!((editor.up(), editor.place), (Moved::Yes, 1));
+        assert_eq!(editor.cursor, "first\n2".len());
+        assert_eq!((editor.up(), editor.cursor), (Moved::Yes, 1));
         assert_eq!(editor.up(), Moved::No);
-        assert_eq!((editor.down(), editor.place), (Moved::Yes, "first\n2".len()));
-        assert_eq!((editor.down(), editor.place), (Moved::Yes, "first\n2\nt".len()));
+        assert_eq!((editor.down(), editor.cursor), (Moved::Yes, "first\n2".len()));
+        assert_eq!((editor.down(), editor.cursor), (Moved::Yes, "first\n2\nt".len()));
     }
 
     #[test]
-    fn a_backslash_at_the_end_asks_for_another_line() {
+    fn trailing_backslash_continues_the_line() {
         let mut editor = typed("one\\");
-        assert!(editor.continues());
-        assert!(!editor.continues());
+        assert!(editor.continue_line());
+        assert!(!editor.continue_line());
         editor.apply(Edit::Insert("two".to_owned()));
         assert_eq!(editor.text(), "one\ntwo");
         let mut inside = typed("one\\");
         inside.apply(Edit::Left);
-        assert!(!inside.continues());
+        assert!(!inside.continue_line());
     }
 
     #[test]
-    fn what_is_pasted_keeps_its_lines_and_loses_its_controls() {
+    fn pasted_text_keeps_lines_and_drops_control_characters() {
         let editor = typed("a\r\nb\rc\u{1b}[2J\td\u{7}\u{9b}");
         assert_eq!(editor.text(), "a\nb\nc[2J\td");
     }
 
     #[test]
-    fn a_long_paste_is_one_character_until_it_is_taken() {
+    fn long_paste_is_one_character_until_taken() {
         let mut editor = typed("see ");
         editor.paste(&"line\r\n".repeat(12));
         editor.apply(Edit::Insert(" there".to_owned()));
@@ -397,9 +397,9 @@ mod tests {
         let draft = editor.text().to_owned();
         editor.replace("older");
         editor.replace(&draft);
-        let taken = editor.take_out();
-        assert_eq!(taken.text, format!("see {} there", "line\n".repeat(12)));
-        assert_eq!(taken.shown, "see [pasted text, 12 lines] there");
+        let input = editor.take_input();
+        assert_eq!(input.text, format!("see {} there", "line\n".repeat(12)));
+        assert_eq!(input.shown, "see [pasted text, 12 lines] there");
         editor.paste(&"line\n".repeat(12));
         editor.apply(Edit::Backspace);
         assert!(editor.is_empty(), "one key removes it");
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_wider_than_the_window_and_the_cursor_is_on_one() {
+    fn layout_lines_fit_the_window_and_contain_the_cursor() {
         let text = "日本語 a\tb\u{202e}c 👨\u{200d}👩\u{200d}👧 e\u{301}\n\n1234567890";
         let mut editor = typed(text);
         for columns in 4..40 {
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_lines_around_the_place_are_kept() {
+    fn layout_keeps_the_lines_around_the_cursor() {
         let mut editor = typed("1\n2\n3\n4\n5");
         assert_eq!(editor.layout(20, 3).lines, ["  3", "  4", "  5"]);
         (0..4).for_each(|_| {

@@ -36,7 +36,7 @@ pub(crate) enum Key {
 }
 
 /// The meaning of a key, if it has one.
-pub(crate) fn meaning(event: KeyEvent) -> Option<Key> {
+pub(crate) fn from_event(event: KeyEvent) -> Option<Key> {
     if event.kind == KeyEventKind::Release {
         return None;
     }
@@ -61,7 +61,7 @@ pub(crate) fn meaning(event: KeyEvent) -> Option<Key> {
         KeyCode::Right => Edit::Right,
         KeyCode::Home => Edit::Home,
         KeyCode::End => Edit::End,
-        KeyCode::Char(letter) if control && !alt => return with_control(letter),
+        KeyCode::Char(letter) if control && !alt => return control_key(letter),
         KeyCode::Char('b') if alt => Edit::WordLeft,
         KeyCode::Char('f') if alt => Edit::WordRight,
         KeyCode::Char('d') if alt => Edit::KillWordAfter,
@@ -71,7 +71,7 @@ pub(crate) fn meaning(event: KeyEvent) -> Option<Key> {
     Some(Key::Edit(edit))
 }
 
-fn with_control(letter: char) -> Option<Key> {
+fn control_key(letter: char) -> Option<Key> {
     let edit = match letter {
         'c' => return Some(Key::Interrupt),
         'd' => return Some(Key::DeleteOrLeave),
@@ -100,11 +100,11 @@ mod tests {
     use super::*;
 
     fn key(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
-        meaning(KeyEvent::new(code, modifiers))
+        from_event(KeyEvent::new(code, modifiers))
     }
 
     #[test]
-    fn letters_are_typed_and_others_mean_something() {
+    fn letters_insert_text_and_other_keys_map_to_actions() {
         let typed = |text: &str| Some(Key::Edit(Edit::Insert(text.to_owned())));
         assert_eq!(key(KeyCode::Char('É'), KeyModifiers::SHIFT), typed("É"));
         assert_eq!(key(KeyCode::Char('j'), KeyModifiers::NONE), typed("j"));
@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), None);
         assert_eq!(key(KeyCode::Char('g'), KeyModifiers::CONTROL), None);
         let release = KeyEvent::new_with_kind(KeyCode::Enter, KeyModifiers::NONE, KeyEventKind::Release);
-        assert_eq!(meaning(release), None);
+        assert_eq!(from_event(release), None);
     }
 }

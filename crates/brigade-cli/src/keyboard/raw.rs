@@ -6,59 +6,59 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use rustix::termios::{OptionalActions, OutputModes, tcgetattr, tcsetattr};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output;
 
-const PASTE_ON: &str = "\u{1b}[?2004h";
-const PASTE_OFF: &str = "\u{1b}[?2004l\u{1b}[?25h";
+const BRACKETED_PASTE_ON: &str = "\u{1b}[?2004h";
+const BRACKETED_PASTE_OFF: &str = "\u{1b}[?2004l\u{1b}[?25h";
 
 /// The terminal in raw mode. When this is dropped, it is as it was before.
 pub(crate) struct RawTerminal(());
 
 impl RawTerminal {
     /// Takes the terminal.
-    pub(crate) fn enter() -> Result<RawTerminal, Failure> {
-        give_back_on_panic();
-        take()?;
-        IS_TAKEN.store(true, Ordering::SeqCst);
+    pub(crate) fn enter() -> Result<RawTerminal, CliError> {
+        restore_on_panic();
+        enable()?;
+        IS_RAW.store(true, Ordering::SeqCst);
         Ok(RawTerminal(()))
     }
 
     /// Does something while the terminal is as it was before, if it is in raw mode now.
-    pub(crate) fn give_back_while(work: impl FnOnce()) {
-        let is_taken = IS_TAKEN.load(Ordering::SeqCst);
-        if is_taken {
-            give_back();
+    pub(crate) fn with_terminal_restored(work: impl FnOnce()) {
+        let was_raw = IS_RAW.load(Ordering::SeqCst);
+        if was_raw {
+            restore();
         }
         work();
-        if is_taken {
+        if was_raw {
             // A terminal that is gone shows when it is read.
-            let _ = take();
+            let _ = enable();
         }
     }
 }
 
 /// Whether the terminal is in raw mode.
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+static IS_RAW: AtomicBool = AtomicBool::new(false);
 
-fn take() -> Result<(), Failure> {
+fn enable() -> Result<(), CliError> {
     enable_raw_mode()
-        .map_err(|error| Failure::failed(format!("the terminal cannot be typed on: {error}")))?;
-    keep_line_ends();
-    output::paint(PASTE_ON);
+        .map_err(|error| CliError::failed(format!("the terminal cannot be typed on: {error}")))?;
+    keep_newline_translation();
+    output::write_stderr(BRACKETED_PASTE_ON);
     Ok(())
 }
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        IS_TAKEN.store(false, Ordering::SeqCst);
-        give_back();
+        IS_RAW.store(false, Ordering::SeqCst);
+        restore();
     }
 }
 
 /// In raw mode a line end does not lead to the start of the next line. Warnings of others are to stand below each other
 /// all the same.
-fn keep_line_ends() {
+fn keep_newline_translation() {
     let stdin = std::io::stdin();
     if let Ok(mut modes) = tcgetattr(&stdin) {
         modes.output_modes |= OutputModes::OPOST;
@@ -67,22 +67,22 @@ fn keep_line_ends() {
 }
 
 /// The terminal as it was. There is nobody left to tell if that fails.
-fn give_back() {
-    output::paint(PASTE_OFF);
+fn restore() {
+    output::write_stderr(BRACKETED_PASTE_OFF);
     let _ = disable_raw_mode();
 }
 
 /// A panic of this thread ends the chat; one of an agent is reported as the end of its round.
-fn give_back_on_panic() {
+fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let before = std::panic::take_hook();
-        let own = std::thread::current().id();
+        let previous_hook = std::panic::take_hook();
+        let this_thread = std::thread::current().id();
         std::panic::set_hook(Box::new(move |panic| {
-            if std::thread::current().id() == own {
-                give_back();
+            if std::thread::current().id() == this_thread {
+                restore();
             }
-            before(panic);
+            previous_hook(panic);
         }));
     });
 }

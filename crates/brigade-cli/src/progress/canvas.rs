@@ -35,7 +35,7 @@ pub(super) type Size = (usize, usize);
 
 /// A line of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct FrameLine {
     /// The text with its styles.
     pub(super) shown: String,
     /// The columns that it takes.
@@ -50,7 +50,7 @@ pub(super) struct Canvas {
 
 #[derive(Debug)]
 struct Drawn {
-    lines: Vec<Line>,
+    lines: Vec<FrameLine>,
     /// Row and column.
     cursor: Option<(usize, usize)>,
     size: Size,
@@ -63,12 +63,18 @@ impl Canvas {
     }
 
     /// What is to be sent so that these lines stand there; nothing where they do already.
-    pub(super) fn draw(&mut self, lines: Vec<Line>, cursor: Option<(usize, usize)>, size: Size) -> String {
-        let stands = |drawn: &Drawn| drawn.lines == lines && drawn.cursor == cursor && drawn.size == size;
-        if self.drawn.as_ref().is_some_and(stands) {
+    pub(super) fn draw(
+        &mut self,
+        lines: Vec<FrameLine>,
+        cursor: Option<(usize, usize)>,
+        size: Size,
+    ) -> String {
+        let is_unchanged =
+            |drawn: &Drawn| drawn.lines == lines && drawn.cursor == cursor && drawn.size == size;
+        if self.drawn.as_ref().is_some_and(is_unchanged) {
             return String::new();
         }
-        let mut frame = format!("{BEGIN}{}", self.home(size));
+        let mut frame = format!("{BEGIN}{}", self.move_home(size));
         if self.drawn.as_ref().is_none_or(|drawn| drawn.size != size) {
             frame.push_str(CLEAR_FROM_HERE);
         }
@@ -77,14 +83,14 @@ impl Canvas {
     }
 
     /// What is to be sent so that a text, which is safe, stands above these lines.
-    pub(super) fn draw_below(
+    pub(super) fn print_above(
         &mut self,
         text: &str,
-        lines: Vec<Line>,
+        lines: Vec<FrameLine>,
         cursor: Option<(usize, usize)>,
         size: Size,
     ) -> String {
-        let mut frame = format!("{BEGIN}{}{CLEAR_FROM_HERE}", self.home(size));
+        let mut frame = format!("{BEGIN}{}{CLEAR_FROM_HERE}", self.move_home(size));
         frame.push_str(&text.replace('\n', "\r\n"));
         frame.push_str("\r\n");
         self.add(lines, cursor, size, &mut frame);
@@ -96,23 +102,23 @@ impl Canvas {
         if self.drawn.is_none() {
             return String::new();
         }
-        let home = self.home(size);
+        let home = self.move_home(size);
         self.drawn = None;
         format!("{BEGIN}{home}{CLEAR_FROM_HERE}{SHOW_CURSOR}{END}")
     }
 
     /// Hides the cursor and moves it to the first line. A window that became narrower has broken lines above it in two.
-    fn home(&self, (columns, height): Size) -> String {
+    fn move_home(&self, (columns, height): Size) -> String {
         let Some((drawn, (row, column))) = self.drawn.as_ref().and_then(|d| Some((d, d.cursor?))) else {
             return format!("{HIDE_CURSOR}\r");
         };
         let rows = |width: usize| width.div_ceil(columns.max(1)).max(1);
         let above: usize = drawn.lines.iter().take(row).map(|line| rows(line.width)).sum();
         let up = (above + column / columns.max(1)).min(height.saturating_sub(1));
-        format!("{HIDE_CURSOR}\r{}", upwards(up))
+        format!("{HIDE_CURSOR}\r{}", cursor_up(up))
     }
 
-    fn add(&mut self, lines: Vec<Line>, cursor: Option<(usize, usize)>, size: Size, frame: &mut String) {
+    fn add(&mut self, lines: Vec<FrameLine>, cursor: Option<(usize, usize)>, size: Size, frame: &mut String) {
         frame.push_str(CUT_LINES);
         for (number, line) in lines.iter().enumerate() {
             if number > 0 {
@@ -126,7 +132,7 @@ impl Canvas {
         let last = lines.len().saturating_sub(1);
         let (row, column) = cursor.unwrap_or((0, 0));
         frame.push('\r');
-        frame.push_str(&upwards(last.saturating_sub(row)));
+        frame.push_str(&cursor_up(last.saturating_sub(row)));
         if column > 0 {
             frame.push_str(&format!("\u{1b}[{column}C"));
         }
@@ -137,34 +143,42 @@ impl Canvas {
     }
 }
 
-fn upwards(rows: usize) -> String {
+fn cursor_up(rows: usize) -> String {
     if rows == 0 { String::new() } else { format!("\u{1b}[{rows}A") }
 }
 
 impl Footer {
     /// Its lines broken to so many columns, and the cursor among them. Of more than `most` rows those are kept that end
     /// with the cursor, or the last.
-    pub(super) fn laid_out(&self, columns: usize, most: usize) -> (Vec<Line>, Option<(usize, usize)>) {
+    pub(super) fn lay_out(
+        &self,
+        columns: usize,
+        max_rows: usize,
+    ) -> (Vec<FrameLine>, Option<(usize, usize)>) {
         let mut rows = Vec::new();
         let mut cursor = None;
         for (number, line) in self.lines.iter().enumerate() {
-            let wanted = self.cursor.filter(|(row, _)| *row == number).map(|(_, column)| column);
+            let cursor_column = self.cursor.filter(|(row, _)| *row == number).map(|(_, column)| column);
             let first = rows.len();
-            let (broken, at) = broken(line, columns.max(2), wanted);
+            let (broken, at) = wrap_styled(line, columns.max(2), cursor_column);
             rows.extend(broken);
             cursor = at.map(|(row, column)| (first + row, column)).or(cursor);
         }
-        let end = cursor.map_or(rows.len(), |(row, _)| (row + 1).max(most)).min(rows.len());
-        let begin = end.saturating_sub(most);
-        let kept = rows.drain(begin..end).collect();
-        (kept, cursor.map(|(row, column)| (row.saturating_sub(begin), column)))
+        let end = cursor.map_or(rows.len(), |(row, _)| (row + 1).max(max_rows)).min(rows.len());
+        let begin = end.saturating_sub(max_rows);
+        let visible = rows.drain(begin..end).collect();
+        (visible, cursor.map(|(row, column)| (row.saturating_sub(begin), column)))
     }
 }
 
 /// A styled line in pieces of so many columns, each with the style that it begins in; and where in them a column of it
 /// is.
-fn broken(text: &str, columns: usize, wanted: Option<usize>) -> (Vec<Line>, Option<(usize, usize)>) {
-    let mut pieces = vec![Line { shown: String::new(), width: 0 }];
+fn wrap_styled(
+    text: &str,
+    columns: usize,
+    cursor_column: Option<usize>,
+) -> (Vec<FrameLine>, Option<(usize, usize)>) {
+    let mut pieces = vec![FrameLine { shown: String::new(), width: 0 }];
     let mut cursor = None;
     let mut style = String::new();
     let mut passed = 0;
@@ -195,20 +209,20 @@ fn broken(text: &str, columns: usize, wanted: Option<usize>) -> (Vec<Line>, Opti
             {
                 piece.shown.push_str(RESET);
             }
-            pieces.push(Line { shown: style.clone(), width: 0 });
+            pieces.push(FrameLine { shown: style.clone(), width: 0 });
         }
         let row = pieces.len() - 1;
         let Some(piece) = pieces.last_mut() else { break };
-        if wanted.is_some_and(|column| column <= passed) && cursor.is_none() {
+        if cursor_column.is_some_and(|column| column <= passed) && cursor.is_none() {
             cursor = Some((row, piece.width));
         }
         piece.shown.push(c);
         piece.width += width;
         passed += width;
     }
-    if wanted.is_some() && cursor.is_none() {
+    if cursor_column.is_some() && cursor.is_none() {
         if pieces.last().is_some_and(|piece| piece.width >= columns) {
-            pieces.push(Line { shown: String::new(), width: 0 });
+            pieces.push(FrameLine { shown: String::new(), width: 0 });
         }
         cursor = pieces.last().map(|piece| (pieces.len() - 1, piece.width));
     }
@@ -219,16 +233,16 @@ fn broken(text: &str, columns: usize, wanted: Option<usize>) -> (Vec<Line>, Opti
 mod tests {
     use super::*;
 
-    fn line(text: &str) -> Line {
-        Line { shown: text.to_owned(), width: text.len() }
+    fn line(text: &str) -> FrameLine {
+        FrameLine { shown: text.to_owned(), width: text.len() }
     }
 
-    fn texts(lines: &[Line]) -> Vec<&str> {
+    fn texts(lines: &[FrameLine]) -> Vec<&str> {
         lines.iter().map(|line| line.shown.as_str()).collect()
     }
 
     #[test]
-    fn a_frame_that_stands_there_is_not_sent_again() {
+    fn unchanged_frame_is_not_sent_again() {
         let mut canvas = Canvas::default();
         assert!(canvas.draw(vec![line("a")], None, (80, 24)).contains('a'));
         assert_eq!(canvas.draw(vec![line("a")], None, (80, 24)), "");
@@ -239,54 +253,54 @@ mod tests {
     }
 
     #[test]
-    fn a_narrower_window_has_broken_the_lines_above_the_cursor() {
+    fn narrower_window_counts_wrapped_lines_above_the_cursor() {
         let mut canvas = Canvas::default();
         let lines = vec![line(&"x".repeat(50)), line("short"), line("> typed")];
         canvas.draw(lines.clone(), Some((2, 7)), (80, 24));
-        assert!(canvas.home((80, 24)).ends_with("\u{1b}[2A"));
-        assert!(canvas.home((20, 24)).ends_with("\u{1b}[4A"));
-        assert!(canvas.home((5, 24)).ends_with("\u{1b}[12A"));
-        assert!(canvas.home((5, 4)).ends_with("\u{1b}[3A"));
+        assert!(canvas.move_home((80, 24)).ends_with("\u{1b}[2A"));
+        assert!(canvas.move_home((20, 24)).ends_with("\u{1b}[4A"));
+        assert!(canvas.move_home((5, 24)).ends_with("\u{1b}[12A"));
+        assert!(canvas.move_home((5, 4)).ends_with("\u{1b}[3A"));
         canvas.draw(lines, None, (80, 24));
-        assert!(canvas.home((5, 24)).ends_with('\r'), "the cursor rests at the top");
+        assert!(canvas.move_home((5, 24)).ends_with('\r'), "the cursor rests at the top");
     }
 
     #[test]
-    fn a_frame_that_comes_too_late_for_a_narrower_window_leaves_nothing() {
+    fn late_frame_in_a_narrower_window_leaves_no_remains() {
         let mut terminal = avt::Terminal::new(20, 8).unwrap();
         let mut canvas = Canvas::default();
         let lines = || vec![line(&"x".repeat(50)), line(&"y".repeat(50))];
         terminal.feed(canvas.draw(lines(), None, (80, 8)).as_str());
         terminal.feed(canvas.draw(vec![line("a"), line("b")], None, (20, 8)).as_str());
         assert_eq!(terminal.screen().text()[..3], ["a", "b", ""]);
-        terminal.feed(canvas.draw_below(&"z".repeat(25), vec![line("a")], None, (20, 8)).as_str());
+        terminal.feed(canvas.print_above(&"z".repeat(25), vec![line("a")], None, (20, 8)).as_str());
         assert_eq!(terminal.screen().text()[..3], ["z".repeat(25).as_str(), "a", ""]);
     }
 
     #[test]
-    fn a_footer_is_broken_to_the_window_and_knows_its_cursor() {
+    fn footer_wraps_to_the_window_and_tracks_its_cursor() {
         let footer = |text: &str, cursor| Footer { lines: vec!["head".into(), text.into()], cursor };
-        let (lines, cursor) = footer("> 0123456789", Some((1, 12))).laid_out(8, 9);
+        let (lines, cursor) = footer("> 0123456789", Some((1, 12))).lay_out(8, 9);
         assert_eq!((texts(&lines), cursor), (vec!["head", "> 012345", "6789"], Some((2, 4))));
-        let (lines, cursor) = footer("> 012345", Some((1, 8))).laid_out(8, 9);
+        let (lines, cursor) = footer("> 012345", Some((1, 8))).lay_out(8, 9);
         assert_eq!((texts(&lines), cursor), (vec!["head", "> 012345", ""], Some((2, 0))));
-        let (lines, cursor) = footer("a日本語", Some((1, 3))).laid_out(4, 9);
+        let (lines, cursor) = footer("a日本語", Some((1, 3))).lay_out(4, 9);
         assert_eq!((texts(&lines), cursor), (vec!["head", "a日", "本語"], Some((2, 0))));
-        let (lines, cursor) = footer("\u{1b}[31mabcd\u{1b}[0mef", None).laid_out(3, 9);
+        let (lines, cursor) = footer("\u{1b}[31mabcd\u{1b}[0mef", None).lay_out(3, 9);
         let styled = vec!["hea", "d", "\u{1b}[31mabc\u{1b}[0m", "\u{1b}[31md\u{1b}[0mef"];
         assert_eq!((texts(&lines), cursor), (styled, None));
     }
 
     #[test]
-    fn of_a_footer_that_is_too_high_the_part_with_the_cursor_is_kept() {
+    fn tall_footer_keeps_the_rows_around_the_cursor() {
         let lines: Vec<String> = (0..6).map(|number| number.to_string()).collect();
-        let laid_out = |cursor| {
+        let lay_out = |cursor| {
             let footer = Footer { lines: lines.clone(), cursor };
-            let (lines, cursor) = footer.laid_out(10, 2);
+            let (lines, cursor) = footer.lay_out(10, 2);
             (texts(&lines).concat(), cursor)
         };
-        assert_eq!(laid_out(None), ("45".to_owned(), None));
-        assert_eq!(laid_out(Some((3, 1))), ("23".to_owned(), Some((1, 1))));
-        assert_eq!(laid_out(Some((0, 0))), ("01".to_owned(), Some((0, 0))));
+        assert_eq!(lay_out(None), ("45".to_owned(), None));
+        assert_eq!(lay_out(Some((3, 1))), ("23".to_owned(), Some((1, 1))));
+        assert_eq!(lay_out(Some((0, 0))), ("01".to_owned(), Some((0, 0))));
     }
 }

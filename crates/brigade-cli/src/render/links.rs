@@ -7,13 +7,13 @@ use pulldown_cmark::{Event, Options, Parser, Tag};
 
 const SCHEMES: [&str; 3] = ["http", "https", "mailto"];
 /// Tags that run or contain a program.
-const HOSTILE_IN_TAG: [&str; 3] = ["javascript", "vbscript", "data:"];
-const REMOVED: &str = "(link removed)";
+const UNSAFE_IN_TAG: [&str; 3] = ["javascript", "vbscript", "data:"];
+const REMOVED_NOTE: &str = "(link removed)";
 /// Taking a link away may uncover another. Text that has more layers loses all its brackets.
 const MAX_LAYERS: usize = 8;
 
 /// Markdown without links to anything but web pages, mail addresses and relative places.
-pub(super) fn harmless(text: &str) -> Cow<'_, str> {
+pub(super) fn remove_unsafe_links(text: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(text);
     for _ in 0..MAX_LAYERS {
         let edits = edits(&text);
@@ -21,8 +21,8 @@ pub(super) fn harmless(text: &str) -> Cow<'_, str> {
             return text;
         }
         let mut changed = text.into_owned();
-        for (range, instead) in edits.into_iter().rev() {
-            changed.replace_range(range, &instead);
+        for (range, replacement) in edits.into_iter().rev() {
+            changed.replace_range(range, &replacement);
         }
         text = Cow::Owned(changed);
     }
@@ -33,8 +33,9 @@ pub(super) fn harmless(text: &str) -> Cow<'_, str> {
 fn edits(text: &str) -> Vec<(Range<usize>, String)> {
     let parser = Parser::new_ext(text, Options::all());
     let definitions = parser.reference_definitions().iter().map(|(_, definition)| definition);
-    let hostile = definitions.filter(|definition| !is_harmless(&definition.dest));
-    let mut edits: Vec<_> = hostile.map(|definition| (definition.span.clone(), REMOVED.to_owned())).collect();
+    let hostile = definitions.filter(|definition| !is_safe_address(&definition.dest));
+    let mut edits: Vec<_> =
+        hostile.map(|definition| (definition.span.clone(), REMOVED_NOTE.to_owned())).collect();
     // The hostile link that is open: its place, and that of what it shows.
     let mut open: Option<(Range<usize>, Option<Range<usize>>)> = None;
     for (event, range) in parser.into_offset_iter() {
@@ -44,15 +45,15 @@ fn edits(text: &str) -> Vec<(Range<usize>, String)> {
                 *shown = Some(from..to.max(range.end));
             }
             (Some((link, shown)), Event::End(_)) if range == *link => {
-                edits.push((link.clone(), removed(text, shown.clone())));
+                edits.push((link.clone(), link_replacement(text, shown.clone())));
                 open = None;
             }
             (_, Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }))
-                if !is_harmless(&dest_url) =>
+                if !is_safe_address(&dest_url) =>
             {
                 open = Some((range, None));
             }
-            (_, Event::Html(tag) | Event::InlineHtml(tag)) if is_hostile_tag(&tag) => {
+            (_, Event::Html(tag) | Event::InlineHtml(tag)) if is_unsafe_tag(&tag) => {
                 edits.push((range.start..range.start, "\\".to_owned()));
             }
             _ => {}
@@ -69,23 +70,27 @@ fn edits(text: &str) -> Vec<(Range<usize>, String)> {
 }
 
 /// The words of a link without it. An address that stands for itself has none.
-fn removed(text: &str, shown: Option<Range<usize>>) -> String {
+fn link_replacement(text: &str, shown: Option<Range<usize>>) -> String {
     let shown = shown.and_then(|shown| text.get(shown)).unwrap_or_default();
-    if shown.is_empty() || !is_harmless(shown) { REMOVED.to_owned() } else { format!("{shown} {REMOVED}") }
+    if shown.is_empty() || !is_safe_address(shown) {
+        REMOVED_NOTE.to_owned()
+    } else {
+        format!("{shown} {REMOVED_NOTE}")
+    }
 }
 
 /// Whether an address is relative or has a scheme that runs nothing. Browsers ignore white space and control characters.
-fn is_harmless(address: &str) -> bool {
+fn is_safe_address(address: &str) -> bool {
     let address: String = address.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect();
     let Some((scheme, _)) = address.split_once(':') else { return true };
     scheme.contains(['/', '?', '#']) || SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
 /// Whether a tag may lead to something that runs. Signs that are written as entities may spell anything.
-fn is_hostile_tag(tag: &str) -> bool {
+fn is_unsafe_tag(tag: &str) -> bool {
     let tag: String = tag.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect();
     let tag = tag.to_ascii_lowercase();
-    tag.contains('=') && (tag.contains('&') || HOSTILE_IN_TAG.iter().any(|hostile| tag.contains(hostile)))
+    tag.contains('=') && (tag.contains('&') || UNSAFE_IN_TAG.iter().any(|hostile| tag.contains(hostile)))
 }
 
 #[cfg(test)]
@@ -108,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_links_are_taken_away_however_they_are_written() {
+    fn unsafe_links_are_removed_in_every_syntax() {
         for hostile in [
             "[x](javascript:alert(1))",
             "a [x **y**](JaVaScRiPt:alert(1) \"title\") b",
@@ -132,17 +137,20 @@ mod tests {
             "<a href=\"&#106;avascript:alert(1)\">x</a>",
             "> * [x](javascript:alert(1))\n\n| [y](data:x) |\n|---|\n| [z](vbscript:x) |",
         ] {
-            let left = harmless(hostile);
+            let left = remove_unsafe_links(hostile);
             for address in addresses(&left) {
-                assert!(is_harmless(&address) && !is_hostile_tag(&address), "{hostile:?} became {left:?}");
+                assert!(is_safe_address(&address) && !is_unsafe_tag(&address), "{hostile:?} became {left:?}");
             }
         }
     }
 
     #[test]
-    fn the_words_of_a_link_stay() {
-        assert_eq!(harmless("see [the *page*](javascript:x), now"), "see the *page* (link removed), now");
-        assert_eq!(harmless("<javascript:x>"), "(link removed)");
+    fn link_text_is_kept() {
+        assert_eq!(
+            remove_unsafe_links("see [the *page*](javascript:x), now"),
+            "see the *page* (link removed), now"
+        );
+        assert_eq!(remove_unsafe_links("<javascript:x>"), "(link removed)");
     }
 
     #[test]
@@ -154,16 +162,16 @@ mod tests {
             "javascript: is a scheme",
         ] {
             assert!(
-                matches!(harmless(text), Cow::Borrowed(same) if same == text),
+                matches!(remove_unsafe_links(text), Cow::Borrowed(same) if same == text),
                 "{text} {}",
-                harmless(text)
+                remove_unsafe_links(text)
             );
         }
     }
 
     #[test]
-    fn layers_have_an_end() {
+    fn deeply_nested_links_are_removed() {
         let deep = format!("{}x{}", "[".repeat(200), "](javascript:y)".repeat(200));
-        assert!(addresses(&harmless(&deep)).iter().all(|address| is_harmless(address)));
+        assert!(addresses(&remove_unsafe_links(&deep)).iter().all(|address| is_safe_address(address)));
     }
 }

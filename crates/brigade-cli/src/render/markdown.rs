@@ -6,11 +6,11 @@ mod block;
 mod flow;
 
 use crate::render::fit;
-use crate::safe;
+use crate::sanitize;
 use crate::terminal::Colour;
 
 /// A block that is longer than this is shown in parts.
-const LONGEST_BLOCK: usize = 32 * 1024;
+const MAX_BLOCK_BYTES: usize = 32 * 1024;
 /// How code is indented, so that it is told apart without colours too.
 const CODE_INDENT: &str = "    ";
 
@@ -61,7 +61,7 @@ impl Markdown {
             if piece.ends_with('\n') {
                 let line = std::mem::take(&mut self.line);
                 self.take_line(line.trim_end_matches(['\n', '\r']), &mut ready);
-            } else if self.line.len() > LONGEST_BLOCK {
+            } else if self.line.len() > MAX_BLOCK_BYTES {
                 let line = std::mem::take(&mut self.line);
                 self.take_line(&line, &mut ready);
             }
@@ -82,14 +82,14 @@ impl Markdown {
     }
 
     /// The last lines of what is not ready, as plain text: at most so many.
-    pub(crate) fn pending(&self, most: usize) -> Vec<String> {
+    pub(crate) fn pending(&self, max_lines: usize) -> Vec<String> {
         let text = format!("{}{}", self.block, self.line);
-        let text = safe::lines(text.trim_end()).replace('\t', "    ");
+        let text = sanitize::lines(text.trim_end()).replace('\t', "    ");
         if text.is_empty() {
             return Vec::new();
         }
-        let lines: Vec<String> = text.lines().flat_map(|line| flow::broken(line, self.columns)).collect();
-        let first = lines.len().saturating_sub(most);
+        let lines: Vec<String> = text.lines().flat_map(|line| flow::wrap_plain(line, self.columns)).collect();
+        let first = lines.len().saturating_sub(max_lines);
         lines[first..].iter().map(|line| self.colour.paint("2", &fit(line, self.columns))).collect()
     }
 
@@ -99,7 +99,7 @@ impl Markdown {
                 self.fence = None;
                 self.gap = Gap::Due;
             } else {
-                let code = safe::lines(fence.unindented(line)).replace('\t', "    ");
+                let code = sanitize::lines(fence.unindented(line)).replace('\t', "    ");
                 let indent = " ".repeat(fence.indent);
                 ready.push(format!("{indent}{CODE_INDENT}{}", self.colour.paint("36", &code)));
             }
@@ -107,11 +107,11 @@ impl Markdown {
         }
         if let Some(fence) = Fence::opened_by(line) {
             self.flush(ready);
-            self.space(ready, Gap::Due);
+            self.add_gap(ready, Gap::Due);
             self.fence = Some(fence);
             return;
         }
-        if self.begins_another(line) || self.block.len() + line.len() > LONGEST_BLOCK {
+        if self.starts_new_block(line) || self.block.len() + line.len() > MAX_BLOCK_BYTES {
             self.flush(ready);
         }
         if line.trim().is_empty() && !self.is_list() {
@@ -126,7 +126,7 @@ impl Markdown {
     }
 
     /// Whether a line cannot belong to the block before it.
-    fn begins_another(&self, line: &str) -> bool {
+    fn starts_new_block(&self, line: &str) -> bool {
         let ends_with_blank = self.block.ends_with("\n\n");
         let is_indented = line.starts_with([' ', '\t']);
         block::is_heading(line)
@@ -149,12 +149,12 @@ impl Markdown {
             return;
         }
         let is_item = block.lines().next().is_some_and(block::is_item);
-        self.space(ready, if is_item { Gap::Item } else { Gap::Due });
+        self.add_gap(ready, if is_item { Gap::Item } else { Gap::Due });
         ready.extend(block::render(&block, self.colour, self.columns));
     }
 
     /// An empty line between blocks, but not between the items of a list.
-    fn space(&mut self, ready: &mut Vec<String>, next: Gap) {
+    fn add_gap(&mut self, ready: &mut Vec<String>, next: Gap) {
         let follows = self.gap == Gap::Item && next == Gap::Item;
         if self.gap != Gap::Start && !follows {
             ready.push(String::new());

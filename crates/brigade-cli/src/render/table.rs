@@ -1,81 +1,83 @@
 //! What each agent cost, and which files it changed.
 
 use brigade_core::event::ChangedLines;
-use brigade_core::view::{Doing, Node};
+use brigade_core::view::{Activity, Node};
 use brigade_core::{Spent, Status};
 
-use super::{Content, elapsed, fit, overview, pad, width, wrapped};
-use crate::follow::View;
-use crate::safe;
+use super::{RowContent, fit, overview, pad, width, working_time, wrap_text};
+use crate::follow::RunView;
+use crate::sanitize;
 use crate::terminal::Colour;
 use crate::units;
 
 /// The most agents that are listed at the end of a run; the rest is folded.
-const MOST_ROWS: usize = 24;
-const LABEL: usize = 36;
+const MAX_ROWS: usize = 24;
+const MAX_LABEL_COLUMNS: usize = 36;
 /// The least that is left for the outcomes.
-const OUTCOME: usize = 10;
+const MIN_OUTCOME_COLUMNS: usize = 10;
 /// The columns that are left out first where there is little room: turns, out, in, time, lines.
-const LEFT_OUT: [usize; 5] = [1, 3, 2, 5, 6];
+const COLUMN_DROP_ORDER: [usize; 5] = [1, 3, 2, 5, 6];
 /// The least that is left for the path of a changed file.
-const MIN_PATH: usize = 12;
+const MIN_PATH_COLUMNS: usize = 12;
 
 /// The tree with what each agent did and used up, and the sum, in at most so many columns.
-pub(crate) fn costs(view: &View, colour: Colour, columns: usize) -> String {
+pub(crate) fn costs(view: &RunView, colour: Colour, columns: usize) -> String {
     table(view, colour, columns, usize::MAX / 2)
 }
 
 /// What all sessions of each agent used up, and the sum, in at most so many columns.
-pub(crate) fn costs_by_agent(view: &View, colour: Colour, columns: usize) -> String {
+pub(crate) fn costs_by_agent(view: &RunView, colour: Colour, columns: usize) -> String {
     let mut sums: Vec<(&str, usize, Spent)> = Vec::new();
     let nodes = view.tree.walk(&view.root);
     for node in &nodes {
         match sums.iter_mut().find(|(label, _, _)| *label == node.label) {
-            Some((_, count, spent)) => (*count, *spent) = (*count + 1, spent.plus(node.own)),
-            None => sums.push((&node.label, 1, node.own)),
+            Some((_, count, spent)) => (*count, *spent) = (*count + 1, spent.plus(node.own_usage)),
+            None => sums.push((&node.label, 1, node.own_usage)),
         }
     }
     let line = |label: String, count: usize, spent: &Spent| {
-        let [input, output, cost] = amounts(spent);
+        let [input, output, cost] = usage_cells(spent);
         [label, count.to_string(), input, output, cost]
     };
     let mut lines = vec![["agent", "sessions", "in", "out", "cost"].map(str::to_owned)];
     lines
-        .extend(sums.iter().map(|(label, count, spent)| line(fit(&safe::line(label), LABEL), *count, spent)));
+        .extend(sums.iter().map(|(label, count, spent)| {
+            line(fit(&sanitize::line(label), MAX_LABEL_COLUMNS), *count, spent)
+        }));
     lines.push(line("total".to_owned(), nodes.len(), &view.tree.spent(&view.root)));
     layout(&lines, colour, columns, 1, &[1, 3, 2])
 }
 
 /// The same with few rows: whoever did not succeed is among them, others are counted.
-pub(crate) fn summary(view: &View, colour: Colour, columns: usize) -> String {
-    table(view, colour, columns, MOST_ROWS)
+pub(crate) fn summary(view: &RunView, colour: Colour, columns: usize) -> String {
+    table(view, colour, columns, MAX_ROWS)
 }
 
 /// The files that agents changed, with the lines that they added and removed, in at most so many columns. Empty if no
 /// change is on record.
-pub(crate) fn changes(view: &View, colour: Colour, columns: usize) -> String {
+pub(crate) fn changes(view: &RunView, colour: Colour, columns: usize) -> String {
     let nodes = view.tree.walk(&view.root);
     let changes = || nodes.iter().flat_map(|node| node.changes.iter().map(move |change| (*node, change)));
     let count = changes().count();
     if count == 0 {
         return String::new();
     }
-    let label = |node: &Node| fit(&safe::line(&node.label), LABEL.min(columns / 3));
+    let label = |node: &Node| fit(&sanitize::line(&node.label), MAX_LABEL_COLUMNS.min(columns / 3));
     let widest_label = changes().map(|(node, _)| width(&label(node))).max().unwrap_or(0).max(10);
-    let widest_lines = changes().map(|(_, (_, lines))| width(&signed(*lines))).max().unwrap_or(0).max(5);
-    let room = columns.saturating_sub(widest_label + widest_lines + 4).max(MIN_PATH);
+    let widest_lines = changes().map(|(_, (_, lines))| width(&diff_stat(*lines))).max().unwrap_or(0).max(5);
+    let room = columns.saturating_sub(widest_label + widest_lines + 4).max(MIN_PATH_COLUMNS);
     let mut rows = vec![["changed by", "file", "lines"].map(str::to_owned)];
-    for (node, (path, lines)) in changes().take(MOST_ROWS) {
-        rows.push([label(node), fit_end(&safe::line(path), room), signed(*lines)]);
+    for (node, (path, lines)) in changes().take(MAX_ROWS) {
+        rows.push([label(node), fit_end(&sanitize::line(path), room), diff_stat(*lines)]);
     }
-    if count > MOST_ROWS {
-        rows.push([format!("… {} more", count - MOST_ROWS), String::new(), String::new()]);
+    if count > MAX_ROWS {
+        rows.push([format!("… {} more", count - MAX_ROWS), String::new(), String::new()]);
     }
     layout(&rows, colour, columns, 2, &[])
 }
 
 /// Lines that were added and removed.
-fn signed(lines: ChangedLines) -> String {
+fn diff_stat(lines: ChangedLines) -> String {
     format!("+{} -{}", lines.added, lines.removed)
 }
 
@@ -84,45 +86,55 @@ fn fit_end(path: &str, columns: usize) -> String {
     if width(path) <= columns {
         return path.to_owned();
     }
-    let mut kept: Vec<char> = Vec::new();
+    let mut end: Vec<char> = Vec::new();
     let mut used = 1;
     for c in path.chars().rev() {
         used += width(c.encode_utf8(&mut [0; 4]));
         if used > columns {
             break;
         }
-        kept.push(c);
+        end.push(c);
     }
-    std::iter::once('…').chain(kept.into_iter().rev()).collect()
+    std::iter::once('…').chain(end.into_iter().rev()).collect()
 }
 
-fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
-    let overview = overview(&view.tree, &view.root, most);
+fn table(view: &RunView, colour: Colour, columns: usize, max_rows: usize) -> String {
+    let overview = overview(&view.tree, &view.root, max_rows);
     let mut lines = vec![["agent", "turns", "in", "out", "cost", "time", "lines"].map(str::to_owned)];
     let mut outcomes = vec![(String::from("outcome"), "2")];
     for row in &overview.rows {
         match row.content {
-            Content::Agent(node, _) => {
-                let name = fit(&format!("{}{}", row.prefix, safe::line(&node.label)), LABEL.min(columns / 2));
-                lines.push(cells(name, node.turns, &node.own, elapsed(&view.tree, node), changed(&[node])));
-                outcomes.push(outcome(&node.doing));
+            RowContent::Agent(node, _) => {
+                let name = fit(
+                    &format!("{}{}", row.prefix, sanitize::line(&node.label)),
+                    MAX_LABEL_COLUMNS.min(columns / 2),
+                );
+                lines.push(cells(
+                    name,
+                    node.turns,
+                    &node.own_usage,
+                    working_time(&view.tree, node),
+                    total_diff_stat(&[node]),
+                ));
+                outcomes.push(outcome_cell(&node.activity));
             }
-            Content::Folded(tally) => {
+            RowContent::Folded(counts) => {
                 lines.push(std::array::from_fn(|column| match column {
                     0 => format!("{}…", row.prefix),
                     _ => String::new(),
                 }));
-                outcomes.push((tally.to_string(), "2"));
+                outcomes.push((counts.to_string(), "2"));
             }
         }
     }
     if overview.rows.len() > 1 {
-        let time = view.tree.node(&view.root).map_or(0, |root| elapsed(&view.tree, root));
-        let changed = changed(&view.tree.walk(&view.root));
+        let time = view.tree.node(&view.root).map_or(0, |root| working_time(&view.tree, root));
+        let changed = total_diff_stat(&view.tree.walk(&view.root));
         lines.push(cells("total".to_owned(), overview.turns, &overview.spent, time, changed));
-        outcomes.push((overview.tally.to_string(), "2"));
+        outcomes.push((overview.counts.to_string(), "2"));
     }
-    let numbers = layout(&lines, Colour::Off, columns.saturating_sub(OUTCOME + 2), 1, &LEFT_OUT);
+    let numbers =
+        layout(&lines, Colour::Off, columns.saturating_sub(MIN_OUTCOME_COLUMNS + 2), 1, &COLUMN_DROP_ORDER);
     let widest = numbers.lines().map(width).max().unwrap_or(0);
     let room = columns.saturating_sub(widest + 2);
     let mut text = String::new();
@@ -133,62 +145,64 @@ fn table(view: &View, colour: Colour, columns: usize, most: usize) -> String {
         text.push_str(row.trim_end());
         text.push('\n');
     }
-    text.push_str(&in_doubt(&overview.spent, columns));
+    text.push_str(&unconfirmed(&overview.spent, columns));
     text
 }
 
 /// The line on tokens that may have been used, because the reply to a call was never seen. Empty if there are none.
-pub(super) fn in_doubt(spent: &Spent, columns: usize) -> String {
-    match spent.in_doubt.tokens {
+pub(super) fn unconfirmed(spent: &Spent, columns: usize) -> String {
+    match spent.unconfirmed.tokens {
         0 => String::new(),
         tokens => {
-            let tokens = units::short(tokens);
+            let tokens = units::format_compact(tokens);
             let line = format!("up to {tokens} more tokens are in doubt: their answers were never seen");
-            format!("{}\n", wrapped(&line, columns))
+            format!("{}\n", wrap_text(&line, columns))
         }
     }
 }
 
 fn cells(name: String, turns: u64, spent: &Spent, millis: u64, changed: String) -> [String; 7] {
-    let [input, output, cost] = amounts(spent);
-    [name, turns.to_string(), input, output, cost, units::elapsed(millis), changed]
+    let [input, output, cost] = usage_cells(spent);
+    [name, turns.to_string(), input, output, cost, units::format_elapsed(millis), changed]
 }
 
 /// The lines that these agents changed; empty if they changed no file.
-fn changed(nodes: &[&Node]) -> String {
+fn total_diff_stat(nodes: &[&Node]) -> String {
     let mut changes = nodes.iter().flat_map(|node| node.changes.values()).peekable();
     if changes.peek().is_none() {
         return String::new();
     }
-    signed(changes.fold(ChangedLines::default(), |sum, lines| sum.plus(*lines)))
+    diff_stat(changes.fold(ChangedLines::default(), |sum, lines| sum.plus(*lines)))
 }
 
-fn amounts(spent: &Spent) -> [String; 3] {
+fn usage_cells(spent: &Spent) -> [String; 3] {
     let usage = spent.usage;
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    [units::short(input), units::short(usage.output), units::cost(spent)]
+    [units::format_compact(input), units::format_compact(usage.output), units::format_cost(spent)]
 }
 
 /// What became of an agent, in words and in a style.
-pub(super) fn outcome(doing: &Doing) -> (String, &'static str) {
-    match doing {
-        Doing::Waiting => ("waiting".to_owned(), "2"),
-        Doing::Thinking | Doing::Tool(_) | Doing::Delegating | Doing::Finishing | Doing::Summarising => {
-            ("unfinished".to_owned(), "33")
-        }
-        Doing::Ended(outcome) => ended(&outcome.status),
+pub(super) fn outcome_cell(activity: &Activity) -> (String, &'static str) {
+    match activity {
+        Activity::Pending => ("waiting".to_owned(), "2"),
+        Activity::Thinking
+        | Activity::Tool(_)
+        | Activity::Delegating
+        | Activity::WrappingUp
+        | Activity::Compacting => ("unfinished".to_owned(), "33"),
+        Activity::Ended(outcome) => status_cell(&outcome.status),
     }
 }
 
 /// How an agent ended, in words and in a style.
-pub(crate) fn ended(status: &Status) -> (String, &'static str) {
+pub(crate) fn status_cell(status: &Status) -> (String, &'static str) {
     match status {
-        Status::Done | Status::Detached => (status.word().to_owned(), "32"),
+        Status::Done | Status::Detached => (status.as_str().to_owned(), "32"),
         Status::Incomplete { limit } => (format!("incomplete: {limit}"), "33"),
         Status::Failed { cause } | Status::Lost { cause } => {
-            (format!("{}: {}", status.word(), safe::line(cause)), "31")
+            (format!("{}: {}", status.as_str(), sanitize::line(cause)), "31")
         }
-        Status::Cancelled { .. } => (status.word().to_owned(), "31"),
+        Status::Cancelled { .. } => (status.as_str().to_owned(), "31"),
     }
 }
 
@@ -199,19 +213,20 @@ pub(crate) fn layout<const N: usize>(
     colour: Colour,
     room: usize,
     texts: usize,
-    left_out: &[usize],
+    drop_order: &[usize],
 ) -> String {
     let widths: [usize; N] =
         std::array::from_fn(|column| lines.iter().map(|line| width(&line[column])).max().unwrap_or(0));
     // A column with nothing below its head says nothing.
-    let says = |column: &usize| *column == 0 || lines.iter().skip(1).any(|line| !line[*column].is_empty());
-    let mut columns: Vec<usize> = (0..N).filter(says).collect();
-    for dispensable in left_out {
+    let has_values =
+        |column: &usize| *column == 0 || lines.iter().skip(1).any(|line| !line[*column].is_empty());
+    let mut columns: Vec<usize> = (0..N).filter(has_values).collect();
+    for dropped in drop_order {
         let needed: usize = columns.iter().map(|column| widths[*column] + 2).sum();
         if needed <= room.saturating_add(2) {
             break;
         }
-        columns.retain(|column| column != dispensable);
+        columns.retain(|column| column != dropped);
     }
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
@@ -234,14 +249,14 @@ pub(crate) fn layout<const N: usize>(
 mod tests {
     use brigade_core::event::Effect;
     use brigade_core::{
-        Amount, Budget, CallId, Delegation, Event, Extent, Grant, Hash, Limit, Record, SeenFile, SessionId,
-        ToolOutput,
+        Budget, CallId, Delegation, Event, Extent, Grant, Hash, Limit, Record, Resources, SeenFile,
+        SessionId, ToolOutput,
     };
 
     use super::*;
 
     /// A view of one agent that made these edits: the path, the lines if they were counted, and the outcome.
-    fn view(edits: &[(&str, Option<ChangedLines>, ToolOutput)]) -> View {
+    fn view(edits: &[(&str, Option<ChangedLines>, ToolOutput)]) -> RunView {
         let root = SessionId::root(1);
         let hash = Hash::of(b"");
         let grant =
@@ -256,13 +271,13 @@ mod tests {
         let mut events = vec![started];
         for (index, (path, lines, output)) in (0..).zip(edits) {
             let call = CallId { turn: 1, index };
-            let (effect, before, after, lent) = (Effect::Edit, None, Some(hash), Amount::default());
+            let (effect, before, after, lent) = (Effect::Edit, None, Some(hash), Resources::default());
             events.push(Event::ToolStarted { call, effect, before, after, lent, lines: *lines });
             let seen = SeenFile { path: (*path).to_owned(), hash, extent: Extent::Whole };
             let spent = Spent::default();
             events.push(Event::ToolEnded { call, output: output.clone(), spent, seen: Some(seen.into()) });
         }
-        let mut view = View::new(root.clone());
+        let mut view = RunView::new(root.clone());
         for (seq, event) in (0..).zip(events) {
             view.apply(&Record { session: root.clone(), seq, pos: seq, at: 0, v: 1, event });
         }
@@ -274,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_of_one_file_are_added_up_and_failures_do_not_count() {
+    fn edits_of_one_file_are_summed_without_failed_ones() {
         let ok = || ToolOutput::ok("");
         let view = view(&[
             ("src/a.rs", lines(2, 1), ok()),
@@ -298,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_fit_into_narrow_windows_and_many_are_counted() {
+    fn changes_fit_narrow_windows_and_are_capped() {
         let path = "src/of/a/rather/long/path/with/日本語/calc.py";
         let one = view(&[(path, lines(2, 1), ToolOutput::ok(""))]);
         for columns in [34, 40, 60, 100] {
@@ -310,7 +325,7 @@ mod tests {
         let edits: Vec<_> =
             names.iter().map(|name| (name.as_str(), lines(1, 0), ToolOutput::ok(""))).collect();
         let shown = changes(&view(&edits), Colour::Off, 80);
-        assert_eq!(shown.lines().count(), 1 + MOST_ROWS + 1, "{shown}");
+        assert_eq!(shown.lines().count(), 1 + MAX_ROWS + 1, "{shown}");
         assert!(shown.contains("… 6 more"), "{shown}");
     }
 }

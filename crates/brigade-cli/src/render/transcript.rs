@@ -3,19 +3,22 @@
 use brigade_core::Record;
 use brigade_core::delegation::Status;
 
-use super::story::{Began, Call, Change, Child, Item, Question, Story, Turn, cost, count, ending};
-use super::{hanging, width, wrapped_markdown};
+use super::timeline::{
+    ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, count, status_text,
+    usage_text,
+};
+use super::{width, wrap_hanging, wrap_markdown};
 use crate::clock;
-use crate::safe;
+use crate::sanitize;
 use crate::terminal::Colour;
 use crate::units;
 
 /// How many lines of an output, and of a diff, are shown.
-const FOLDED_LINES: usize = 8;
-const FOLDED_DIFF: usize = 40;
+const MAX_OUTPUT_LINES: usize = 8;
+const MAX_DIFF_LINES: usize = 40;
 /// How much of one line is shown: of an output, and of a call.
-const FOLDED_LINE: usize = 400;
-const FOLDED_CALL: usize = 110;
+const MAX_LINE_CHARS: usize = 400;
+const MAX_CALL_CHARS: usize = 110;
 
 const BOLD: &str = "1";
 const DIM: &str = "2";
@@ -26,36 +29,36 @@ const CYAN: &str = "36";
 
 /// How much of long texts is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outputs {
+pub(crate) enum OutputDetail {
     /// Their first lines.
     Folded,
     /// All of them.
-    Whole,
+    Full,
 }
 
 /// The records of a session as text that is safe for a terminal, in lines of so many columns.
-pub(crate) fn transcript(records: &[Record], outputs: Outputs, colour: Colour, columns: usize) -> String {
-    let mut page = Page { text: String::new(), outputs, colour, columns };
-    for item in &Story::of(records).items {
+pub(crate) fn transcript(records: &[Record], detail: OutputDetail, colour: Colour, columns: usize) -> String {
+    let mut page = TranscriptPage { text: String::new(), detail, colour, columns };
+    for item in &Timeline::of(records).items {
         page.item(item, records);
     }
     page.text
 }
 
-struct Page {
+struct TranscriptPage {
     text: String,
-    outputs: Outputs,
+    detail: OutputDetail,
     colour: Colour,
     columns: usize,
 }
 
-impl Page {
+impl TranscriptPage {
     fn item(&mut self, item: &Item<'_>, records: &[Record]) {
         match item {
-            Item::Began(began) => self.began(began, records),
-            Item::Heard { from, text } => {
+            Item::RoundStarted(started) => self.round_started(started, records),
+            Item::Message { from, text } => {
                 self.heading(CYAN, &format!("{from} says"), "");
-                self.words(text);
+                self.message_block(text);
             }
             Item::Turn(turn) => self.turn(turn),
             Item::Compacted { keep_from, summary } => {
@@ -63,33 +66,38 @@ impl Page {
                 self.output(summary, 2);
             }
             Item::Note(note) => self.heading(DIM, note, ""),
-            Item::Trouble(trouble) => self.heading(RED, trouble, ""),
-            Item::Ended { outcome, spent, took, result } => {
+            Item::Problem(problem) => self.heading(RED, problem, ""),
+            Item::RoundEnded { outcome, spent, took, result } => {
                 let style = if outcome.status == Status::Done { GREEN } else { RED };
-                let used = format!("{} with all below, in {}", cost(spent), units::elapsed(*took));
-                self.heading(style, &format!("ended: {}", ending(&outcome.status)), &used);
+                let used =
+                    format!("{} with all below, in {}", usage_text(spent), units::format_elapsed(*took));
+                self.heading(style, &format!("ended: {}", status_text(&outcome.status)), &used);
                 self.warnings(&outcome.warnings);
                 if let Some(result) = result {
-                    self.words(result);
+                    self.message_block(result);
                 }
             }
         }
     }
 
-    fn began(&mut self, began: &Began<'_>, records: &[Record]) {
+    fn round_started(&mut self, started: &RoundStarted<'_>, records: &[Record]) {
         let session = records.first().map(|record| record.session.to_string()).unwrap_or_default();
-        self.heading(BOLD, began.label, &session);
-        self.line(2, DIM, &format!("began {}, may use {}", clock::shown(began.at), began.allowance()));
-        if let Some(parent) = began.parent {
-            let (depth, face) = (began.depth, began.delegation.face);
-            self.line(2, DIM, &format!("delegated by {parent}, depth {depth}, through {face}"));
+        self.heading(BOLD, started.label, &session);
+        self.line(
+            2,
+            DIM,
+            &format!("began {}, may use {}", clock::format_utc(started.at), started.budget_text()),
+        );
+        if let Some(parent) = started.parent {
+            let (depth, style) = (started.depth, started.delegation.style);
+            self.line(2, DIM, &format!("delegated by {parent}, depth {depth}, through {style}"));
         }
-        self.warnings(&began.delegation.warnings);
-        if !began.delegation.task.is_empty() {
-            self.heading(CYAN, &format!("{} asks", began.asker()), "");
-            self.words(began.delegation.task.as_str());
+        self.warnings(&started.delegation.warnings);
+        if !started.delegation.task.is_empty() {
+            self.heading(CYAN, &format!("{} asks", started.requester()), "");
+            self.message_block(started.delegation.task.as_str());
         }
-        if let Some(context) = &began.delegation.context {
+        if let Some(context) = &started.delegation.context {
             self.line(2, DIM, "with this to know:");
             self.output(context.as_str(), 2);
         }
@@ -97,33 +105,33 @@ impl Page {
 
     fn turn(&mut self, turn: &Turn<'_>) {
         let remark = turn.remark.map(|remark| format!("{remark}; ")).unwrap_or_default();
-        self.heading(BOLD, &format!("turn {}", turn.number), &format!("{remark}{}", cost(&turn.spent)));
+        self.heading(BOLD, &format!("turn {}", turn.number), &format!("{remark}{}", usage_text(&turn.spent)));
         if !turn.text.trim().is_empty() {
-            self.words(turn.text);
+            self.message_block(turn.text);
         }
-        for aside in &turn.asides {
-            self.line(2, DIM, &shortened(&safe::line(aside), FOLDED_LINE));
+        for side_note in &turn.side_notes {
+            self.line(2, DIM, &truncate_with_note(&sanitize::line(side_note), MAX_LINE_CHARS));
         }
         for call in &turn.calls {
             self.call(call);
         }
     }
 
-    fn call(&mut self, call: &Call<'_>) {
+    fn call(&mut self, call: &CallItem<'_>) {
         let (mark, style) = match call.output {
             None => ("?", YELLOW),
             Some(output) if output.is_error() => ("✗", RED),
             Some(_) => ("✓", GREEN),
         };
-        let mut what = call.telling();
-        for (key, value) in call.others() {
-            what.push_str(&format!(" {key}={}", safe::line(&value)));
+        let mut what = call.main_argument();
+        for (key, value) in call.other_arguments() {
+            what.push_str(&format!(" {key}={}", sanitize::line(&value)));
         }
-        let what = match self.outputs {
-            Outputs::Folded => shortened(what.trim(), FOLDED_CALL),
-            Outputs::Whole => what.trim().to_owned(),
+        let what = match self.detail {
+            OutputDetail::Folded => truncate_with_note(what.trim(), MAX_CALL_CHARS),
+            OutputDetail::Full => what.trim().to_owned(),
         };
-        let (name, id) = (safe::line(call.name), format!("[{}]", call.id));
+        let (name, id) = (sanitize::line(call.name), format!("[{}]", call.id));
         let head = format!("  {mark} {id} {name}");
         let painted = format!(
             "  {} {} {}",
@@ -132,22 +140,22 @@ impl Page {
             self.colour.paint(BOLD, &name)
         );
         let call_line = format!("{head} {what}");
-        for line in hanging(call_line.trim_end(), self.columns, 4) {
+        for line in wrap_hanging(call_line.trim_end(), self.columns, 4) {
             let line =
                 line.strip_prefix(&head).map_or_else(|| line.clone(), |rest| format!("{painted}{rest}"));
             self.push(0, &line);
         }
-        call.questions.iter().for_each(|question| self.question(question));
+        call.approvals.iter().for_each(|approval| self.approval(approval));
         call.children.iter().for_each(|child| self.child(child));
-        if let Some(said) = call.said {
+        if let Some(message) = call.user_message {
             self.line(4, CYAN, "said to the person:");
-            self.output(said, 4);
+            self.output(message, 4);
             return;
         }
         if let Some(change) = &call.change {
             self.change(change);
         }
-        match call.told_output() {
+        match call.shown_output() {
             Some(text) if call.failed() => {
                 self.line(4, RED, "failed:");
                 self.output(text, 4);
@@ -158,11 +166,11 @@ impl Page {
         }
     }
 
-    fn question(&mut self, question: &Question<'_>) {
-        if !question.what.is_empty() {
-            self.line(4, YELLOW, &format!("asked: {}", question.what));
+    fn approval(&mut self, approval: &ApprovalItem<'_>) {
+        if !approval.what.is_empty() {
+            self.line(4, YELLOW, &format!("asked: {}", approval.what));
         }
-        match &question.answer {
+        match &approval.answer {
             Some(answer) => self.line(4, YELLOW, &format!("answered: {answer}")),
             None => self.line(4, YELLOW, "not answered yet"),
         }
@@ -174,22 +182,26 @@ impl Page {
             None => self.line(4, YELLOW, "not returned yet"),
             Some((outcome, spent, took)) => {
                 let style = if outcome.status == Status::Done { GREEN } else { RED };
-                let (how, took) = (ending(&outcome.status), units::elapsed(*took));
+                let (how, took) = (status_text(&outcome.status), units::format_elapsed(*took));
                 let agents = match spent.agents {
                     0 => String::new(),
                     agents => format!(" and {} below", count(agents, "agent")),
                 };
-                self.line(4, style, &format!("returned {how}, after {took}; used {}{agents}", cost(spent)));
+                self.line(
+                    4,
+                    style,
+                    &format!("returned {how}, after {took}; used {}{agents}", usage_text(spent)),
+                );
             }
         }
     }
 
-    fn change(&mut self, change: &Change) {
+    fn change(&mut self, change: &FileChange) {
         if let Some(remark) = change.remark {
             self.line(4, DIM, remark);
         }
-        let most = if self.outputs == Outputs::Whole { usize::MAX } else { FOLDED_DIFF };
-        for line in change.diff.lines().take(most) {
+        let limit = if self.detail == OutputDetail::Full { usize::MAX } else { MAX_DIFF_LINES };
+        for line in change.diff.lines().take(limit) {
             let style = match line.as_bytes().first() {
                 Some(b'+') => GREEN,
                 Some(b'-') => RED,
@@ -200,7 +212,7 @@ impl Page {
             let painted = if style.is_empty() { shown } else { self.colour.paint(style, &shown) };
             self.push(4, &painted);
         }
-        self.hidden(change.diff.lines().count(), most, 4);
+        self.hidden_note(change.diff.lines().count(), limit, 4);
     }
 
     /// A line at the margin, and what is said of it more quietly.
@@ -208,13 +220,13 @@ impl Page {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        let (what, more) = (safe::line(what), safe::line(more));
+        let (what, more) = (sanitize::line(what), sanitize::line(more));
         if width(&what) + 2 + width(&more) <= self.columns {
             let (what, more) = (self.colour.paint(style, &what), self.colour.paint(DIM, &more));
             self.push(0, &format!("{what}  {more}"));
             return;
         }
-        for line in hanging(&what, self.columns, 2) {
+        for line in wrap_hanging(&what, self.columns, 2) {
             self.push(0, &self.colour.paint(style, &line));
         }
         if !more.is_empty() {
@@ -223,7 +235,7 @@ impl Page {
     }
 
     fn line(&mut self, indent: usize, style: &str, text: &str) {
-        for line in hanging(&safe::line(text), self.columns.saturating_sub(indent), 0) {
+        for line in wrap_hanging(&sanitize::line(text), self.columns.saturating_sub(indent), 0) {
             self.push(indent, &self.colour.paint(style, &line));
         }
     }
@@ -233,36 +245,40 @@ impl Page {
     }
 
     /// What somebody said, whole.
-    fn words(&mut self, text: &str) {
-        let text = safe::lines(text.trim_end());
-        for line in wrapped_markdown(&text, self.columns.saturating_sub(2)).lines() {
+    fn message_block(&mut self, text: &str) {
+        let text = sanitize::lines(text.trim_end());
+        for line in wrap_markdown(&text, self.columns.saturating_sub(2)).lines() {
             self.push(2, line);
         }
     }
 
     /// What a tool gave, behind a bar, so that no line of it passes for one of ours.
     fn output(&mut self, text: &str, indent: usize) {
-        let most = if self.outputs == Outputs::Whole { usize::MAX } else { FOLDED_LINES };
+        let limit = if self.detail == OutputDetail::Full { usize::MAX } else { MAX_OUTPUT_LINES };
         let bar = self.colour.paint(DIM, "│");
         let text = text.trim_end();
-        for line in text.lines().take(most) {
-            for line in hanging(&self.safe_line(line), self.columns.saturating_sub(indent + 2), 0) {
+        for line in text.lines().take(limit) {
+            for line in wrap_hanging(&self.safe_line(line), self.columns.saturating_sub(indent + 2), 0) {
                 self.push(indent, &format!("{bar} {line}"));
             }
         }
-        self.hidden(text.lines().count(), most, indent);
+        self.hidden_note(text.lines().count(), limit, indent);
     }
 
-    fn hidden(&mut self, lines: usize, most: usize, indent: usize) {
-        if lines > most {
-            let hidden = count((lines - most) as u64, "more line");
+    fn hidden_note(&mut self, lines: usize, limit: usize, indent: usize) {
+        if lines > limit {
+            let hidden = count((lines - limit) as u64, "more line");
             self.line(indent, DIM, &format!("… {hidden} (--full)"));
         }
     }
 
     fn safe_line(&self, line: &str) -> String {
-        let line = safe::lines(line);
-        if self.outputs == Outputs::Whole { line.into_owned() } else { shortened(&line, FOLDED_LINE) }
+        let line = sanitize::lines(line);
+        if self.detail == OutputDetail::Full {
+            line.into_owned()
+        } else {
+            truncate_with_note(&line, MAX_LINE_CHARS)
+        }
     }
 
     fn push(&mut self, indent: usize, text: &str) {
@@ -273,14 +289,14 @@ impl Page {
 }
 
 /// The beginning of a line, and how much there is more. A rest that is no longer than the remark about it is shown.
-fn shortened(line: &str, most: usize) -> String {
-    let hidden = line.chars().count().saturating_sub(most);
+fn truncate_with_note(line: &str, limit: usize) -> String {
+    let hidden = line.chars().count().saturating_sub(limit);
     let remark = format!("… ({hidden} more characters)");
     if hidden <= remark.chars().count() {
         return line.to_owned();
     }
-    let kept: String = line.chars().take(most).collect();
-    format!("{kept}{remark}")
+    let start: String = line.chars().take(limit).collect();
+    format!("{start}{remark}")
 }
 
 #[cfg(test)]
@@ -308,7 +324,7 @@ mod tests {
     }
 
     fn called(purpose: Purpose) -> Event {
-        let reserved = brigade_core::Amount::default();
+        let reserved = brigade_core::Resources::default();
         Event::Called { turn: 1, attempt: 1, purpose, reserved, input: 0, request: Hash::of(b"") }
     }
 
@@ -328,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_seldom_happens_is_told_too() {
+    fn rare_events_are_rendered() {
         let (first, second) = (CallId { turn: 1, index: 0 }, CallId { turn: 1, index: 1 });
         let asked = |call| Event::Asked {
             call,
@@ -354,7 +370,7 @@ mod tests {
                 called(Purpose::Compaction),
                 replied(2, "all of it, short", &[]),
                 Event::Compacted { summary: "all of it, short".into(), keep_from: 1 },
-                Event::limit_reached(brigade_core::delegation::Which::Turns),
+                Event::limit_reached(brigade_core::delegation::LimitKind::Turns),
                 called(Purpose::Grace),
                 replied(3, "So far.", &[]),
                 Event::CancelAsked { by: "bob".to_owned() },
@@ -364,7 +380,7 @@ mod tests {
                     spent: Spent::default(),
                 },
             ]),
-            Outputs::Folded,
+            OutputDetail::Folded,
             Colour::Off,
             usize::MAX,
         );
@@ -413,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn long_outputs_are_folded_unless_all_is_wanted() {
+    fn long_outputs_are_folded_unless_full() {
         let long: String = (0..50).map(|line| format!("line {line} {}\n", "x".repeat(500))).collect();
         let call = CallId { turn: 1, index: 0 };
         let records = log(vec![
@@ -421,24 +437,27 @@ mod tests {
             replied(1, "", &[("read_file", "{\"path\":\"a\"}")]),
             Event::tool_ended(call, ToolOutput::ok(long.as_str())),
         ]);
-        let folded = transcript(&records, Outputs::Folded, Colour::Off, usize::MAX);
+        let folded = transcript(&records, OutputDetail::Folded, Colour::Off, usize::MAX);
         assert!(
             folded.contains("… 42 more lines (--full)") && folded.contains("more characters)"),
             "{folded}"
         );
-        let whole = transcript(&records, Outputs::Whole, Colour::Off, usize::MAX);
+        let whole = transcript(&records, OutputDetail::Full, Colour::Off, usize::MAX);
         assert!(long.lines().all(|line| whole.contains(line)) && !whole.contains('…'), "{whole}");
     }
 
     #[test]
-    fn a_rest_that_is_shorter_than_its_remark_is_shown() {
-        assert_eq!(shortened(&"x".repeat(12), 10), "x".repeat(12));
-        assert_eq!(shortened(&"x".repeat(32), 10), "x".repeat(32));
-        assert_eq!(shortened(&"x".repeat(60), 10), format!("{}… (50 more characters)", "x".repeat(10)));
+    fn remainder_shorter_than_its_note_is_shown() {
+        assert_eq!(truncate_with_note(&"x".repeat(12), 10), "x".repeat(12));
+        assert_eq!(truncate_with_note(&"x".repeat(32), 10), "x".repeat(32));
+        assert_eq!(
+            truncate_with_note(&"x".repeat(60), 10),
+            format!("{}… (50 more characters)", "x".repeat(10))
+        );
     }
 
     #[test]
-    fn colours_are_ours_alone() {
+    fn escape_sequences_in_content_are_not_sent() {
         let call = CallId { turn: 1, index: 0 };
         let arguments = "{\"path\":\"a\",\"content\":\"\\u001b[31mred\"}";
         let records = log(vec![
@@ -446,9 +465,9 @@ mod tests {
             replied(1, "\u{1b}[31m", &[("write_file", arguments), ("\u{1b}[31m", "\u{1b}[31m")]),
             Event::tool_ended(call, ToolOutput::ok("done")),
         ]);
-        let plain = transcript(&records, Outputs::Folded, Colour::Off, usize::MAX);
+        let plain = transcript(&records, OutputDetail::Folded, Colour::Off, usize::MAX);
         assert!(!plain.contains('\u{1b}') && plain.contains("+\\u{1b}[31mred"), "{plain}");
-        let painted = transcript(&records, Outputs::Folded, Colour::On, usize::MAX);
+        let painted = transcript(&records, OutputDetail::Folded, Colour::On, usize::MAX);
         assert!(painted.contains("\u{1b}[32m+\\u{1b}[31mred\u{1b}[0m"), "{painted}");
     }
 }

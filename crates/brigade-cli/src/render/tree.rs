@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use brigade_core::view::{Node, Tree};
 use brigade_core::{SessionId, Spent};
 
-use super::stage::{Stage, Tally};
+use super::status_counts::{AgentStatus, StatusCounts};
 
 /// A tree in rows, and in numbers.
 pub(crate) struct Overview<'a> {
     /// The rows that there is room for.
     pub(crate) rows: Vec<Row<'a>>,
     /// How far the agents are, all of them.
-    pub(crate) tally: Tally,
+    pub(crate) counts: StatusCounts,
     /// What they used up.
     pub(crate) spent: Spent,
     /// Their turns.
@@ -24,43 +24,43 @@ pub(crate) struct Row<'a> {
     /// The branches that lead to it.
     pub(crate) prefix: String,
     /// What it is.
-    pub(crate) content: Content<'a>,
+    pub(crate) content: RowContent<'a>,
 }
 
 /// What a row is.
 #[derive(Clone, Copy)]
-pub(crate) enum Content<'a> {
+pub(crate) enum RowContent<'a> {
     /// An agent, and how many of its children have not ended.
     Agent(&'a Node, usize),
     /// So many more, of which there is no room to speak.
-    Folded(Tally),
+    Folded(StatusCounts),
 }
 
 /// The rows of a tree, at most `most`. Those that ask are shown first, with some that failed in a quarter of the rows,
 /// then those that work, others that failed, those that wait and those that are done; each beneath all above it.
-pub(crate) fn overview<'a>(tree: &'a Tree, root: &SessionId, most: usize) -> Overview<'a> {
-    let mut sketch = Sketch::of(tree, root);
-    sketch.choose(most);
+pub(crate) fn overview<'a>(tree: &'a Tree, root: &SessionId, max_rows: usize) -> Overview<'a> {
+    let mut layout = TreeLayout::of(tree, root);
+    layout.select_rows(max_rows);
     let mut overview =
-        Overview { rows: sketch.rows(), tally: Tally::default(), spent: Spent::default(), turns: 0 };
-    for item in &sketch.items {
-        overview.tally.add(item.stage);
-        overview.spent = overview.spent.plus(item.node.own);
+        Overview { rows: layout.rows(), counts: StatusCounts::default(), spent: Spent::default(), turns: 0 };
+    for item in &layout.items {
+        overview.counts.add(item.status);
+        overview.spent = overview.spent.plus(item.node.own_usage);
         overview.turns += item.node.turns;
     }
     overview
 }
 
 /// All agents of a tree, each after the one above it.
-struct Sketch<'a> {
-    items: Vec<Item<'a>>,
+struct TreeLayout<'a> {
+    items: Vec<LayoutItem<'a>>,
 }
 
-struct Item<'a> {
+struct LayoutItem<'a> {
     node: &'a Node,
-    stage: Stage,
+    status: AgentStatus,
     /// The place of the one above it.
-    above: Option<usize>,
+    parent: Option<usize>,
     /// How many directly below it are not shown.
     hidden: usize,
     /// How many directly below it have not ended.
@@ -70,128 +70,137 @@ struct Item<'a> {
     is_asking: bool,
 }
 
-impl<'a> Sketch<'a> {
-    fn of(tree: &'a Tree, root: &SessionId) -> Sketch<'a> {
-        let asking: HashSet<&SessionId> = tree.questions().map(|question| &question.session).collect();
-        let mut items: Vec<Item<'a>> = Vec::new();
+impl<'a> TreeLayout<'a> {
+    fn of(tree: &'a Tree, root: &SessionId) -> TreeLayout<'a> {
+        let asking: HashSet<&SessionId> =
+            tree.pending_approvals().map(|question| &question.session).collect();
+        let mut items: Vec<LayoutItem<'a>> = Vec::new();
         let mut stack = vec![(root, None)];
-        while let Some((session, above)) = stack.pop() {
+        while let Some((session, parent)) = stack.pop() {
             let Some(node) = tree.node(session) else { continue };
-            let stage = Stage::of(&node.doing);
-            if let Some(above) = above.and_then(|above: usize| items.get_mut(above)) {
-                above.hidden += 1;
-                above.active += usize::from(stage.is_active());
+            let status = AgentStatus::of(&node.activity);
+            if let Some(parent) = parent.and_then(|parent: usize| items.get_mut(parent)) {
+                parent.hidden += 1;
+                parent.active += usize::from(status.is_active());
             }
-            let place = items.len();
+            let index = items.len();
             let is_asking = asking.contains(session);
-            items.push(Item { node, stage, above, hidden: 0, active: 0, is_shown: false, is_asking });
-            stack.extend(node.children.iter().rev().map(|child| (child, Some(place))));
+            items.push(LayoutItem { node, status, parent, hidden: 0, active: 0, is_shown: false, is_asking });
+            stack.extend(node.children.iter().rev().map(|child| (child, Some(index))));
         }
-        Sketch { items }
+        TreeLayout { items }
     }
 
     /// Decides who is shown.
-    fn choose(&mut self, most: usize) {
-        let mut trouble = 0;
-        let mut rank = |place: usize, item: &Item<'_>| match item.stage {
-            _ if place == 0 => 0,
+    fn select_rows(&mut self, max_rows: usize) {
+        let mut failed = 0;
+        let mut rank = |index: usize, item: &LayoutItem<'_>| match item.status {
+            _ if index == 0 => 0,
             _ if item.is_asking => 1,
-            Stage::Working => 2,
-            Stage::Waiting => 4,
-            Stage::Done => 5,
-            Stage::Failed | Stage::Incomplete | Stage::Cancelled => {
-                trouble += 1;
-                if trouble <= most / 4 { 1 } else { 3 }
+            AgentStatus::Working => 2,
+            AgentStatus::Waiting => 4,
+            AgentStatus::Done => 5,
+            AgentStatus::Failed | AgentStatus::Incomplete | AgentStatus::Cancelled => {
+                failed += 1;
+                if failed <= max_rows / 4 { 1 } else { 3 }
             }
         };
-        let places = self.items.iter().enumerate();
-        let mut order: Vec<(u8, usize)> = places.map(|(place, item)| (rank(place, item), place)).collect();
+        let indexed_items = self.items.iter().enumerate();
+        let mut order: Vec<(u8, usize)> =
+            indexed_items.map(|(index, item)| (rank(index, item), index)).collect();
         order.sort_unstable();
         let mut rows = 0;
         let mut missing = Vec::new();
-        for (_, place) in order {
-            let more = self.would_add(place, &mut missing);
-            if place == 0 || rows + more <= most as isize {
+        for (_, index) in order {
+            let more = self.added_rows(index, &mut missing);
+            if index == 0 || rows + more <= max_rows as isize {
                 rows += more;
-                missing.iter().for_each(|place| self.show(*place));
+                missing.iter().for_each(|index| self.show(*index));
             }
         }
     }
 
     /// How many rows more there are with an agent and all above it that are `missing` yet.
-    fn would_add(&self, place: usize, missing: &mut Vec<usize>) -> isize {
+    fn added_rows(&self, index: usize, missing: &mut Vec<usize>) -> isize {
         missing.clear();
         let mut rows = 0;
-        let mut next = Some(place);
-        while let Some((place, item)) = next.and_then(|place| Some((place, self.items.get(place)?))) {
+        let mut next = Some(index);
+        while let Some((index, item)) = next.and_then(|index| Some((index, self.items.get(index)?))) {
             let below_is_shown = usize::from(!missing.is_empty());
             if item.is_shown {
                 // Whoever was the last of the folded ones takes their row.
                 return rows - isize::from(item.hidden == below_is_shown && item.hidden > 0);
             }
             rows += 1 + isize::from(item.hidden > below_is_shown);
-            missing.push(place);
-            next = item.above;
+            missing.push(index);
+            next = item.parent;
         }
         rows
     }
 
-    fn show(&mut self, place: usize) {
-        let Some(item) = self.items.get_mut(place) else { return };
+    fn show(&mut self, index: usize) {
+        let Some(item) = self.items.get_mut(index) else { return };
         item.is_shown = true;
-        if let Some(above) = item.above.and_then(|above| self.items.get_mut(above)) {
-            above.hidden -= 1;
+        if let Some(parent) = item.parent.and_then(|parent| self.items.get_mut(parent)) {
+            parent.hidden -= 1;
         }
     }
 
     fn rows(&self) -> Vec<Row<'a>> {
-        let mut branches = Branches { shown: vec![Vec::new(); self.items.len()], folded: Vec::new() };
+        let mut shown_rows = ShownRows { shown: vec![Vec::new(); self.items.len()], folded: Vec::new() };
         // The one that speaks for an agent that is not shown: the lowest above it that is.
-        let mut spoken_for: Vec<usize> = Vec::with_capacity(self.items.len());
-        branches.folded.resize(self.items.len(), Tally::default());
-        for (place, item) in self.items.iter().enumerate() {
-            let above = item.above.unwrap_or(0);
+        let mut shown_ancestors: Vec<usize> = Vec::with_capacity(self.items.len());
+        shown_rows.folded.resize(self.items.len(), StatusCounts::default());
+        for (index, item) in self.items.iter().enumerate() {
+            let parent = item.parent.unwrap_or(0);
             if item.is_shown {
-                spoken_for.push(place);
-                if item.above.is_some()
-                    && let Some(shown) = branches.shown.get_mut(above)
+                shown_ancestors.push(index);
+                if item.parent.is_some()
+                    && let Some(shown) = shown_rows.shown.get_mut(parent)
                 {
-                    shown.push(place);
+                    shown.push(index);
                 }
             } else {
-                let speaker = spoken_for.get(above).copied().unwrap_or(0);
-                spoken_for.push(speaker);
-                if let Some(tally) = branches.folded.get_mut(speaker) {
-                    tally.add(item.stage);
+                let ancestor = shown_ancestors.get(parent).copied().unwrap_or(0);
+                shown_ancestors.push(ancestor);
+                if let Some(counts) = shown_rows.folded.get_mut(ancestor) {
+                    counts.add(item.status);
                 }
             }
         }
         let mut rows = Vec::new();
-        self.add(0, String::new(), "", &branches, &mut rows);
+        self.add(0, String::new(), "", &shown_rows, &mut rows);
         rows
     }
 
-    fn add(&self, place: usize, prefix: String, below: &str, branches: &Branches, rows: &mut Vec<Row<'a>>) {
-        let Some(item) = self.items.get(place) else { return };
-        rows.push(Row { prefix, content: Content::Agent(item.node, item.active) });
-        let (Some(shown), Some(folded)) = (branches.shown.get(place), branches.folded.get(place)) else {
+    fn add(
+        &self,
+        index: usize,
+        prefix: String,
+        below: &str,
+        shown_rows: &ShownRows,
+        rows: &mut Vec<Row<'a>>,
+    ) {
+        let Some(item) = self.items.get(index) else { return };
+        rows.push(Row { prefix, content: RowContent::Agent(item.node, item.active) });
+        let (Some(shown), Some(folded)) = (shown_rows.shown.get(index), shown_rows.folded.get(index)) else {
             return;
         };
         for (number, child) in shown.iter().enumerate() {
             let is_last = number + 1 == shown.len() && folded.sum() == 0;
             let (branch, trunk) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            self.add(*child, format!("{below}{branch}"), &format!("{below}{trunk}"), branches, rows);
+            self.add(*child, format!("{below}{branch}"), &format!("{below}{trunk}"), shown_rows, rows);
         }
         if folded.sum() > 0 {
-            rows.push(Row { prefix: format!("{below}└─ "), content: Content::Folded(*folded) });
+            rows.push(Row { prefix: format!("{below}└─ "), content: RowContent::Folded(*folded) });
         }
     }
 }
 
 /// Who is shown beneath whom, and who is not.
-struct Branches {
+struct ShownRows {
     shown: Vec<Vec<usize>>,
-    folded: Vec<Tally>,
+    folded: Vec<StatusCounts>,
 }
 
 #[cfg(test)]
@@ -226,22 +235,22 @@ mod tests {
     }
 
     #[test]
-    fn a_large_tree_is_folded_to_the_rows_there_are() {
+    fn large_tree_is_folded_to_the_row_limit() {
         let (tree, root) = tree_with(10_000);
-        for most in [1, 2, 3, 10, 40] {
-            let rows = overview(&tree, &root, most).rows;
-            assert!(rows.len() <= most.max(2), "{} rows for {most}", rows.len());
-            let shown = rows.iter().filter(|row| matches!(row.content, Content::Agent(..))).count() - 1;
+        for max_rows in [1, 2, 3, 10, 40] {
+            let rows = overview(&tree, &root, max_rows).rows;
+            assert!(rows.len() <= max_rows.max(2), "{} rows for {max_rows}", rows.len());
+            let shown = rows.iter().filter(|row| matches!(row.content, RowContent::Agent(..))).count() - 1;
             let hidden: usize = rows
                 .iter()
-                .map(|row| if let Content::Folded(tally) = row.content { tally.sum() } else { 0 })
+                .map(|row| if let RowContent::Folded(counts) = row.content { counts.sum() } else { 0 })
                 .sum();
             assert_eq!(shown + hidden, 10_000);
         }
     }
 
     #[test]
-    fn a_small_tree_is_shown_whole() {
+    fn small_tree_is_shown_in_full() {
         let (tree, root) = tree_with(2);
         let rows = overview(&tree, &root, 10).rows;
         let prefixes: Vec<&str> = rows.iter().map(|row| row.prefix.as_str()).collect();

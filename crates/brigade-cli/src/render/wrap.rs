@@ -8,16 +8,16 @@ const COMMANDS: [&str; 2] = ["brigade ", "/resume "];
 /// Breaks the lines of a text between words so that they fit into so many columns. The rest of a line is indented like
 /// its beginning. A word or a command that is longer than a line stays whole: the terminal breaks it, and it can still
 /// be copied in one piece.
-pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+pub(crate) fn wrap_text(text: &str, columns: usize) -> String {
     let lines = text.split('\n').flat_map(|line| {
         let indent = line.len() - line.trim_start_matches(' ').len();
-        hanging(line, columns, indent)
+        wrap_hanging(line, columns, indent)
     });
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The same for text in Markdown. Code and tables stay as they are.
-pub(crate) fn wrapped_markdown(text: &str, columns: usize) -> String {
+pub(crate) fn wrap_markdown(text: &str, columns: usize) -> String {
     let mut is_code = false;
     let mut lines: Vec<String> = Vec::new();
     for line in text.split('\n') {
@@ -27,14 +27,14 @@ pub(crate) fn wrapped_markdown(text: &str, columns: usize) -> String {
         is_code ^= is_fence;
         match is_verbatim {
             true => lines.push(line.to_owned()),
-            false => lines.push(wrapped(line, columns)),
+            false => lines.push(wrap_text(line, columns)),
         }
     }
     lines.join("\n")
 }
 
 /// One line in lines of so many columns, all but the first with an indent.
-pub(crate) fn hanging(line: &str, columns: usize, indent: usize) -> Vec<String> {
+pub(crate) fn wrap_hanging(line: &str, columns: usize, indent: usize) -> Vec<String> {
     if width(line) <= columns {
         return vec![line.to_owned()];
     }
@@ -42,7 +42,7 @@ pub(crate) fn hanging(line: &str, columns: usize, indent: usize) -> Vec<String> 
     let (mut current, rest) = (line[..start].to_owned(), &line[start..]);
     let mut lines: Vec<String> = Vec::new();
     let mut is_empty = true;
-    for word in words(rest) {
+    for word in split_words(rest) {
         if !is_empty && width(&current) + 1 + width(word) > columns {
             lines.push(std::mem::replace(&mut current, " ".repeat(indent)).trim_end().to_owned());
             is_empty = true;
@@ -62,12 +62,12 @@ pub(crate) fn hanging(line: &str, columns: usize, indent: usize) -> Vec<String> 
 }
 
 /// The words between single blanks. A command, up to the end of its sentence, is one word.
-fn words(line: &str) -> Vec<&str> {
+fn split_words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line;
     loop {
         let begins = COMMANDS.iter().any(|command| rest.starts_with(command));
-        let is_command = begins && words.last().is_none_or(|word: &&str| introduces(word));
+        let is_command = begins && words.last().is_none_or(|word: &&str| precedes_command(word));
         let end = match is_command {
             true => [rest.find("; "), rest.find(". ")].into_iter().flatten().min().map(|at| at + 1),
             false => rest.find(' '),
@@ -86,7 +86,7 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 /// Whether a command may follow this word.
-fn introduces(word: &str) -> bool {
+fn precedes_command(word: &str) -> bool {
     word.ends_with(':') || word == "then"
 }
 
@@ -96,13 +96,13 @@ mod tests {
 
     #[test]
     fn lines_break_between_words_and_keep_their_indent() {
-        assert_eq!(wrapped("one two three", 7), "one two\nthree");
-        assert_eq!(wrapped("  one two three", 9), "  one two\n  three");
-        assert_eq!(wrapped("short\n\nlines", 7), "short\n\nlines");
-        assert_eq!(wrapped("one  two", 5), "one\ntwo");
-        assert_eq!(wrapped("日本 日本 日本", 9), "日本 日本\n日本");
+        assert_eq!(wrap_text("one two three", 7), "one two\nthree");
+        assert_eq!(wrap_text("  one two three", 9), "  one two\n  three");
+        assert_eq!(wrap_text("short\n\nlines", 7), "short\n\nlines");
+        assert_eq!(wrap_text("one  two", 5), "one\ntwo");
+        assert_eq!(wrap_text("日本 日本 日本", 9), "日本 日本\n日本");
         assert_eq!(
-            hanging(" 1  name  why it is offered", 12, 4),
+            wrap_hanging(" 1  name  why it is offered", 12, 4),
             [" 1  name", "    why it", "    is", "    offered"]
         );
     }
@@ -113,7 +113,7 @@ mod tests {
             "  Stopped at the turn limit of 40: the agents were not done, and nothing recorded is lost.";
         let words: Vec<&str> = text.split_whitespace().collect();
         for columns in 1..120 {
-            let shown = wrapped(text, columns);
+            let shown = wrap_text(text, columns);
             assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), words, "{columns}: {shown}");
             let fits = |line: &str| width(line) <= columns || line.split_whitespace().count() == 1;
             assert!(shown.lines().all(fits), "{columns}: {shown}");
@@ -124,12 +124,15 @@ mod tests {
     fn a_command_stays_in_one_piece() {
         let text = "To continue later: brigade resume abcdefgh --set a=b; to see it: brigade demo";
         assert_eq!(
-            wrapped(text, 20),
+            wrap_text(text, 20),
             "To continue later:\nbrigade resume abcdefgh --set a=b;\nto see it:\nbrigade demo"
         );
-        assert_eq!(wrapped("  brigade resume abcdefgh --set a=b", 20), "  brigade resume abcdefgh --set a=b");
-        assert_eq!(wrapped("get it, then brigade run 'a task'", 20), "get it, then\nbrigade run 'a task'");
-        assert_eq!(wrapped("to see a brigade at work", 10), "to see a\nbrigade at\nwork", "that is none");
+        assert_eq!(
+            wrap_text("  brigade resume abcdefgh --set a=b", 20),
+            "  brigade resume abcdefgh --set a=b"
+        );
+        assert_eq!(wrap_text("get it, then brigade run 'a task'", 20), "get it, then\nbrigade run 'a task'");
+        assert_eq!(wrap_text("to see a brigade at work", 10), "to see a\nbrigade at\nwork", "that is none");
     }
 
     #[test]
@@ -137,7 +140,7 @@ mod tests {
         let text =
             "some long prose here\n```\nsome long code here\n```\n| a | long table |\n    indented code here";
         assert_eq!(
-            wrapped_markdown(text, 10),
+            wrap_markdown(text, 10),
             "some long\nprose here\n```\nsome long code here\n```\n| a | long table |\n    indented code here"
         );
     }

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brigade::Secret;
-use brigade::external::Terms;
-use brigade_acp::client::{Choice, SESSIONS, START_TIME, Server};
-use brigade_core::faces::Faces;
+use brigade::external::ExternalLimits;
+use brigade_acp::client::{AgentOptions, AgentServer, DEFAULT_MAX_SESSIONS, DEFAULT_START_TIMEOUT};
+use brigade_core::delegation_styles::DelegationStyles;
 use brigade_sandbox::GuardCommand;
 use serde::Deserialize;
 use toml::Value;
 
-use super::servers::{filled, passed, variable};
+use super::servers::{expand_variables, passed_variables, variable};
 use super::{Settings, duration, keys, layers};
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// The longest name of a server: it is part of the names of tools.
-const LONGEST_NAME: usize = 32;
+const MAX_NAME_BYTES: usize = 32;
 
 /// The section as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Raw {
+pub(super) struct RawAcp {
     servers: BTreeMap<String, RawServer>,
 }
 
@@ -67,54 +67,54 @@ pub(crate) struct AcpServer {
     /// Its name.
     pub(crate) name: String,
     raw: RawServer,
-    start_time: Duration,
-    terms: Terms,
+    start_timeout: Duration,
+    terms: ExternalLimits,
     /// Whether a project names it, in part or as a whole.
-    is_of_project: bool,
+    is_from_project: bool,
 }
 
 /// Reads the section.
-pub(super) fn resolve(raw: Raw, layers: &layers::Layers) -> Result<Vec<AcpServer>, Failure> {
+pub(super) fn resolve(raw: RawAcp, layers: &layers::Layers) -> Result<Vec<AcpServer>, CliError> {
     let server = |(name, raw): (String, RawServer)| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        if !(1..=LONGEST_NAME).contains(&name.len()) || !name.chars().all(is_plain) || name.contains("__") {
-            return Err(Failure::usage(format!(
-                "acp.servers: '{}' cannot be a name: 1 to {LONGEST_NAME} letters, digits, '-' and '_'",
+        if !(1..=MAX_NAME_BYTES).contains(&name.len()) || !name.chars().all(is_plain) || name.contains("__") {
+            return Err(CliError::usage(format!(
+                "acp.servers: '{}' cannot be a name: 1 to {MAX_NAME_BYTES} letters, digits, '-' and '_'",
                 name.escape_debug()
             )));
         }
         let some_time = |key: &str, value: &Option<Value>, usual: Duration| {
             let time = duration(value.as_ref(), usual)?;
             match time.is_zero() {
-                true => Err(Failure::usage(format!("acp.servers.{name}.{key} is 0; give it some time"))),
+                true => Err(CliError::usage(format!("acp.servers.{name}.{key} is 0; give it some time"))),
                 false => Ok(time),
             }
         };
-        let start_time = some_time("start_timeout", &raw.start_timeout, START_TIME)?;
+        let start_timeout = some_time("start_timeout", &raw.start_timeout, DEFAULT_START_TIMEOUT)?;
         let timeout = match &raw.timeout {
             None => None,
-            Some(_) => Some(some_time("timeout", &raw.timeout, START_TIME)?),
+            Some(_) => Some(some_time("timeout", &raw.timeout, DEFAULT_START_TIMEOUT)?),
         };
         let usd = match &raw.usd {
             None => 0,
             Some(Value::String(word)) if word == keys::UNLIMITED => u64::MAX,
-            Some(value) => keys::dollars(value).map_err(Failure::usage)?,
+            Some(value) => keys::dollars(value).map_err(CliError::usage)?,
         };
-        let terms = Terms {
+        let terms = ExternalLimits {
             turns: raw.turns,
             timeout: timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             tokens: raw.tokens.unwrap_or(0),
             usd,
             agents: raw.max_agents,
         };
-        let is_of_project = layers.is_of_project(&["acp", "servers", &name]);
-        Ok(AcpServer { name, raw, start_time, terms, is_of_project })
+        let is_from_project = layers.is_from_project(&["acp", "servers", &name]);
+        Ok(AcpServer { name, raw, start_timeout, terms, is_from_project })
     };
     raw.servers.into_iter().map(server).collect()
 }
 
 /// A name that leads nowhere is a mistake that is better found before a run than in it.
-pub(super) fn check_names(faces: &Faces, servers: &[AcpServer]) -> Result<(), Failure> {
+pub(super) fn check_names(faces: &DelegationStyles, servers: &[AcpServer]) -> Result<(), CliError> {
     let roles = faces.swarm.roles.iter().filter_map(|(role, preset)| {
         Some((format!("swarm.roles.{role}.acp"), preset.acp.as_deref()?.to_owned()))
     });
@@ -128,11 +128,13 @@ pub(super) fn check_names(faces: &Faces, servers: &[AcpServer]) -> Result<(), Fa
         let list = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let Some(server) = servers.iter().find(|server| server.name == name) else {
             let known = list(servers.iter().map(|server| server.name.as_str()).collect());
-            return Err(Failure::usage(format!("{key}: there is no acp.servers.{name}; there are: {known}")));
+            return Err(CliError::usage(format!(
+                "{key}: there is no acp.servers.{name}; there are: {known}"
+            )));
         };
         if !agent.is_empty() && !server.raw.agents.contains_key(agent) {
             let known = list(server.raw.agents.keys().map(String::as_str).collect());
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "{key}: there is no acp.servers.{name}.agents.{agent}; there are: {known}"
             )));
         }
@@ -142,10 +144,10 @@ pub(super) fn check_names(faces: &Faces, servers: &[AcpServer]) -> Result<(), Fa
 
 impl Settings {
     /// The external agents that can be started, and what is wrong with the others, by name.
-    pub(crate) fn acp_servers(&self, guard: &GuardCommand) -> (Vec<Server>, Vec<(String, String)>) {
+    pub(crate) fn acp_servers(&self, guard: &GuardCommand) -> (Vec<AgentServer>, Vec<(String, String)>) {
         let (mut servers, mut problems) = (Vec::new(), Vec::new());
         for server in &self.acp {
-            match server.filled(self, guard) {
+            match server.expand_variables(self, guard) {
                 Ok(server) => servers.push(server),
                 Err(what) => problems.push((server.name.clone(), what)),
             }
@@ -155,44 +157,49 @@ impl Settings {
 }
 
 impl AcpServer {
-    fn filled(&self, settings: &Settings, guard: &GuardCommand) -> Result<Server, String> {
+    fn expand_variables(&self, settings: &Settings, guard: &GuardCommand) -> Result<AgentServer, String> {
         let raw = &self.raw;
-        let filled_in = RefCell::new(Vec::new());
+        let expanded_secrets = RefCell::new(Vec::new());
         let fill = |text: &str| {
-            filled(text, |name| {
-                let value = variable(name, self.is_of_project, settings)?;
-                filled_in.borrow_mut().extend(value.iter().map(Secret::new));
+            expand_variables(text, |name| {
+                let value = variable(name, self.is_from_project, settings)?;
+                expanded_secrets.borrow_mut().extend(value.iter().map(Secret::new));
                 Ok(value)
             })
         };
         let all = |words: &[String]| words.iter().map(|word| fill(word)).collect::<Result<Vec<_>, _>>();
         let command = raw.command.as_deref().filter(|command| !command.is_empty());
         let command = command.ok_or("it has no `command`; write which program is started")?;
-        let mut environment = passed(settings, &raw.env);
+        let mut environment = passed_variables(settings, &raw.env);
         for (name, value) in &raw.env {
             environment.push((name.clone(), Secret::new(fill(value)?)));
         }
         let mut agents = BTreeMap::new();
         for (name, agent) in &raw.agents {
             let arguments = all(&agent.args)?;
-            let choice = Choice { mode: agent.mode.clone(), model: agent.model.clone(), arguments };
-            agents.insert(name.clone(), choice);
+            let options = AgentOptions { mode: agent.mode.clone(), model: agent.model.clone(), arguments };
+            agents.insert(name.clone(), options);
         }
-        let choice = Choice { mode: raw.mode.clone(), model: raw.model.clone(), arguments: Vec::new() };
+        let options =
+            AgentOptions { mode: raw.mode.clone(), model: raw.model.clone(), arguments: Vec::new() };
         let (command, arguments) = (fill(command)?, all(&raw.args)?);
-        Ok(Server {
+        Ok(AgentServer {
             name: self.name.clone(),
             guard: guard.clone(),
             workspace: settings.folder.canonicalize().unwrap_or_else(|_| settings.folder.clone()),
             command,
             arguments,
             environment,
-            filled_in: filled_in.into_inner(),
-            sessions: if raw.pool == Some(false) { 1 } else { raw.max_sessions.unwrap_or(SESSIONS) },
-            choice,
+            expanded_secrets: expanded_secrets.into_inner(),
+            max_sessions: if raw.pool == Some(false) {
+                1
+            } else {
+                raw.max_sessions.unwrap_or(DEFAULT_MAX_SESSIONS)
+            },
+            options,
             agents,
             terms: self.terms,
-            start_time: self.start_time,
+            start_timeout: self.start_timeout,
             allow_in_plan: raw.allow_in_plan,
         })
     }

@@ -8,7 +8,7 @@ use super::Environment;
 pub(crate) const PROJECT_AGENTS: &str = ".brigade/agents";
 
 /// The folders of other programs, in a project and in a home.
-const FOREIGN: [&str; 9] = [
+const OTHER_AGENT_DIRS: [&str; 9] = [
     ".claude/agents",
     ".opencode/agent",
     ".opencode/agents",
@@ -24,7 +24,7 @@ const FOREIGN: [&str; 9] = [
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AgentFolders {
     /// The agents of Brigade: `$BRIGADE_HOME/agents`, or `agents` beside the configuration.
-    pub(crate) own: Option<PathBuf>,
+    pub(crate) user: Option<PathBuf>,
     /// The home, for the folders of other programs.
     pub(crate) home: Option<PathBuf>,
     /// The folders of `agents.paths`.
@@ -39,7 +39,7 @@ impl AgentFolders {
             _ => environment.absolute(Path::new(path)),
         };
         AgentFolders {
-            own: environment.config_folder().map(|folder| folder.join("agents")),
+            user: environment.config_folder().map(|folder| folder.join("agents")),
             home: home.map(Path::to_owned),
             paths: paths.iter().map(path).collect(),
         }
@@ -47,22 +47,22 @@ impl AgentFolders {
 }
 
 /// All folders that agents are looked for in, those that count first in front. A project that nobody trusts is none.
-pub(crate) fn agent_places(
+pub(crate) fn agent_dirs(
     home: &AgentFolders,
     project: Option<&Path>,
     config_paths: &[PathBuf],
 ) -> Vec<PathBuf> {
-    let foreign = |base: Option<&Path>| {
+    let other_dirs = |base: Option<&Path>| {
         let base = base.map(Path::to_owned);
-        base.into_iter().flat_map(|base| FOREIGN.map(|folder| base.join(folder)))
+        base.into_iter().flat_map(|base| OTHER_AGENT_DIRS.map(|folder| base.join(folder)))
     };
-    let mut places: Vec<PathBuf> = project.map(|project| project.join(PROJECT_AGENTS)).into_iter().collect();
-    places.extend(home.own.clone());
-    places.extend_from_slice(config_paths);
-    places.extend(foreign(project));
-    places.extend(foreign(home.home.as_deref()));
+    let mut dirs: Vec<PathBuf> = project.map(|project| project.join(PROJECT_AGENTS)).into_iter().collect();
+    dirs.extend(home.user.clone());
+    dirs.extend_from_slice(config_paths);
+    dirs.extend(other_dirs(project));
+    dirs.extend(other_dirs(home.home.as_deref()));
     // A path that is shown has no `.` in its middle.
-    places.iter().map(|place| place.components().collect()).collect()
+    dirs.iter().map(|dir| dir.components().collect()).collect()
 }
 
 #[cfg(test)]
@@ -70,14 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn projects_come_before_homes_and_ours_before_foreign() {
+    fn project_dirs_come_before_home_and_ours_before_others() {
         let home = AgentFolders {
-            own: Some("/b/agents".into()),
+            user: Some("/b/agents".into()),
             home: Some("/h".into()),
             paths: vec!["/more".into()],
         };
-        let places = agent_places(&home, Some(Path::new("/p")), &home.paths);
-        let shown: Vec<&str> = places.iter().filter_map(|place| place.to_str()).collect();
+        let dirs = agent_dirs(&home, Some(Path::new("/p")), &home.paths);
+        let shown: Vec<&str> = dirs.iter().filter_map(|dir| dir.to_str()).collect();
         assert_eq!(
             shown,
             [
@@ -104,11 +104,11 @@ mod tests {
                 "/h/.factory/droids",
             ]
         );
-        for folder in FOREIGN.iter().chain(&crate::settings::FOREIGN_SKILLS) {
-            assert!(crate::trust::COVERED.contains(folder), "{folder} counts, so trust has to cover it");
+        for folder in OTHER_AGENT_DIRS.iter().chain(&crate::settings::OTHER_SKILL_DIRS) {
+            assert!(crate::trust::COVERED_DIRS.contains(folder), "{folder} counts, so trust has to cover it");
         }
-        let untrusted = agent_places(&home, None, &home.paths);
-        assert!(!untrusted.iter().any(|place| place.starts_with("/p")));
-        assert_eq!(agent_places(&AgentFolders::default(), None, &[]), Vec::<PathBuf>::new());
+        let untrusted = agent_dirs(&home, None, &home.paths);
+        assert!(!untrusted.iter().any(|dir| dir.starts_with("/p")));
+        assert_eq!(agent_dirs(&AgentFolders::default(), None, &[]), Vec::<PathBuf>::new());
     }
 }

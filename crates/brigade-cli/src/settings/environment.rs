@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use brigade::Secret;
 use brigade::model::Proxies;
 
-use super::SCRIPT;
-use super::shell::{self, OWN_PREFIX, Withheld};
-use crate::failure::Failure;
+use super::SCRIPT_PREFIX;
+use super::shell::{self, BRIGADE_PREFIX, Withheld};
+use crate::error::CliError;
 
 /// The one variable of ours that is a place and not a key.
 const HOME_VARIABLE: &str = "BRIGADE_HOME";
@@ -17,10 +17,10 @@ const HOME_VARIABLE: &str = "BRIGADE_HOME";
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     /// Variables that stand for keys of the configuration, without their prefix: (`SWARM__MAX_DEPTH`, `2`).
-    pub(crate) brigade: Vec<(String, String)>,
+    pub(crate) config_variables: Vec<(String, String)>,
     /// Names of the variables that commands of `shell` can get, each with the reason why they do not get it by default. The
     /// values stay where they are.
-    pub(crate) names: Vec<(String, Option<Withheld>)>,
+    pub(crate) variable_names: Vec<(String, Option<Withheld>)>,
     /// Whether colours are unwanted.
     pub(crate) no_color: bool,
     /// What the terminal is called.
@@ -29,39 +29,39 @@ pub(crate) struct Environment {
     brigade_home: Option<PathBuf>,
     config_home: Option<PathBuf>,
     data_home: Option<PathBuf>,
-    current: PathBuf,
+    current_dir: PathBuf,
 }
 
 impl Environment {
     /// Reads it.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
-    pub(crate) fn read() -> Result<Environment, Failure> {
-        let current = std::env::current_dir()
-            .map_err(|error| Failure::usage(format!("the current folder cannot be used: {error}")))?;
-        Environment::from_variables(std::env::vars_os(), current)
+    pub(crate) fn read() -> Result<Environment, CliError> {
+        let current_dir = std::env::current_dir()
+            .map_err(|error| CliError::usage(format!("the current folder cannot be used: {error}")))?;
+        Environment::from_variables(std::env::vars_os(), current_dir)
     }
 
     fn from_variables(
         variables: impl Iterator<Item = (OsString, OsString)>,
-        current: PathBuf,
-    ) -> Result<Environment, Failure> {
+        current_dir: PathBuf,
+    ) -> Result<Environment, CliError> {
         let mut found = Environment {
-            brigade: Vec::new(),
-            names: Vec::new(),
+            config_variables: Vec::new(),
+            variable_names: Vec::new(),
             no_color: false,
             term: None,
             home: None,
             brigade_home: None,
             config_home: None,
             data_home: None,
-            current,
+            current_dir,
         };
         for (name, value) in variables {
             let Some(name) = name.to_str() else { continue };
             let place = || Some(PathBuf::from(&value)).filter(|path| path.is_absolute());
             match name {
                 HOME_VARIABLE if !value.is_empty() => {
-                    found.brigade_home = Some(found.current.join(&value));
+                    found.brigade_home = Some(found.current_dir.join(&value));
                 }
                 HOME_VARIABLE => {}
                 "HOME" => found.home = place(),
@@ -72,19 +72,19 @@ impl Environment {
                 "TERM" => found.term = value.to_str().map(str::to_owned),
                 _ => {}
             }
-            if let Some(key) = name.strip_prefix(OWN_PREFIX)
+            if let Some(key) = name.strip_prefix(BRIGADE_PREFIX)
                 && name != HOME_VARIABLE
             {
-                let text = value.to_str().ok_or_else(|| Failure::usage(format!("{name} is not UTF-8")))?;
-                found.brigade.push((key.to_owned(), text.to_owned()));
+                let text = value.to_str().ok_or_else(|| CliError::usage(format!("{name} is not UTF-8")))?;
+                found.config_variables.push((key.to_owned(), text.to_owned()));
             }
-            if shell::is_passable(name, value.to_str()) {
+            if shell::can_pass_on(name, value.to_str()) {
                 let withheld = value.to_str().and_then(|value| shell::withheld(name, value));
-                found.names.push((name.to_owned(), withheld));
+                found.variable_names.push((name.to_owned(), withheld));
             }
         }
-        found.brigade.sort();
-        found.names.sort_by(|(one, _), (other, _)| one.cmp(other));
+        found.config_variables.sort();
+        found.variable_names.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(found)
     }
 
@@ -94,8 +94,8 @@ impl Environment {
     }
 
     /// The file that says which projects are trusted.
-    pub(crate) fn trusted_file(&self) -> Result<PathBuf, Failure> {
-        Ok(self.data_folder().ok_or_else(nowhere)?.join("trusted.json"))
+    pub(crate) fn trusted_file(&self) -> Result<PathBuf, CliError> {
+        Ok(self.data_folder().ok_or_else(no_home_error)?.join("trusted.json"))
     }
 
     /// The file that keeps what was typed in chats.
@@ -104,8 +104,9 @@ impl Environment {
     }
 
     /// Whether a folder is the person's home, or the one around `BRIGADE_HOME`.
-    pub(crate) fn is_the_persons(&self, folder: &Path) -> bool {
-        let same = |own: &Path, folder: &Path| own.canonicalize().is_ok_and(|own| own == folder);
+    pub(crate) fn is_user_home(&self, folder: &Path) -> bool {
+        let same =
+            |home_dir: &Path, folder: &Path| home_dir.canonicalize().is_ok_and(|home_dir| home_dir == folder);
         self.home.as_deref().is_some_and(|home| same(home, folder))
             || self.brigade_home.as_deref().is_some_and(|home| same(home, &folder.join(".brigade")))
     }
@@ -154,24 +155,24 @@ impl Environment {
 
     /// A path as seen from the current folder.
     pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
-        self.current.join(path)
+        self.current_dir.join(path)
     }
 
     /// The name of a model under which it is found again from anywhere.
-    pub(crate) fn absolute_model(&self, model: &str) -> Result<String, Failure> {
-        let Some(file) = model.strip_prefix(SCRIPT) else { return Ok(model.to_owned()) };
+    pub(crate) fn absolute_model(&self, model: &str) -> Result<String, CliError> {
+        let Some(file) = model.strip_prefix(SCRIPT_PREFIX) else { return Ok(model.to_owned()) };
         let path = self.absolute(Path::new(file));
         let unreadable =
-            |cause: &str| Failure::usage(format!("the script {} cannot be read: {cause}", path.display()));
+            |cause: &str| CliError::usage(format!("the script {} cannot be read: {cause}", path.display()));
         let canonical = path.canonicalize().map_err(|error| unreadable(&error.to_string()))?;
         let text = canonical.to_str().ok_or_else(|| unreadable("its path is not UTF-8"))?;
-        Ok(format!("{SCRIPT}{text}"))
+        Ok(format!("{SCRIPT_PREFIX}{text}"))
     }
 }
 
 /// There is no place for anything.
-pub(super) fn nowhere() -> Failure {
-    Failure::usage(
+pub(super) fn no_home_error() -> CliError {
+    CliError::usage(
         "neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions",
     )
 }
@@ -186,16 +187,16 @@ mod tests {
     }
 
     #[test]
-    fn commands_see_no_keys() {
+    fn keys_are_withheld_from_commands() {
         let found =
             read(&[("PATH", "/bin"), ("ANTHROPIC_API_KEY", "k"), ("LC_ALL", "C"), ("BRIGADE_MODEL", "m")]);
         let names: Vec<(&str, bool)> =
-            found.names.iter().map(|(name, withheld)| (name.as_str(), withheld.is_some())).collect();
+            found.variable_names.iter().map(|(name, withheld)| (name.as_str(), withheld.is_some())).collect();
         assert_eq!(
             names,
             [("ANTHROPIC_API_KEY", true), ("BRIGADE_MODEL", true), ("LC_ALL", false), ("PATH", false)]
         );
-        assert_eq!(found.brigade, [("MODEL".into(), "m".into())]);
+        assert_eq!(found.config_variables, [("MODEL".into(), "m".into())]);
     }
 
     #[test]

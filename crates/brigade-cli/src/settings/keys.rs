@@ -7,13 +7,13 @@ use std::time::Duration;
 use brigade_core::permission::Rule;
 use toml::{Table, Value};
 
+use super::did_you_mean::closest;
 use super::layers::quoted;
-use super::nearest::nearest;
 use crate::units;
 
-use Kind::{
-    Count, Dollars, Flag, Models, Named, Number, Positive, Price, Rules, Section, Text, TextOrTexts, Texts,
-    Time, Tokens, Word,
+use ValueKind::{
+    Bool, Count, Dollars, Models, Named, Number, OneOf, Positive, Price, Rules, Section, Text, TextOrTexts,
+    Texts, Time, Tokens,
 };
 pub(super) use table::ROOT;
 
@@ -21,12 +21,12 @@ pub(super) use table::ROOT;
 pub(super) const UNLIMITED: &str = "unlimited";
 
 /// The most that a million tokens may cost, in nano-dollars: a million dollars.
-pub(super) const MOST_PRICE: u64 = 1_000_000_000_000_000;
-pub(super) const MOST_TOKENS: i64 = 1_000_000_000;
+pub(super) const MAX_PRICE_NANO_USD: u64 = 1_000_000_000_000_000;
+pub(super) const MAX_TOKENS: i64 = 1_000_000_000;
 
 /// What stands at a key.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// Text.
     Text,
     /// A list of texts.
@@ -34,9 +34,9 @@ pub(super) enum Kind {
     /// Text, or a list of texts.
     TextOrTexts,
     /// One of these words.
-    Word(&'static [&'static str]),
+    OneOf(&'static [&'static str]),
     /// True or false.
-    Flag,
+    Bool,
     /// A whole number that fits into 32 bits.
     Number,
     /// A whole number that fits into 32 bits and is not 0.
@@ -54,15 +54,15 @@ pub(super) enum Kind {
     /// A list of permission rules.
     Rules,
     /// A section with these keys.
-    Section(&'static [Key]),
+    Section(&'static [KeySpec]),
     /// A section whose keys are names.
-    Named(&'static Kind),
+    Named(&'static ValueKind),
     /// A section whose keys are models.
-    Models(&'static Kind),
+    Models(&'static ValueKind),
 }
 
 /// A key: its name, what stands there, and what it means.
-pub(super) type Key = (&'static str, Kind, &'static str);
+pub(super) type KeySpec = (&'static str, ValueKind, &'static str);
 
 const MODES: [&str; 4] = ["plan", "ask", "edit", "auto"];
 
@@ -71,7 +71,7 @@ pub(super) fn check(table: &Table) -> Result<(), String> {
     check_section(table, ROOT, &[])
 }
 
-fn check_section(table: &Table, known: &[Key], path: &[&str]) -> Result<(), String> {
+fn check_section(table: &Table, known: &[KeySpec], path: &[&str]) -> Result<(), String> {
     for (key, value) in table {
         let inner = [path, &[key.as_str()]].concat();
         match known.iter().find(|(name, ..)| name == key) {
@@ -82,16 +82,16 @@ fn check_section(table: &Table, known: &[Key], path: &[&str]) -> Result<(), Stri
     Ok(())
 }
 
-fn unknown(path: &[&str], siblings: &[Key]) -> String {
+fn unknown(path: &[&str], siblings: &[KeySpec]) -> String {
     let Some((key, section)) = path.split_last() else { return "unknown key".to_owned() };
     let dotted = dotted(path);
     let names = || siblings.iter().map(|(name, ..)| *name);
     let is_slip = |(distance, _): &(usize, &str)| *distance <= 2;
     // A part of a name, such as `url` of `base_url`, is nearer than a short name with other letters.
     let part = names().find(|name| name.split('_').any(|part| part == *key)).map(|name| (1, name));
-    let nearest = nearest(key, names());
+    let nearest = closest(key, names());
     let near = nearest.filter(is_slip).or(part).or(nearest);
-    let all = every_key();
+    let all = all_keys();
     let elsewhere = all.iter().find(|known| known.rsplit('.').next() == Some(key));
     let suggestion = match (near, elsewhere) {
         (Some((distance, name)), None) => (distance, self::dotted(&[section, &[name]].concat())),
@@ -105,8 +105,8 @@ fn unknown(path: &[&str], siblings: &[Key]) -> String {
 }
 
 /// Every key that has a fixed name.
-fn every_key() -> Vec<String> {
-    fn collect(known: &[Key], path: &str, keys: &mut Vec<String>) {
+fn all_keys() -> Vec<String> {
+    fn collect(known: &[KeySpec], path: &str, keys: &mut Vec<String>) {
         for (name, kind, _) in known {
             let key = if path.is_empty() { (*name).to_owned() } else { format!("{path}.{name}") };
             match kind {
@@ -120,7 +120,7 @@ fn every_key() -> Vec<String> {
     keys
 }
 
-fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> {
+fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), String> {
     let wrong = |expected: &str| {
         Err(format!("`{}` has to be {expected}, not {} `{value}`", dotted(path), value.type_str()))
     };
@@ -132,10 +132,10 @@ fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> 
         Texts => wrong("a list of texts"),
         TextOrTexts if value.is_str() || is_texts() => Ok(()),
         TextOrTexts => wrong("text or a list of texts"),
-        Word(words) if value.as_str().is_some_and(|text| words.contains(&text)) => Ok(()),
-        Word(words) => wrong(&format!("one of {}", words.join(", "))),
-        Flag if value.is_bool() => Ok(()),
-        Flag => wrong("true or false"),
+        OneOf(words) if value.as_str().is_some_and(|text| words.contains(&text)) => Ok(()),
+        OneOf(words) => wrong(&format!("one of {}", words.join(", "))),
+        Bool if value.is_bool() => Ok(()),
+        Bool => wrong("true or false"),
         Number if value.as_integer().is_some_and(|number| u32::try_from(number).is_ok()) => Ok(()),
         Number => wrong("a whole number from 0 to 4294967295"),
         Positive if value.as_integer().is_some_and(|number| (1..=u32::MAX.into()).contains(&number)) => {
@@ -148,7 +148,7 @@ fn check_value(value: &Value, kind: &Kind, path: &[&str]) -> Result<(), String> 
         Dollars => wrong("dollars such as 2.50, or \"unlimited\""),
         Price if price(value).is_some() => Ok(()),
         Price => wrong("dollars for a million tokens, such as 2.50, and at most 1000000"),
-        Tokens if value.as_integer().is_some_and(|number| (1..=MOST_TOKENS).contains(&number)) => Ok(()),
+        Tokens if value.as_integer().is_some_and(|number| (1..=MAX_TOKENS).contains(&number)) => Ok(()),
         Tokens => wrong("a number of tokens from 1 to 1000000000"),
         Time if duration(value).is_ok() => Ok(()),
         Time => wrong("a duration such as \"10m\""),
@@ -203,7 +203,7 @@ fn is_unlimited(value: &Value) -> bool {
 /// A number of things.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     match value {
-        Value::String(text) => units::count(text),
+        Value::String(text) => units::parse_count(text),
         Value::Integer(number) => {
             u64::try_from(*number).map_err(|_| format!("`{number}` is not a whole number"))
         }
@@ -214,29 +214,29 @@ pub(super) fn count(value: &Value) -> Result<u64, String> {
 /// Dollars as nano-dollars. A float is read as the decimal that was written, which is its shortest form.
 pub(super) fn dollars(value: &Value) -> Result<u64, String> {
     match value {
-        Value::String(text) => units::dollars(text),
-        Value::Integer(number) => units::dollars(&number.to_string()),
-        Value::Float(number) => units::dollars(&number.to_string()),
+        Value::String(text) => units::parse_dollars(text),
+        Value::Integer(number) => units::parse_dollars(&number.to_string()),
+        Value::Float(number) => units::parse_dollars(&number.to_string()),
         other => Err(format!("`{other}` is not an amount of dollars")),
     }
 }
 
 /// The price of a million tokens as nano-dollars. More than the most is no price, but a slip.
 pub(super) fn price(value: &Value) -> Option<u64> {
-    dollars(value).ok().filter(|nano| *nano <= MOST_PRICE)
+    dollars(value).ok().filter(|nano| *nano <= MAX_PRICE_NANO_USD)
 }
 
 /// A duration, or a number of seconds.
 pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     match value {
-        Value::String(text) => units::duration(text),
-        Value::Integer(number) => units::duration(&number.to_string()),
+        Value::String(text) => units::parse_duration(text),
+        Value::Integer(number) => units::parse_duration(&number.to_string()),
         other => Err(format!("`{other}` is not a duration")),
     }
 }
 
 /// What stands at a path, if it is a known one.
-pub(super) fn kind(path: &[String]) -> Option<&'static Kind> {
+pub(super) fn kind(path: &[String]) -> Option<&'static ValueKind> {
     let (first, rest) = path.split_first()?;
     let mut kind = &ROOT.iter().find(|(name, ..)| name == first)?.1;
     for key in rest {
@@ -250,17 +250,17 @@ pub(super) fn kind(path: &[String]) -> Option<&'static Kind> {
 }
 
 /// Whether a key is all but one letter a known one of its section.
-pub(super) fn is_slip(path: &[&str]) -> bool {
+pub(super) fn is_typo(path: &[&str]) -> bool {
     let Some((key, section)) = path.split_last() else { return false };
     let section: Vec<String> = section.iter().map(|part| (*part).to_owned()).collect();
     let Some(Section(known)) = kind(&section) else { return false };
-    nearest(key, known.iter().map(|(name, ..)| *name)).is_some_and(|(distance, _)| distance == 1)
+    closest(key, known.iter().map(|(name, ..)| *name)).is_some_and(|(distance, _)| distance == 1)
 }
 
 /// A path from the environment, where case is lost: known keys get theirs back.
-pub(super) fn spelled(path: &[String]) -> Vec<String> {
-    let mut known: Option<&[Key]> = Some(ROOT);
-    let mut names: Option<&Kind> = None;
+pub(super) fn restore_case(path: &[String]) -> Vec<String> {
+    let mut known: Option<&[KeySpec]> = Some(ROOT);
+    let mut names: Option<&ValueKind> = None;
     let mut spelled = Vec::new();
     for part in path {
         let lower = part.to_lowercase();
@@ -311,12 +311,15 @@ mod tests {
         assert!(problem("swarm.enabled = 'yes'").contains("`swarm.enabled` has to be true or false"));
         assert!(problem("limits.lead_turns = -1").contains("whole number"));
         for wrong in ["0", "-1", "1.5", "'many'", "4294967296"] {
-            let said = problem(&format!("providers.a.concurrency = {wrong}"));
-            assert!(said.contains("`providers.a.concurrency` has to be a whole number from 1"), "{said}");
+            let message = problem(&format!("providers.a.concurrency = {wrong}"));
+            assert!(
+                message.contains("`providers.a.concurrency` has to be a whole number from 1"),
+                "{message}"
+            );
         }
         for wrong in ["0", "-1", "1.5", "'0s'", "'soon'", "true"] {
-            let said = problem(&format!("providers.a.idle_timeout = {wrong}"));
-            assert!(said.contains("`providers.a.idle_timeout` has to be a duration"), "{said}");
+            let message = problem(&format!("providers.a.idle_timeout = {wrong}"));
+            assert!(message.contains("`providers.a.idle_timeout` has to be a duration"), "{message}");
         }
         assert!(problem("providers.a.url = 'x'").contains("nearest known key is `providers.a.base_url`"));
         assert!(problem("permissions.mode = 'yolo'").contains("one of plan, ask, edit, auto"));
@@ -351,20 +354,20 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_those_of_the_library() {
+    fn modes_match_the_library() {
         assert!(MODES.iter().all(|mode| mode.parse::<brigade_core::permission::Mode>().is_ok()));
     }
 
     #[test]
-    fn money_in_a_file_is_the_decimal_that_was_written() {
+    fn dollars_keep_the_written_decimal() {
         let table: Table = toml::from_str("usd = 0.1").unwrap();
         assert_eq!(dollars(&table["usd"]), Ok(100_000_000));
     }
 
     #[test]
-    fn the_environment_finds_mixed_case() {
+    fn mixed_case_keys_are_found_from_the_environment() {
         let path = |text: &str| text.split("__").map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(spelled(&path("MCPSERVERS__FILES__COMMAND")), ["mcpServers", "files", "command"]);
-        assert_eq!(spelled(&path("SWARM__MAX_DEPTH")), ["swarm", "max_depth"]);
+        assert_eq!(restore_case(&path("MCPSERVERS__FILES__COMMAND")), ["mcpServers", "files", "command"]);
+        assert_eq!(restore_case(&path("SWARM__MAX_DEPTH")), ["swarm", "max_depth"]);
     }
 }

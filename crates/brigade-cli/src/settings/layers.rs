@@ -5,10 +5,10 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-use super::keys::{self, Kind};
+use super::keys::{self, ValueKind};
 use super::project::ProjectConfig;
 use super::servers;
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// The values in force, and where each comes from.
 #[derive(Debug, Clone, Default)]
@@ -21,9 +21,9 @@ pub(crate) struct Layers {
 
 impl Layers {
     /// The values that are in force where nobody says otherwise.
-    pub(super) fn defaults() -> Result<Layers, Failure> {
+    pub(super) fn defaults() -> Result<Layers, CliError> {
         let table = super::default_table(super::default_mode())
-            .map_err(|error| Failure::failed(format!("the defaults: {error}")))?;
+            .map_err(|error| CliError::failed(format!("the defaults: {error}")))?;
         let mut layers = Layers::default();
         layers.add(table, "default")?;
         Ok(layers)
@@ -47,7 +47,7 @@ impl Layers {
     }
 
     /// Whether something in a section comes from the project.
-    pub(super) fn is_of_project(&self, section: &[&str]) -> bool {
+    pub(super) fn is_from_project(&self, section: &[&str]) -> bool {
         let inside =
             |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
         let mut origins = self.origins.iter().filter(|(path, _)| inside(path));
@@ -55,7 +55,7 @@ impl Layers {
     }
 
     /// Adds `config.toml`, or `config.json` beside it.
-    pub(super) fn add_file(&mut self, toml_file: &Path) -> Result<(), Failure> {
+    pub(super) fn add_file(&mut self, toml_file: &Path) -> Result<(), CliError> {
         match parse(toml_file, read)? {
             Some((table, origin)) => self.add(table, &origin),
             None => Ok(()),
@@ -64,21 +64,21 @@ impl Layers {
 
     /// Adds the configuration of a trusted project. Its rules join those of the person, so that a project cannot lift
     /// what the person forbids.
-    pub(super) fn add_project(&mut self, project: &ProjectConfig) -> Result<(), Failure> {
+    pub(super) fn add_project(&mut self, project: &ProjectConfig) -> Result<(), CliError> {
         let ProjectConfig { table, file } = project;
         let mut table = table.clone();
         let mut joined = Vec::new();
         self.project = Some(file.clone());
         // A server of the person keeps its name: parts of another could send its keys elsewhere.
         if let Some(Value::Table(servers)) = table.get_mut("mcpServers")
-            && let Some(Value::Table(own)) = self.table.get("mcpServers")
+            && let Some(Value::Table(user_servers)) = self.table.get("mcpServers")
         {
-            servers.retain(|name, _| !own.contains_key(name));
+            servers.retain(|name, _| !user_servers.contains_key(name));
         }
         if let Some(Value::Table(servers)) = table.get_mut("acp").and_then(|acp| acp.get_mut("servers"))
-            && let Some(Value::Table(own)) = self.table.get("acp").and_then(|acp| acp.get("servers"))
+            && let Some(Value::Table(user_servers)) = self.table.get("acp").and_then(|acp| acp.get("servers"))
         {
-            servers.retain(|name, _| !own.contains_key(name));
+            servers.retain(|name, _| !user_servers.contains_key(name));
         }
         if let Some(Value::Table(rules)) = table.get_mut("permissions") {
             for (list, value) in rules.iter_mut() {
@@ -102,10 +102,10 @@ impl Layers {
     }
 
     /// Adds variables such as `SWARM__MAX_DEPTH`.
-    pub(super) fn add_environment(&mut self, variables: &[(String, String)]) -> Result<(), Failure> {
+    pub(super) fn add_environment(&mut self, variables: &[(String, String)]) -> Result<(), CliError> {
         for (name, text) in variables {
             let parts: Vec<String> = name.split("__").map(str::to_owned).collect();
-            let path = keys::spelled(&parts);
+            let path = keys::restore_case(&parts);
             let value = value(&path, text);
             self.add(nested(&path, value), &format!("BRIGADE_{name}"))?;
         }
@@ -113,15 +113,15 @@ impl Layers {
     }
 
     /// Adds `--set key=value`.
-    pub(super) fn add_set(&mut self, settings: &[String]) -> Result<(), Failure> {
+    pub(super) fn add_set(&mut self, settings: &[String]) -> Result<(), CliError> {
         for setting in settings {
             let Some((key, text)) = setting.split_once('=') else {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "--set {setting}: expected key=value, as in swarm.max_depth=2"
                 )));
             };
             let path = key_path(key.trim())
-                .ok_or_else(|| Failure::usage(format!("--set {setting}: '{key}' is not a key")))?;
+                .ok_or_else(|| CliError::usage(format!("--set {setting}: '{key}' is not a key")))?;
             let value = value(&path, text);
             self.add(nested(&path, value), &format!("--set {key}"))?;
         }
@@ -132,7 +132,7 @@ impl Layers {
     pub(super) fn add_flags(
         &mut self,
         flags: Vec<(&'static str, &'static [&'static str], Value)>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CliError> {
         for (flag, path, value) in flags {
             let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
             self.add(nested(&path, value), flag)?;
@@ -140,8 +140,8 @@ impl Layers {
         Ok(())
     }
 
-    fn add(&mut self, table: Table, origin: &str) -> Result<(), Failure> {
-        keys::check(&table).map_err(|problem| Failure::usage(format!("{origin}: {problem}")))?;
+    fn add(&mut self, table: Table, origin: &str) -> Result<(), CliError> {
+        keys::check(&table).map_err(|problem| CliError::usage(format!("{origin}: {problem}")))?;
         merge(&mut self.table, table, &mut Vec::new(), origin, &mut self.origins);
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Layers {
         for (key, value) in values {
             path.push(key.clone());
             let origin = self.origins.get(path).map_or("", String::as_str);
-            text.push_str(&format!("{} = {value}  # from {}\n", quoted(key), crate::safe::line(origin)));
+            text.push_str(&format!("{} = {value}  # from {}\n", quoted(key), crate::sanitize::line(origin)));
             path.pop();
         }
         for (key, value) in sections {
@@ -200,38 +200,38 @@ impl Layers {
 /// Reads `config.toml` or `config.json` beside it, and says which of them it was.
 pub(super) fn parse(
     toml_file: &Path,
-    read: impl Fn(&Path) -> Result<Option<String>, Failure>,
-) -> Result<Option<(Table, String)>, Failure> {
+    read: impl Fn(&Path) -> Result<Option<String>, CliError>,
+) -> Result<Option<(Table, String)>, CliError> {
     let json_file = toml_file.with_extension("json");
     let (file, table) = match (read(toml_file)?, read(&json_file)?) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
             let names = format!("{} and {}", toml_file.display(), json_file.display());
-            return Err(Failure::usage(format!("{names} both exist; keep one of them")));
+            return Err(CliError::usage(format!("{names} both exist; keep one of them")));
         }
         (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string())),
         (None, Some(text)) => (json_file.as_path(), from_json(&text)),
     };
     let origin = file.display().to_string();
     let mut table = table.map_err(|error| {
-        let failure = Failure::usage(format!("{origin}: {}", error.trim_end()));
+        let failure = CliError::usage(format!("{origin}: {}", error.trim_end()));
         if error.contains("duplicate key") {
             return failure
                 .hint("It stands in the file already: put the lines beneath the one that is there.");
         }
         failure
     })?;
-    servers::pass_over(&mut table);
+    servers::remove_ignored_keys(&mut table);
     Ok(Some((table, origin)))
 }
 
-fn read(file: &Path) -> Result<Option<String>, Failure> {
+fn read(file: &Path) -> Result<Option<String>, CliError> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         // A home that is a file has no configuration; the store says what is wrong with it.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
-        Err(error) => Err(Failure::usage(format!("{} cannot be read: {error}", file.display()))),
+        Err(error) => Err(CliError::usage(format!("{} cannot be read: {error}", file.display()))),
     }
 }
 
@@ -267,7 +267,7 @@ fn key_path(key: &str) -> Option<Vec<String>> {
 /// A typed value. What is to be text is text as it stands; anything else is TOML, or text where it is none.
 fn value(path: &[String], text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
-    if matches!(keys::kind(path), Some(Kind::Text | Kind::Word(_) | Kind::Time)) {
+    if matches!(keys::kind(path), Some(ValueKind::Text | ValueKind::OneOf(_) | ValueKind::Time)) {
         let quoted = text.len() > 1 && text.starts_with('"') && text.ends_with('"');
         return if quoted { parsed(text).unwrap_or_else(plain) } else { plain() };
     }
@@ -324,7 +324,7 @@ pub(super) fn quoted(key: &str) -> String {
 mod tests {
     use super::*;
 
-    fn set(settings: &[&str]) -> Result<Layers, Failure> {
+    fn set(settings: &[&str]) -> Result<Layers, CliError> {
         let mut layers = Layers::defaults()?;
         let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
         layers.add_set(&settings)?;
@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_refused() {
+    fn invalid_set_flag_is_refused() {
         for wrong in ["swarm.max_depth", "=1", "swarm.max_depth=two", "nothing=1", "swarm..x=1"] {
             assert!(set(&[wrong]).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_value_cannot_bring_more_keys_along() {
+    fn value_cannot_inject_more_keys() {
         assert!(set(&["swarm.max_depth=2\nmodel='x'"]).is_err());
     }
 

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use brigade::model::{Auth, Figures, Place, PriceList};
+use brigade::model::{Auth, Locality, ModelOverrides, PriceList};
 use serde::Deserialize;
 use toml::Value;
 
 use super::keys;
 use super::layers::{Layers, quoted};
 use super::providers::Providers;
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// What is said about a model, as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Raw {
+pub(super) struct RawPrice {
     input: Option<Value>,
     output: Option<Value>,
     cache_read: Option<Value>,
@@ -23,11 +23,11 @@ pub(super) struct Raw {
     max_output: Option<u64>,
 }
 
-impl Raw {
-    fn figures(&self) -> Figures {
+impl RawPrice {
+    fn figures(&self) -> ModelOverrides {
         // What is no price was refused when the file was read.
         let price = |value: &Option<Value>| value.as_ref().and_then(keys::price);
-        Figures {
+        ModelOverrides {
             input: price(&self.input),
             output: price(&self.output),
             cache_read: price(&self.cache_read),
@@ -37,34 +37,34 @@ impl Raw {
         }
     }
 
-    fn names_a_price(&self) -> bool {
+    fn has_price(&self) -> bool {
         [&self.input, &self.output, &self.cache_read, &self.cache_write].iter().any(|value| value.is_some())
     }
 }
 
 /// The built-in table, with what the configuration says. An entry that could have no effect is a mistake.
 pub(super) fn resolve(
-    raw: &BTreeMap<String, Raw>,
+    raw: &BTreeMap<String, RawPrice>,
     providers: &Providers,
     layers: &Layers,
-) -> Result<PriceList, Failure> {
+) -> Result<PriceList, CliError> {
     let mut list = PriceList::built_in();
     for (name, raw) in raw {
         let wrong = |problem: String| {
             let origin = layers.origin(&["prices", name]);
-            Failure::usage(format!("{origin}: prices.{}: {problem}", quoted(name)))
+            CliError::usage(format!("{origin}: prices.{}: {problem}", quoted(name)))
         };
         let (provider, model) = name.split_once('/').unwrap_or((name, ""));
         let Some(base_url) = providers.address(provider) else {
             return Err(wrong(providers.unknown(provider)));
         };
         let figures = raw.figures();
-        let alone = PriceList::default().with(name, figures).about(name).price;
+        let alone = PriceList::default().with(name, figures).model_info(name).price;
         let is_known = || {
-            Place::of(provider, base_url) == Ok(Place::Elsewhere)
-                && PriceList::built_in().about_at(base_url, provider, model, Auth::Keyed).price.is_some()
+            Locality::of(provider, base_url) == Ok(Locality::Remote)
+                && PriceList::built_in().model_info_at(base_url, provider, model, Auth::Keyed).price.is_some()
         };
-        if raw.names_a_price() && alone.is_none() && !is_known() {
+        if raw.has_price() && alone.is_none() && !is_known() {
             let missing = if raw.input.is_none() { "input" } else { "output" };
             return Err(wrong(format!(
                 "there is no `{missing}`, and the table of prices has no entry to take it from; write both `input` and \

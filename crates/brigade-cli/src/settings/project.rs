@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::{SCRIPT, keys, layers, servers};
-use crate::failure::Failure;
-use crate::trust::{Content, Files, MCP_FILE};
+use super::{SCRIPT_PREFIX, keys, layers, servers};
+use crate::error::CliError;
+use crate::trust::{FileContent, MCP_FILE, ProjectFiles};
 
 const MCP_SERVERS: &str = "mcpServers";
 
@@ -14,14 +14,14 @@ const MCP_SERVERS: &str = "mcpServers";
 ///
 /// - `providers`: a server of the project would be sent the person's keys, by the names of their variables.
 /// - `prices`: a model that looks cheaper than it is would cost more than the budget of the person.
-/// - `store`: sessions would be kept, or looked for, where the person does not expect them.
+/// - `open_store`: sessions would be kept, or looked for, where the person does not expect them.
 /// - `notify`: a program would be started without a question, on every run.
 /// - `shell`: commands would get secrets of the person.
 /// - `agents`: its paths lead to files that the hash of the project does not cover.
 ///
 /// Permissions, the mode `auto` among them, and servers that are started are allowed: `brigade trust` shows them
 /// before they count. The rules of a project are added to those of the person and cannot take one away.
-const MAY_SET: [&str; 12] = [
+const ALLOWED_KEYS: [&str; 12] = [
     "model",
     "fallbacks",
     "default_agent",
@@ -48,44 +48,44 @@ pub(crate) struct ProjectConfig {
 impl ProjectConfig {
     /// Reads `.brigade/config.toml` or `.brigade/config.json`, and `.mcp.json`, from the files of a project, as they
     /// were hashed.
-    pub(crate) fn read(root: &Path, files: &Files) -> Result<Option<ProjectConfig>, Failure> {
+    pub(crate) fn read(root: &Path, files: &ProjectFiles) -> Result<Option<ProjectConfig>, CliError> {
         let text = |file: &Path| {
             let found = file.strip_prefix(root).ok().and_then(|path| files.get(path));
-            let wrong = |problem: &str| Failure::usage(format!("{} {problem}", file.display()));
+            let wrong = |problem: &str| CliError::usage(format!("{} {problem}", file.display()));
             match found {
                 None => Ok(None),
-                Some(Content::File(bytes)) => match std::str::from_utf8(bytes) {
+                Some(FileContent::File(bytes)) => match std::str::from_utf8(bytes) {
                     Ok(text) => Ok(Some(text.to_owned())),
                     Err(_) => Err(wrong("is not UTF-8")),
                 },
-                Some(Content::Link(_)) => {
+                Some(FileContent::Link(_)) => {
                     Err(wrong("is a symbolic link, which is not followed; put the file itself there"))
                 }
-                Some(Content::Other(_)) => Err(wrong("is not a file")),
+                Some(FileContent::Other(_)) => Err(wrong("is not a file")),
             }
         };
         let (mut table, mut file) =
             layers::parse(&root.join(".brigade/config.toml"), text)?.unwrap_or_default();
-        let foreign = root.join(MCP_FILE);
-        if let Some(text) = text(&foreign)? {
-            let foreign = foreign.display().to_string();
-            let found = servers::from_foreign(&text);
-            let found = found.map_err(|problem| Failure::usage(format!("{foreign}: {problem}")))?;
-            keys::check(&found).map_err(|problem| Failure::usage(format!("{foreign}: {problem}")))?;
-            file = if file.is_empty() { foreign } else { format!("{file} and {foreign}") };
+        let mcp_file = root.join(MCP_FILE);
+        if let Some(text) = text(&mcp_file)? {
+            let mcp_file = mcp_file.display().to_string();
+            let found = servers::from_mcp_json(&text);
+            let found = found.map_err(|problem| CliError::usage(format!("{mcp_file}: {problem}")))?;
+            keys::check(&found).map_err(|problem| CliError::usage(format!("{mcp_file}: {problem}")))?;
+            file = if file.is_empty() { mcp_file } else { format!("{file} and {mcp_file}") };
             add_servers(&mut table, found);
         }
         if file.is_empty() {
             return Ok(None);
         }
-        keys::check(&table).map_err(|problem| Failure::usage(format!("{file}: {problem}")))?;
-        if let Some(key) = table.keys().find(|key| !MAY_SET.contains(&key.as_str())) {
-            return Err(Failure::usage(format!(
+        keys::check(&table).map_err(|problem| CliError::usage(format!("{file}: {problem}")))?;
+        if let Some(key) = table.keys().find(|key| !ALLOWED_KEYS.contains(&key.as_str())) {
+            return Err(CliError::usage(format!(
                 "{file}: a project may not set `{key}`, only you can; move it to your own configuration \
                  (brigade config show names the file)"
             )));
         }
-        place_scripts(&mut table, root);
+        resolve_script_paths(&mut table, root);
         Ok(Some(ProjectConfig { table, file }))
     }
 
@@ -119,15 +119,15 @@ fn add_servers(table: &mut Table, found: Table) {
 }
 
 /// Scripts that a project names are found from its folder, wherever the command was typed.
-fn place_scripts(table: &mut Table, root: &Path) {
+fn resolve_script_paths(table: &mut Table, root: &Path) {
     for (key, value) in table {
         match value {
-            Value::Table(inner) => place_scripts(inner, root),
-            Value::String(text) if key == "model" => place_script(text, root),
+            Value::Table(inner) => resolve_script_paths(inner, root),
+            Value::String(text) if key == "model" => resolve_script_path(text, root),
             Value::Array(names) if key == "fallbacks" => {
                 for name in names {
                     if let Value::String(text) = name {
-                        place_script(text, root);
+                        resolve_script_path(text, root);
                     }
                 }
             }
@@ -136,10 +136,10 @@ fn place_scripts(table: &mut Table, root: &Path) {
     }
 }
 
-fn place_script(model: &mut String, root: &Path) {
-    if let Some(path) = model.strip_prefix(SCRIPT).map(PathBuf::from)
+fn resolve_script_path(model: &mut String, root: &Path) {
+    if let Some(path) = model.strip_prefix(SCRIPT_PREFIX).map(PathBuf::from)
         && let Some(path) = root.join(path).to_str()
     {
-        *model = format!("{SCRIPT}{path}");
+        *model = format!("{SCRIPT_PREFIX}{path}");
     }
 }

@@ -1,6 +1,6 @@
 //! The section `providers`, and the providers that are there without it.
 
-mod offer;
+mod info;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use brigade::model::anthropic::Anthropic;
 use brigade::model::gemini::Gemini;
 use brigade::model::openai::OpenAi;
 use brigade::model::responses::Responses;
-use brigade::model::{Endpoint, Own, Pace, PriceList, Times};
+use brigade::model::{Endpoint, EndpointOverride, PriceList, RateLimits, Timeouts};
 use serde::Deserialize;
 use toml::Value;
 
 use super::{Environment, keys};
-use crate::failure::Failure;
+use crate::error::CliError;
 
-pub(crate) use offer::{Key, Offer};
+pub(crate) use info::{ApiKey, ProviderInfo};
 pub(super) use variables::variables;
 
 /// The words for the ways to speak that `kind` knows.
@@ -32,7 +32,7 @@ const GEMINI_KEYS: [&str; 2] = ["GEMINI_API_KEY", "GOOGLE_API_KEY"];
 /// A provider as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Raw {
+pub(super) struct RawProvider {
     kind: Option<String>,
     base_url: Option<String>,
     api_key_env: Option<String>,
@@ -46,20 +46,20 @@ pub(super) struct Raw {
     longest_wait: Option<Value>,
 }
 
-impl Raw {
-    fn pace(&self) -> Pace {
-        Pace {
+impl RawProvider {
+    fn pace(&self) -> RateLimits {
+        RateLimits {
             concurrency: self.concurrency.map(|number| number as usize),
-            first: None,
+            initial_concurrency: None,
             requests_per_minute: self.requests_per_minute,
             tokens_per_minute: self.tokens_per_minute.map(u64::from),
         }
     }
 
-    fn times(&self) -> Result<Times, Failure> {
+    fn times(&self) -> Result<Timeouts, CliError> {
         let time =
-            |value: &Option<Value>| value.as_ref().map(keys::duration).transpose().map_err(Failure::usage);
-        Ok(Times {
+            |value: &Option<Value>| value.as_ref().map(keys::duration).transpose().map_err(CliError::usage);
+        Ok(Timeouts {
             connect: time(&self.connect_timeout)?,
             first_byte: time(&self.first_byte_timeout)?,
             idle: time(&self.idle_timeout)?,
@@ -75,57 +75,57 @@ pub(crate) struct Providers(BTreeMap<String, Provider>);
 
 #[derive(Debug, Clone)]
 struct Provider {
-    kind: Kind,
+    kind: ApiKind,
     base_url: String,
     /// The variable that holds the key; empty where none is needed.
     key: String,
-    pace: Pace,
-    times: Times,
+    pace: RateLimits,
+    times: Timeouts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ApiKind {
     OpenAi,
     Responses,
     Anthropic,
     Gemini,
 }
 
-impl Kind {
+impl ApiKind {
     /// Other words were refused when the file was read.
-    fn of(word: &str) -> Kind {
+    fn of(word: &str) -> ApiKind {
         match word {
-            "anthropic" => Kind::Anthropic,
-            "gemini" => Kind::Gemini,
-            "responses" => Kind::Responses,
-            _ => Kind::OpenAi,
+            "anthropic" => ApiKind::Anthropic,
+            "gemini" => ApiKind::Gemini,
+            "responses" => ApiKind::Responses,
+            _ => ApiKind::OpenAi,
         }
     }
 }
 
 /// Name, way to speak, address, and the variable that holds the key.
-const BUILT_IN: [(&str, Kind, &str, &str); 11] = [
-    ("openai", Kind::OpenAi, OPENAI, "OPENAI_API_KEY"),
-    ("openai-responses", Kind::Responses, OPENAI, "OPENAI_API_KEY"),
-    ("anthropic", Kind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-    ("gemini", Kind::Gemini, "https://generativelanguage.googleapis.com/v1beta", GEMINI_KEYS[0]),
-    ("openrouter", Kind::OpenAi, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    ("deepseek", Kind::OpenAi, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    ("groq", Kind::OpenAi, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    ("ollama", Kind::OpenAi, "http://127.0.0.1:11434/v1", ""),
-    ("lmstudio", Kind::OpenAi, "http://127.0.0.1:1234/v1", ""),
-    ("llamacpp", Kind::OpenAi, "http://127.0.0.1:8080/v1", ""),
-    ("vllm", Kind::OpenAi, "http://127.0.0.1:8000/v1", ""),
+const BUILT_IN: [(&str, ApiKind, &str, &str); 11] = [
+    ("openai", ApiKind::OpenAi, OPENAI, "OPENAI_API_KEY"),
+    ("openai-responses", ApiKind::Responses, OPENAI, "OPENAI_API_KEY"),
+    ("anthropic", ApiKind::Anthropic, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    ("gemini", ApiKind::Gemini, "https://generativelanguage.googleapis.com/v1beta", GEMINI_KEYS[0]),
+    ("openrouter", ApiKind::OpenAi, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    ("deepseek", ApiKind::OpenAi, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    ("groq", ApiKind::OpenAi, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    ("ollama", ApiKind::OpenAi, "http://127.0.0.1:11434/v1", ""),
+    ("lmstudio", ApiKind::OpenAi, "http://127.0.0.1:1234/v1", ""),
+    ("llamacpp", ApiKind::OpenAi, "http://127.0.0.1:8080/v1", ""),
+    ("vllm", ApiKind::OpenAi, "http://127.0.0.1:8000/v1", ""),
 ];
 
 fn built_in() -> BTreeMap<String, Provider> {
-    let provider = |(name, kind, base_url, key): (&str, Kind, &str, &str)| {
+    let provider = |(name, kind, base_url, key): (&str, ApiKind, &str, &str)| {
         let provider = Provider {
             kind,
             base_url: base_url.to_owned(),
             key: key.to_owned(),
-            pace: Pace::default(),
-            times: Times::default(),
+            pace: RateLimits::default(),
+            times: Timeouts::default(),
         };
         (name.to_owned(), provider)
     };
@@ -134,19 +134,20 @@ fn built_in() -> BTreeMap<String, Provider> {
 
 impl Providers {
     /// The built-in ones, changed and added to by the configuration.
-    pub(super) fn resolve(raw: BTreeMap<String, Raw>) -> Result<Providers, Failure> {
+    pub(super) fn resolve(raw: BTreeMap<String, RawProvider>) -> Result<Providers, CliError> {
         let mut providers = built_in();
         for (name, raw) in raw {
             let missing =
-                |key: &str, cure: &str| Failure::usage(format!("providers.{name} has no `{key}`: {cure}"));
+                |key: &str, fix: &str| CliError::usage(format!("providers.{name} has no `{key}`: {fix}"));
             if name.is_empty() || name.contains(['/', ':']) {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "providers.\"{name}\": a provider's name is neither empty nor has `/` or `:` in it"
                 )));
             }
             let (pace, times) = (raw.pace(), raw.times()?);
             let known = providers.remove(&name);
-            let kind = raw.kind.as_deref().map(Kind::of).or_else(|| known.as_ref().map(|known| known.kind));
+            let kind =
+                raw.kind.as_deref().map(ApiKind::of).or_else(|| known.as_ref().map(|known| known.kind));
             let kind = kind.ok_or_else(|| {
                 missing("kind", &format!("write the API that it speaks, one of {}", KINDS.join(", ")))
             })?;
@@ -159,7 +160,7 @@ impl Providers {
     }
 
     /// The longest silence that the configuration permits a provider.
-    pub(super) fn longest_silence(&self) -> Duration {
+    pub(super) fn max_silence(&self) -> Duration {
         let times = self.0.values().flat_map(|provider| [provider.times.first_byte, provider.times.idle]);
         times.flatten().max().unwrap_or_default()
     }
@@ -179,15 +180,15 @@ impl Providers {
     pub(crate) fn model(
         &self,
         name: &str,
-        own: &Own,
+        override_: &EndpointOverride,
         environment: &Environment,
         prices: &PriceList,
     ) -> Result<Arc<dyn Model>, String> {
         let provider = self.0.get(name).ok_or_else(|| format!("there is no provider '{name}'"))?;
-        let base_url = own.base_url.as_deref().unwrap_or(&provider.base_url);
+        let base_url = override_.base_url.as_deref().unwrap_or(&provider.base_url);
         let is_elsewhere = base_url.trim_end_matches('/') != provider.base_url.trim_end_matches('/');
         let key = match provider.key.as_str() {
-            _ if own.key.is_some() => own.key.clone(),
+            _ if override_.key.is_some() => override_.key.clone(),
             _ if is_elsewhere => None,
             "" => None,
             variable => match environment.secret(variable) {
@@ -200,17 +201,17 @@ impl Providers {
                 }
             },
         };
-        let endpoint = Endpoint::limited(name, base_url, key, provider.pace, provider.times);
+        let endpoint = Endpoint::with_limits(name, base_url, key, provider.pace, provider.times);
         let endpoint = endpoint.and_then(|endpoint| endpoint.with_proxies(&environment.proxies()));
         let endpoint = endpoint.map_err(|error| error.to_string())?.with_prices(prices.clone());
         let is_openai = base_url.trim_end_matches('/') == OPENAI;
         Ok(match provider.kind {
-            Kind::Anthropic => Arc::new(Anthropic::new(endpoint)),
-            Kind::Gemini => Arc::new(Gemini::new(endpoint)),
-            Kind::OpenAi if is_openai => Arc::new(OpenAi::new(endpoint)),
-            Kind::OpenAi => Arc::new(OpenAi::compatible(endpoint)),
-            Kind::Responses if is_openai => Arc::new(Responses::new(endpoint)),
-            Kind::Responses => Arc::new(Responses::compatible(endpoint)),
+            ApiKind::Anthropic => Arc::new(Anthropic::new(endpoint)),
+            ApiKind::Gemini => Arc::new(Gemini::new(endpoint)),
+            ApiKind::OpenAi if is_openai => Arc::new(OpenAi::new(endpoint)),
+            ApiKind::OpenAi => Arc::new(OpenAi::compatible(endpoint)),
+            ApiKind::Responses if is_openai => Arc::new(Responses::new(endpoint)),
+            ApiKind::Responses => Arc::new(Responses::compatible(endpoint)),
         })
     }
 }
@@ -220,8 +221,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_silence_is_that_of_the_most_patient_provider() {
-        let of = |text: &str| Providers::resolve(toml::from_str(text).unwrap()).unwrap().longest_silence();
+    fn max_silence_is_the_longest_provider_timeout() {
+        let of = |text: &str| Providers::resolve(toml::from_str(text).unwrap()).unwrap().max_silence();
         assert_eq!(of(""), Duration::ZERO);
         let text = "[ollama]\nfirst_byte_timeout = '10m'\n[openai]\nidle_timeout = '3m'\n";
         assert_eq!(of(text), Duration::from_secs(600));

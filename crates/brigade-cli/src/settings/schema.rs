@@ -3,54 +3,54 @@
 use brigade_core::permission::Mode;
 use serde_json::{Map, Value, json};
 
-use super::keys::{self, Key, Kind};
+use super::keys::{self, KeySpec, ValueKind};
 use super::servers;
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// A duration: units one after the other, or seconds alone.
-const TIME: &str = r"^\s*([0-9]+|([0-9]+(ms|s|m|h))+)\s*$";
+const DURATION_PATTERN: &str = r"^\s*([0-9]+|([0-9]+(ms|s|m|h))+)\s*$";
 /// An amount of dollars.
-const DOLLARS: &str = r"^\s*\$?([0-9]+\.?[0-9]*|\.[0-9]+)\s*$";
+const DOLLARS_PATTERN: &str = r"^\s*\$?([0-9]+\.?[0-9]*|\.[0-9]+)\s*$";
 /// A permission rule: a tool, and perhaps what it is called with.
-const RULE: &str = r"^\s*[a-z0-9_-]+\*?(\([\s\S]+\))?\s*$";
+const RULE_PATTERN: &str = r"^\s*[a-z0-9_-]+\*?(\([\s\S]+\))?\s*$";
 /// A provider and a model of it.
-const MODEL: &str = "^[^/]+/.+$";
+const MODEL_PATTERN: &str = "^[^/]+/.+$";
 
 /// Nano-dollars in a dollar.
-const NANO: f64 = 1_000_000_000.0;
+const NANO_PER_DOLLAR: f64 = 1_000_000_000.0;
 
 /// The schema, in draft 2020-12. Whatever the settings take fits it, and what fits it they take but for what a pattern
 /// cannot say, such as a rule for a tool that does not exist.
-pub(crate) fn schema() -> Result<Value, Failure> {
+pub(crate) fn schema() -> Result<Value, CliError> {
     let defaults = super::default_table(Mode::default())
-        .map_err(|error| Failure::failed(format!("the defaults: {error}")))?;
+        .map_err(|error| CliError::failed(format!("the defaults: {error}")))?;
     let mut defaults = serde_json::to_value(defaults)
-        .map_err(|error| Failure::failed(format!("the defaults cannot be written as JSON: {error}")))?;
+        .map_err(|error| CliError::failed(format!("the defaults cannot be written as JSON: {error}")))?;
     // It depends on whether somebody is there.
     if let Some(permissions) = defaults.get_mut("permissions").and_then(Value::as_object_mut) {
         permissions.remove("mode");
     }
-    let mut schema = section(keys::ROOT, Some(&defaults));
-    let of_others = json!({ "description": "Of other programs; it says nothing here" });
-    for key in servers::BESIDE {
-        schema["properties"][key] = of_others.clone();
+    let mut schema = section_schema(keys::ROOT, Some(&defaults));
+    let ignored = json!({ "description": "Of other programs; it says nothing here" });
+    for key in servers::IGNORED_TOP_LEVEL_KEYS {
+        schema["properties"][key] = ignored.clone();
     }
     let server = &mut schema["properties"]["mcpServers"]["additionalProperties"]["properties"];
-    for key in servers::PASSED_OVER {
-        server[key] = of_others.clone();
+    for key in servers::IGNORED_SERVER_KEYS {
+        server[key] = ignored.clone();
     }
-    server[servers::ENABLED] = json!({ "type": "boolean", "description": "The opposite of disabled" });
+    server[servers::ENABLED_KEY] = json!({ "type": "boolean", "description": "The opposite of disabled" });
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Configuration of brigade");
     schema["description"] = json!("config.toml or config.json; a project may set a part of it in .brigade");
     Ok(schema)
 }
 
-fn section(known: &[Key], defaults: Option<&Value>) -> Value {
+fn section_schema(known: &[KeySpec], defaults: Option<&Value>) -> Value {
     let mut properties = Map::new();
     for (name, kind, about) in known {
         let default = defaults.and_then(|defaults| defaults.get(name));
-        let mut property = of_kind(kind, default);
+        let mut property = kind_schema(kind, default);
         property["description"] = json!(about);
         if let Some(default) = default.filter(|default| !default.is_object()) {
             property["default"] = default.clone();
@@ -60,43 +60,47 @@ fn section(known: &[Key], defaults: Option<&Value>) -> Value {
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-fn of_kind(kind: &Kind, default: Option<&Value>) -> Value {
+fn kind_schema(kind: &ValueKind, default: Option<&Value>) -> Value {
     let text = || json!({ "type": "string" });
     let texts = || json!({ "type": "array", "items": text() });
     let number = |least: i64, most: i64| json!({ "type": "integer", "minimum": least, "maximum": most });
     let dollars = |most: f64| {
         let number = json!({ "type": "number", "minimum": 0, "maximum": most });
-        json!([number, { "type": "string", "pattern": DOLLARS }])
+        json!([number, { "type": "string", "pattern": DOLLARS_PATTERN }])
     };
     let unlimited = || json!({ "const": keys::UNLIMITED });
     match kind {
-        Kind::Text => text(),
-        Kind::Texts => texts(),
-        Kind::TextOrTexts => json!({ "anyOf": [text(), texts()] }),
-        Kind::Word(words) => json!({ "enum": words }),
-        Kind::Flag => json!({ "type": "boolean" }),
-        Kind::Number => number(0, u32::MAX.into()),
-        Kind::Positive => number(1, u32::MAX.into()),
-        Kind::Count => json!({ "anyOf": [number(0, i64::MAX), unlimited()] }),
-        Kind::Dollars => {
-            let mut any = dollars(u64::MAX as f64 / NANO);
+        ValueKind::Text => text(),
+        ValueKind::Texts => texts(),
+        ValueKind::TextOrTexts => json!({ "anyOf": [text(), texts()] }),
+        ValueKind::OneOf(words) => json!({ "enum": words }),
+        ValueKind::Bool => json!({ "type": "boolean" }),
+        ValueKind::Number => number(0, u32::MAX.into()),
+        ValueKind::Positive => number(1, u32::MAX.into()),
+        ValueKind::Count => json!({ "anyOf": [number(0, i64::MAX), unlimited()] }),
+        ValueKind::Dollars => {
+            let mut any = dollars(u64::MAX as f64 / NANO_PER_DOLLAR);
             any.as_array_mut().into_iter().for_each(|any| any.push(unlimited()));
             json!({ "anyOf": any })
         }
-        Kind::Price => json!({ "anyOf": dollars(keys::MOST_PRICE as f64 / NANO) }),
-        Kind::Tokens => number(1, keys::MOST_TOKENS),
+        ValueKind::Price => json!({ "anyOf": dollars(keys::MAX_PRICE_NANO_USD as f64 / NANO_PER_DOLLAR) }),
+        ValueKind::Tokens => number(1, keys::MAX_TOKENS),
         // The second pattern keeps out what leaves no time.
-        Kind::Time => json!({ "anyOf": [
+        ValueKind::Time => json!({ "anyOf": [
             { "type": "integer", "minimum": 1 },
-            { "type": "string", "pattern": TIME, "allOf": [{ "pattern": "[1-9]" }] },
+            { "type": "string", "pattern": DURATION_PATTERN, "allOf": [{ "pattern": "[1-9]" }] },
         ] }),
-        Kind::Rules => json!({ "type": "array", "items": { "type": "string", "pattern": RULE } }),
-        Kind::Section(known) => section(known, default),
-        Kind::Named(inner) => json!({ "type": "object", "additionalProperties": of_kind(inner, None) }),
-        Kind::Models(inner) => json!({
+        ValueKind::Rules => {
+            json!({ "type": "array", "items": { "type": "string", "pattern": RULE_PATTERN } })
+        }
+        ValueKind::Section(known) => section_schema(known, default),
+        ValueKind::Named(inner) => {
+            json!({ "type": "object", "additionalProperties": kind_schema(inner, None) })
+        }
+        ValueKind::Models(inner) => json!({
             "type": "object",
-            "propertyNames": { "pattern": MODEL },
-            "additionalProperties": of_kind(inner, None),
+            "propertyNames": { "pattern": MODEL_PATTERN },
+            "additionalProperties": kind_schema(inner, None),
         }),
     }
 }

@@ -4,28 +4,31 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brigade::Secret;
-use brigade::mcp::login::{Client, Login, Who};
-use brigade::mcp::{Address, CALL_TIME, Definition, Problem, Program, START_TIME, Way};
+use brigade::mcp::oauth::{GrantType, LoginSettings, OAuthClient};
+use brigade::mcp::{
+    DEFAULT_CALL_TIMEOUT, DEFAULT_START_TIMEOUT, HttpEndpoint, ServerConfig, ServerProblem, StdioCommand,
+    Transport,
+};
 use brigade_core::Hash;
 use brigade_sandbox::GuardCommand;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::shell::OWN_PREFIX;
+use super::shell::BRIGADE_PREFIX;
 use super::{Settings, keys, layers};
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// Variables of the person that a server sees without being given them.
-const PASSED: [&str; 2] = ["PATH", "HOME"];
+const PASSED_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
 /// Who can log in: a person, or the client itself.
-pub(super) const GRANTS: [&str; 2] = ["authorization_code", "client_credentials"];
+pub(super) const OAUTH_GRANTS: [&str; 2] = ["authorization_code", "client_credentials"];
 
 /// Keys of other programs beside `mcpServers`, which say nothing here.
-pub(super) const BESIDE: [&str; 2] = ["$schema", "inputs"];
+pub(super) const IGNORED_TOP_LEVEL_KEYS: [&str; 2] = ["$schema", "inputs"];
 /// Keys of other programs in the entry of a server, which say nothing here: what they allow or hide is said by
 /// permissions.
-pub(super) const PASSED_OVER: [&str; 21] = [
+pub(super) const IGNORED_SERVER_KEYS: [&str; 21] = [
     "$schema",
     "alwaysAllow",
     "alwaysLoad",
@@ -50,15 +53,15 @@ pub(super) const PASSED_OVER: [&str; 21] = [
 ];
 
 /// What other programs call the opposite of `disabled`.
-pub(super) const ENABLED: &str = "enabled";
+pub(super) const ENABLED_KEY: &str = "enabled";
 
 /// From this number on a plain number is milliseconds, as other programs write it; below it is seconds.
-const MILLIS_FROM: u64 = 1_000;
+const MILLIS_THRESHOLD: u64 = 1_000;
 
 /// A server as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Raw {
+pub(super) struct RawMcpServer {
     #[serde(rename = "type")]
     kind: Option<String>,
     command: Option<String>,
@@ -92,11 +95,11 @@ pub(crate) struct Server {
     /// Whether it is left alone.
     pub(crate) is_disabled: bool,
     /// Whether a project names it, in part or as a whole.
-    is_of_project: bool,
+    is_from_project: bool,
 }
 
 /// What may hold keys is not shown.
-struct Hidden(Raw);
+struct Hidden(RawMcpServer);
 
 impl std::fmt::Debug for Hidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -105,56 +108,60 @@ impl std::fmt::Debug for Hidden {
 }
 
 /// Reads the section.
-pub(super) fn resolve(raw: BTreeMap<String, Raw>, layers: &layers::Layers) -> Result<Vec<Server>, Failure> {
-    let server = |(name, raw): (String, Raw)| {
-        let timeout = raw.timeout.as_ref().map_or(Ok(CALL_TIME), call_time).map_err(Failure::usage)?;
+pub(super) fn resolve(
+    raw: BTreeMap<String, RawMcpServer>,
+    layers: &layers::Layers,
+) -> Result<Vec<Server>, CliError> {
+    let server = |(name, raw): (String, RawMcpServer)| {
+        let timeout =
+            raw.timeout.as_ref().map_or(Ok(DEFAULT_CALL_TIMEOUT), call_timeout).map_err(CliError::usage)?;
         if timeout.is_zero() {
-            return Err(Failure::usage(format!("mcpServers.{name}.timeout is 0; give calls some time")));
+            return Err(CliError::usage(format!("mcpServers.{name}.timeout is 0; give calls some time")));
         }
-        let is_of_project = layers.is_of_project(&["mcpServers", &name]);
-        Ok(Server { name, is_disabled: raw.disabled, raw: Hidden(raw), timeout, is_of_project })
+        let is_from_project = layers.is_from_project(&["mcpServers", &name]);
+        Ok(Server { name, is_disabled: raw.disabled, raw: Hidden(raw), timeout, is_from_project })
     };
     raw.into_iter().map(server).collect()
 }
 
 /// How long a call may take.
-fn call_time(written: &Value) -> Result<Duration, String> {
-    let number = match written {
+fn call_timeout(value: &Value) -> Result<Duration, String> {
+    let number = match value {
         Value::Integer(number) => u64::try_from(*number).ok(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
     match number {
-        Some(millis) if millis >= MILLIS_FROM => Ok(Duration::from_millis(millis)),
-        _ => keys::duration(written),
+        Some(millis) if millis >= MILLIS_THRESHOLD => Ok(Duration::from_millis(millis)),
+        _ => keys::duration(value),
     }
 }
 
 impl Settings {
     /// How a server is reached that is not started here, by its name.
-    pub(crate) fn mcp_address(&self, name: &str, guard: &GuardCommand) -> Result<Address, Failure> {
+    pub(crate) fn mcp_address(&self, name: &str, guard: &GuardCommand) -> Result<HttpEndpoint, CliError> {
         let Some(server) = self.servers.iter().find(|server| server.name.eq_ignore_ascii_case(name)) else {
             let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
-            let there = match names.is_empty() {
+            let available = match names.is_empty() {
                 true => "there is none".to_owned(),
                 false => format!("there are {}", names.join(", ")),
             };
-            return Err(Failure::usage(format!("mcpServers has no server '{name}'; {there}")));
+            return Err(CliError::usage(format!("mcpServers has no server '{name}'; {available}")));
         };
-        let wrong = |what: &str| Failure::usage(format!("MCP server '{}': {what}", server.name));
-        match server.definition(self, guard).map_err(|what| wrong(&what))?.way {
-            Way::Http(address) => Ok(address),
-            Way::Program(_) => Err(wrong("it is started here, so there is no login to it")),
+        let wrong = |message: &str| CliError::usage(format!("MCP server '{}': {message}", server.name));
+        match server.definition(self, guard).map_err(|message| wrong(&message))?.transport {
+            Transport::Http(address) => Ok(address),
+            Transport::Stdio(_) => Err(wrong("it is started here, so there is no login to it")),
         }
     }
 
     /// The servers that can be started, and what is wrong with the others. Those that are disabled are neither.
-    pub(crate) fn mcp_definitions(&self, guard: &GuardCommand) -> (Vec<Definition>, Vec<Problem>) {
+    pub(crate) fn mcp_definitions(&self, guard: &GuardCommand) -> (Vec<ServerConfig>, Vec<ServerProblem>) {
         let (mut definitions, mut problems) = (Vec::new(), Vec::new());
         for server in self.servers.iter().filter(|server| !server.is_disabled) {
             match server.definition(self, guard) {
                 Ok(definition) => definitions.push(definition),
-                Err(what) => problems.push(Problem { server: server.name.clone(), what }),
+                Err(message) => problems.push(ServerProblem { server: server.name.clone(), message }),
             }
         }
         (definitions, problems)
@@ -162,13 +169,13 @@ impl Settings {
 }
 
 impl Server {
-    fn definition(&self, settings: &Settings, guard: &GuardCommand) -> Result<Definition, String> {
+    fn definition(&self, settings: &Settings, guard: &GuardCommand) -> Result<ServerConfig, String> {
         let Hidden(raw) = &self.raw;
-        let fill = |text: &str| filled(text, |name| variable(name, self.is_of_project, settings));
+        let fill = |text: &str| expand_variables(text, |name| variable(name, self.is_from_project, settings));
         let pairs = |pairs: &BTreeMap<String, String>| -> Result<Vec<(String, Secret)>, String> {
             pairs.iter().map(|(name, value)| Ok((name.clone(), Secret::new(fill(value)?)))).collect()
         };
-        let way = match (raw.kind.as_deref(), &raw.command, &raw.url) {
+        let transport = match (raw.kind.as_deref(), &raw.command, &raw.url) {
             (Some("sse"), ..) => {
                 return Err(
                     "servers that speak the older SSE are not supported; ask for its streamable HTTP \
@@ -183,10 +190,10 @@ impl Server {
                 return Err("it has neither `command` nor `url`; write how it is reached".to_owned());
             }
             (_, Some(command), None) => {
-                let mut environment = passed(settings, &raw.env);
+                let mut environment = passed_variables(settings, &raw.env);
                 environment.extend(pairs(&raw.env)?);
                 let folder = raw.cwd.as_deref().map(&fill).transpose()?.unwrap_or_default();
-                Way::Program(Program {
+                Transport::Stdio(StdioCommand {
                     guard: guard.clone(),
                     directory: settings.folder.join(folder),
                     command: fill(command)?,
@@ -199,10 +206,15 @@ impl Server {
                 let login = self.login(&raw.oauth, &url, fill, settings)?;
                 let headers = pairs(&raw.headers)?;
                 let proxies = settings.environment.proxies();
-                Way::Http(Address { url: Secret::new(url), headers, login, proxies })
+                Transport::Http(HttpEndpoint { url: Secret::new(url), headers, login, proxies })
             }
         };
-        Ok(Definition { name: self.name.clone(), way, call_time: self.timeout, start_time: START_TIME })
+        Ok(ServerConfig {
+            name: self.name.clone(),
+            transport,
+            call_timeout: self.timeout,
+            start_timeout: DEFAULT_START_TIMEOUT,
+        })
     }
 
     /// How somebody is logged in. A login belongs to the name and the address together: whoever changes one of them gets
@@ -213,29 +225,36 @@ impl Server {
         url: &str,
         fill: impl Fn(&str) -> Result<String, String>,
         settings: &Settings,
-    ) -> Result<Login, String> {
+    ) -> Result<LoginSettings, String> {
         let name = self.name.to_ascii_lowercase();
         let file = format!("{}.json", Hash::of(format!("{name}\n{url}").as_bytes()));
         let client = match &raw.client_id {
             Some(id) => {
                 let secret = raw.client_secret.as_deref().map(&fill).transpose()?;
-                Some(Client { id: fill(id)?, secret: secret.map(Secret::new) })
+                Some(OAuthClient { id: fill(id)?, secret: secret.map(Secret::new) })
             }
             None => None,
         };
-        Ok(Login {
+        Ok(LoginSettings {
             file: Some(settings.logins.join(file)),
-            who: if raw.grant.as_deref() == Some(GRANTS[1]) { Who::Client } else { Who::Person },
+            grant_type: if raw.grant.as_deref() == Some(OAUTH_GRANTS[1]) {
+                GrantType::ClientCredentials
+            } else {
+                GrantType::AuthorizationCode
+            },
             client,
             scopes: raw.scopes.clone(),
-            how: format!("type: brigade tools login {}", self.name),
+            hint: format!("type: brigade tools login {}", self.name),
         })
     }
 }
 
 /// The variables that a program sees without being given them, apart from those that it is given.
-pub(super) fn passed(settings: &Settings, given: &BTreeMap<String, String>) -> Vec<(String, Secret)> {
-    let passed = PASSED.iter().filter(|name| !given.contains_key(**name));
+pub(super) fn passed_variables(
+    settings: &Settings,
+    given: &BTreeMap<String, String>,
+) -> Vec<(String, Secret)> {
+    let passed = PASSED_VARIABLES.iter().filter(|name| !given.contains_key(**name));
     let value = |name: &str| Some((name.to_owned(), Secret::new(settings.environment.variable(name)?)));
     passed.filter_map(|name| value(name)).collect()
 }
@@ -243,11 +262,11 @@ pub(super) fn passed(settings: &Settings, given: &BTreeMap<String, String>) -> V
 /// A variable that a definition names. A project may not ask for the keys that models are paid with.
 pub(super) fn variable(
     name: &str,
-    is_of_project: bool,
+    is_from_project: bool,
     settings: &Settings,
 ) -> Result<Option<String>, String> {
-    let is_ours = name.starts_with(OWN_PREFIX) || settings.has_key_in(name);
-    if is_of_project && is_ours {
+    let is_ours = name.starts_with(BRIGADE_PREFIX) || settings.has_key_in(name);
+    if is_from_project && is_ours {
         return Err(format!(
             "a project may not give it {name}, only you can; define it in your own configuration"
         ));
@@ -256,24 +275,24 @@ pub(super) fn variable(
 }
 
 /// Fills in `${NAME}` and `${NAME:-otherwise}`.
-pub(super) fn filled(
+pub(super) fn expand_variables(
     text: &str,
     variable: impl Fn(&str) -> Result<Option<String>, String>,
 ) -> Result<String, String> {
     let mut whole = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
-        let Some((inside, behind)) = after.split_once('}') else { break };
-        let (name, otherwise) = match inside.split_once(":-") {
-            Some((name, otherwise)) => (name, Some(otherwise)),
+        let Some((inside, remaining)) = after.split_once('}') else { break };
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
             None => (inside, None),
         };
-        let value = variable(name)?.filter(|value| !value.is_empty() || otherwise.is_none());
-        let value = value.or_else(|| otherwise.map(str::to_owned));
+        let value = variable(name)?.filter(|value| !value.is_empty() || default.is_none());
+        let value = value.or_else(|| default.map(str::to_owned));
         let value = value.ok_or_else(|| format!("it needs the variable {name}, which is not set"))?;
         whole.push_str(before);
         whole.push_str(&value);
-        rest = behind;
+        rest = remaining;
     }
     whole.push_str(rest);
     Ok(whole)
@@ -281,15 +300,15 @@ pub(super) fn filled(
 
 /// The servers of `.mcp.json`, in the words of our own configuration. Keys that nobody here knows are passed over, but
 /// for those that look like one of ours.
-pub(super) fn from_foreign(text: &str) -> Result<Table, String> {
+pub(super) fn from_mcp_json(text: &str) -> Result<Table, String> {
     let mut table = layers::from_json(text)?;
-    pass_over(&mut table);
+    remove_ignored_keys(&mut table);
     let Some(servers) = table.remove("mcpServers") else { return Ok(Table::new()) };
     let Value::Table(mut servers) = servers else { return Err("`mcpServers` is no object".to_owned()) };
     for (name, server) in &mut servers {
         let Value::Table(server) = server else { return Err(format!("`mcpServers.{name}` is no object")) };
         let is_known = |key: &str| keys::kind(&["mcpServers", name, key].map(str::to_owned)).is_some();
-        server.retain(|key, _| is_known(key) || keys::is_slip(&["mcpServers", name, key]));
+        server.retain(|key, _| is_known(key) || keys::is_typo(&["mcpServers", name, key]));
         if let Some(Value::Table(login)) = server.get_mut("oauth") {
             let path = |key: &str| ["mcpServers", name, "oauth", key].map(str::to_owned);
             login.retain(|key, _| keys::kind(&path(key)).is_some());
@@ -299,15 +318,15 @@ pub(super) fn from_foreign(text: &str) -> Result<Table, String> {
 }
 
 /// Leaves out what other programs write beside servers and into their entries.
-pub(super) fn pass_over(table: &mut Table) {
-    table.retain(|key, _| !BESIDE.contains(&key));
+pub(super) fn remove_ignored_keys(table: &mut Table) {
+    table.retain(|key, _| !IGNORED_TOP_LEVEL_KEYS.contains(&key));
     let Some(Value::Table(servers)) = table.get_mut("mcpServers") else { return };
     for (_, server) in servers {
         if let Value::Table(server) = server {
-            server.retain(|key, _| !PASSED_OVER.contains(&key));
-            if let Some(Value::Boolean(enabled)) = server.get(ENABLED) {
+            server.retain(|key, _| !IGNORED_SERVER_KEYS.contains(&key));
+            if let Some(Value::Boolean(enabled)) = server.get(ENABLED_KEY) {
                 let disabled = Value::Boolean(!enabled);
-                server.remove(ENABLED);
+                server.remove(ENABLED_KEY);
                 server.entry("disabled").or_insert(disabled);
             }
         }
@@ -319,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_filled_in_once() {
+    fn variables_are_expanded_once() {
         let variable = |name: &str| match name {
             "A" => Ok(Some("one".to_owned())),
             "LOOP" => Ok(Some("${A}".to_owned())),
@@ -327,52 +346,52 @@ mod tests {
             "KEY" => Err("no".to_owned()),
             _ => Ok(None),
         };
-        let filled = |text: &str| filled(text, variable);
-        assert_eq!(filled("x ${A}${A}!"), Ok("x oneone!".to_owned()));
-        assert_eq!(filled("${LOOP} $A ${"), Ok("${A} $A ${".to_owned()));
-        assert_eq!(filled("${B:-two} ${EMPTY:-three} ${EMPTY}"), Ok("two three ".to_owned()));
-        assert_eq!(filled("${KEY}"), Err("no".to_owned()));
-        assert_eq!(filled("${B}"), Err("it needs the variable B, which is not set".to_owned()));
+        let expand_variables = |text: &str| expand_variables(text, variable);
+        assert_eq!(expand_variables("x ${A}${A}!"), Ok("x oneone!".to_owned()));
+        assert_eq!(expand_variables("${LOOP} $A ${"), Ok("${A} $A ${".to_owned()));
+        assert_eq!(expand_variables("${B:-two} ${EMPTY:-three} ${EMPTY}"), Ok("two three ".to_owned()));
+        assert_eq!(expand_variables("${KEY}"), Err("no".to_owned()));
+        assert_eq!(expand_variables("${B}"), Err("it needs the variable B, which is not set".to_owned()));
     }
 
     #[test]
-    fn files_of_other_programs_are_read() {
+    fn mcp_json_of_other_programs_is_read() {
         let text = r#"{"$schema": "x", "inputs": [], "mcpServers": {"a": {"type": "stdio", "command": "x",
             "args": ["y"], "disabled": true, "autoApprove": ["z"], "of_some_program": 1, "oauth": {"callbackPort": 1},
             "timeout": 90000}, "b": {"url": "http://x", "enabled": false}}}"#;
-        let table = from_foreign(text).unwrap();
+        let table = from_mcp_json(text).unwrap();
         assert_eq!(keys::check(&table), Ok(()));
         assert_eq!(table["mcpServers"]["a"]["disabled"].as_bool(), Some(true));
         assert!(table["mcpServers"]["a"].get("autoApprove").is_none());
         assert!(table["mcpServers"]["a"].get("of_some_program").is_none());
         assert_eq!(table["mcpServers"]["b"]["disabled"].as_bool(), Some(true));
-        assert!(from_foreign("{}").unwrap().is_empty());
+        assert!(from_mcp_json("{}").unwrap().is_empty());
         for wrong in ["[]", r#"{"mcpServers": []}"#, r#"{"mcpServers": {"a": 1}}"#, r#"{"a": 1, "a": 2}"#] {
-            assert!(from_foreign(wrong).is_err(), "{wrong}");
+            assert!(from_mcp_json(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_slip_is_no_key_of_another_program() {
-        let table = from_foreign(r#"{"mcpServers": {"a": {"comand": "x"}}}"#).unwrap();
-        let said = keys::check(&table).unwrap_err();
+    fn typo_is_not_taken_for_an_unknown_key() {
+        let table = from_mcp_json(r#"{"mcpServers": {"a": {"comand": "x"}}}"#).unwrap();
+        let message = keys::check(&table).unwrap_err();
         assert!(
-            said.contains("`mcpServers.a.comand`; the nearest known key is `mcpServers.a.command`"),
-            "{said}"
+            message.contains("`mcpServers.a.comand`; the nearest known key is `mcpServers.a.command`"),
+            "{message}"
         );
-        for key in PASSED_OVER.into_iter().chain([ENABLED]) {
+        for key in IGNORED_SERVER_KEYS.into_iter().chain([ENABLED_KEY]) {
             assert!(keys::kind(&["mcpServers", "a", key].map(str::to_owned)).is_none(), "{key} is ours");
         }
     }
 
     #[test]
     fn a_large_number_is_milliseconds() {
-        let time = |value: Value| call_time(&value).unwrap();
+        let time = |value: Value| call_timeout(&value).unwrap();
         assert_eq!(time(Value::Integer(60_000)), Duration::from_secs(60));
         assert_eq!(time(Value::Integer(1_000)), Duration::from_secs(1));
         assert_eq!(time(Value::Integer(999)), Duration::from_secs(999));
         assert_eq!(time(Value::String("60000".to_owned())), Duration::from_secs(60));
         assert_eq!(time(Value::String("3600s".to_owned())), Duration::from_secs(3600));
-        assert!(call_time(&Value::Integer(-60_000)).is_err());
+        assert!(call_timeout(&Value::Integer(-60_000)).is_err());
     }
 }

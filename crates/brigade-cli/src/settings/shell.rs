@@ -6,43 +6,43 @@
 use serde::Deserialize;
 
 use super::Environment;
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// Parts of names that say that the value is a secret.
 const SECRET_PARTS: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
 /// Ends of names that say so.
-const SECRET_ENDS: [&str; 4] = ["_PASS", "_PWD", "_PAT", "_AUTH"];
+const SECRET_SUFFIXES: [&str; 4] = ["_PASS", "_PWD", "_PAT", "_AUTH"];
 /// Prefix of our own variables.
-pub(super) const OWN_PREFIX: &str = "BRIGADE_";
+pub(super) const BRIGADE_PREFIX: &str = "BRIGADE_";
 /// Variables that describe the shell of the user and are wrong for another one.
-const OF_THE_USERS_SHELL: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+const SHELL_STATE_VARIABLES: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 
 /// The section as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Raw {
+pub(super) struct RawShell {
     env: Vec<String>,
     deny_env: Vec<String>,
 }
 
-impl Raw {
-    pub(super) fn resolve(self) -> Result<Shell, Failure> {
+impl RawShell {
+    pub(super) fn resolve(self) -> Result<ShellEnv, CliError> {
         let lists = [("env", &self.env), ("deny_env", &self.deny_env)];
         for (key, names) in lists {
             if let Some(name) = names.iter().find(|name| !is_pattern(name)) {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "shell.{key}: `{name}` is not the name of a variable. Write names such as DATABASE_URL, or the \
                      beginning of names such as AWS_*."
                 )));
             }
         }
-        Ok(Shell { env: self.env, deny_env: self.deny_env })
+        Ok(ShellEnv { env: self.env, deny_env: self.deny_env })
     }
 }
 
 /// Changes to the environment of commands.
 #[derive(Debug, Clone)]
-pub(crate) struct Shell {
+pub(crate) struct ShellEnv {
     env: Vec<String>,
     deny_env: Vec<String>,
 }
@@ -55,14 +55,14 @@ pub(crate) enum Withheld {
     /// Its value contains a user name and a password.
     Value,
     /// It is one of ours.
-    Own,
+    BrigadeVariable,
     /// It has the key of a provider or of the search engine.
     Provider,
     /// `shell.deny_env` names it.
     Denied,
 }
 
-impl Shell {
+impl ShellEnv {
     /// The variables that commands get. Values that `shell.env` adds are read now and kept nowhere else.
     pub(crate) fn variables(
         &self,
@@ -70,7 +70,7 @@ impl Shell {
         is_key: impl Fn(&str) -> bool,
     ) -> Vec<(String, String)> {
         let value = |name: &str| environment.variable(name).map(|value| (name.to_owned(), value));
-        let names = environment.names.iter().map(|(name, _)| name.as_str());
+        let names = environment.variable_names.iter().map(|(name, _)| name.as_str());
         names.filter(|name| self.withheld(environment, name, &is_key).is_none()).filter_map(value).collect()
     }
 
@@ -80,13 +80,14 @@ impl Shell {
         environment: &'e Environment,
         is_key: impl Fn(&str) -> bool,
     ) -> Vec<(&'e str, Withheld)> {
-        let names = environment.names.iter().map(|(name, _)| name.as_str());
+        let names = environment.variable_names.iter().map(|(name, _)| name.as_str());
         names.filter_map(|name| Some((name, self.withheld(environment, name, &is_key)?))).collect()
     }
 
     /// Names in `shell.env` that are not set, and so add nothing.
     pub(crate) fn missing<'s>(&'s self, environment: &Environment) -> Vec<&'s str> {
-        let is_set = |pattern: &str| environment.names.iter().any(|(name, _)| fits(pattern, name));
+        let is_set =
+            |pattern: &str| environment.variable_names.iter().any(|(name, _)| matches_pattern(pattern, name));
         self.env.iter().map(String::as_str).filter(|pattern| !is_set(pattern)).collect()
     }
 
@@ -96,32 +97,32 @@ impl Shell {
         name: &str,
         is_key: &impl Fn(&str) -> bool,
     ) -> Option<Withheld> {
-        let is_in = |list: &[String]| list.iter().any(|pattern| fits(pattern, name));
+        let is_in = |list: &[String]| list.iter().any(|pattern| matches_pattern(pattern, name));
         if is_in(&self.deny_env) {
             return Some(Withheld::Denied);
         }
         if is_in(&self.env) {
             return None;
         }
-        let found = environment.names.iter().find(|(known, _)| known == name);
+        let found = environment.variable_names.iter().find(|(known, _)| known == name);
         let by_itself = found.and_then(|(_, withheld)| *withheld);
         by_itself.or_else(|| is_key(name).then_some(Withheld::Provider))
     }
 }
 
 /// Whether a variable belongs into the environment of commands at all: it is a text and does not describe another shell.
-pub(super) fn is_passable(name: &str, value: Option<&str>) -> bool {
-    value.is_some() && !name.is_empty() && !OF_THE_USERS_SHELL.contains(&name)
+pub(super) fn can_pass_on(name: &str, value: Option<&str>) -> bool {
+    value.is_some() && !name.is_empty() && !SHELL_STATE_VARIABLES.contains(&name)
 }
 
 /// Reason to withhold a variable that follows from the variable alone.
 pub(super) fn withheld(name: &str, value: &str) -> Option<Withheld> {
     let upper = name.to_uppercase();
-    if upper.starts_with(OWN_PREFIX) {
-        return Some(Withheld::Own);
+    if upper.starts_with(BRIGADE_PREFIX) {
+        return Some(Withheld::BrigadeVariable);
     }
     let has_secret_name = SECRET_PARTS.iter().any(|part| upper.contains(part))
-        || SECRET_ENDS.iter().any(|end| upper.ends_with(end));
+        || SECRET_SUFFIXES.iter().any(|end| upper.ends_with(end));
     if has_secret_name {
         return Some(Withheld::Name);
     }
@@ -159,7 +160,7 @@ fn is_pattern(pattern: &str) -> bool {
     !name.is_empty() && is_plain && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == pattern,
@@ -188,7 +189,7 @@ mod tests {
         ] {
             assert_eq!(withheld(name, "x"), Some(Withheld::Name), "{name}");
         }
-        assert_eq!(withheld("BRIGADE_MODEL", "x"), Some(Withheld::Own));
+        assert_eq!(withheld("BRIGADE_MODEL", "x"), Some(Withheld::BrigadeVariable));
         for name in
             ["PATH", "CARGO_HOME", "VIRTUAL_ENV", "JAVA_HOME", "CI", "HTTPS_PROXY", "SSH_AUTH_SOCK", "LC_ALL"]
         {
@@ -228,13 +229,17 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_names_or_beginnings() {
+    fn patterns_are_names_or_prefixes() {
         for good in ["DATABASE_URL", "AWS_*", "_x", "a1*"] {
             assert!(is_pattern(good), "{good}");
         }
         for bad in ["", "*", "A=b", "A B", "1A", "A*B", "${A}"] {
             assert!(!is_pattern(bad), "{bad}");
         }
-        assert!(fits("AWS_*", "AWS_REGION") && !fits("AWS_*", "XAWS_") && !fits("AWS", "AWS_REGION"));
+        assert!(
+            matches_pattern("AWS_*", "AWS_REGION")
+                && !matches_pattern("AWS_*", "XAWS_")
+                && !matches_pattern("AWS", "AWS_REGION")
+        );
     }
 }

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use brigade::tool::{Search, WebSettings};
+use brigade::tool::{SearchEngine, WebSettings};
 use serde::Deserialize;
 use toml::Value;
 
 use super::{Environment, duration};
-use crate::failure::Failure;
+use crate::error::CliError;
 
 /// The shortest time that a call gets: with less, nothing could ever be fetched.
-const LEAST_TIME: Duration = Duration::from_millis(100);
-const LEAST_BYTES: u32 = 1024;
+const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+const MIN_BYTES: u32 = 1024;
 
 /// The section as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Raw {
+pub(super) struct RawWeb {
     allow_loopback: Option<bool>,
     search: Option<String>,
     search_key_env: Option<String>,
@@ -38,8 +38,8 @@ enum Engine {
     SearXng { address: String },
 }
 
-impl Raw {
-    pub(super) fn resolve(self) -> Result<Web, Failure> {
+impl RawWeb {
+    pub(super) fn resolve(self) -> Result<Web, CliError> {
         let defaults = WebSettings::default();
         let key = |usual: &str| self.search_key_env.clone().unwrap_or_else(|| usual.to_owned());
         let engine = match self.search.as_deref() {
@@ -48,13 +48,13 @@ impl Raw {
             Some("tavily") => Some(Engine::Tavily { key: key("TAVILY_API_KEY") }),
             Some(address) if address.contains("://") => Some(Engine::SearXng { address: address.to_owned() }),
             Some(other) => {
-                return Err(Failure::usage(format!(
+                return Err(CliError::usage(format!(
                     "web.search = \"{other}\" is not known: write \"brave\", \"tavily\" or the address of a SearXNG"
                 )));
             }
         };
-        let timeout = duration(self.timeout.as_ref(), defaults.timeout)?.max(LEAST_TIME);
-        let max_bytes = self.max_bytes.map_or(defaults.max_bytes, |most| most.max(LEAST_BYTES) as usize);
+        let timeout = duration(self.timeout.as_ref(), defaults.timeout)?.max(MIN_TIMEOUT);
+        let max_bytes = self.max_bytes.map_or(defaults.max_bytes, |most| most.max(MIN_BYTES) as usize);
         let allow_loopback = self.allow_loopback.unwrap_or(defaults.allow_loopback);
         Ok(Web { settings: WebSettings { allow_loopback, timeout, max_bytes, ..defaults }, engine })
     }
@@ -70,10 +70,10 @@ impl Web {
     }
 
     /// The settings of the library, with the key that the environment holds.
-    pub(crate) fn library(&self, environment: &Environment) -> Result<WebSettings, Failure> {
+    pub(crate) fn to_web_settings(&self, environment: &Environment) -> Result<WebSettings, CliError> {
         let secret = |name: &str| {
             environment.secret(name).ok_or_else(|| {
-                Failure::usage(format!(
+                CliError::usage(format!(
                     "web.search needs a key, and {name} is not set: set it, name another variable in \
                      web.search_key_env, or leave out web.search"
                 ))
@@ -81,11 +81,11 @@ impl Web {
         };
         let search = match &self.engine {
             None => None,
-            Some(Engine::Brave { key }) => Some(Search::brave(secret(key)?)),
-            Some(Engine::Tavily { key }) => Some(Search::tavily(secret(key)?)),
-            Some(Engine::SearXng { address }) => Some(Search::searxng(address)),
+            Some(Engine::Brave { key }) => Some(SearchEngine::brave(secret(key)?)),
+            Some(Engine::Tavily { key }) => Some(SearchEngine::tavily(secret(key)?)),
+            Some(Engine::SearXng { address }) => Some(SearchEngine::searxng(address)),
         };
-        let search = search.transpose().map_err(|error| Failure::usage(format!("web.search: {error}")))?;
+        let search = search.transpose().map_err(|error| CliError::usage(format!("web.search: {error}")))?;
         Ok(WebSettings { search, proxies: environment.proxies(), ..self.settings.clone() })
     }
 }

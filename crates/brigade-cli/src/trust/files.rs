@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 /// The folders that are hashed with all that is in them. A folder that has one of them is a project.
-pub(crate) const COVERED: [&str; 12] = [
+pub(crate) const COVERED_DIRS: [&str; 12] = [
     ".brigade",
     ".claude/agents",
     ".claude/skills",
@@ -33,23 +33,24 @@ pub(crate) const MCP_FILE: &str = ".mcp.json";
 
 /// Settings of a project.
 const SETTINGS_FILES: [&str; 2] = [".brigade/config.toml", ".brigade/config.json"];
-/// Names of the folders in `COVERED`, and in `.brigade`, that contain agents.
+/// Names of the folders in `COVERED_DIRS`, and in `.brigade`, that contain agents.
 const AGENT_FOLDERS: [&str; 3] = ["agents", "agent", "droids"];
 /// File that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
 
 /// The longest file.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// All files together.
-const MOST_BYTES_IN_ALL: u64 = 32 * 1024 * 1024;
+const MAX_TOTAL_BYTES: u64 = 32 * 1024 * 1024;
 /// The most files, folders and links.
-const MOST_ENTRIES: usize = 5_000;
+const MAX_ENTRIES: usize = 5_000;
 /// The deepest folder in a folder.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Opens for reading and waits for nobody, in case that a pipe took the place of a file.
-const READ: OFlags = OFlags::RDONLY
+const READ_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::NOFOLLOW)
@@ -57,7 +58,7 @@ const READ: OFlags = OFlags::RDONLY
 
 /// What stands at a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum FileContent {
     /// A file with these bytes.
     File(Vec<u8>),
     /// A symbolic link with this target. It is never followed.
@@ -68,19 +69,19 @@ pub(crate) enum Content {
 
 /// All files of a project that trust is about, by their path in it.
 #[derive(Debug, Default)]
-pub(crate) struct Files {
-    entries: BTreeMap<PathBuf, Content>,
+pub(crate) struct ProjectFiles {
+    entries: BTreeMap<PathBuf, FileContent>,
 }
 
-impl Files {
+impl ProjectFiles {
     /// Reads them. Whatever cannot be read as a whole, or is beyond the bounds, cannot be trusted; the error says what
     /// that is.
-    pub(crate) fn read(root: &Path) -> Result<Files, String> {
-        let folder = rustix::fs::open(root, FOLDER, Mode::empty())
+    pub(crate) fn read(root: &Path) -> Result<ProjectFiles, String> {
+        let folder = rustix::fs::open(root, DIR_FLAGS, Mode::empty())
             .map_err(|error| format!("{} cannot be read: {error}", root.display()))?;
-        let mut scan = Scan { root, files: Files::default(), count: 0, bytes: 0 };
-        for covered in COVERED {
-            scan.descend(folder.as_fd(), Path::new(covered))?;
+        let mut scan = Scan { root, files: ProjectFiles::default(), count: 0, bytes: 0 };
+        for covered in COVERED_DIRS {
+            scan.covered_dir(folder.as_fd(), Path::new(covered))?;
         }
         let servers = Path::new(MCP_FILE);
         if scan
@@ -98,9 +99,9 @@ impl Files {
         self.iter().fold(start, |hash, (path, content)| {
             let path = path.as_os_str().as_bytes();
             match content {
-                Content::File(bytes) => hash.chain("file", &[path, bytes]),
-                Content::Link(target) => hash.chain("link", &[path, target.as_os_str().as_bytes()]),
-                Content::Other(kind) => hash.chain("other", &[path, kind.as_bytes()]),
+                FileContent::File(bytes) => hash.chain("file", &[path, bytes]),
+                FileContent::Link(target) => hash.chain("link", &[path, target.as_os_str().as_bytes()]),
+                FileContent::Other(kind) => hash.chain("other", &[path, kind.as_bytes()]),
             }
         })
     }
@@ -130,12 +131,12 @@ impl Files {
     }
 
     /// What stands at a path, if anything does.
-    pub(crate) fn get(&self, path: impl AsRef<Path>) -> Option<&Content> {
+    pub(crate) fn get(&self, path: impl AsRef<Path>) -> Option<&FileContent> {
         self.entries.get(path.as_ref())
     }
 
     /// Everything, in the order of the paths.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &Content)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &FileContent)> {
         self.entries.iter().map(|(path, content)| (path.as_path(), content))
     }
 }
@@ -143,21 +144,21 @@ impl Files {
 /// A walk over a project. It opens one name at a time, so that no link leads it away.
 struct Scan<'a> {
     root: &'a Path,
-    files: Files,
+    files: ProjectFiles,
     count: usize,
     bytes: u64,
 }
 
 impl Scan<'_> {
     /// Reads one of the covered folders, if it is there.
-    fn descend(&mut self, folder: impl AsFd, covered: &Path) -> Result<(), String> {
+    fn covered_dir(&mut self, folder: impl AsFd, covered: &Path) -> Result<(), String> {
         let mut path = PathBuf::new();
         let mut current: Option<OwnedFd> = None;
         for name in covered {
             let above = current.as_ref().map_or(folder.as_fd(), AsFd::as_fd);
             path.push(name);
             let opened = match self.kind(above, name, &path)? {
-                Some(FileType::Directory) => self.open(above, name, FOLDER, &path)?,
+                Some(FileType::Directory) => self.open(above, name, DIR_FLAGS, &path)?,
                 Some(FileType::Symlink) => return self.entry(above, name, &path, 0),
                 Some(_) | None => return Ok(()),
             };
@@ -167,8 +168,8 @@ impl Scan<'_> {
     }
 
     fn folder(&mut self, folder: OwnedFd, path: &Path, depth: usize) -> Result<(), String> {
-        if depth > DEEPEST {
-            return Err(format!("{} is more than {DEEPEST} folders deep", self.place(path)));
+        if depth > MAX_DEPTH {
+            return Err(format!("{} is more than {MAX_DEPTH} folders deep", self.display_path(path)));
         }
         let mut names: Vec<CString> = Vec::new();
         let entries = Dir::read_from(&folder).map_err(|error| self.unreadable(path, error))?;
@@ -178,8 +179,8 @@ impl Scan<'_> {
                 continue;
             }
             self.count += 1;
-            if self.count > MOST_ENTRIES {
-                return Err(format!("they are more than {MOST_ENTRIES} files"));
+            if self.count > MAX_ENTRIES {
+                return Err(format!("they are more than {MAX_ENTRIES} files"));
             }
             names.push(entry.file_name().to_owned());
         }
@@ -193,40 +194,41 @@ impl Scan<'_> {
 
     fn entry(&mut self, folder: impl AsFd, name: &OsStr, path: &Path, depth: usize) -> Result<(), String> {
         let content = match self.kind(folder.as_fd(), name, path)? {
-            None => return Err(format!("{} went away while it was looked at", self.place(path))),
+            None => return Err(format!("{} went away while it was looked at", self.display_path(path))),
             Some(FileType::Directory) => {
-                let inner = self.open(folder, name, FOLDER, path)?;
+                let inner = self.open(folder, name, DIR_FLAGS, path)?;
                 return self.folder(inner, path, depth + 1);
             }
-            Some(FileType::RegularFile) => Content::File(self.file(folder, name, path)?),
+            Some(FileType::RegularFile) => FileContent::File(self.file(folder, name, path)?),
             Some(FileType::Symlink) => {
                 let target = rustix::fs::readlinkat(folder, name, Vec::new())
                     .map_err(|error| self.unreadable(path, error))?;
-                Content::Link(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
+                FileContent::Link(PathBuf::from(std::ffi::OsString::from_vec(target.into_bytes())))
             }
-            Some(FileType::Fifo) => Content::Other("pipe"),
-            Some(FileType::Socket) => Content::Other("socket"),
-            Some(FileType::CharacterDevice | FileType::BlockDevice) => Content::Other("device"),
-            Some(_) => Content::Other("unknown"),
+            Some(FileType::Fifo) => FileContent::Other("pipe"),
+            Some(FileType::Socket) => FileContent::Other("socket"),
+            Some(FileType::CharacterDevice | FileType::BlockDevice) => FileContent::Other("device"),
+            Some(_) => FileContent::Other("unknown"),
         };
         self.files.entries.insert(path.to_path_buf(), content);
         Ok(())
     }
 
     fn file(&mut self, folder: impl AsFd, name: &OsStr, path: &Path) -> Result<Vec<u8>, String> {
-        let opened = self.open(folder, name, READ, path)?;
+        let opened = self.open(folder, name, READ_FLAGS, path)?;
         let stat = rustix::fs::fstat(&opened).map_err(|error| self.unreadable(path, error))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(format!("{} was replaced while it was looked at", self.place(path)));
+            return Err(format!("{} was replaced while it was looked at", self.display_path(path)));
         }
         let mut bytes = Vec::new();
-        let read = File::from(opened).take(MOST_BYTES + 1).read_to_end(&mut bytes);
-        let length = read.map_err(|error| format!("{} cannot be read: {error}", self.place(path)))? as u64;
-        if length > MOST_BYTES {
-            return Err(format!("{} is larger than 1 MB", self.place(path)));
+        let read = File::from(opened).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
+        let length =
+            read.map_err(|error| format!("{} cannot be read: {error}", self.display_path(path)))? as u64;
+        if length > MAX_FILE_BYTES {
+            return Err(format!("{} is larger than 1 MB", self.display_path(path)));
         }
         self.bytes += length;
-        if self.bytes > MOST_BYTES_IN_ALL {
+        if self.bytes > MAX_TOTAL_BYTES {
             return Err("they are more than 32 MB in all".to_owned());
         }
         Ok(bytes)
@@ -245,12 +247,12 @@ impl Scan<'_> {
         rustix::fs::openat(folder, name, flags, Mode::empty()).map_err(|error| self.unreadable(path, error))
     }
 
-    fn place(&self, path: &Path) -> String {
+    fn display_path(&self, path: &Path) -> String {
         self.root.join(path).display().to_string()
     }
 
     fn unreadable(&self, path: &Path, error: Errno) -> String {
-        format!("{} cannot be read: {error}", self.place(path))
+        format!("{} cannot be read: {error}", self.display_path(path))
     }
 }
 
@@ -259,13 +261,14 @@ mod tests {
     use super::*;
 
     fn hash(files: &[(&str, &str)]) -> Hash {
-        let entries =
-            files.iter().map(|(path, text)| (PathBuf::from(path), Content::File(text.as_bytes().to_vec())));
-        Files { entries: entries.collect() }.hash()
+        let entries = files
+            .iter()
+            .map(|(path, text)| (PathBuf::from(path), FileContent::File(text.as_bytes().to_vec())));
+        ProjectFiles { entries: entries.collect() }.hash()
     }
 
     #[test]
-    fn names_and_content_cannot_trade_places() {
+    fn hash_separates_names_from_content() {
         let all = [
             hash(&[]),
             hash(&[("a", "bc")]),
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_covered_counts() {
+    fn only_covered_dirs_are_hashed() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let file = folder.path().join(name);
@@ -290,24 +293,24 @@ mod tests {
         write(".claude/agents/deep/a.md", "one");
         write(".claude/settings.json", "{}");
         write("src/main.rs", "");
-        let before = Files::read(folder.path()).unwrap();
+        let before = ProjectFiles::read(folder.path()).unwrap();
         let paths: Vec<&Path> = before.iter().map(|(path, _)| path).collect();
         assert_eq!(paths, [Path::new(".claude/agents/deep/a.md")]);
         write("src/main.rs", "fn main() {}");
-        assert_eq!(Files::read(folder.path()).unwrap().hash(), before.hash());
+        assert_eq!(ProjectFiles::read(folder.path()).unwrap().hash(), before.hash());
         write(".claude/skills/s/SKILL.md", "two");
-        assert_ne!(Files::read(folder.path()).unwrap().hash(), before.hash());
+        assert_ne!(ProjectFiles::read(folder.path()).unwrap().hash(), before.hash());
     }
 
     #[test]
-    fn a_link_is_its_target_and_no_more() {
+    fn symlink_is_recorded_and_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         std::fs::create_dir(outside.path().join("agents")).unwrap();
         std::fs::write(outside.path().join("agents/a.md"), "secret").unwrap();
         std::os::unix::fs::symlink(outside.path(), folder.path().join(".claude")).unwrap();
-        let files = Files::read(folder.path()).unwrap();
+        let files = ProjectFiles::read(folder.path()).unwrap();
         assert_eq!(files.iter().count(), 1);
-        assert_eq!(files.get(".claude"), Some(&Content::Link(outside.path().to_path_buf())));
+        assert_eq!(files.get(".claude"), Some(&FileContent::Link(outside.path().to_path_buf())));
     }
 }

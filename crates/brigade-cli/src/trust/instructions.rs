@@ -10,7 +10,7 @@ use brigade_core::Hash;
 use brigade_core::permission::Permissions;
 
 /// Names of instruction files. The first one that a project has counts.
-pub(crate) const NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md"];
+pub(crate) const FILE_NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md"];
 /// Size of the largest file that is read.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -30,7 +30,7 @@ impl InstructionFile {
 
 /// Result of looking for an instruction file.
 #[derive(Debug)]
-pub(crate) enum Instruction {
+pub(crate) enum InstructionLookup {
     /// The file and its content.
     Found(InstructionFile),
     /// There is no such file, or a rule hides it.
@@ -56,19 +56,19 @@ pub(crate) fn git_root(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Reads an instruction file of a folder, if these permissions allow it. A link that leads out of the folder is not followed.
-pub(crate) fn read(folder: &Path, name: &str, permissions: &Permissions) -> Instruction {
+pub(crate) fn read(folder: &Path, name: &str, permissions: &Permissions) -> InstructionLookup {
     let everywhere = BTreeSet::from([String::new()]);
     let content = Workspace::open(folder).and_then(|workspace| {
         Files::new(workspace, Arc::new(permissions.clone()), everywhere).read(name, MAX_FILE_BYTES)
     });
     match content {
-        Ok(content) => Instruction::Found(InstructionFile { path: folder.join(name), content }),
+        Ok(content) => InstructionLookup::Found(InstructionFile { path: folder.join(name), content }),
         // Most folders have none, and a rule that hides it is meant to.
-        Err(FileError::NotFound { .. } | FileError::Forbidden { .. }) => Instruction::Absent,
+        Err(FileError::NotFound { .. } | FileError::Forbidden { .. }) => InstructionLookup::Absent,
         Err(FileError::TooLarge { .. }) => {
-            Instruction::Unusable(format!("it has more than {MAX_FILE_BYTES} bytes"))
+            InstructionLookup::Unusable(format!("it has more than {MAX_FILE_BYTES} bytes"))
         }
-        Err(error) => Instruction::Unusable(error.to_string()),
+        Err(error) => InstructionLookup::Unusable(error.to_string()),
     }
 }
 
@@ -77,11 +77,11 @@ pub(crate) fn read(folder: &Path, name: &str, permissions: &Permissions) -> Inst
 pub(crate) fn all(folder: &Path) -> BTreeMap<PathBuf, Option<InstructionFile>> {
     let permissions = Permissions::default();
     let file = |folder: &Path, name: &str| match read(folder, name, &permissions) {
-        Instruction::Found(file) => Some(file),
-        Instruction::Absent | Instruction::Unusable(_) => None,
+        InstructionLookup::Found(file) => Some(file),
+        InstructionLookup::Absent | InstructionLookup::Unusable(_) => None,
     };
     let folders = folders(folder);
-    let in_folder = |folder: &PathBuf| NAMES.map(|name| (folder.join(name), file(folder, name)));
+    let in_folder = |folder: &PathBuf| FILE_NAMES.map(|name| (folder.join(name), file(folder, name)));
     folders.iter().flat_map(in_folder).collect()
 }
 
@@ -89,8 +89,8 @@ pub(crate) fn all(folder: &Path) -> BTreeMap<PathBuf, Option<InstructionFile>> {
 pub(crate) fn hash(path: &Path) -> Option<Hash> {
     let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
     match read(folder, name, &Permissions::default()) {
-        Instruction::Found(file) => Some(file.hash()),
-        Instruction::Absent | Instruction::Unusable(_) => None,
+        InstructionLookup::Found(file) => Some(file.hash()),
+        InstructionLookup::Absent | InstructionLookup::Unusable(_) => None,
     }
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_come_from_the_repository_and_no_further() {
+    fn instructions_are_read_up_to_the_repository_root() {
         let outside = tempfile::tempdir().unwrap();
         let base = outside.path().canonicalize().unwrap();
         let deep = base.join("repo/a/b");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Home, Running};
+use crate::support::{BackgroundRun, Home};
 
 #[path = "../../../brigade-acp/tests/client/fixture.rs"]
 mod fixture;
@@ -43,7 +43,7 @@ fn merge(into: &mut Value, more: Value) {
 }
 
 /// A lead that makes one call and repeats what came of it.
-fn calling(tool: &str, arguments: &Value) -> String {
+fn calling_script(tool: &str, arguments: &Value) -> String {
     let mut script = format!(
         "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = '{tool}'\n[reply.call.arguments]\n"
     );
@@ -54,9 +54,9 @@ fn calling(tool: &str, arguments: &Value) -> String {
     script
 }
 
-fn delegating(task: &str) -> String {
+fn delegating_script(task: &str) -> String {
     let arguments = json!({ "task": task, "description": "Ask it", "serverName": "fix" });
-    calling("subagent_delegate", &arguments)
+    calling_script("subagent_delegate", &arguments)
 }
 
 fn notes(home: &Home) -> String {
@@ -64,13 +64,13 @@ fn notes(home: &Home) -> String {
 }
 
 /// Whether the agents that noted their beginning are there.
-fn lives(home: &Home) -> bool {
+fn is_alive(home: &Home) -> bool {
     let notes = notes(home);
     let mut pids = notes.lines().filter_map(|line| line.strip_prefix("start "));
     pids.any(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty()))
 }
 
-fn until(what: &str, holds: impl Fn() -> bool) {
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(20), "not in time: {what}");
@@ -80,25 +80,25 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 
 /// An ACP server in config; `subagent_delegate` to it; an unknown server is a clear error; no process left.
 #[test]
-fn story_13_a_task_goes_to_an_external_agent() {
+fn story_13_task_runs_in_an_external_agent() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let report = home.report(&delegating("Count to three"), &[]);
+    let report = home.report(&delegating_script("Count to three"), &[]);
     assert_eq!(report["result"], "You said: Count to three", "{report}");
     assert_eq!(notes(&home).lines().filter(|line| line.starts_with("start ")).count(), 1);
-    until("the agent is gone", || !lives(&home));
+    wait_until("the agent is gone", || !is_alive(&home));
     let unknown = json!({ "task": "x", "description": "d", "serverName": "nobody" });
-    home.run(&calling("subagent_delegate", &unknown), &[])
-        .exits(0)
-        .prints("unknown server 'nobody'")
-        .prints("fix");
+    home.run(&calling_script("subagent_delegate", &unknown), &[])
+        .exits_with(0)
+        .stdout_contains("unknown server 'nobody'")
+        .stdout_contains("fix");
 }
 
 #[test]
-fn what_it_did_by_itself_is_shown() {
+fn tool_calls_of_an_external_agent_are_shown() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let report = home.report(&delegating("!think first of all\n!call Look around\n!say fine"), &[]);
+    let report = home.report(&delegating_script("!think first of all\n!call Look around\n!say fine"), &[]);
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]["session_id"]);
     for arguments in [
         vec!["sessions", "show", child.as_str().unwrap()],
@@ -106,12 +106,15 @@ fn what_it_did_by_itself_is_shown() {
         vec!["sessions", "export", session, "--format", "html"],
     ] {
         let shown = home.brigade(&arguments);
-        shown.exits(0).prints("thought: first of all").prints("by itself: Look around");
+        shown
+            .exits_with(0)
+            .stdout_contains("thought: first of all")
+            .stdout_contains("by itself: Look around");
     }
 }
 
 #[test]
-fn sub_agents_that_it_told_of_are_shown_and_counted() {
+fn reported_sub_agents_are_shown_and_counted() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
     let announced = |id: &str, title: &str| {
@@ -120,24 +123,24 @@ fn sub_agents_that_it_told_of_are_shown_and_counted() {
         format!("!update {update}\n")
     };
     let orders = format!("{}{}!spend 90\n!say fine", announced("c1", "Scout"), announced("c2", "Reader"));
-    let report = home.report(&delegating(&orders), &[]);
+    let report = home.report(&delegating_script(&orders), &[]);
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
     assert_eq!(child["usage"]["reported_agents"], 2, "{report}");
     assert_eq!(report["agents"][0]["usage"].get("reported_agents"), None, "{report}");
     let said =
         "external agents say they used 100 tokens, $0.2500 and started 2 sub-agents, on their own account";
-    home.brigade(&["sessions", "tree", session]).exits(0).prints(said);
+    home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains(said);
     home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
-        .exits(0)
-        .prints("sub-agent Scout: look around (running)")
-        .prints("sub-agent Reader: look around (running)")
-        .prints("2 reported sub-agents");
-    let stream = home.run(&delegating(&orders), &["--output-format", "stream-json"]);
-    stream.exits(0).prints(r#""why":"sub-agent Scout: look around (running)""#);
+        .exits_with(0)
+        .stdout_contains("sub-agent Scout: look around (running)")
+        .stdout_contains("sub-agent Reader: look around (running)")
+        .stdout_contains("2 reported sub-agents");
+    let stream = home.run(&delegating_script(&orders), &["--output-format", "stream-json"]);
+    stream.exits_with(0).stdout_contains(r#""why":"sub-agent Scout: look around (running)""#);
 }
 
 #[test]
-fn an_agent_that_gives_up_after_a_refusal_is_incomplete() {
+fn external_agent_that_stops_after_a_denial_is_incomplete() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({ "permissions": { "mode": "edit" } })));
     std::fs::create_dir(home.home().join("agents")).unwrap();
@@ -148,91 +151,98 @@ fn an_agent_that_gives_up_after_a_refusal_is_incomplete() {
     let call = json!({ "toolCallId": "1", "title": "Build", "kind": "execute", "rawInput": { "command": "make it so" } });
     let task = format!("!say I build it now.\n!ask {call}\n!stop cancelled");
     let done = home.brigade(&["run", "-a", "outside", &task]);
-    done.exits(3)
-        .prints("I build it now.")
-        .prints("(refused: Build: make it so. ")
-        .prints("`shell(make it so)` in permissions.allow");
-    done.says("the external agent ended after it was denied a permission").says("To continue:");
+    done.exits_with(3)
+        .stdout_contains("I build it now.")
+        .stdout_contains("(refused: Build: make it so. ")
+        .stdout_contains("`shell(make it so)` in permissions.allow");
+    done.stderr_contains("the external agent ended after it was denied a permission")
+        .stderr_contains("To continue:");
 }
 
 #[test]
-fn what_it_says_it_used_up_is_shown_apart() {
+fn reported_usage_is_shown_separately() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let report = home.report(&delegating("!spend 90\n!say fine"), &[]);
+    let report = home.report(&delegating_script("!spend 90\n!say fine"), &[]);
     assert_eq!(report["usage"]["reported_tokens"], 100, "{report}");
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
     assert_eq!(
         (&child["usage"]["reported_tokens"], &child["usage"]["output_tokens"]),
         (&json!(100), &json!(0))
     );
-    home.brigade(&["sessions", "tree", session]).exits(0).prints("external agents say they used 100 tokens");
+    home.brigade(&["sessions", "tree", session])
+        .exits_with(0)
+        .stdout_contains("external agents say they used 100 tokens");
     home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
-        .exits(0)
-        .prints("100 by its own account");
+        .exits_with(0)
+        .stdout_contains("100 by its own account");
 }
 
 #[test]
-fn a_cost_that_an_external_agent_did_not_report_is_not_nothing() {
+fn unreported_cost_is_not_shown_as_zero() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let silent = home.report(&delegating("!say fine"), &[]);
+    let silent = home.report(&delegating_script("!say fine"), &[]);
     assert_eq!(silent["agents"][1]["usage"]["cost_not_reported"], true, "{silent}");
     assert_eq!(silent["usage"]["cost_not_reported"], true, "{silent}");
     let session = silent["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "tree", session]).exits(0).prints("not reported");
+    home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains("not reported");
     let child = silent["agents"][1]["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "show", child]).exits(0).prints("cost not reported");
-    let spoken = home.report(&delegating("!spend 90\n!say fine"), &[]);
+    home.brigade(&["sessions", "show", child]).exits_with(0).stdout_contains("cost not reported");
+    let spoken = home.report(&delegating_script("!spend 90\n!say fine"), &[]);
     assert_eq!(spoken["usage"].get("cost_not_reported"), None, "{spoken}");
 }
 
 #[test]
-fn point_73_the_call_overrides_the_config_and_without_both_the_model_answers() {
+fn point_73_call_overrides_config_and_without_both_the_model_answers() {
     let home = Home::new();
     let asked = |call: Value| {
         let mut arguments = json!({ "task": "!settings", "description": "d" });
         merge(&mut arguments, call);
-        home.run(&calling("subagent_delegate", &arguments), &[])
+        home.run(&calling_script("subagent_delegate", &arguments), &[])
     };
     let agents = json!({ "slow": { "mode": "code" }, "fast": { "model": "large", "args": ["--quick"] } });
     home.write(
         "home/config.json",
         &config(&home, json!({ "acp": { "servers": { "fix": { "agents": agents } } } })),
     );
-    asked(json!({})).exits(0).prints("the model answers");
-    asked(json!({ "serverName": "fix" })).prints("mode None model None");
-    asked(json!({ "serverName": "fix", "agentId": "slow" })).prints("mode Some(\"code\") model None");
+    asked(json!({})).exits_with(0).stdout_contains("the model answers");
+    asked(json!({ "serverName": "fix" })).stdout_contains("mode None model None");
+    asked(json!({ "serverName": "fix", "agentId": "slow" }))
+        .stdout_contains("mode Some(\"code\") model None");
     asked(json!({ "serverName": "fix", "agentId": "none" }))
-        .prints("unknown agent 'none'")
-        .prints("fast, slow");
+        .stdout_contains("unknown agent 'none'")
+        .stdout_contains("fast, slow");
     let spawn = json!({ "server": "fix", "agent": "fast" });
     let with_spawn = json!({ "acp": { "servers": { "fix": { "agents": agents } } }, "spawn": spawn });
     home.write("home/config.json", &config(&home, with_spawn));
-    asked(json!({})).prints("mode None model Some(\"large\")");
-    asked(json!({ "agentId": "slow" })).prints("mode Some(\"code\") model None");
+    asked(json!({})).stdout_contains("mode None model Some(\"large\")");
+    asked(json!({ "agentId": "slow" })).stdout_contains("mode Some(\"code\") model None");
     let lost = config(&home, json!({ "spawn": { "server": "elsewhere" } }));
     home.write("home/config.json", &lost);
-    asked(json!({})).exits(2).says("spawn.server: there is no acp.servers.elsewhere; there are: fix");
+    asked(json!({}))
+        .exits_with(2)
+        .stderr_contains("spawn.server: there is no acp.servers.elsewhere; there are: fix");
 }
 
 #[test]
-fn a_question_of_the_agent_reaches_the_person() {
+fn approval_of_an_external_agent_reaches_the_user() {
     let home = Home::new();
     let more = json!({
         "swarm": { "roles": { "Helper": { "acp": "fix" } } },
         "permissions": { "questions": "wait", "mode": "edit" },
     });
     home.write("home/config.json", &config(&home, more));
-    let script = calling("delegate", &json!({ "role": "Helper", "task": "!permit execute make it so" }));
+    let script =
+        calling_script("delegate", &json!({ "role": "Helper", "task": "!permit execute make it so" }));
     for (answer, chosen) in [("yes", "chosen \"yes\""), ("no", "chosen \"no\"")] {
-        let mut running = Running::start(&home, &script, &[]);
+        let mut running = BackgroundRun::start(&home, &script, &[]);
         let asked = running.read_until(|line| {
             line.to_string().contains("acp__fix__execute") && line.to_string().contains("asked")
         });
         assert!(asked.to_string().contains("make it so"), "{asked}");
         let session = running.session.clone();
-        home.brigade(&["answer", &session, answer]).exits(0);
+        home.brigade(&["answer", &session, answer]).exits_with(0);
         let (code, lines, _) = running.end();
         assert_eq!(code, 0);
         let told = lines.iter().any(|line| line.to_string().replace('\\', "").contains(chosen));
@@ -241,68 +251,71 @@ fn a_question_of_the_agent_reaches_the_person() {
 }
 
 #[test]
-fn an_agent_file_can_be_an_external_agent() {
+fn agent_file_can_name_an_external_agent() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
     std::fs::create_dir(home.home().join("agents")).unwrap();
     let file = "---\nname: Outside\ndescription: Works outside.\nacp: fix\n---\nBe brief.\n";
     home.write("home/agents/outside.md", file);
     let done = home.brigade(&["run", "-a", "outside", "Count"]);
-    done.exits(0).prints("You said: Be brief.").prints("Count");
-    let dispatch = calling("subagent_dispatch", &json!({ "agent_id": "outside", "task": "Sing" }));
-    home.run(&dispatch, &[]).exits(0).prints("Sing");
+    done.exits_with(0).stdout_contains("You said: Be brief.").stdout_contains("Count");
+    let dispatch = calling_script("subagent_dispatch", &json!({ "agent_id": "outside", "task": "Sing" }));
+    home.run(&dispatch, &[]).exits_with(0).stdout_contains("Sing");
     home.write("home/agents/outside.md", &file.replace("acp: fix", "acp: elsewhere"));
-    home.brigade(&["run", "-a", "outside", "Count"]).says("unknown server 'elsewhere'").says("fix");
+    home.brigade(&["run", "-a", "outside", "Count"])
+        .stderr_contains("unknown server 'elsewhere'")
+        .stderr_contains("fix");
 }
 
 #[test]
-fn the_doctor_greets_external_agents() {
+fn doctor_initializes_external_agents() {
     let home = Home::new();
     let lost = json!({ "acp": { "servers": { "lost": { "command": "no-such-program" }, "empty": { "args": ["x"] } } } });
     home.write("home/config.json", &config(&home, lost));
     let done = home.brigade(&["doctor"]);
-    done.prints("fix: fixture 7").prints("lost: it did not start: its program was not found");
-    done.prints("empty: it has no `command`");
-    home.brigade(&["doctor", "--offline"]).prints("fix: not started");
+    done.stdout_contains("fix: fixture 7")
+        .stdout_contains("lost: it did not start: its program was not found");
+    done.stdout_contains("empty: it has no `command`");
+    home.brigade(&["doctor", "--offline"]).stdout_contains("fix: not started");
 }
 
 #[test]
-fn an_agent_dies_with_a_runner_that_is_killed_and_is_not_asked_again() {
+fn external_agent_dies_with_a_killed_runner_and_is_not_retried() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let running = Running::start(&home, &delegating("!hang"), &[]);
-    until("it hangs", || notes(&home).contains("hang"));
-    assert!(lives(&home));
+    let running = BackgroundRun::start(&home, &delegating_script("!hang"), &[]);
+    wait_until("it hangs", || notes(&home).contains("hang"));
+    assert!(is_alive(&home));
     let session = running.session.clone();
     running.signal(rustix::process::Signal::KILL);
-    until("the agent is gone", || !lives(&home));
-    home.brigade(&["resume", &session]).exits(0).prints("interrupted, outcome unknown");
+    wait_until("the agent is gone", || !is_alive(&home));
+    home.brigade(&["resume", &session]).exits_with(0).stdout_contains("interrupted, outcome unknown");
     assert_eq!(notes(&home).matches("prompt").count(), 1);
 }
 
 #[test]
-fn a_cancel_from_elsewhere_ends_the_agent() {
+fn cancel_from_another_process_stops_the_external_agent() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let running = Running::start(&home, &delegating("!wait"), &[]);
-    until("it is asked", || notes(&home).contains("prompt"));
-    home.brigade(&["cancel", &running.session]).exits(0);
+    let running = BackgroundRun::start(&home, &delegating_script("!wait"), &[]);
+    wait_until("it is asked", || notes(&home).contains("prompt"));
+    home.brigade(&["cancel", &running.session]).exits_with(0);
     running.end();
-    until("the agent is gone", || !lives(&home));
+    wait_until("the agent is gone", || !is_alive(&home));
     assert_eq!(notes(&home).matches("cancel").count(), 1);
 }
 
 #[test]
-fn secrets_stay_where_they_were_given() {
+fn secrets_reach_only_their_own_agent() {
     let home = Home::new();
     home.write("home/config.json", &config(&home, json!({})));
-    let model = home.script(&delegating("!environment"));
+    let model = home.script(&delegating_script("!environment"));
     let mut command = home.command(&["run", "--model", &model, "the task"]);
     let output = command.env("ANTHROPIC_API_KEY", "k-1").env("A_KEY", "k-2-long").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("k-2-long") && text.contains("PATH"), "{text}");
     assert!(!text.contains("ANTHROPIC") && !text.contains("BRIGADE"), "{text}");
-    let died = home.run(&delegating("!die"), &[]);
-    died.exits(0).prints("out of memory, key (hidden)");
+    let died = home.run(&delegating_script("!die"), &[]);
+    died.exits_with(0).stdout_contains("out of memory, key (hidden)");
     assert!(!home.brigade(&["config", "show"]).stdout.contains("a-secret-key"));
 }

@@ -14,7 +14,7 @@ struct Editor {
     input: Option<ChildStdin>,
     lines: BufReader<ChildStdout>,
     last_id: u64,
-    heard: Vec<Value>,
+    messages: Vec<Value>,
 }
 
 impl Editor {
@@ -26,7 +26,7 @@ impl Editor {
             .unwrap();
         let input = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        let mut editor = Editor { child, input, lines, last_id: 0, heard: Vec::new() };
+        let mut editor = Editor { child, input, lines, last_id: 0, messages: Vec::new() };
         let hello =
             editor.call("initialize", json!({"protocolVersion": 1, "clientCapabilities": {}})).unwrap();
         assert_eq!(hello["protocolVersion"], 1);
@@ -45,28 +45,32 @@ impl Editor {
     }
 
     /// Every line is a message of the protocol: nothing else stands on standard output.
-    fn until(&mut self, is_meant: impl Fn(&Value) -> bool) -> Value {
+    fn read_until(&mut self, is_match: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended before that: {:?}", self.heard);
+            assert!(
+                self.lines.read_line(&mut line).unwrap() > 0,
+                "it ended before that: {:?}",
+                self.messages
+            );
             let message: Value =
                 serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
             assert_eq!(message["jsonrpc"], "2.0");
-            self.heard.push(message.clone());
-            if is_meant(&message) {
+            self.messages.push(message.clone());
+            if is_match(&message) {
                 return message;
             }
         }
     }
 
-    fn answered(&mut self, id: u64) -> Result<Value, Value> {
-        let message = self.until(|message| message["id"] == id && message.get("method").is_none());
+    fn response(&mut self, id: u64) -> Result<Value, Value> {
+        let message = self.read_until(|message| message["id"] == id && message.get("method").is_none());
         message.get("error").map_or_else(|| Ok(message["result"].clone()), |error| Err(error.clone()))
     }
 
     fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         let id = self.send(method, params);
-        self.answered(id)
+        self.response(id)
     }
 
     fn session(&mut self, folder: &Path) -> String {
@@ -79,8 +83,8 @@ impl Editor {
         self.send("session/prompt", json!({"sessionId": session, "prompt": prompt}))
     }
 
-    fn said(&self) -> String {
-        let updates = self.heard.iter().map(|message| &message["params"]["update"]);
+    fn agent_text(&self) -> String {
+        let updates = self.messages.iter().map(|message| &message["params"]["update"]);
         updates
             .filter(|update| update["sessionUpdate"] == "agent_message_chunk")
             .map(|update| update["content"]["text"].as_str().unwrap())
@@ -88,7 +92,7 @@ impl Editor {
     }
 
     /// Closes the input and waits for the end.
-    fn leave(mut self) -> (i32, Duration) {
+    fn disconnect(mut self) -> (i32, Duration) {
         drop(self.input.take());
         let since = Instant::now();
         let status = self.child.wait().unwrap();
@@ -131,37 +135,37 @@ text = "Done."
 "#;
 
 #[test]
-fn an_editor_prompts_is_asked_from_depth_two_and_loads_the_session_in_a_new_process() {
+fn editor_prompts_approves_a_grandchild_call_and_reloads_the_session() {
     let home = Home::new();
     let model = home.script(SHELL_BELOW);
     let arguments = ["--model", model.as_str(), "--set", "swarm.max_depth=2"];
     let mut editor = Editor::open(&home, &arguments);
     let session = editor.session(&home.work());
     let id = editor.start(&session, "Do it");
-    let question = editor.until(|message| message["method"] == "session/request_permission");
+    let question = editor.read_until(|message| message["method"] == "session/request_permission");
     assert_eq!(question["params"]["toolCall"]["title"], "[Deep] `echo deep >> done.txt`");
     let yes = json!({"outcome": {"outcome": "selected", "optionId": "once"}});
     editor.write(&json!({"jsonrpc": "2.0", "id": question["id"], "result": yes}));
-    assert_eq!(editor.answered(id).unwrap()["stopReason"], "end_turn");
-    assert_eq!(editor.said(), "I hand it on. All done.");
+    assert_eq!(editor.response(id).unwrap()["stopReason"], "end_turn");
+    assert_eq!(editor.agent_text(), "I hand it on. All done.");
     assert_eq!(std::fs::read_to_string(home.work().join("done.txt")).unwrap(), "deep\n");
-    assert_eq!(editor.leave().0, 0);
+    assert_eq!(editor.disconnect().0, 0);
     // It is a session like any other.
-    home.brigade(&["sessions", "show", &session]).exits(0).prints("All done.");
+    home.brigade(&["sessions", "show", &session]).exits_with(0).stdout_contains("All done.");
 
     let mut editor = Editor::open(&home, &arguments);
     let listed = editor.call("session/list", json!({"cwd": home.work()})).unwrap();
     assert_eq!(listed["sessions"][0]["sessionId"], json!(session));
     let load = json!({"sessionId": session, "cwd": home.work(), "mcpServers": []});
     editor.call("session/load", load).unwrap();
-    assert_eq!(editor.said(), "I hand it on. All done.");
+    assert_eq!(editor.agent_text(), "I hand it on. All done.");
     let id = editor.start(&session, "And now?");
-    assert_eq!(editor.answered(id).unwrap()["stopReason"], "end_turn");
-    assert_eq!(editor.leave().0, 0);
+    assert_eq!(editor.response(id).unwrap()["stopReason"], "end_turn");
+    assert_eq!(editor.disconnect().0, 0);
 }
 
 #[test]
-fn a_question_can_be_answered_from_a_terminal_and_is_then_withdrawn() {
+fn approval_answered_from_a_terminal_is_withdrawn_in_the_editor() {
     let home = Home::new();
     let model = home.script(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'echo x > x.txt' }\n\
@@ -170,11 +174,11 @@ fn a_question_can_be_answered_from_a_terminal_and_is_then_withdrawn() {
     let mut editor = Editor::open(&home, &["--model", &model]);
     let session = editor.session(&home.work());
     let id = editor.start(&session, "go");
-    let question = editor.until(|message| message["method"] == "session/request_permission");
-    home.brigade(&["answer", &session, "yes"]).exits(0);
-    let withdrawn = editor.until(|message| message["method"] == "$/cancel_request");
+    let question = editor.read_until(|message| message["method"] == "session/request_permission");
+    home.brigade(&["answer", &session, "yes"]).exits_with(0);
+    let withdrawn = editor.read_until(|message| message["method"] == "$/cancel_request");
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
-    editor.answered(id).unwrap();
+    editor.response(id).unwrap();
     assert!(home.work().join("x.txt").exists());
 }
 
@@ -196,7 +200,7 @@ fn sleeper(home: &Home) -> impl Fn() -> bool + use<> {
 }
 
 #[test]
-fn a_cancel_ends_the_commands_that_run() {
+fn session_cancel_stops_running_commands() {
     let home = Home::new();
     let model = home.script(SLEEPER);
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
@@ -205,29 +209,29 @@ fn a_cancel_ends_the_commands_that_run() {
     let is_there = sleeper(&home);
     assert!(is_there());
     editor.write(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}));
-    assert_eq!(editor.answered(id).unwrap()["stopReason"], "cancelled");
+    assert_eq!(editor.response(id).unwrap()["stopReason"], "cancelled");
     assert!(!is_there());
-    assert_eq!(editor.leave().0, 0);
+    assert_eq!(editor.disconnect().0, 0);
 }
 
 #[test]
-fn an_editor_that_goes_away_leaves_nothing_running() {
+fn editor_disconnect_stops_all_agents() {
     let home = Home::new();
     let model = home.script(SLEEPER);
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
     let session = editor.session(&home.work());
     editor.start(&session, "sleep");
     let is_there = sleeper(&home);
-    let (code, took) = editor.leave();
+    let (code, took) = editor.disconnect();
     assert_eq!(code, 0);
     assert!(took < Duration::from_secs(15), "{took:?}");
     assert!(!is_there());
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]);
-    list.exits(0).prints("cancelled");
+    list.exits_with(0).stdout_contains("cancelled");
 }
 
 #[test]
-fn an_editor_that_reads_nothing_and_goes_away_keeps_nothing_alive() {
+fn unread_output_of_a_gone_editor_does_not_block_exit() {
     let home = Home::new();
     let mut editor = Editor::open(&home, &[]);
     // More answers than a pipe holds.
@@ -235,26 +239,26 @@ fn an_editor_that_reads_nothing_and_goes_away_keeps_nothing_alive() {
     for _ in 0..250 {
         editor.send(&method, json!({}));
     }
-    let (code, time) = editor.leave();
+    let (code, time) = editor.disconnect();
     assert!(code == 0 && time < Duration::from_secs(12), "{code} {time:?}");
 }
 
 #[test]
-fn a_session_of_a_call_of_another_program_is_shown_and_hears_nothing() {
+fn passthrough_session_loads_and_refuses_prompts() {
     let home = Home::new();
     let model = home.script("[[reply]]\ntext = 'Four.'\n");
-    let session = crate::mcp_server::called(&home, &model);
+    let session = crate::mcp_server::delegated_session(&home, &model);
     let mut editor = Editor::open(&home, &["--model", &model]);
     let load = json!({"sessionId": session, "cwd": home.work(), "mcpServers": []});
     editor.call("session/load", load).unwrap();
     let id = editor.start(&session, "Please count to three");
-    let error = editor.answered(id).unwrap_err();
+    let error = editor.response(id).unwrap_err();
     assert!(error["message"].as_str().unwrap().contains("one call of another program"), "{error}");
-    assert!(!editor.said().contains("count to three"), "{}", editor.said());
+    assert!(!editor.agent_text().contains("count to three"), "{}", editor.agent_text());
 }
 
 #[test]
-fn a_signal_ends_it_as_an_editor_that_goes_away_does() {
+fn signal_stops_the_agent_like_a_disconnect() {
     let home = Home::new();
     let model = home.script(SLEEPER);
     let mut editor = Editor::open(&home, &["--mode", "auto", "--model", &model]);
@@ -269,7 +273,7 @@ fn a_signal_ends_it_as_an_editor_that_goes_away_does() {
 }
 
 #[test]
-fn servers_that_the_editor_brings_along_lend_their_tools() {
+fn mcp_servers_of_the_editor_provide_tools() {
     let home = Home::new();
     let model = home.script(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
@@ -290,12 +294,12 @@ fn servers_that_the_editor_brings_along_lend_their_tools() {
     let opened =
         editor.call("session/new", json!({"cwd": home.work(), "mcpServers": [server, lost]})).unwrap();
     let id = editor.start(opened["sessionId"].as_str().unwrap(), "call it");
-    editor.answered(id).unwrap();
-    assert!(editor.said().contains("round trip"), "{}", editor.said());
+    editor.response(id).unwrap();
+    assert!(editor.agent_text().contains("round trip"), "{}", editor.agent_text());
 }
 
 #[test]
-fn each_folder_has_its_own_settings_and_only_trusted_ones_count() {
+fn each_folder_uses_its_own_trusted_settings() {
     let home = Home::new();
     let (mine, project) = (home.script("[[reply]]\ntext = 'mine'\n"), home.work().join("project"));
     std::fs::create_dir_all(project.join(".brigade")).unwrap();
@@ -313,7 +317,7 @@ fn each_folder_has_its_own_settings_and_only_trusted_ones_count() {
     };
     let untrusted = opened(&mut editor, &project);
     assert_eq!(untrusted.0, "ask");
-    home.brigade(&["trust", "--yes", project.to_str().unwrap()]).exits(0);
+    home.brigade(&["trust", "--yes", project.to_str().unwrap()]).exits_with(0);
     let trusted = opened(&mut editor, &project);
     assert_eq!(trusted.0, "plan");
     let elsewhere = opened(&mut editor, &home.work());
@@ -322,29 +326,30 @@ fn each_folder_has_its_own_settings_and_only_trusted_ones_count() {
     let ids: Vec<u64> =
         [&untrusted, &trusted, &elsewhere].iter().map(|(_, session)| editor.start(session, "who?")).collect();
     for _ in &ids {
-        editor
-            .until(|message| message.get("result").is_some_and(|result| result["stopReason"] == "end_turn"));
+        editor.read_until(|message| {
+            message.get("result").is_some_and(|result| result["stopReason"] == "end_turn")
+        });
     }
-    let said = |session: &str| -> String {
+    let agent_text = |session: &str| -> String {
         let mine = editor
-            .heard
+            .messages
             .iter()
             .map(|message| &message["params"])
             .filter(|params| params["sessionId"] == session);
         mine.filter_map(|params| params["update"]["content"]["text"].as_str()).collect()
     };
     assert_eq!(
-        (said(&untrusted.1), said(&trusted.1), said(&elsewhere.1)),
+        (agent_text(&untrusted.1), agent_text(&trusted.1), agent_text(&elsewhere.1)),
         ("mine".into(), "theirs".into(), "mine".into())
     );
 }
 
 #[test]
-fn what_is_missing_is_said_where_the_editor_shows_it() {
+fn missing_model_error_reaches_the_editor() {
     let home = Home::new();
     let mut editor = Editor::open(&home, &[]);
     let refused = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []})).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("model"), "{refused}");
-    home.brigade(&["acp", "--cwd", "."]).exits(2).says("leave --cwd out");
-    home.brigade(&["acp", "--help"]).exits(0).prints("agent_servers");
+    home.brigade(&["acp", "--cwd", "."]).exits_with(2).stderr_contains("leave --cwd out");
+    home.brigade(&["acp", "--help"]).exits_with(0).stdout_contains("agent_servers");
 }

@@ -1,6 +1,6 @@
 //! `brigade agents`: list, show, lint, new.
 
-use crate::support::{Done, Home, text};
+use crate::support::{CommandResult, Home, text};
 
 /// Puts a file beneath the folder of the test.
 fn put(home: &Home, name: &str, content: &str) {
@@ -15,31 +15,34 @@ fn agent(home: &Home, id: &str, lines: &str) {
 }
 
 #[test]
-fn c50_list_shows_the_valid_ones_and_warns_of_the_others() {
+fn c50_list_shows_valid_agents_and_warns_about_others() {
     let home = Home::new();
-    home.brigade(&["agents", "list"]).exits(0).says("brigade agents new");
+    home.brigade(&["agents", "list"]).exits_with(0).stderr_contains("brigade agents new");
     agent(&home, "writer", "");
     agent(&home, "coder", "tools: [read_file, Bash]");
     put(&home, "home/agents/broken/AGENT.md", "---\nname: broken\n---\nNo description.\n");
     let done = home.brigade(&["agents", "list"]);
-    done.exits(0)
-        .prints("coder")
-        .prints("about writer")
-        .says("broken/AGENT.md")
-        .says("`description` is missing");
+    done.exits_with(0)
+        .stdout_contains("coder")
+        .stdout_contains("about writer")
+        .stderr_contains("broken/AGENT.md")
+        .stderr_contains("`description` is missing");
     assert!(!done.stdout.contains("broken"));
     assert!(done.stdout.find("coder") < done.stdout.find("writer"));
-    let list = home.brigade(&["agents", "list", "--output-format", "json"]).exits(0).json();
+    let list = home.brigade(&["agents", "list", "--output-format", "json"]).exits_with(0).json();
     assert_eq!(list.as_array().unwrap().len(), 2);
     assert_eq!((&list[0]["id"], &list[0]["format"]), (&"coder".into(), &"brigade".into()));
     assert_eq!(list[0]["tools"], serde_json::json!(["read_file", "shell"]));
     assert!(list[0]["file"].as_str().unwrap().ends_with("agents/coder/AGENT.md"));
     let model = home.script("[[reply]]\ntext = 'hello'");
-    home.brigade(&["run", "--model", &model, "x"]).exits(0).says("warning: ").says("broken/AGENT.md");
+    home.brigade(&["run", "--model", &model, "x"])
+        .exits_with(0)
+        .stderr_contains("warning: ")
+        .stderr_contains("broken/AGENT.md");
 }
 
 #[test]
-fn agents_are_found_in_every_place_of_the_person() {
+fn agents_are_discovered_in_every_user_folder() {
     let home = Home::new();
     agent(&home, "same", "");
     put(&home, "person/.claude/agents/x.md", "---\nname: same\ndescription: of claude\n---\nbody");
@@ -50,16 +53,16 @@ fn agents_are_found_in_every_place_of_the_person() {
     let person = home.home().parent().unwrap().join("person");
     let list = |arguments: &[&str]| {
         let mut command = home.command(&[&["agents", "list"], arguments].concat());
-        Done::of(command.env("HOME", &person).output().unwrap())
+        CommandResult::of(command.env("HOME", &person).output().unwrap())
     };
     let done = list(&["--set", "agents.paths=[\"../more\"]"]);
     let ids: Vec<&str> = done.stdout.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(ids, ["c", "g", "m", "same"], "a project that nobody trusts has no agents");
-    done.exits(0).prints("about same").says("`same` is shadowed by ");
+    done.exits_with(0).stdout_contains("about same").stderr_contains("`same` is shadowed by ");
 }
 
 #[test]
-fn show_tells_what_is_in_force() {
+fn show_prints_the_effective_definition() {
     let home = Home::new();
     agent(
         &home,
@@ -67,20 +70,27 @@ fn show_tells_what_is_in_force() {
         "api_key: sk-secret-key\ntools: Read, Teleport\nmodel: local/big\nmax_turns: 4\nnovel: key",
     );
     let done = home.brigade(&["agents", "show", "coder"]);
-    done.exits(0).prints("local/big").prints("read_file").prints("You are coder.").prints("Teleport");
-    done.prints("set in the file").prints("ignored    novel (line 8): no such key");
+    done.exits_with(0)
+        .stdout_contains("local/big")
+        .stdout_contains("read_file")
+        .stdout_contains("You are coder.")
+        .stdout_contains("Teleport");
+    done.stdout_contains("set in the file").stdout_contains("ignored    novel (line 8): no such key");
     let shown = home.brigade(&["agents", "show", "coder", "--output-format", "json"]);
-    let json = shown.exits(0).json();
+    let json = shown.exits_with(0).json();
     assert_eq!((&json["agent"]["max_turns"], &json["has_api_key"]), (&4.into(), &true.into()));
     assert!(!done.stdout.contains("sk-secret") && !shown.stdout.contains("sk-secret"));
-    home.brigade(&["agents", "show", "nobody"]).exits(2).says("Agent 'nobody' not found");
-    home.brigade(&["agents", "show", "../coder"]).exits(2);
+    home.brigade(&["agents", "show", "nobody"]).exits_with(2).stderr_contains("Agent 'nobody' not found");
+    home.brigade(&["agents", "show", "../coder"]).exits_with(2);
     agent(&home, "bad", "tools: []");
-    home.brigade(&["agents", "show", "bad"]).exits(1).says("bad/AGENT.md:4").says("`tools`");
+    home.brigade(&["agents", "show", "bad"])
+        .exits_with(1)
+        .stderr_contains("bad/AGENT.md:4")
+        .stderr_contains("`tools`");
 }
 
 #[test]
-fn lint_classes_every_key() {
+fn lint_classifies_every_key() {
     let home = Home::new();
     put(
         &home,
@@ -90,30 +100,30 @@ fn lint_classes_every_key() {
     put(&home, "work/bad.md", "---\nname: bad\ndescription: d\ntools: []\nmaxTurns: 3\n---\nbody\n");
     put(&home, "work/none.md", "# Title\n");
     let done = home.brigade(&["agents", "lint", "a.md"]);
-    done.exits(0)
-        .prints("a.md: a (claude)")
-        .prints("honoured   name, description")
-        .prints("translated tools (line 4): read_file; not granted, as no tool is called so: Odd")
-        .prints("ignored    color (line 5)")
-        .prints("1 file: 1 can be used, 0 refused");
+    done.exits_with(0)
+        .stdout_contains("a.md: a (claude)")
+        .stdout_contains("honoured   name, description")
+        .stdout_contains("translated tools (line 4): read_file; not granted, as no tool is called so: Odd")
+        .stdout_contains("ignored    color (line 5)")
+        .stdout_contains("1 file: 1 can be used, 0 refused");
     let done = home.brigade(&["agents", "lint", "."]);
-    done.exits(1)
-        .prints("bad.md: refused (claude)")
-        .prints("refused    tools (line 4)")
-        .prints("honoured   name, description, maxTurns")
-        .prints("refused    line 1: has no frontmatter")
-        .prints("3 files: 1 can be used, 2 refused");
-    let json = home.brigade(&["agents", "lint", ".", "--output-format", "json"]).exits(1).json();
+    done.exits_with(1)
+        .stdout_contains("bad.md: refused (claude)")
+        .stdout_contains("refused    tools (line 4)")
+        .stdout_contains("honoured   name, description, maxTurns")
+        .stdout_contains("refused    line 1: has no frontmatter")
+        .stdout_contains("3 files: 1 can be used, 2 refused");
+    let json = home.brigade(&["agents", "lint", ".", "--output-format", "json"]).exits_with(1).json();
     assert_eq!((json["refused"].as_u64(), json["files"].as_array().unwrap().len()), (Some(2), 3));
     assert_eq!((&json["files"][0]["status"], &json["files"][0]["id"]), (&"used".into(), &"a".into()));
     assert_eq!((&json["files"][1]["status"], &json["files"][1]["line"]), (&"refused".into(), &4.into()));
-    home.brigade(&["agents", "lint", "nowhere.md"]).exits(2).says("nowhere.md");
-    home.brigade(&["agents", "lint", "--nonsense"]).exits(2);
-    home.brigade(&["agents", "lint"]).exits(0).prints("0 files");
+    home.brigade(&["agents", "lint", "nowhere.md"]).exits_with(2).stderr_contains("nowhere.md");
+    home.brigade(&["agents", "lint", "--nonsense"]).exits_with(2);
+    home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("0 files");
 }
 
 #[test]
-fn lint_shows_nothing_hostile() {
+fn lint_escapes_hostile_text() {
     let home = Home::new();
     put(
         &home,
@@ -140,30 +150,35 @@ fn new_writes_a_file_that_loads_and_never_overwrites() {
     let home = Home::new();
     let done = home.brigade(&["agents", "new", "scribe"]);
     let file = home.home().join("agents/scribe/AGENT.md");
-    assert_eq!(done.exits(0).stdout.trim(), file.to_str().unwrap());
-    home.brigade(&["agents", "list"]).exits(0).prints("scribe");
-    home.brigade(&["agents", "lint"]).exits(0).prints("1 file: 1 can be used, 0 refused");
+    assert_eq!(done.exits_with(0).stdout.trim(), file.to_str().unwrap());
+    home.brigade(&["agents", "list"]).exits_with(0).stdout_contains("scribe");
+    home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("1 file: 1 can be used, 0 refused");
     let uncommented = text(&file).replace("# model: provider/model", "model: p/m").replace("\n# ", "\n");
     let without_prose = uncommented
         .replace("What it may use; left out, it has what its parent lends. Names: brigade tools list\n", "");
     std::fs::write(&file, without_prose).unwrap();
-    home.brigade(&["agents", "lint"]).exits(0).prints("max_concurrency").prints("1 can be used");
+    home.brigade(&["agents", "lint"])
+        .exits_with(0)
+        .stdout_contains("max_concurrency")
+        .stdout_contains("1 can be used");
     let before = text(&file);
-    home.brigade(&["agents", "new", "scribe"]).exits(2).says("is there already");
+    home.brigade(&["agents", "new", "scribe"]).exits_with(2).stderr_contains("is there already");
     assert_eq!(text(&file), before);
-    let json =
-        home.brigade(&["agents", "new", "scribe", "--project", "--output-format", "json"]).exits(0).json();
+    let json = home
+        .brigade(&["agents", "new", "scribe", "--project", "--output-format", "json"])
+        .exits_with(0)
+        .json();
     assert!(json["file"].as_str().unwrap().ends_with("work/.brigade/agents/scribe/AGENT.md"));
     assert!(home.work().join(".brigade/agents/scribe/AGENT.md").exists());
     for id in ["lead", "..", "A b", "../up", "", "-x"] {
-        home.brigade(&["agents", "new", "--", id]).exits(2).says("cannot be the id");
+        home.brigade(&["agents", "new", "--", id]).exits_with(2).stderr_contains("cannot be the id");
     }
     std::os::unix::fs::symlink("/etc/passwd", home.home().join("agents/link")).unwrap();
-    home.brigade(&["agents", "new", "link"]).exits(1);
+    home.brigade(&["agents", "new", "link"]).exits_with(1);
 }
 
 #[test]
-fn the_demo_has_no_agents_of_anybody() {
+fn demo_ignores_user_agents() {
     let home = Home::new();
     agent(&home, "bad", "tools: []");
     let done = home.brigade(&["demo"]);

@@ -46,11 +46,11 @@ text = "done"
 const CALC: &str = "def add(a, b):\n    return a - b\n";
 
 #[test]
-fn the_end_of_a_run_names_the_files_that_each_agent_changed() {
+fn run_summary_lists_the_files_each_agent_changed() {
     let home = Home::new();
     home.write("work/calc.py", CALC);
     let done = home.run(EDITS, &[]);
-    done.exits(0);
+    done.exits_with(0);
     let rows: Vec<Vec<&str>> = done.stderr.lines().map(|line| line.split_whitespace().collect()).collect();
     for row in [
         &["changed", "by", "file", "lines"][..],
@@ -63,20 +63,20 @@ fn the_end_of_a_run_names_the_files_that_each_agent_changed() {
     assert!(total.contains("+5 -1"), "{total}");
     let quiet = home.run("[[reply]]\ntext = 'nothing'", &[]);
     assert!(
-        !quiet.exits(0).stderr.contains("changed by") && !quiet.stderr.contains("lines"),
+        !quiet.exits_with(0).stderr.contains("changed by") && !quiet.stderr.contains("lines"),
         "{}",
         quiet.stderr
     );
 }
 
 #[test]
-fn programs_read_the_changes_of_each_agent() {
+fn json_report_lists_the_changes_of_each_agent() {
     let home = Home::new();
     home.write("work/calc.py", CALC);
     let report = home.report(EDITS, &[]);
     assert_eq!(report["agents"][0]["changes"], json!([{ "path": "notes.txt", "added": 3, "removed": 0 }]));
     assert_eq!(report["agents"][1]["changes"], json!([{ "path": "calc.py", "added": 2, "removed": 1 }]));
     let id = report["session_id"].as_str().unwrap();
-    let tree = home.brigade(&["sessions", "tree", id, "--output-format", "json"]).exits(0).json();
+    let tree = home.brigade(&["sessions", "tree", id, "--output-format", "json"]).exits_with(0).json();
     assert_eq!(tree["agents"][1]["changes"], report["agents"][1]["changes"], "the log has them");
 }

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use crate::support::{Done, Home, text};
+use crate::support::{CommandResult, Home, text};
 
 const ECHO: &str = "[[reply]]\nturn = 1\ntext = 'first: {heard}'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
 
-fn chat(home: &Home, arguments: &[&str], input: &str) -> Done {
+fn chat(home: &Home, arguments: &[&str], input: &str) -> CommandResult {
     home.with_input(&[&["chat"], arguments].concat(), input)
 }
 
 /// The session that the last lines say how to go on with.
-fn session(done: &Done) -> String {
+fn session(done: &CommandResult) -> String {
     let line = done.stderr.lines().find_map(|line| line.strip_prefix("To go on: brigade chat -r "));
     line.unwrap_or_else(|| panic!("{}", done.stderr)).split(' ').next().unwrap().to_owned()
 }
@@ -27,18 +27,18 @@ fn agent_file(home: &Home, id: &str, model: &str) {
 }
 
 #[test]
-fn lines_are_messages_of_one_session() {
+fn stdin_lines_are_messages_of_one_session() {
     let home = Home::new();
     let model = home.script(ECHO);
     let done = chat(&home, &["--model", &model], "hello\n\n  \nand more\r\n//slash\n");
-    assert_eq!(done.exits(0).stdout, "first: hello\nturn 2: and more\nturn 3: /slash\n");
+    assert_eq!(done.exits_with(0).stdout, "first: hello\nturn 2: and more\nturn 3: /slash\n");
     let shown = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
     assert_eq!(shown.as_array().unwrap().len(), 1);
     assert_eq!(shown[0]["session_id"], session(&done).as_str());
 }
 
 #[test]
-fn s09_a_dispatched_agent_is_talked_with_in_its_own_session() {
+fn s09_dispatched_agent_continues_in_its_own_session() {
     let home = Home::new();
     let model = home.script(
         r#"
@@ -70,69 +70,70 @@ fn s09_a_dispatched_agent_is_talked_with_in_its_own_session() {
     agent_file(&home, "reviewer", &model);
     home.write("work/app.txt", "one line");
     let done = chat(&home, &["-a", "pickle"], "have the reviewer look at a file\n");
-    let result: Value = serde_json::from_str(done.exits(0).stdout.trim()).unwrap();
+    let result: Value = serde_json::from_str(done.exits_with(0).stdout.trim()).unwrap();
     let keys: Vec<&String> = result.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["result", "session_id"]);
     assert!(result["result"].as_str().unwrap().contains("one line"), "{result}");
     let child = result["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "list"]).exits(0).prints(child).prints("reviewer");
+    home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains(child).stdout_contains("reviewer");
     let on = chat(&home, &["-r", child], "are you sure?\n");
-    assert_eq!(on.exits(0).stdout, "As reviewer I heard: are you sure?\n");
+    assert_eq!(on.exits_with(0).stdout, "As reviewer I heard: are you sure?\n");
     assert_eq!(session(&on), child);
     // The last session of the folder is the one at the top.
     let last = chat(&home, &["-c"], "/help\n");
-    assert_eq!(session(last.exits(0)), session(&done));
+    assert_eq!(session(last.exits_with(0)), session(&done));
 }
 
 #[test]
-fn the_last_session_of_the_folder_goes_on() {
+fn chat_continue_takes_the_last_session_of_the_folder() {
     let home = Home::new();
     let model = home.script(ECHO);
     std::fs::create_dir(home.work().join("other")).unwrap();
-    chat(&home, &["-c"], "x\n").exits(2).says("no session in");
+    chat(&home, &["-c"], "x\n").exits_with(2).stderr_contains("no session in");
     let one = chat(&home, &["--model", &model], "one\n");
     let two = chat(&home, &["--model", &model], "two\n");
-    chat(&home, &["--model", &model, "--cwd", "other"], "three\n").exits(0);
+    chat(&home, &["--model", &model, "--cwd", "other"], "three\n").exits_with(0);
     let on = chat(&home, &["-c"], "more\n");
-    assert_eq!(on.exits(0).stdout, "turn 2: more\n");
+    assert_eq!(on.exits_with(0).stdout, "turn 2: more\n");
     assert_eq!(session(&on), session(&two));
     let back = chat(&home, &["-r", &session(&one)], "back\n");
-    assert_eq!(back.exits(0).stdout, "turn 2: back\n");
-    assert_eq!(session(chat(&home, &["-c"], "").exits(0)), session(&one), "it was used last");
+    assert_eq!(back.exits_with(0).stdout, "turn 2: back\n");
+    assert_eq!(session(chat(&home, &["-c"], "").exits_with(0)), session(&one), "it was used last");
 }
 
 #[test]
-fn errors_are_said_and_the_conversation_goes_on() {
+fn errors_are_printed_and_the_chat_continues() {
     let home = Home::new();
     let model = home.script("[[reply]]\nturn = 1\nfault = 'refused'\n[[reply]]\ntext = 'better: {heard}'");
     let input = format!("hello\n/mdoel x\n/model nosuch/thing\n/model {model}\n/model\nhello\nagain\n");
     let done = chat(&home, &[], &input);
-    done.exits(0)
-        .says("no model is set")
-        .says("did you mean /model?")
-        .says("there is no model 'nosuch/thing'");
-    done.says("failed: the scripted model refuses").prints(&format!("The model is {model}."));
+    done.exits_with(0)
+        .stderr_contains("no model is set")
+        .stderr_contains("did you mean /model?")
+        .stderr_contains("there is no model 'nosuch/thing'");
+    done.stderr_contains("failed: the scripted model refuses")
+        .stdout_contains(&format!("The model is {model}."));
     assert!(done.stdout.ends_with("better: again\n"), "{}", done.stdout);
-    chat(&home, &["-a", "nobody"], "x\n").exits(2).says("there is no agent 'nobody'");
-    chat(&home, &["-r", "nonsense"], "x\n").exits(2);
-    chat(&home, &["-r", &"a".repeat(26)], "x\n").exits(2);
-    chat(&home, &["-c", "-a", "lead"], "x\n").exits(2).says("cannot be used with");
+    chat(&home, &["-a", "nobody"], "x\n").exits_with(2).stderr_contains("there is no agent 'nobody'");
+    chat(&home, &["-r", "nonsense"], "x\n").exits_with(2);
+    chat(&home, &["-r", &"a".repeat(26)], "x\n").exits_with(2);
+    chat(&home, &["-c", "-a", "lead"], "x\n").exits_with(2).stderr_contains("cannot be used with");
 }
 
 #[test]
-fn the_end_of_the_last_round_is_the_exit_code() {
+fn exit_code_is_the_status_of_the_last_round() {
     let home = Home::new();
     let model = home.script("[[reply]]\npurpose = 'grace'\ntext = 'as far as I came'\n[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\ntext = 'done'");
     let cut = chat(&home, &["--model", &model, "--max-turns", "1"], "go\n");
-    cut.exits(3).prints("as far as I came").says("stopped at the turn limit");
+    cut.exits_with(3).stdout_contains("as far as I came").stderr_contains("stopped at the turn limit");
     let on = chat(&home, &["-c", "--max-turns", "1"], "go on\n");
-    assert_eq!(on.exits(0).stdout, "done\n", "each round has limits of its own");
+    assert_eq!(on.exits_with(0).stdout, "done\n", "each round has limits of its own");
     let failed = home.script("[[reply]]\nfault = 'refused'");
-    chat(&home, &["--model", &failed], "go\n").exits(1).says("refuses");
+    chat(&home, &["--model", &failed], "go\n").exits_with(1).stderr_contains("refuses");
 }
 
 #[test]
-fn commands_answer_without_a_model() {
+fn slash_commands_work_without_a_model() {
     let home = Home::new();
     let model = home.script(
         "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Worker', task = 'x' }\n\
@@ -143,49 +144,51 @@ fn commands_answer_without_a_model() {
         &["--model", &model],
         "/tree\ngo\n/tree\n/cost\n/agents\n/mode\n/mode plan\n/resume\n/help\n/tell Worker x\n/quit\nnever\n",
     );
-    done.exits(0)
-        .prints("Nothing was said yet.")
-        .prints("├─ Worker")
-        .prints("total")
-        .prints("The mode is edit.");
-    done.prints("The mode is plan from the next round on.").prints("/resume [ID]").says("nobody works now");
-    done.prints(&session(&done));
+    done.exits_with(0)
+        .stdout_contains("Nothing was said yet.")
+        .stdout_contains("├─ Worker")
+        .stdout_contains("total")
+        .stdout_contains("The mode is edit.");
+    done.stdout_contains("The mode is plan from the next round on.")
+        .stdout_contains("/resume [ID]")
+        .stderr_contains("nobody works now");
+    done.stdout_contains(&session(&done));
     let sums = done.stdout.lines().find(|line| line.starts_with("Worker ")).unwrap();
     assert_eq!(sums.split_whitespace().nth(1), Some("2"), "{sums}");
     assert!(!done.stdout.contains("never"), "{}", done.stdout);
 }
 
 #[test]
-fn a_mode_counts_from_the_next_round_on() {
+fn mode_change_applies_from_the_next_round() {
     let home = Home::new();
     let model = home.script(
         "[[reply]]\nturn = 1\ntext = 'hello'\n[[reply]]\nturn = 2\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'x', content = 'x' }\n\
          [[reply]]\ntext = '{result:0}'",
     );
-    chat(&home, &["--model", &model, "--mode", "edit"], "hi\n/mode plan\nwrite\n").exits(0);
+    chat(&home, &["--model", &model, "--mode", "edit"], "hi\n/mode plan\nwrite\n").exits_with(0);
     assert_eq!(text(home.work().join("x")), "");
-    chat(&home, &["--model", &model, "--mode", "plan"], "hi\n/mode edit\nwrite\n").exits(0);
+    chat(&home, &["--model", &model, "--mode", "plan"], "hi\n/mode edit\nwrite\n").exits_with(0);
     assert_eq!(text(home.work().join("x")), "x");
 }
 
 #[test]
-fn programs_read_one_object_for_each_round() {
+fn json_format_prints_one_object_per_round() {
     let home = Home::new();
     let model = home.script(ECHO);
     let done = chat(&home, &["--model", &model, "--output-format", "json"], "one\ntwo\n");
-    let lines = done.exits(0).lines();
+    let lines = done.exits_with(0).lines();
     assert_eq!(lines.len(), 2);
     assert_eq!((&lines[0]["result"], &lines[1]["result"]), (&"first: one".into(), &"turn 2: two".into()));
     assert_eq!(lines[0]["session_id"], lines[1]["session_id"]);
 }
 
 #[test]
-fn files_go_along_and_an_exclamation_mark_is_a_message_without_a_terminal() {
+fn line_mode_attaches_files_and_sends_exclamation_lines() {
     let home = Home::new();
     let model = home.script("[[reply]]\ntext = '{heard}'");
     home.write("work/notes.txt", "Tea needs hot water.");
     let done = chat(&home, &["--model", &model], "sum up @notes.txt\n!touch made\nask @alice\n");
-    done.exits(0).says("attached notes.txt (1 line)");
+    done.exits_with(0).stderr_contains("attached notes.txt (1 line)");
     assert_eq!(
         done.stdout,
         "sum up @notes.txt\n\nFile notes.txt:\n```\nTea needs hot water.\n```\n!touch made\nask @alice\n"
@@ -196,12 +199,12 @@ fn files_go_along_and_an_exclamation_mark_is_a_message_without_a_terminal() {
         &["--model", &model, "--set", "permissions.deny=[\"read_file(notes.txt)\"]"],
         "sum up @notes.txt\n",
     );
-    denied.exits(0).says("cannot attach notes.txt");
+    denied.exits_with(0).stderr_contains("cannot attach notes.txt");
     assert!(!denied.stdout.contains("hot water"), "{}", denied.stdout);
 }
 
 #[test]
-fn edits_are_undone_and_a_session_is_cleared_and_compacted_line_by_line() {
+fn line_mode_supports_undo_clear_and_compact() {
     let home = Home::new();
     let model = home.script(
         "[[reply]]\npurpose = 'compaction'\ntext = 'They talked.'\n\
@@ -210,7 +213,7 @@ fn edits_are_undone_and_a_session_is_cleared_and_compacted_line_by_line() {
     );
     let input = "/undo\nwrite\n/undo\nmore\n/undo\n/compact\nagain\n/clear\nfresh\n/compact\n";
     let done = chat(&home, &["--model", &model], input);
-    done.exits(0).says("Nothing was said yet.").says("no older part yet");
+    done.exits_with(0).stderr_contains("Nothing was said yet.").stderr_contains("no older part yet");
     let shown: Vec<&str> = done.stdout.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(
         shown[..6],
@@ -231,11 +234,11 @@ fn edits_are_undone_and_a_session_is_cleared_and_compacted_line_by_line() {
 }
 
 #[test]
-fn the_last_sentence_before_a_call_is_told_in_a_log_too() {
+fn text_before_a_tool_call_is_printed_without_a_terminal() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\ntext = \"Let me see.\\n\\nI look at **the notes**.\"\n[[reply.call]]\ntool = 'echo'\n\
                   arguments = { text = 'x' }\n[[reply]]\ntext = 'Done. All of it.'";
     let done = home.run(script, &[]);
-    done.exits(0).says("\nlead: I look at the notes.\n");
+    done.exits_with(0).stderr_contains("\nlead: I look at the notes.\n");
     assert!(!done.stderr.contains("All of it"), "the result is no thought: {}", done.stderr);
 }

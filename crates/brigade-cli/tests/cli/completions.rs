@@ -2,48 +2,48 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::{Done, Home, text};
+use crate::support::{CommandResult, Home, text};
 
 const COMMANDS: [&str; 6] = ["run", "resume", "sessions", "models", "completions", "man"];
 
 /// Has a shell read a script without running it; nothing where the machine has no such shell.
-fn reads(shell: &str, flag: &str, script: &std::path::Path) -> Option<Done> {
+fn reads(shell: &str, flag: &str, script: &std::path::Path) -> Option<CommandResult> {
     let read = Command::new(shell).arg(flag).arg(script).stdin(Stdio::null()).output();
-    read.ok().map(Done::of)
+    read.ok().map(CommandResult::of)
 }
 
 #[test]
-fn every_shell_gets_a_script_that_knows_the_commands() {
+fn completions_for_every_shell_contain_the_commands() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = home.brigade(&["completions", shell]).exits(0).stdout.clone();
+        let script = home.brigade(&["completions", shell]).exits_with(0).stdout.clone();
         for command in COMMANDS {
             assert!(script.contains(command), "no {command} for {shell}");
         }
         assert!(script.contains("output-format"), "no flags for {shell}");
         let file = home.write(&format!("script.{shell}"), &script);
         if let Some(read) = reads(shell, "-n", &file).filter(|_| shell != "powershell" && shell != "elvish") {
-            read.exits(0);
+            read.exits_with(0);
         }
     }
-    home.brigade(&["completions", "csh"]).exits(2).says("bash");
+    home.brigade(&["completions", "csh"]).exits_with(2).stderr_contains("bash");
 }
 
 #[test]
 fn bash_completes_a_command() {
     let home = Home::new();
-    let script = home.write("brigade.bash", &home.brigade(&["completions", "bash"]).exits(0).stdout);
+    let script = home.write("brigade.bash", &home.brigade(&["completions", "bash"]).exits_with(0).stdout);
     let typed = format!(
         "source '{}'; COMP_WORDS=(brigade sess); COMP_CWORD=1; _brigade brigade sess brigade; echo \"${{COMPREPLY[*]}}\"",
         script.display()
     );
     let Ok(completed) = Command::new("bash").args(["--norc", "-c", &typed]).output() else { return };
-    assert_eq!(Done::of(completed).exits(0).stdout.trim(), "sessions");
+    assert_eq!(CommandResult::of(completed).exits_with(0).stdout.trim(), "sessions");
 }
 
 /// The words that bash offers for a command line, whose last word is not finished.
 fn offered_by_bash(home: &Home, words: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
-    let script = home.write("brigade.bash", &home.brigade(&["completions", "bash"]).exits(0).stdout);
+    let script = home.write("brigade.bash", &home.brigade(&["completions", "bash"]).exits_with(0).stdout);
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_brigade")).parent().unwrap().to_owned();
     let typed = format!(
         "PATH='{}':$PATH; source '{}'; COMP_WORDS=({}); COMP_CWORD={}; \
@@ -57,8 +57,8 @@ fn offered_by_bash(home: &Home, words: &[&str], variables: &[(&str, &str)]) -> V
     );
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", &typed]).env("BRIGADE_HOME", home.home()).current_dir(home.work());
-    let done = Done::of(bash.envs(variables.iter().copied()).output().unwrap());
-    done.exits(0).stdout.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    let done = CommandResult::of(bash.envs(variables.iter().copied()).output().unwrap());
+    done.exits_with(0).stdout.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
 #[test]
@@ -110,27 +110,27 @@ fn bash_completes_session_ids_agents_and_models() {
 }
 
 #[test]
-fn what_a_shell_asks_for_is_listed_with_a_description_and_without_errors() {
+fn complete_lists_values_with_descriptions_and_without_errors() {
     let home = Home::new();
     let report = home.report("[[reply]]\ntext = 'x'", &[]);
     let id = report["session_id"].as_str().unwrap();
     let listed = home.brigade(&["__complete", "sessions"]);
-    let line = listed.exits(0).stdout.trim_end().to_owned();
+    let line = listed.exits_with(0).stdout.trim_end().to_owned();
     assert!(line.starts_with(&format!("{id}\t")) && line.ends_with(" ago: the task"), "{line}");
     home.write("home/config.toml", "[broken");
     for kind in ["sessions", "agents", "models", "nonsense", ""] {
         let done = home.brigade(&["__complete", kind]);
-        assert_eq!((done.exits(0).stdout.as_str(), done.stderr.as_str()), ("", ""), "{kind}");
+        assert_eq!((done.exits_with(0).stdout.as_str(), done.stderr.as_str()), ("", ""), "{kind}");
     }
 }
 
 #[test]
-fn there_is_a_page_for_every_command() {
+fn man_writes_a_page_for_every_command() {
     let home = Home::new();
-    let page = home.brigade(&["man"]).exits(0).stdout.clone();
+    let page = home.brigade(&["man"]).exits_with(0).stdout.clone();
     assert!(page.contains(".TH brigade 1") && page.contains("Exit codes:"), "{page}");
     let folder = home.work().join("man/man1");
-    home.brigade(&["man", "--dir", "man/man1"]).exits(0).says("brigade.1");
+    home.brigade(&["man", "--dir", "man/man1"]).exits_with(0).stderr_contains("brigade.1");
     let mut pages: Vec<String> = std::fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -143,5 +143,8 @@ fn there_is_a_page_for_every_command() {
     assert_eq!(text(folder.join("brigade.1")), page, "the main page is the same both ways");
     assert!(text(folder.join("brigade-run.1")).contains("max\\-turns"));
     home.write("work/file", "");
-    home.brigade(&["man", "--dir", "file/man1"]).exits(1).says("file/man1").says("name another folder");
+    home.brigade(&["man", "--dir", "file/man1"])
+        .exits_with(1)
+        .stderr_contains("file/man1")
+        .stderr_contains("name another folder");
 }

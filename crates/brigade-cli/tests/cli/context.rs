@@ -20,64 +20,69 @@ fn skill(home: &Home, folder: &str, body: &str) {
 }
 
 #[test]
-fn what_one_run_remembers_the_next_one_finds() {
+fn memory_of_one_run_is_found_by_the_next() {
     let home = Home::new();
-    home.run(RECALL, &[]).exits(0).prints("Nothing that is remembered");
+    home.run(RECALL, &[]).exits_with(0).stdout_contains("Nothing that is remembered");
     assert!(!home.home().join("memory.db").exists(), "reading makes no file");
-    home.run(REMEMBER, &[]).exits(0).prints("'memory_put' is not allowed").prints("permissions.allow");
+    home.run(REMEMBER, &[])
+        .exits_with(0)
+        .stdout_contains("'memory_put' is not allowed")
+        .stdout_contains("permissions.allow");
     home.run(REMEMBER, &["--set", "permissions.allow=[\"memory_put\"]"])
-        .exits(0)
-        .prints("Remembered as `port`.");
-    home.run(RECALL, &[]).exits(0).prints("| It listens on 8080.");
+        .exits_with(0)
+        .stdout_contains("Remembered as `port`.");
+    home.run(RECALL, &[]).exits_with(0).stdout_contains("| It listens on 8080.");
     assert!(home.home().join("memory.db").exists());
 }
 
 #[test]
-fn memory_can_be_switched_off() {
+fn memory_can_be_disabled() {
     let home = Home::new();
     home.write("home/config.toml", "[memory]\nenabled = false\n[permissions]\ndeny = ['memory_put']\n");
-    home.run(RECALL, &[]).exits(0).prints("There is no tool 'memory_search'");
+    home.run(RECALL, &[]).exits_with(0).stdout_contains("There is no tool 'memory_search'");
     let listed = home.brigade(&["tools", "list"]);
-    assert!(!listed.exits(0).stdout.contains("memory_"), "{}", listed.stdout);
-    home.brigade(&["tools", "list", "--set", "memory.enabled=true"]).exits(0).prints("memory_search");
+    assert!(!listed.exits_with(0).stdout.contains("memory_"), "{}", listed.stdout);
+    home.brigade(&["tools", "list", "--set", "memory.enabled=true"])
+        .exits_with(0)
+        .stdout_contains("memory_search");
 }
 
 #[test]
-fn a_damaged_memory_does_not_stop_a_run() {
+fn damaged_memory_does_not_stop_a_run() {
     let home = Home::new();
     home.write("home/memory.db", &"no database. ".repeat(1_000));
-    home.run(RECALL, &[]).exits(0).prints("memory.db").prints("damaged");
+    home.run(RECALL, &[]).exits_with(0).stdout_contains("memory.db").stdout_contains("damaged");
 }
 
 #[test]
-fn skills_are_found_at_home_and_where_the_configuration_says() {
+fn skills_are_found_in_the_home_and_in_configured_paths() {
     let home = Home::new();
-    home.run(READ_SKILL, &[]).exits(0).prints("There is no tool 'skill'");
+    home.run(READ_SKILL, &[]).exits_with(0).stdout_contains("There is no tool 'skill'");
     skill(&home, "home/skills", "At home.");
     let done = home.run(READ_SKILL, &[]);
-    done.exits(0).prints("At home.");
+    done.exits_with(0).stdout_contains("At home.");
     assert_eq!(done.stderr.matches("warning").count(), 0, "{}", done.stderr);
-    home.brigade(&["tools", "list"]).exits(0).prints("skill ");
+    home.brigade(&["tools", "list"]).exits_with(0).stdout_contains("skill ");
     skill(&home, "more", "From elsewhere.");
     home.write("home/config.toml", "[skills]\npaths = ['../more', 'missing']\n");
     home.run(READ_SKILL, &[])
-        .exits(0)
-        .prints("From elsewhere.")
-        .says("of the same name")
-        .says("missing: it does not exist");
-    home.run(HELLO, &["--set", "permissions.deny=[\"skill\"]"]).exits(0);
+        .exits_with(0)
+        .stdout_contains("From elsewhere.")
+        .stderr_contains("of the same name")
+        .stderr_contains("missing: it does not exist");
+    home.run(HELLO, &["--set", "permissions.deny=[\"skill\"]"]).exits_with(0);
 }
 
 #[test]
-fn skills_of_a_project_are_not_followed() {
+fn skills_of_an_untrusted_project_are_ignored() {
     let home = Home::new();
     skill(&home, "work/.claude/skills", "From the project.");
     skill(&home, "work/.brigade/skills", "From the project.");
-    home.run(READ_SKILL, &[]).exits(0).prints("There is no tool 'skill'");
+    home.run(READ_SKILL, &[]).exits_with(0).stdout_contains("There is no tool 'skill'");
 }
 
 #[test]
-fn instructions_of_the_project_are_counted() {
+fn project_instructions_count_towards_the_context() {
     let home = Home::new();
     let tokens = |home: &Home, arguments: &[&str]| {
         home.report(HELLO, arguments)["usage"]["input_tokens"].as_u64().unwrap()
@@ -87,12 +92,12 @@ fn instructions_of_the_project_are_counted() {
     assert!(tokens(&home, &[]) > before + 900);
     assert_eq!(tokens(&home, &["--set", "permissions.deny=[\"read_file(AGENTS.md)\"]"]), before);
     home.write("work/AGENTS.md", &"Use tabs. ".repeat(10_000));
-    home.run(HELLO, &[]).exits(0).says("AGENTS.md is long");
+    home.run(HELLO, &[]).exits_with(0).stderr_contains("AGENTS.md is long");
     home.write("work/AGENTS.md", &"x".repeat(2_000_000));
-    home.run(HELLO, &[]).exits(0).says("is not used");
+    home.run(HELLO, &[]).exits_with(0).stderr_contains("is not used");
     std::fs::remove_file(home.work().join("AGENTS.md")).unwrap();
     home.write("outside.md", &"Secret. ".repeat(400));
     std::os::unix::fs::symlink("../outside.md", home.work().join("AGENTS.md")).unwrap();
-    home.run(HELLO, &[]).exits(0).says("leads out of the workspace");
+    home.run(HELLO, &[]).exits_with(0).stderr_contains("leads out of the workspace");
     assert_eq!(tokens(&home, &[]), before);
 }

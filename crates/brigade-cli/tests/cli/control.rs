@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Done, Home, Running, text};
+use crate::support::{BackgroundRun, CommandResult, Home, text};
 
 /// A child that has something to say and then hangs.
 const HANGING: &str = r#"
@@ -28,17 +28,17 @@ turn = 2
 fault = "hang"
 "#;
 
-fn until_it_hangs(home: &Home) -> Running {
-    let mut running = Running::start(home, HANGING, &[]);
+fn start_hanging_run(home: &Home) -> BackgroundRun {
+    let mut running = BackgroundRun::start(home, HANGING, &[]);
     while running.wait_for("called")["turn"] != 2 {}
     running
 }
 
 #[test]
-fn an_interrupt_cancels_with_what_there_is() {
+fn interrupt_cancels_and_prints_the_partial_result() {
     for signal in [Signal::INT, Signal::TERM] {
         let home = Home::new();
-        let running = until_it_hangs(&home);
+        let running = start_hanging_run(&home);
         let id = running.session.clone();
         running.signal(signal);
         let (code, lines, time) = running.end();
@@ -48,8 +48,8 @@ fn an_interrupt_cancels_with_what_there_is() {
         assert_eq!(report["status"], "cancelled");
         assert_eq!(report["agents"][1]["status"], "cancelled");
         assert_eq!(report["result"], "I begin.");
-        home.brigade(&["cancel", &id]).exits(0).says("already ended");
-        home.brigade(&["sessions", "show", &id]).exits(0).prints("cancelled by the person");
+        home.brigade(&["cancel", &id]).exits_with(0).stderr_contains("already ended");
+        home.brigade(&["sessions", "show", &id]).exits_with(0).stdout_contains("cancelled by the person");
     }
 }
 
@@ -57,7 +57,7 @@ fn an_interrupt_cancels_with_what_there_is() {
 fn interrupt_while_the_model_answers_prints_the_partial_text() {
     let home = Home::new();
     let script = "[[reply]]\ntext = 'one two three four'\nchunks = 4\nchunk_delay_ms = 2000\n";
-    let mut running = Running::start(&home, script, &[]);
+    let mut running = BackgroundRun::start(&home, script, &[]);
     let first = running.wait_for("delta")["text"].as_str().unwrap().to_owned();
     let id = running.session.clone();
     running.signal(Signal::INT);
@@ -66,11 +66,11 @@ fn interrupt_while_the_model_answers_prints_the_partial_text() {
     let report = lines.last().unwrap();
     assert_eq!((report["status"].as_str(), report["result"].as_str()), (Some("cancelled"), Some(&*first)));
     let shown = home.brigade(&["sessions", "show", &id]);
-    assert_eq!(shown.exits(0).stdout.matches(&first).count(), 1, "{}", shown.stdout);
+    assert_eq!(shown.exits_with(0).stdout.matches(&first).count(), 1, "{}", shown.stdout);
 }
 
 #[test]
-fn an_interrupt_of_a_pipeline_says_how_to_continue() {
+fn interrupted_pipeline_prints_how_to_continue() {
     let home = Home::new();
     let model = home.script("[[reply]]\ntext = 'one two three four'\nchunks = 4\nchunk_delay_ms = 2000\n");
     for format in ["text", "json"] {
@@ -81,15 +81,18 @@ fn an_interrupt_of_a_pipeline_says_how_to_continue() {
         std::thread::sleep(Duration::from_secs(1));
         let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
         rustix::process::kill_process(pid, Signal::INT).unwrap();
-        let done = Done::of(child.wait_with_output().unwrap());
-        done.exits(141).says("cancelled by").says("To continue:").says("brigade resume ");
+        let done = CommandResult::of(child.wait_with_output().unwrap());
+        done.exits_with(141)
+            .stderr_contains("cancelled by")
+            .stderr_contains("To continue:")
+            .stderr_contains("brigade resume ");
     }
 }
 
 #[test]
-fn a_second_interrupt_leaves_at_once() {
+fn second_interrupt_exits_at_once() {
     let home = Home::new();
-    let running = until_it_hangs(&home);
+    let running = start_hanging_run(&home);
     running.signal(Signal::INT);
     running.signal(Signal::TERM);
     let (code, _, time) = running.end();
@@ -98,123 +101,123 @@ fn a_second_interrupt_leaves_at_once() {
 }
 
 #[test]
-fn another_process_cancels() {
+fn cancel_from_another_process_stops_the_run() {
     let home = Home::new();
-    let running = until_it_hangs(&home);
-    home.brigade(&["cancel", &running.session]).exits(0).says("cancelled");
+    let running = start_hanging_run(&home);
+    home.brigade(&["cancel", &running.session]).exits_with(0).stderr_contains("cancelled");
     let (code, _, time) = running.end();
     assert_eq!(code, 130);
     assert!(time < Duration::from_secs(2), "{time:?}");
 }
 
 #[test]
-fn a_session_that_nobody_runs_is_cancelled_on_the_spot() {
+fn cancel_ends_an_inactive_session_at_once() {
     let home = Home::new();
-    let running = until_it_hangs(&home);
+    let running = start_hanging_run(&home);
     let id = running.session.clone();
     running.signal(Signal::KILL);
     assert_eq!(running.end().0, 1009);
-    home.brigade(&["sessions", "list"]).exits(0).prints("interrupted");
-    home.brigade(&["cancel", &id]).exits(0).says("is now cancelled");
-    home.brigade(&["sessions", "list"]).exits(0).prints("cancelled");
+    home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("interrupted");
+    home.brigade(&["cancel", &id]).exits_with(0).stderr_contains("is now cancelled");
+    home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("cancelled");
 }
 
 #[test]
-fn what_is_told_after_the_end_is_answered() {
+fn tell_after_the_end_starts_the_next_round() {
     let home = Home::new();
     let report = home.report("[[reply]]\nturn = 1\ntext = 'first'\n[[reply]]\ntext = 'second: {heard}'", &[]);
     let id = report["session_id"].as_str().unwrap();
     let told = home.brigade(&["tell", id, "and", "now?"]);
-    assert!(told.exits(0).stdout.starts_with("second: "), "{}", told.stdout);
-    told.prints("and now?");
+    assert!(told.exits_with(0).stdout.starts_with("second: "), "{}", told.stdout);
+    told.stdout_contains("and now?");
     let again = home.brigade(&["resume", id]);
-    assert_eq!(again.exits(0).stdout, told.stdout);
-    home.brigade(&["tell", id, " "]).exits(2);
+    assert_eq!(again.exits_with(0).stdout, told.stdout);
+    home.brigade(&["tell", id, " "]).exits_with(2);
 }
 
 #[test]
-fn a_failed_round_prints_no_answer_of_an_earlier_one() {
+fn failed_round_prints_no_result_of_an_earlier_round() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\ntext = 'the first answer'\n[[reply]]\nfault = 'refused'\n";
     let report = home.report(script, &[]);
     let id = report["session_id"].as_str().unwrap();
     let failed = home.brigade(&["tell", id, "and now?"]);
-    assert_eq!(failed.exits(1).stdout, "");
-    let failed = home.brigade(&["resume", id, "--output-format", "json"]).exits(1).json();
+    assert_eq!(failed.exits_with(1).stdout, "");
+    let failed = home.brigade(&["resume", id, "--output-format", "json"]).exits_with(1).json();
     assert_eq!((&failed["status"], &failed["result"]), (&"failed".into(), &"".into()), "{failed}");
 }
 
 #[test]
-fn a_session_keeps_its_agent() {
+fn session_keeps_its_agent() {
     let home = Home::new();
     let report = home.report("[[reply]]\ntext = 'done'\n", &[]);
     let id = report["session_id"].as_str().unwrap();
     for command in [&["resume", id, "-a", "other"][..], &["tell", id, "-a", "other", "more"]] {
-        home.brigade(command).exits(2).says("cannot change the agent of a session");
+        home.brigade(command).exits_with(2).stderr_contains("cannot change the agent of a session");
     }
-    let shown = home.brigade(&["sessions", "show", id]).exits(0).stdout.clone();
+    let shown = home.brigade(&["sessions", "show", id]).exits_with(0).stdout.clone();
     assert!(!shown.contains("more"), "nothing was told: {shown}");
 }
 
 #[test]
-fn what_is_told_while_it_runs_is_heard() {
+fn tell_reaches_a_running_session() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\ndelay_ms = 800\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
                   [[reply]]\ntext = 'heard: {heard}'";
-    let mut running = Running::start(&home, script, &[]);
+    let mut running = BackgroundRun::start(&home, script, &[]);
     running.wait_for("called");
-    home.brigade(&["tell", &running.session, "hurry"]).exits(0).says("is running");
+    home.brigade(&["tell", &running.session, "hurry"]).exits_with(0).stderr_contains("is running");
     let (code, lines, _) = running.end();
     assert_eq!(code, 0);
     assert!(lines.last().unwrap()["result"].as_str().unwrap().contains("hurry"), "{lines:?}");
 }
 
 #[test]
-fn a_message_for_a_session_that_another_process_runs_is_followed_to_the_result() {
+fn run_continue_follows_a_session_of_another_process() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
                   [[reply]]\ntext = 'heard: {heard}'";
-    let mut running = Running::start(&home, script, &[]);
+    let mut running = BackgroundRun::start(&home, script, &[]);
     running.wait_for("called");
     let followed = home.brigade(&["run", "-c", "hurry"]);
-    assert_eq!(followed.exits(0).stdout, "heard: hurry\n");
-    followed.says("another process").says("brigade sessions show ");
+    assert_eq!(followed.exits_with(0).stdout, "heard: hurry\n");
+    followed.stderr_contains("another process").stderr_contains("brigade sessions show ");
     let (code, lines, _) = running.end();
     assert_eq!(code, 0);
     assert_eq!(lines.last().unwrap()["result"], "heard: hurry");
 }
 
 #[test]
-fn the_failure_of_a_session_that_another_process_runs_is_reported_and_not_tried_again() {
+fn failure_in_another_process_is_reported_and_not_retried() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
                   [[reply]]\nfault = 'refused'";
-    let mut running = Running::start(&home, script, &[]);
+    let mut running = BackgroundRun::start(&home, script, &[]);
     running.wait_for("called");
     let report = home.brigade(&["run", "-r", &running.session, "hurry", "--output-format", "json"]);
-    assert_eq!(report.exits(1).json()["status"], "failed");
+    assert_eq!(report.exits_with(1).json()["status"], "failed");
     assert_eq!(report.json()["turns"], 1, "{}", report.stdout);
     assert_eq!(running.end().0, 1);
 }
 
 #[test]
-fn an_interrupt_stops_waiting_for_a_session_that_another_process_runs() {
+fn interrupt_stops_waiting_for_another_process() {
     let home = Home::new();
-    let mut running = Running::start(&home, "[[reply]]\nfault = 'hang'", &[]);
+    let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
     running.wait_for("called");
     let waits = home.command(&["run", "-c", "hurry"]).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(1));
     let pid = rustix::process::Pid::from_raw(waits.id() as i32).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
-    let waited = Done::of(waits.wait_with_output().unwrap());
-    waited.exits(130).says(&format!("To stop it: brigade cancel {}", running.session));
-    home.brigade(&["sessions", "list"]).exits(0).prints("running");
+    let waited = CommandResult::of(waits.wait_with_output().unwrap());
+    waited.exits_with(130).stderr_contains(&format!("To stop it: brigade cancel {}", running.session));
+    home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("running");
     running.signal(Signal::INT);
     assert_eq!(running.end().0, 130);
 }
 
 #[test]
-fn a_killed_run_goes_on_and_does_nothing_twice() {
+fn resume_of_a_killed_run_repeats_no_call() {
     let home = Home::new();
     let script = r#"
     [[reply]]
@@ -244,7 +247,7 @@ fn a_killed_run_goes_on_and_does_nothing_twice() {
     agent = "Half"
     text = "finished"
     "#;
-    let mut running = Running::start(&home, script, &["--mode", "auto"]);
+    let mut running = BackgroundRun::start(&home, script, &["--mode", "auto"]);
     let id = running.session.clone();
     let (mut is_hanging, mut has_written) = (false, false);
     running.read_until(|line| {
@@ -255,7 +258,7 @@ fn a_killed_run_goes_on_and_does_nothing_twice() {
     running.signal(Signal::KILL);
     assert_eq!(running.end().0, 1009);
     let resumed = home.brigade(&["resume", &id, "--output-format", "stream-json"]);
-    let lines = resumed.exits(0).lines();
+    let lines = resumed.exits_with(0).lines();
     assert_eq!(lines.last().unwrap()["result"], "[Half]: finished");
     let life: Vec<&str> = lines
         .iter()
@@ -267,5 +270,5 @@ fn a_killed_run_goes_on_and_does_nothing_twice() {
     count.sort();
     assert_eq!(count, ["child", "once"]);
     assert!(lines.last().unwrap()["usage"]["in_doubt_tokens"].as_u64().unwrap() > 0);
-    assert_eq!(home.brigade(&["resume", &id]).exits(0).stdout, "[Half]: finished\n");
+    assert_eq!(home.brigade(&["resume", &id]).exits_with(0).stdout, "[Half]: finished\n");
 }

@@ -5,7 +5,7 @@ mod guide;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Done, Home, text};
+use crate::support::{CommandResult, Home, text};
 
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
@@ -25,36 +25,36 @@ fn block<'a>(page: &'a str, marker: &str) -> &'a str {
 }
 
 /// A text without what differs from run to run: ids of sessions, and times.
-fn settled(text: &str) -> String {
+fn normalized(text: &str) -> String {
     let is_id = |word: &str| word.len() == 26 && word.bytes().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7'));
-    let mut settled = String::new();
+    let mut normalized = String::new();
     for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
         let (name, end) = match word.char_indices().next_back() {
             Some((at, last)) if !last.is_ascii_alphanumeric() => word.split_at(at),
             _ => (word, ""),
         };
-        let is_time = settled.ends_with("duration_ms\":") && name.bytes().all(|b| b.is_ascii_digit());
-        settled.push_str(if is_id(name) {
+        let is_time = normalized.ends_with("duration_ms\":") && name.bytes().all(|b| b.is_ascii_digit());
+        normalized.push_str(if is_id(name) {
             "ID"
         } else if is_time {
             "0"
         } else {
             name
         });
-        settled.push_str(end);
+        normalized.push_str(end);
     }
-    settled
+    normalized
 }
 
 /// Types the commands of a page in a folder.
-fn type_in(home: &Home, folder: &Path, commands: &str) -> Done {
+fn run_shell(home: &Home, folder: &Path, commands: &str) -> CommandResult {
     let binary = Path::new(env!("CARGO_BIN_EXE_brigade")).parent().unwrap();
     let mut path = vec![binary.to_path_buf()];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
     let mut shell = Command::new("sh");
     shell.args(["-e", "-c", commands]).env_clear().env("PATH", std::env::join_paths(path).unwrap());
     shell.env("BRIGADE_HOME", home.home()).env("TMPDIR", home.work()).current_dir(folder);
-    Done::of(shell.stdin(Stdio::null()).output().unwrap())
+    CommandResult::of(shell.stdin(Stdio::null()).output().unwrap())
 }
 
 #[track_caller]
@@ -62,55 +62,55 @@ fn check_transcript(face: &str) {
     let page = page(&format!("docs/faces/{face}.md"));
     let commands = block(&page, "<!-- command -->");
     assert!(commands.contains(&format!("script:docs/faces/{face}.toml")), "{commands}");
-    let done = type_in(&Home::new(), &repository(), commands);
-    assert_eq!(settled(&done.exits(0).stdout), settled(block(&page, "<!-- stdout -->")));
+    let done = run_shell(&Home::new(), &repository(), commands);
+    assert_eq!(normalized(&done.exits_with(0).stdout), normalized(block(&page, "<!-- stdout -->")));
     for line in block(&page, "<!-- stderr -->").lines() {
         assert!(done.stderr.lines().any(|printed| printed == line), "no `{line}` in {}", done.stderr);
     }
 }
 
 #[test]
-fn the_transcript_of_delegate_is_true() {
+fn delegate_page_transcript_matches_the_command() {
     check_transcript("delegate");
 }
 
 #[test]
-fn the_transcript_of_subagent_is_true() {
+fn subagent_page_transcript_matches_the_command() {
     check_transcript("subagent");
 }
 
 #[test]
-fn the_transcript_of_dispatch_is_true() {
+fn dispatch_page_transcript_matches_the_command() {
     check_transcript("dispatch");
 }
 
 #[test]
-fn the_transcript_of_spawn_is_true() {
+fn spawn_page_transcript_matches_the_command() {
     check_transcript("spawn");
 }
 
 #[test]
-fn only_ids_and_times_are_settled() {
+fn normalized_replaces_only_ids_and_times() {
     let id = "cxdmhl5svbtuvabctwszfzy52x";
-    assert_eq!(settled(&format!("{{\"session_id\":\"{id}.1-0\"}}\n")), "{\"session_id\":\"ID.1-0\"}\n");
+    assert_eq!(normalized(&format!("{{\"session_id\":\"{id}.1-0\"}}\n")), "{\"session_id\":\"ID.1-0\"}\n");
     assert_eq!(
-        settled("{\"total_duration_ms\":36,\"tokens\":60}"),
+        normalized("{\"total_duration_ms\":36,\"tokens\":60}"),
         "{\"total_duration_ms\":0,\"tokens\":60}"
     );
-    assert_eq!(settled("an ordinary line."), "an ordinary line.");
+    assert_eq!(normalized("an ordinary line."), "an ordinary line.");
 }
 
 /// The sections of the pages are what they say: the defaults.
 #[test]
-fn the_sections_of_the_pages_are_the_defaults() {
+fn config_sections_of_the_pages_are_the_defaults() {
     for face in ["delegate", "subagent", "dispatch", "spawn"] {
         let page = page(&format!("docs/faces/{face}.md"));
         let home = Home::new();
         home.write("home/config.toml", block(&page, "## Configuration"));
-        let with = home.brigade(&["tools", "list", "--output-format", "json"]).exits(0).json();
+        let with = home.brigade(&["tools", "list", "--output-format", "json"]).exits_with(0).json();
         let bare = Home::new();
         bare.write("home/config.toml", &format!("[delegation]\nfaces = ['delegate', '{face}']\n"));
-        let mut without = bare.brigade(&["tools", "list", "--output-format", "json"]).exits(0).json();
+        let mut without = bare.brigade(&["tools", "list", "--output-format", "json"]).exits_with(0).json();
         if face == "delegate" {
             // The page prepares a role, which the tool then lists.
             let all = without.as_array_mut().unwrap();
@@ -123,38 +123,38 @@ fn the_sections_of_the_pages_are_the_defaults() {
     }
 }
 
-fn as_tenant(home: &Home, tenant: &Path, arguments: &[&str]) -> Done {
+fn as_tenant(home: &Home, tenant: &Path, arguments: &[&str]) -> CommandResult {
     let mut command = home.command(arguments);
-    Done::of(command.env("BRIGADE_HOME", tenant).env("HOME", tenant).output().unwrap())
+    CommandResult::of(command.env("BRIGADE_HOME", tenant).env("HOME", tenant).output().unwrap())
 }
 
-fn add_tenant(home: &Home, name: &str) -> Done {
+fn add_tenant(home: &Home, name: &str) -> CommandResult {
     let mut script = Command::new(repository().join("scripts/add-tenant.sh"));
     script.arg(name).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
     script.env("TENANTS", "tenants").current_dir(home.work());
-    Done::of(script.stdin(Stdio::null()).output().unwrap())
+    CommandResult::of(script.stdin(Stdio::null()).output().unwrap())
 }
 
 fn tenant(home: &Home, name: &str) -> PathBuf {
-    PathBuf::from(add_tenant(home, name).exits(0).stdout.trim_end())
+    PathBuf::from(add_tenant(home, name).exits_with(0).stdout.trim_end())
 }
 
 #[test]
-fn the_script_writes_a_home_that_loads_and_is_the_tenants_own() {
+fn add_tenant_writes_a_private_home_that_loads() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
     let acme = tenant(&home, "acme");
     assert!(acme.is_absolute() && acme.ends_with("tenants/acme"));
     let rights = |file: &Path| std::fs::metadata(file).unwrap().permissions().mode() & 0o777;
     assert_eq!((rights(&acme), rights(&acme.join("config.toml"))), (0o700, 0o600));
-    let shown = as_tenant(&home, &acme, &["config", "show", "--output-format", "json"]).exits(0).json();
+    let shown = as_tenant(&home, &acme, &["config", "show", "--output-format", "json"]).exits_with(0).json();
     let roles = &shown["config"]["swarm"]["roles"];
     assert_eq!(
         (&roles["writer"]["locked"], &roles["researcher"]["tools"][0]),
         (&true.into(), &"web_search".into())
     );
     assert_eq!(shown["config"]["budget"]["agents"], 20);
-    as_tenant(&home, &acme, &["tools", "list"]).exits(0).prints("delegate");
+    as_tenant(&home, &acme, &["tools", "list"]).exits_with(0).stdout_contains("delegate");
     assert_eq!(
         text(acme.join("config.toml")),
         block(&page("docs/MULTI-TENANT.md"), "## Swarm configuration")
@@ -162,37 +162,37 @@ fn the_script_writes_a_home_that_loads_and_is_the_tenants_own() {
 }
 
 #[test]
-fn the_script_refuses_bad_names_and_homes_that_are_there() {
+fn add_tenant_refuses_bad_names_and_existing_homes() {
     let home = Home::new();
     let acme = tenant(&home, "acme");
     std::fs::write(acme.join("config.toml"), "# mine\n").unwrap();
-    add_tenant(&home, "acme").exits(2).says("is there already");
+    add_tenant(&home, "acme").exits_with(2).stderr_contains("is there already");
     assert_eq!(text(acme.join("config.toml")), "# mine\n");
     std::os::unix::fs::symlink("nowhere", acme.with_file_name("link")).unwrap();
-    add_tenant(&home, "link").exits(2).says("is there already");
+    add_tenant(&home, "link").exits_with(2).stderr_contains("is there already");
     for name in ["", ".", "..", "../up", "a/b", "-x", "A", "a b", "a\nb", "\u{e4}", &"a".repeat(65)] {
-        add_tenant(&home, name).exits(2).says("a name has 1 to 64");
+        add_tenant(&home, name).exits_with(2).stderr_contains("a name has 1 to 64");
     }
-    add_tenant(&home, &"a".repeat(64)).exits(0);
+    add_tenant(&home, &"a".repeat(64)).exits_with(0);
     assert_eq!(std::fs::read_dir(home.work().join("tenants")).unwrap().count(), 3);
 }
 
 #[test]
-fn the_example_configuration_loads() {
+fn example_config_loads() {
     let home = Home::new();
     home.write("home/config.json", &page("config.example.json"));
-    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
+    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
     let roles = &shown["config"]["swarm"]["roles"];
     let tools = |role: &str| roles[role]["tools"].to_string();
     assert_eq!(tools("researcher"), r#"["web_search","web_fetch","memory_search","memory_get"]"#);
     assert_eq!(tools("writer"), r#"["read_file","write_file","edit_file","memory_search"]"#);
-    let tools = home.brigade(&["tools", "list", "--output-format", "json"]).exits(0).stdout.clone();
+    let tools = home.brigade(&["tools", "list", "--output-format", "json"]).exits_with(0).stdout.clone();
     assert!(tools.contains("Prepared roles: researcher, writer."), "{tools}");
 
     let home = Home::new();
     home.write("home/config.toml", block(&page("docs/MULTI-TENANT.md"), "## Swarm configuration"));
-    home.brigade(&["config", "show"]).exits(0).prints("max_concurrent = 3  # from /");
-    home.brigade(&["tools", "list"]).exits(0).prints("delegate");
+    home.brigade(&["config", "show"]).exits_with(0).stdout_contains("max_concurrent = 3  # from /");
+    home.brigade(&["tools", "list"]).exits_with(0).stdout_contains("delegate");
 }
 
 const REMEMBER: &str = r#"
@@ -219,13 +219,13 @@ text = "{results}"
 "#;
 
 #[test]
-fn s05_two_tenants_share_no_session() {
+fn s05_tenants_share_no_sessions() {
     let home = Home::new();
     let tenants = [tenant(&home, "acme"), tenant(&home, "umbrella")];
     let run = |tenant: &Path, script: &str| {
         let model = home.script(script);
         let arguments = ["run", "--model", &model, "--mode", "auto", "--output-format", "json", "the task"];
-        as_tenant(&home, tenant, &arguments).exits(0).json()
+        as_tenant(&home, tenant, &arguments).exits_with(0).json()
     };
     let first = run(&tenants[0], REMEMBER)["session_id"].as_str().unwrap().to_owned();
     assert!(run(&tenants[0], RECALL)["result"].as_str().unwrap().contains("the word is sesame"));
@@ -234,14 +234,14 @@ fn s05_two_tenants_share_no_session() {
     let second = other["session_id"].as_str().unwrap();
     for (tenant, own, foreign) in [(&tenants[0], first.as_str(), second), (&tenants[1], second, &first)] {
         let list = as_tenant(&home, tenant, &["sessions", "list"]);
-        list.exits(0).prints(own);
+        list.exits_with(0).stdout_contains(own);
         assert!(!list.stdout.contains(foreign), "{}", list.stdout);
-        as_tenant(&home, tenant, &["sessions", "show", own]).exits(0);
+        as_tenant(&home, tenant, &["sessions", "show", own]).exits_with(0);
         for command in [vec!["sessions", "show"], vec!["sessions", "export"], vec!["resume"], vec!["cancel"]]
         {
             let done = as_tenant(&home, tenant, &[command, vec![foreign]].concat());
             assert_ne!(done.code, 0, "{}", done.stdout);
-            done.says("there is no session");
+            done.stderr_contains("there is no session");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::Value;
 
-use crate::support::{Done, Home};
+use crate::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 
@@ -24,12 +24,12 @@ fn server(status: &'static str, body: &'static str) -> String {
 }
 
 /// Looks, without the servers of the machine that the tests run on.
-fn doctor(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Done {
+fn doctor(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> CommandResult {
     let mut command = home.command(&[&["doctor"], arguments].concat());
     for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
         command.env(format!("BRIGADE_PROVIDERS__{name}__BASE_URL"), "http://127.0.0.1:9/v1");
     }
-    Done::of(command.envs(variables.iter().copied()).output().unwrap())
+    CommandResult::of(command.envs(variables.iter().copied()).output().unwrap())
 }
 
 fn report(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
@@ -48,7 +48,7 @@ fn section(report: &Value, name: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn has(report: &Value, name: &str, words: &[&str]) {
+fn assert_finding(report: &Value, name: &str, words: &[&str]) {
     let lines = section(report, name);
     assert!(
         lines.iter().any(|line| words.iter().all(|word| line.contains(word))),
@@ -57,7 +57,7 @@ fn has(report: &Value, name: &str, words: &[&str]) {
 }
 
 #[test]
-fn tools_in_a_preset_that_do_not_exist_are_warned_of_at_start_and_by_doctor() {
+fn unknown_tools_in_a_preset_are_warned_about() {
     let home = Home::new();
     home.write(
         "home/config.toml",
@@ -76,45 +76,49 @@ fn tools_in_a_preset_that_do_not_exist_are_warned_of_at_start_and_by_doctor() {
     ];
     let done = home.run(HELLO, &[]);
     let warned: Vec<&str> =
-        done.exits(0).stderr.lines().filter(|line| line.contains("there is no tool")).collect();
+        done.exits_with(0).stderr.lines().filter(|line| line.contains("there is no tool")).collect();
     assert_eq!(warned, expected.map(|warning| format!("warning: {warning}")));
     let report = report(&home, &["--offline"], &[]);
     for warning in expected {
-        has(&report, "tools", &["warn: ", warning, "Correct the name"]);
+        assert_finding(&report, "tools", &["warn: ", warning, "Correct the name"]);
     }
     assert_eq!(section(&report, "tools").iter().filter(|line| line.starts_with("warn")).count(), 3);
 }
 
 #[test]
-fn a_fresh_home_has_no_problem_and_nothing_is_written() {
+fn fresh_home_has_no_problems_and_nothing_is_written() {
     let home = Home::new();
     let done = doctor(&home, &[], &[]);
-    done.exits(0).prints("config.toml is not there; brigade init").prints("is made by the first run");
-    done.prints("a command ran under its guard").prints("guarded, not confined").prints("no problems");
-    done.prints("warn     no model is set").prints("brigade init");
+    done.exits_with(0)
+        .stdout_contains("config.toml is not there; brigade init")
+        .stdout_contains("is made by the first run");
+    done.stdout_contains("a command ran under its guard")
+        .stdout_contains("guarded, not confined")
+        .stdout_contains("no problems");
+    done.stdout_contains("warn     no model is set").stdout_contains("brigade init");
     assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
 }
 
 #[test]
-fn all_that_is_well_is_said_to_be() {
+fn healthy_setup_is_reported_as_ok() {
     let home = Home::new();
     let model = home.script(HELLO);
     home.write("home/config.toml", &format!("model = '{model}'\n"));
-    home.brigade(&["run", "x"]).exits(0);
+    home.brigade(&["run", "x"]).exits_with(0);
     let report = report(&home, &["--offline"], &[]);
     assert_eq!((&report["problems"], &report["type"]), (&0.into(), &"doctor".into()), "{report:#}");
-    has(&report, "config", &["ok: ", "config.toml"]);
-    has(&report, "model", &["ok: script:"]);
-    has(&report, "store", &["ok: ", "sessions.db: format 2", "whole"]);
-    has(&report, "store", &["free on the disk of"]);
-    has(&report, "guard", &["ok: "]);
-    has(&report, "sandbox", &["Landlock: ", "seccomp: ", "user namespaces: ", "cgroups: "]);
-    has(&report, "tools", &["ok: mode edit, 0 rules"]);
-    has(&report, "version", &["brigade 0."]);
+    assert_finding(&report, "config", &["ok: ", "config.toml"]);
+    assert_finding(&report, "model", &["ok: script:"]);
+    assert_finding(&report, "store", &["ok: ", "sessions.db: format 2", "whole"]);
+    assert_finding(&report, "store", &["free on the disk of"]);
+    assert_finding(&report, "guard", &["ok: "]);
+    assert_finding(&report, "sandbox", &["Landlock: ", "seccomp: ", "user namespaces: ", "cgroups: "]);
+    assert_finding(&report, "tools", &["ok: mode edit, 0 rules"]);
+    assert_finding(&report, "version", &["brigade 0."]);
 }
 
 #[test]
-fn a_broken_config_is_a_problem_and_the_rest_still_runs() {
+fn broken_config_is_a_problem_and_other_checks_run() {
     let home = Home::new();
     for (config, words) in [
         ("[broken", "config.toml"),
@@ -124,19 +128,23 @@ fn a_broken_config_is_a_problem_and_the_rest_still_runs() {
     ] {
         home.write("home/config.toml", config);
         let done = doctor(&home, &["--offline"], &[]);
-        done.exits(1).prints("problem  ").prints(words).prints("1 problem,").prints("under its guard");
+        done.exits_with(1)
+            .stdout_contains("problem  ")
+            .stdout_contains(words)
+            .stdout_contains("1 problem,")
+            .stdout_contains("under its guard");
     }
     home.write("home/config.toml", "model = 'groq/x'");
     let report = report(&home, &["--offline", "--set", "nonsense=1"], &[("BRIGADE_SWARM__ENABELD", "true")]);
-    has(&report, "config", &["ok: ", "config.toml"]);
-    has(&report, "config", &["problem: BRIGADE_SWARM__ENABELD", "swarm.enabled"]);
-    has(&report, "config", &["problem: --set nonsense"]);
-    has(&report, "model", &["problem: groq/x"]);
-    has(&report, "providers", &["problem: groq: GROQ_API_KEY is not set / export GROQ_API_KEY="]);
+    assert_finding(&report, "config", &["ok: ", "config.toml"]);
+    assert_finding(&report, "config", &["problem: BRIGADE_SWARM__ENABELD", "swarm.enabled"]);
+    assert_finding(&report, "config", &["problem: --set nonsense"]);
+    assert_finding(&report, "model", &["problem: groq/x"]);
+    assert_finding(&report, "providers", &["problem: groq: GROQ_API_KEY is not set / export GROQ_API_KEY="]);
 }
 
 #[test]
-fn keys_are_present_and_never_shown() {
+fn keys_are_detected_and_never_printed() {
     let home = Home::new();
     let good = server("200 OK", "{\"data\":[{\"id\":\"large\"}]}");
     let bad = server("401 Unauthorized", "{\"error\":{\"message\":\"key sesame-key is wrong\"}}");
@@ -149,15 +157,19 @@ fn keys_are_present_and_never_shown() {
         ),
     );
     let done = doctor(&home, &["--output-format", "json"], &[("WORK_KEY", "sesame-key")]);
-    let report = done.exits(1).json();
-    has(&report, "model", &["ok: work/large"]);
-    has(&report, "model", &["warn: work/small is not in the list", "brigade models work"]);
-    has(&report, "model", &["problem: ollama/x cannot be used now"]);
-    has(&report, "model", &["problem: nobody/x: there is no provider 'nobody'"]);
-    has(&report, "providers", &["ok: work"]);
-    has(&report, "providers", &["warn: other"]);
-    has(&report, "providers", &["problem: ollama: nobody answers at http://127.0.0.1:9/v1 / Start it"]);
-    has(&report, "providers", &["note: without a key: ", "anthropic (ANTHROPIC_API_KEY)"]);
+    let report = done.exits_with(1).json();
+    assert_finding(&report, "model", &["ok: work/large"]);
+    assert_finding(&report, "model", &["warn: work/small is not in the list", "brigade models work"]);
+    assert_finding(&report, "model", &["problem: ollama/x cannot be used now"]);
+    assert_finding(&report, "model", &["problem: nobody/x: there is no provider 'nobody'"]);
+    assert_finding(&report, "providers", &["ok: work"]);
+    assert_finding(&report, "providers", &["warn: other"]);
+    assert_finding(
+        &report,
+        "providers",
+        &["problem: ollama: nobody answers at http://127.0.0.1:9/v1 / Start it"],
+    );
+    assert_finding(&report, "providers", &["note: without a key: ", "anthropic (ANTHROPIC_API_KEY)"]);
     let text = doctor(&home, &[], &[("WORK_KEY", "sesame-key")]);
     for shown in [&done.stdout, &done.stderr, &text.stdout, &text.stderr] {
         assert!(!shown.contains("sesame"), "{shown}");
@@ -179,7 +191,7 @@ fn a_provider_that_fails_gets_one_piece_of_advice() {
 }
 
 #[test]
-fn offline_asks_nobody_elsewhere() {
+fn offline_contacts_no_remote_server() {
     let home = Home::new();
     // To the command this address is another machine; the kernel leads it back to this one.
     let elsewhere = |status, body| server(status, body).replace("127.0.0.1", "0.0.0.0");
@@ -193,37 +205,37 @@ fn offline_asks_nobody_elsewhere() {
         ),
     );
     let offline = report(&home, &["--offline"], &[]);
-    has(&offline, "providers", &["ok: far", "it was not asked (--offline)"]);
-    has(&offline, "providers", &["ok: shut", "it was not asked (--offline)"]);
-    has(&offline, "model", &["ok: shut/x"]);
+    assert_finding(&offline, "providers", &["ok: far", "it was not asked (--offline)"]);
+    assert_finding(&offline, "providers", &["ok: shut", "it was not asked (--offline)"]);
+    assert_finding(&offline, "model", &["ok: shut/x"]);
     let online = report(&home, &[], &[]);
-    has(&online, "providers", &["ok: far", "it answers"]);
-    has(&online, "providers", &["problem: shut", "401", "check the key of this provider"]);
-    has(&online, "model", &["ok: far/x"]);
-    has(&online, "model", &["problem: shut/x cannot be used now"]);
+    assert_finding(&online, "providers", &["ok: far", "it answers"]);
+    assert_finding(&online, "providers", &["problem: shut", "401", "check the key of this provider"]);
+    assert_finding(&online, "model", &["ok: far/x"]);
+    assert_finding(&online, "model", &["problem: shut/x cannot be used now"]);
 }
 
 #[test]
-fn stores_that_cannot_be_used_say_what_to_do() {
+fn unusable_store_finding_says_what_to_do() {
     let home = Home::new();
     let store = |path: &str| report(&home, &["--offline", "--store", path], &[]);
-    has(&store("."), "store", &["problem: ", "is a folder", "--store PATH"]);
+    assert_finding(&store("."), "store", &["problem: ", "is a folder", "--store PATH"]);
     home.write("work/broken.db", &"this is no store ".repeat(100));
-    has(&store("broken.db"), "store", &["problem: ", "broken.db", "--store"]);
+    assert_finding(&store("broken.db"), "store", &["problem: ", "broken.db", "--store"]);
     home.write("work/file", "");
-    has(&store("file/sessions.db"), "store", &["problem: ", "file", "--store PATH"]);
-    has(&store("new/folder/s.db"), "store", &["ok: ", "is made by the first run"]);
+    assert_finding(&store("file/sessions.db"), "store", &["problem: ", "file", "--store PATH"]);
+    assert_finding(&store("new/folder/s.db"), "store", &["ok: ", "is made by the first run"]);
     assert!(!home.work().join("new").exists(), "a look makes no store");
-    home.run(HELLO, &["--store", "newer.db"]).exits(0);
+    home.run(HELLO, &["--store", "newer.db"]).exits_with(0);
     let newer = home.work().join("newer.db");
     let mut bytes = std::fs::read(&newer).unwrap();
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     std::fs::write(&newer, bytes).unwrap();
-    has(&store("newer.db"), "store", &["problem: ", "9999", "newer brigade"]);
+    assert_finding(&store("newer.db"), "store", &["problem: ", "9999", "newer brigade"]);
 }
 
 #[test]
-fn projects_agents_skills_and_rules_are_looked_at() {
+fn projects_agents_skills_and_rules_are_checked() {
     let home = Home::new();
     std::fs::create_dir_all(home.work().join(".brigade/agents/bad")).unwrap();
     std::fs::create_dir_all(home.home().join("skills/odd")).unwrap();
@@ -231,17 +243,17 @@ fn projects_agents_skills_and_rules_are_looked_at() {
     home.write("home/skills/odd/SKILL.md", "---\nnonsense\n");
     home.write("home/config.toml", "[permissions]\ndeny = ['shel(git push)']\n[web]\nsearch = 'brave'\n");
     let before = report(&home, &["--offline"], &[]);
-    has(&before, "config", &["warn: ", "not trusted", "brigade trust "]);
-    has(&before, "agents", &["ok: the built-in lead"]);
-    has(&before, "skills", &["warn: ", "odd"]);
-    has(&before, "tools", &["problem: permissions.deny: `shel(git push)` names no tool"]);
-    has(&before, "tools", &["problem: web.search needs a key, and BRAVE_API_KEY is not set"]);
-    home.brigade(&["trust", "--yes"]).exits(0);
+    assert_finding(&before, "config", &["warn: ", "not trusted", "brigade trust "]);
+    assert_finding(&before, "agents", &["ok: the built-in lead"]);
+    assert_finding(&before, "skills", &["warn: ", "odd"]);
+    assert_finding(&before, "tools", &["problem: permissions.deny: `shel(git push)` names no tool"]);
+    assert_finding(&before, "tools", &["problem: web.search needs a key, and BRAVE_API_KEY is not set"]);
+    home.brigade(&["trust", "--yes"]).exits_with(0);
     let after = report(&home, &["--offline"], &[]);
-    has(&after, "agents", &["problem: ", "bad", "brigade agents lint"]);
+    assert_finding(&after, "agents", &["problem: ", "bad", "brigade agents lint"]);
     home.write("work/.brigade/config.toml", "");
-    has(&report(&home, &["--offline"], &[]), "config", &["warn: ", "have changed"]);
+    assert_finding(&report(&home, &["--offline"], &[]), "config", &["warn: ", "have changed"]);
     home.write("work/.brigade/config.toml", "store = 'x'");
     home.write("home/trusted.json", "{");
-    has(&report(&home, &["--offline"], &[]), "config", &["problem: ", "trusted.json is damaged"]);
+    assert_finding(&report(&home, &["--offline"], &[]), "config", &["problem: ", "trusted.json is damaged"]);
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Home, Running, text};
+use crate::support::{BackgroundRun, Home, text};
 use crate::transcript;
 
 fn names(home: &Home) -> Vec<String> {
@@ -11,7 +11,7 @@ fn names(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn the_name_of_the_file_says_the_format() {
+fn export_format_follows_the_file_extension() {
     let home = Home::new();
     transcript::run(&home);
     let export = |arguments: &[&str]| home.brigade(&[&["sessions", "export", "last"], arguments].concat());
@@ -24,32 +24,36 @@ fn the_name_of_the_file_says_the_format() {
     ];
     for (file, beginning) in begins {
         let done = export(&["-o", file]);
-        done.exits(0).says(&format!("is written to {file}"));
+        done.exits_with(0).stderr_contains(&format!("is written to {file}"));
         assert_eq!(done.stdout, "");
         let written = home.work().join(file);
         assert!(text(&written).starts_with(beginning), "{file}");
         assert_eq!(std::fs::metadata(&written).unwrap().permissions().mode() & 0o777, 0o600, "{file}");
     }
-    export(&["-o", "b.html", "--format", "md"]).exits(0);
+    export(&["-o", "b.html", "--format", "md"]).exits_with(0);
     assert!(text(home.work().join("b.html")).starts_with("# the task"));
-    export(&["-o", "-"]).exits(0).prints("brigade_export");
-    export(&["--format", "pdf"]).exits(2).says("jsonl");
+    export(&["-o", "-"]).exits_with(0).stdout_contains("brigade_export");
+    export(&["--format", "pdf"]).exits_with(2).stderr_contains("jsonl");
 }
 
 #[test]
-fn no_file_is_replaced_unawares_and_none_is_left_half_written() {
+fn export_replaces_no_file_without_force_and_writes_atomically() {
     let home = Home::new();
     transcript::run(&home);
     home.write("work/mine.html", "mine");
     let export = |arguments: &[&str]| home.brigade(&[&["sessions", "export", "last"], arguments].concat());
-    export(&["-o", "mine.html"]).exits(2).says("mine.html is there already; --force replaces it");
+    export(&["-o", "mine.html"])
+        .exits_with(2)
+        .stderr_contains("mine.html is there already; --force replaces it");
     assert_eq!(text(home.work().join("mine.html")), "mine");
-    export(&["-o", "mine.html", "--force"]).exits(0);
+    export(&["-o", "mine.html", "--force"]).exits_with(0);
     assert!(text(home.work().join("mine.html")).ends_with("</html>\n"));
-    export(&["-o", "nowhere/a.html"]).exits(1).says("nowhere/a.html cannot be written");
-    export(&["-o", "/dev/null", "--force"]).exits(2).says("is no file that could be replaced");
-    export(&["-o", ".", "--force"]).exits(2);
-    home.brigade(&["sessions", "export", "zzzz", "-o", "none.html"]).exits(2);
+    export(&["-o", "nowhere/a.html"]).exits_with(1).stderr_contains("nowhere/a.html cannot be written");
+    export(&["-o", "/dev/null", "--force"])
+        .exits_with(2)
+        .stderr_contains("is no file that could be replaced");
+    export(&["-o", ".", "--force"]).exits_with(2);
+    home.brigade(&["sessions", "export", "zzzz", "-o", "none.html"]).exits_with(2);
     assert!(
         !names(&home).iter().any(|name| name.starts_with('.') || name == "none.html"),
         "{:?}",
@@ -89,7 +93,7 @@ fn hostile(home: &Home) -> String {
     );
     let model = home.script(&script);
     let done = home.brigade(&["run", "--model", &model, "--output-format", "json", &all]);
-    let report = done.exits(0).json();
+    let report = done.exits_with(0).json();
     assert_eq!(report["agents"].as_array().unwrap().len(), 2, "the hostile role is a role: {report}");
     report["session_id"].as_str().unwrap().to_owned()
 }
@@ -100,10 +104,10 @@ fn is_control(c: char) -> bool {
 }
 
 #[test]
-fn hostile_text_is_only_text_in_a_page() {
+fn hostile_text_is_escaped_in_html() {
     let home = Home::new();
     let id = hostile(&home);
-    let page = home.brigade(&["sessions", "export", &id, "--format", "html"]).exits(0).stdout.clone();
+    let page = home.brigade(&["sessions", "export", &id, "--format", "html"]).exits_with(0).stdout.clone();
     assert!(!page.chars().any(is_control), "{:?}", page.chars().find(|c| is_control(*c)));
     let tags = tags(&page);
     let known = [
@@ -174,10 +178,10 @@ fn tags(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn hostile_text_closes_no_fence_in_markdown() {
+fn hostile_text_closes_no_markdown_fence() {
     let home = Home::new();
     let id = hostile(&home);
-    let page = home.brigade(&["sessions", "export", &id, "--format", "md"]).exits(0).stdout.clone();
+    let page = home.brigade(&["sessions", "export", &id, "--format", "md"]).exits_with(0).stdout.clone();
     assert!(!page.chars().any(is_control), "{page}");
     let mut fence: Option<String> = None;
     let mut fences = 0;
@@ -222,15 +226,15 @@ fn check_free_line(line: &str) {
 }
 
 #[test]
-fn exports_have_no_links_that_run_something() {
+fn exports_contain_no_active_links() {
     let home = Home::new();
     let id = hostile(&home);
-    let page = home.brigade(&["sessions", "export", &id, "--format", "html"]).exits(0).stdout.clone();
+    let page = home.brigade(&["sessions", "export", &id, "--format", "html"]).exits_with(0).stdout.clone();
     assert!(
         page.split("href=").skip(1).all(|link| link.starts_with("\"#") || !link.starts_with('"')),
         "{page}"
     );
-    let page = home.brigade(&["sessions", "export", &id, "--format", "md"]).exits(0).stdout.clone();
+    let page = home.brigade(&["sessions", "export", &id, "--format", "md"]).exits_with(0).stdout.clone();
     let (mut words, mut links) = (Vec::new(), Vec::new());
     collect(&page, &mut links, &mut words);
     assert!(!links.is_empty() && links.iter().all(|link| link.starts_with("#agent")), "{links:?}");
@@ -263,11 +267,11 @@ fn collect(page: &str, links: &mut Vec<String>, words: &mut Vec<String>) {
 }
 
 #[test]
-fn a_part_of_a_tree_can_be_exported() {
+fn subtree_can_be_exported() {
     let home = Home::new();
     let id = transcript::run(&home);
     let child = format!("{id}.1-0");
-    let page = home.brigade(&["sessions", "export", &child, "--format", "html"]).exits(0).stdout.clone();
+    let page = home.brigade(&["sessions", "export", &child, "--format", "html"]).exits_with(0).stdout.clone();
     assert!(
         page.contains("Fixed.") && page.contains("+    check(n);") && !page.contains("Checker"),
         "{page}"
@@ -280,7 +284,7 @@ fn a_part_of_a_tree_can_be_exported() {
 
 /// A run that waits for an approval is killed and moved: nothing of it runs elsewhere, and the import says what is in it.
 #[test]
-fn imported_session_with_a_pending_command_is_shown_and_never_runs_it() {
+fn imported_session_never_runs_its_pending_command() {
     let script = r#"
 [[reply]]
 turn = 1
@@ -292,28 +296,36 @@ text = "{results}"
 "#;
     let from = Home::new();
     let wait = ["--set", "permissions.questions=wait", "--mode", "ask"];
-    let mut running = Running::start(&from, script, &wait);
+    let mut running = BackgroundRun::start(&from, script, &wait);
     running.wait_for("asked");
     let id = running.session.clone();
     running.signal(rustix::process::Signal::KILL);
     running.end();
     from.brigade(&["answer", &id, "yes"]);
     let file = from.work().join("tree.jsonl");
-    from.brigade(&["sessions", "export", &id, "-o", file.to_str().unwrap()]).exits(0);
+    from.brigade(&["sessions", "export", &id, "-o", file.to_str().unwrap()]).exits_with(0);
 
     let to = Home::new();
     to.write("home/config.toml", "permissions.mode = 'plan'\n");
     let imported = to.brigade(&["sessions", "import", file.to_str().unwrap()]);
-    imported.exits(0).says("mode ask").says(from.work().to_str().unwrap()).says("never run here");
-    imported.says(r#"shell {"command":"touch ran"}"#);
+    imported
+        .exits_with(0)
+        .stderr_contains("mode ask")
+        .stderr_contains(from.work().to_str().unwrap())
+        .stderr_contains("never run here");
+    imported.stderr_contains(r#"shell {"command":"touch ran"}"#);
     let again = Home::new();
     let json =
         again.brigade(&["--output-format", "json", "sessions", "import", file.to_str().unwrap()]).json();
     assert_eq!((json["mode"].as_str(), json["pending"][0]["tool"].as_str()), (Some("ask"), Some("shell")));
     // Nor does it bring a file as its model.
-    to.brigade(&["resume", &id]).exits(2).says("is not a model of a provider. Choose one with --model.");
+    to.brigade(&["resume", &id])
+        .exits_with(2)
+        .stderr_contains("is not a model of a provider. Choose one with --model.");
     let model = to.script(script);
-    to.brigade(&["resume", &id, "--model", &model]).exits(0).prints("interrupted, outcome unknown");
+    to.brigade(&["resume", &id, "--model", &model])
+        .exits_with(0)
+        .stdout_contains("interrupted, outcome unknown");
     // It works where the user is, not where the file says.
     for home in [&from, &to] {
         assert!(!home.work().join("ran").exists());
@@ -321,7 +333,7 @@ text = "{results}"
 }
 
 #[test]
-fn configured_mode_that_is_narrower_today_binds_a_resumed_run() {
+fn resumed_run_is_bound_by_a_narrower_configured_mode() {
     let script = r#"
 [[reply]]
 turn = 1
@@ -338,13 +350,13 @@ text = "{results}"
     for (flags, is_written) in [(&[][..], false), (&["--mode", "edit"][..], true)] {
         let home = Home::new();
         home.write("home/config.toml", "permissions.mode = 'edit'\n");
-        let mut running = Running::start(&home, script, flags);
+        let mut running = BackgroundRun::start(&home, script, flags);
         running.wait_for("called");
         let id = running.session.clone();
         running.signal(rustix::process::Signal::KILL);
         running.end();
         home.write("home/config.toml", "permissions.mode = 'plan'\n");
-        home.brigade(&["resume", &id]).exits(0);
+        home.brigade(&["resume", &id]).exits_with(0);
         assert_eq!(home.work().join("a.txt").exists(), is_written, "{flags:?}");
     }
 }

@@ -15,17 +15,17 @@ fn agent_file(home: &Home, id: &str, head: &str) {
 }
 
 /// The first columns of a table: tokens and times differ from run to run, and shift the columns after them.
-fn steady(text: &str) -> String {
+fn normalized(text: &str) -> String {
     let column = |line: &str| line.chars().take(22).collect::<String>().trim_end().to_owned() + "\n";
     text.lines().map(column).collect()
 }
 
 #[test]
-fn max_depth_0_means_that_nobody_delegates() {
+fn max_depth_0_disables_delegation() {
     let home = Home::new();
     let off = ["--set", "swarm.max_depth=0"];
     let tools = home.brigade(&[&["tools", "list"], &off[..]].concat());
-    assert!(!tools.exits(0).stdout.contains("delegate"), "{}", tools.stdout);
+    assert!(!tools.exits_with(0).stdout.contains("delegate"), "{}", tools.stdout);
     let script = r#"
         [[reply]]
         turn = 1
@@ -36,26 +36,26 @@ fn max_depth_0_means_that_nobody_delegates() {
         text = "{results}"
     "#;
     let done = home.run(script, &off);
-    assert_eq!(done.exits(0).stdout, "Delegation is disabled in configuration (swarm.max_depth is 0)\n");
+    assert_eq!(done.exits_with(0).stdout, "Delegation is disabled in configuration (swarm.max_depth is 0)\n");
 }
 
 #[test]
-fn a_report_of_no_bytes_is_refused() {
+fn zero_byte_report_limit_is_refused() {
     let home = Home::new();
     let done = home.run("[[reply]]\ntext = 'x'", &["--set", "subagent.output_max_size=0"]);
-    done.exits(2).says("subagent.output_max_size must be at least 1");
+    done.exits_with(2).stderr_contains("subagent.output_max_size must be at least 1");
 }
 
 #[test]
-fn a_folder_of_any_spelling_is_an_agent() {
+fn agent_folder_name_may_differ_from_its_id() {
     let home = Home::new();
     for folder in ["Pickle", "my agent"] {
         agent_file(&home, folder, "");
     }
-    let list = home.brigade(&["agents", "list", "--output-format", "json"]).exits(0).json();
+    let list = home.brigade(&["agents", "list", "--output-format", "json"]).exits_with(0).json();
     let ids: Vec<&str> = list.as_array().unwrap().iter().map(|agent| agent["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["my-agent", "pickle"]);
-    home.brigade(&["agents", "show", "my agent"]).exits(0).prints("You are my agent.");
+    home.brigade(&["agents", "show", "my agent"]).exits_with(0).stdout_contains("You are my agent.");
     let script = r#"
         [[reply]]
         agent = "pickle"
@@ -70,11 +70,11 @@ fn a_folder_of_any_spelling_is_an_agent() {
         text = "looked"
     "#;
     let done = home.run(script, &["-a", "Pickle"]);
-    assert!(done.exits(0).stdout.starts_with(r#"{"result":"looked","session_id":"#), "{}", done.stdout);
+    assert!(done.exits_with(0).stdout.starts_with(r#"{"result":"looked","session_id":"#), "{}", done.stdout);
 }
 
 #[test]
-fn s06_a_helper_with_a_whitelist_searches_and_reads_and_can_do_nothing_else() {
+fn s06_subagent_with_a_tool_list_can_only_search_and_read() {
     let home = Home::new();
     home.write("work/app.log", "one\nERROR two\n");
     let report = home.report(
@@ -119,7 +119,7 @@ fn s06_a_helper_with_a_whitelist_searches_and_reads_and_can_do_nothing_else() {
 }
 
 #[test]
-fn s07_helpers_nest_and_show_prints_their_metadata() {
+fn s07_subagents_nest_and_show_prints_their_metadata() {
     let home = Home::new();
     home.write("home/config.toml", "[subagent]\nmax_depth = 3\n");
     let report = home.report(
@@ -151,15 +151,15 @@ fn s07_helpers_nest_and_show_prints_their_metadata() {
     let deepest = agents.iter().find(|agent| agent["depth"] == 2).unwrap();
     let id = deepest["session_id"].as_str().unwrap();
     home.brigade(&["sessions", "show", id])
-        .exits(0)
-        .prints("subagent_label: next")
-        .prints("recursion_depth: 1")
-        .prints("child_depth: 2")
-        .prints("completion_status: complete");
+        .exits_with(0)
+        .stdout_contains("subagent_label: next")
+        .stdout_contains("recursion_depth: 1")
+        .stdout_contains("child_depth: 2")
+        .stdout_contains("completion_status: complete");
 }
 
 #[test]
-fn s08_a_long_report_of_an_endless_helper_is_cut_and_whole_in_its_session() {
+fn s08_long_subagent_report_is_truncated_and_whole_in_its_session() {
     let home = Home::new();
     let long = "x".repeat(5_000);
     let report = home.report(
@@ -190,10 +190,10 @@ fn s08_a_long_report_of_an_endless_helper_is_cut_and_whole_in_its_session() {
     assert_eq!(report["result"].as_str().unwrap(), expected);
     let id = report["agents"][1]["session_id"].as_str().unwrap();
     home.brigade(&["sessions", "show", id])
-        .exits(0)
-        .prints(&long)
-        .prints("completion_status: incomplete")
-        .prints("max_turns_reached: true");
+        .exits_with(0)
+        .stdout_contains(&long)
+        .stdout_contains("completion_status: incomplete")
+        .stdout_contains("max_turns_reached: true");
 }
 
 const DISPATCHER: &str = r#"
@@ -217,7 +217,7 @@ text = "as reviewer I add: {heard}"
 "#;
 
 #[test]
-fn s09_a_dispatched_agent_has_a_session_that_is_listed_and_goes_on() {
+fn s09_dispatched_agent_session_is_listed_and_resumed() {
     let home = Home::new();
     agent_file(&home, "pickle", "");
     agent_file(&home, "reviewer", "");
@@ -225,35 +225,35 @@ fn s09_a_dispatched_agent_has_a_session_that_is_listed_and_goes_on() {
     let result: Value = serde_json::from_str(report["result"].as_str().unwrap()).unwrap();
     assert_eq!(result["result"], "looks good");
     let id = result["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "list"]).exits(0).prints(id).prints("reviewer");
+    home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains(id).stdout_contains("reviewer");
     let told = home.brigade(&["tell", id, "and the tests?"]);
-    told.exits(0).prints("as reviewer I add: and the tests?");
+    told.exits_with(0).stdout_contains("as reviewer I add: and the tests?");
     // It is its own session now: removing the one that it came from leaves it.
-    home.brigade(&["sessions", "rm", report["session_id"].as_str().unwrap()]).exits(0);
-    home.brigade(&["sessions", "show", id]).exits(0).prints("and the tests?");
+    home.brigade(&["sessions", "rm", report["session_id"].as_str().unwrap()]).exits_with(0);
+    home.brigade(&["sessions", "show", id]).exits_with(0).stdout_contains("and the tests?");
 }
 
 #[test]
-fn s10_a_broken_agent_file_is_reported_and_hides_no_other() {
+fn s10_broken_agent_file_is_reported_and_hides_no_other() {
     let home = Home::new();
     agent_file(&home, "one", "");
     agent_file(&home, "two", "");
     std::fs::create_dir_all(home.home().join("agents/broken")).unwrap();
     home.write("home/agents/broken/AGENT.md", "---\nname: broken\n---\nbody\n");
     let listed = home.brigade(&["agents", "list"]);
-    listed.prints("one").prints("two");
+    listed.stdout_contains("one").stdout_contains("two");
     assert!(
         listed.stderr.contains("broken/AGENT.md") && listed.stderr.contains("description"),
         "{}",
         listed.stderr
     );
-    home.brigade(&["tools", "list"]).exits(0).prints("subagent_dispatch");
+    home.brigade(&["tools", "list"]).exits_with(0).stdout_contains("subagent_dispatch");
     let alone = Home::new();
-    assert!(!alone.brigade(&["tools", "list"]).exits(0).stdout.contains("subagent_dispatch"));
+    assert!(!alone.brigade(&["tools", "list"]).exits_with(0).stdout.contains("subagent_dispatch"));
 }
 
 #[test]
-fn s11_a_planner_without_shell_dispatches_a_coder_with_one() {
+fn s11_planner_without_shell_dispatches_coder_with_shell() {
     let script = r#"
 [[reply]]
 agent = "planner"
@@ -289,7 +289,7 @@ text = "{result:0}"
 }
 
 #[test]
-fn s12_nested_sub_agents_tell_their_lives_in_order() {
+fn s12_nested_sub_agents_stream_their_lifecycle_in_order() {
     let home = Home::new();
     let script = r#"
         [[reply]]
@@ -309,7 +309,7 @@ fn s12_nested_sub_agents_tell_their_lives_in_order() {
         text = "done"
         "#;
     let done = home.run(script, &["--faces", "spawn", "--output-format", "stream-json"]);
-    done.exits(0);
+    done.exits_with(0);
     let told: Vec<(String, String)> = done
         .stdout
         .lines()
@@ -336,7 +336,7 @@ fn s12_nested_sub_agents_tell_their_lives_in_order() {
 }
 
 #[test]
-fn s14_with_all_faces_on_an_a_child_cannot_delegate_and_a_mixed_tree_renders() {
+fn s14_all_styles_enabled_render_a_mixed_tree() {
     let home = Home::new();
     agent_file(&home, "reviewer", "");
     let script = r#"
@@ -389,12 +389,12 @@ fn s14_with_all_faces_on_an_a_child_cannot_delegate_and_a_mixed_tree_renders() {
     let keys: Vec<&str> = agents.iter().map(|agent| agent["key"].as_str().unwrap()).collect();
     assert!(keys.contains(&"sub_1") && keys.contains(&"sub_2"), "{keys:?}");
     let tree = home.brigade(&["sessions", "tree", report["session_id"].as_str().unwrap()]);
-    tree.exits(0);
-    insta::assert_snapshot!(steady(&tree.stdout));
+    tree.exits_with(0);
+    insta::assert_snapshot!(normalized(&tree.stdout));
 }
 
 #[test]
-fn the_faces_follow_config_and_flag() {
+fn enabled_delegation_styles_follow_config_and_flag() {
     let home = Home::new();
     let listed = |arguments: &[&str]| home.brigade(&[&["tools", "list"], arguments].concat()).stdout;
     assert!(listed(&[]).contains("delegate") && !listed(&[]).contains("parallel_subagent"));
@@ -402,9 +402,9 @@ fn the_faces_follow_config_and_flag() {
     let spawn = listed(&["--set", "delegation.faces=spawn"]);
     assert!(spawn.contains("subagent_spawn") && !spawn.contains("Hand a self-contained part"), "{spawn}");
     home.brigade(&["tools", "list", "--set", "delegation.faces=swarm"])
-        .exits(2)
-        .says("there is no face 'swarm'");
+        .exits_with(2)
+        .stderr_contains("there is no face 'swarm'");
     home.run("[[reply]]\ntext = 'x'", &["--set", "subagent.max_depth=2", "--faces", "spawn"])
-        .exits(0)
-        .says("[subagent] has no effect");
+        .exits_with(0)
+        .stderr_contains("[subagent] has no effect");
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{Done, Home, text};
+use crate::support::{CommandResult, Home, text};
 
 /// A server that has these models, and its address.
 fn server(models: &str) -> String {
@@ -23,12 +23,12 @@ fn server(models: &str) -> String {
 }
 
 /// The home without any server of the machine that the tests run on.
-fn brigade(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Done {
+fn brigade(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> CommandResult {
     let mut command = home.command(arguments);
     for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
         command.env(format!("BRIGADE_PROVIDERS__{name}__BASE_URL"), "http://127.0.0.1:9/v1");
     }
-    Done::of(command.envs(variables.iter().copied()).output().unwrap())
+    CommandResult::of(command.envs(variables.iter().copied()).output().unwrap())
 }
 
 /// The lines that can be switched on.
@@ -47,14 +47,14 @@ fn switched_on(config: &str, wanted: &[usize]) -> String {
 }
 
 #[test]
-fn flags_answer_both_questions() {
+fn init_with_flags_asks_nothing() {
     let home = Home::new();
     let done = brigade(&home, &["init", "--model", "ollama/qwen3", "--mode", "plan"], &[]);
     let file = home.home().join("config.toml");
-    assert_eq!(done.exits(0).stdout.trim_end(), file.to_str().unwrap());
-    done.says("Model: ollama/qwen3. Mode: plan.").says("Next: brigade run ");
+    assert_eq!(done.exits_with(0).stdout.trim_end(), file.to_str().unwrap());
+    done.stderr_contains("Model: ollama/qwen3. Mode: plan.").stderr_contains("Next: brigade run ");
     assert!(!done.stderr.contains("key"), "{}", done.stderr);
-    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
+    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
     assert_eq!(shown["config"]["model"], "ollama/qwen3");
     assert_eq!(shown["config"]["permissions"]["mode"], "plan");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -63,10 +63,10 @@ fn flags_answer_both_questions() {
 }
 
 #[test]
-fn every_line_that_can_be_switched_on_is_valid() {
+fn every_commented_setting_of_the_template_is_valid() {
     for arguments in [&["init", "--yes", "--model", "ollama/qwen3"][..], &["init", "--project"]] {
         let home = Home::new();
-        brigade(&home, arguments, &[]).exits(0);
+        brigade(&home, arguments, &[]).exits_with(0);
         let is_project = arguments.contains(&"--project");
         let file = if is_project {
             home.work().join(".brigade/config.toml")
@@ -80,13 +80,13 @@ fn every_line_that_can_be_switched_on_is_valid() {
             let changed = switched_on(&config, wanted);
             std::fs::write(&file, &changed).unwrap();
             if is_project {
-                home.brigade(&["trust", "--yes"]).exits(0);
+                home.brigade(&["trust", "--yes"]).exits_with(0);
             }
             // Rules and engines are looked at where tools are made.
             let done = home.brigade(&["tools", "list"]);
             assert_eq!(done.code, 0, "{}\n{changed}", done.stderr);
             assert!(!done.stderr.contains("ignored"), "{}", done.stderr);
-            home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json()
+            home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json()
         };
         for example in &examples {
             check(&[*example]);
@@ -98,11 +98,11 @@ fn every_line_that_can_be_switched_on_is_valid() {
 }
 
 #[test]
-fn what_is_found_is_taken() {
+fn init_yes_takes_the_first_usable_model() {
     let home = Home::new();
     let keys = [("GROQ_API_KEY", "sesame"), ("ANTHROPIC_API_KEY", "sesame")];
     let done = brigade(&home, &["init"], &keys);
-    done.exits(0).says("Model: anthropic/").says("Mode: edit.");
+    done.exits_with(0).stderr_contains("Model: anthropic/").stderr_contains("Mode: edit.");
     let file = text(home.home().join("config.toml"));
     assert!(file.contains("\nmodel = \"anthropic/") && file.contains("\nmode = \"edit\""), "{file}");
     assert!(!format!("{file}{}{}", done.stdout, done.stderr).contains("sesame"));
@@ -110,15 +110,17 @@ fn what_is_found_is_taken() {
     let home = Home::new();
     let local = server("qwen3:8b another");
     let done = brigade(&home, &["init", "--yes"], &[("BRIGADE_PROVIDERS__VLLM__BASE_URL", &local)]);
-    done.exits(0).says("Model: vllm/another. Mode: edit.");
+    done.exits_with(0).stderr_contains("Model: vllm/another. Mode: edit.");
 }
 
 #[test]
-fn without_any_model_nothing_is_written_and_each_provider_says_what_it_needs() {
+fn init_without_a_usable_model_writes_nothing_and_lists_needs() {
     let home = Home::new();
     for arguments in [&["init"][..], &["init", "--yes"], &["init", "--mode", "edit"]] {
         let done = brigade(&home, arguments, &[]);
-        done.exits(2).says("cannot choose a model: no provider has its key here").says("Nothing was written");
+        done.exits_with(2)
+            .stderr_contains("cannot choose a model: no provider has its key here")
+            .stderr_contains("Nothing was written");
         let needs = |model: &str, words: &str| {
             let line = done.stderr.lines().find(|line| line.trim_start().starts_with(model));
             assert!(
@@ -135,44 +137,51 @@ fn without_any_model_nothing_is_written_and_each_provider_says_what_it_needs() {
         assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
     }
     // The second time nothing is in the way.
-    brigade(&home, &["init", "--yes"], &[("GROQ_API_KEY", "sesame")]).exits(0).says("Model: groq/");
+    brigade(&home, &["init", "--yes"], &[("GROQ_API_KEY", "sesame")])
+        .exits_with(0)
+        .stderr_contains("Model: groq/");
 }
 
 #[test]
-fn a_key_that_is_missing_is_named() {
+fn init_names_the_missing_key() {
     let home = Home::new();
     let done = brigade(&home, &["init", "--model", "groq/x", "--yes", "--output-format", "json"], &[]);
-    let report = done.exits(0).json();
+    let report = done.exits_with(0).json();
     assert_eq!((&report["model"], &report["mode"]), (&"groq/x".into(), &"edit".into()));
     assert_eq!(report["next"], "brigade run \"What is in this folder?\"");
     let home = Home::new();
-    brigade(&home, &["init", "--model", "groq/x", "--yes"], &[]).exits(0).says("export GROQ_API_KEY=");
+    brigade(&home, &["init", "--model", "groq/x", "--yes"], &[])
+        .exits_with(0)
+        .stderr_contains("export GROQ_API_KEY=");
 }
 
 #[test]
-fn what_is_there_stays_without_force() {
+fn init_keeps_an_existing_config_without_force() {
     let home = Home::new();
     let file = home.write("home/config.toml", "# mine\n[broken");
     let done = brigade(&home, &["init", "--yes"], &[]);
-    done.exits(2).says(file.to_str().unwrap()).says("config show").says("brigade init --force");
+    done.exits_with(2)
+        .stderr_contains(file.to_str().unwrap())
+        .stderr_contains("config show")
+        .stderr_contains("brigade init --force");
     assert_eq!(text(&file), "# mine\n[broken");
     let none = brigade(&home, &["init", "--yes", "--force"], &[]);
-    none.exits(2).says("Nothing was written");
+    none.exits_with(2).stderr_contains("Nothing was written");
     assert_eq!(text(&file), "# mine\n[broken", "without a model it stays too");
     let model = ["init", "--yes", "--model", "ollama/qwen3", "--force"];
-    brigade(&home, &model, &[]).exits(0).says("config.toml.bak");
+    brigade(&home, &model, &[]).exits_with(0).stderr_contains("config.toml.bak");
     assert_eq!(text(home.home().join("config.toml.bak")), "# mine\n[broken");
-    home.brigade(&["config", "show"]).exits(0);
+    home.brigade(&["config", "show"]).exits_with(0);
 
     let home = Home::new();
     home.write("home/config.json", "{}");
-    brigade(&home, &["init", "--yes"], &[]).exits(2).says("config.json");
-    brigade(&home, &model, &[]).exits(0).says("config.json.bak");
-    home.brigade(&["config", "show"]).exits(0);
+    brigade(&home, &["init", "--yes"], &[]).exits_with(2).stderr_contains("config.json");
+    brigade(&home, &model, &[]).exits_with(0).stderr_contains("config.json.bak");
+    home.brigade(&["config", "show"]).exits_with(0);
 }
 
 #[test]
-fn wrong_models_are_refused_before_anything_is_written() {
+fn init_refuses_an_unknown_model_before_writing() {
     let home = Home::new();
     for (model, words) in [
         ("claude", "names no model: write PROVIDER/MODEL"),
@@ -180,38 +189,45 @@ fn wrong_models_are_refused_before_anything_is_written() {
         ("ollama/", "names no model"),
         ("script:nowhere.toml", "nowhere.toml cannot be read"),
     ] {
-        brigade(&home, &["init", "--yes", "--model", model], &[]).exits(2).says(words);
+        brigade(&home, &["init", "--yes", "--model", model], &[]).exits_with(2).stderr_contains(words);
     }
-    brigade(&home, &["init", "--yes", "--mode", "yolo"], &[]).exits(2).says("plan");
+    brigade(&home, &["init", "--yes", "--mode", "yolo"], &[]).exits_with(2).stderr_contains("plan");
     assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
     home.write("work/s.toml", "[[reply]]\ntext = 'hello'");
-    brigade(&home, &["init", "--yes", "--model", "script:s.toml"], &[]).exits(0);
+    brigade(&home, &["init", "--yes", "--model", "script:s.toml"], &[]).exits_with(0);
     let elsewhere = home.command(&["run", "x"]).current_dir("/").output().unwrap();
-    assert_eq!(Done::of(elsewhere).exits(0).stdout, "hello\n");
+    assert_eq!(CommandResult::of(elsewhere).exits_with(0).stdout, "hello\n");
 }
 
 #[test]
-fn a_project_gets_its_own_and_is_to_be_trusted() {
+fn init_project_writes_a_project_config_that_needs_trust() {
     let home = Home::new();
     let done = brigade(&home, &["init", "--project", "--mode", "plan"], &[("ANTHROPIC_API_KEY", "sesame")]);
-    done.exits(0).says("left to each person").says("Mode: plan").says("Next: brigade trust ");
+    done.exits_with(0)
+        .stderr_contains("left to each person")
+        .stderr_contains("Mode: plan")
+        .stderr_contains("Next: brigade trust ");
     let config = text(home.work().join(".brigade/config.toml"));
     assert!(config.contains("\n#model = ") && !config.contains("[providers]"), "{config}");
-    home.brigade(&["trust", "--yes"]).exits(0);
-    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
+    home.brigade(&["trust", "--yes"]).exits_with(0);
+    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
     assert_eq!(shown["config"]["permissions"]["mode"], "plan");
-    brigade(&home, &["init", "--project"], &[]).exits(2).says("brigade init --project --force");
+    brigade(&home, &["init", "--project"], &[])
+        .exits_with(2)
+        .stderr_contains("brigade init --project --force");
     let own = home.work();
     let done = brigade(&home, &["init", "--project", "--force"], &[("HOME", own.to_str().unwrap())]);
-    done.exits(2).says("is your own folder and no project");
+    done.exits_with(2).stderr_contains("is your own folder and no project");
 }
 
 #[test]
-fn a_home_that_cannot_be_written_is_named() {
+fn init_names_a_home_that_cannot_be_written() {
     let home = Home::new();
     home.write("work/file", "");
     let inside = home.work().join("file/home");
     let model = ["init", "--yes", "--model", "ollama/qwen3"];
     let done = brigade(&home, &model, &[("BRIGADE_HOME", inside.to_str().unwrap())]);
-    done.exits(1).says("file/home/config.toml cannot be written").says("BRIGADE_HOME");
+    done.exits_with(1)
+        .stderr_contains("file/home/config.toml cannot be written")
+        .stderr_contains("BRIGADE_HOME");
 }

@@ -3,9 +3,9 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
-use crate::support::{Done, Home};
+use crate::support::{CommandResult, Home};
 
-const NOBODY: u32 = 65_534;
+const NOBODY_UID: u32 = 65_534;
 const KEY: &str = "sk-canary-of-the-runner";
 
 /// Looks through the environment of every process that the command can see.
@@ -22,7 +22,7 @@ text = "{results}"
 /// A command as an ordinary user, whoever runs the tests: root reads everything.
 fn as_ordinary_user(plain: &Command) -> Command {
     let mut command = if rustix::process::getuid().is_root() {
-        let (id, mut command) = (NOBODY.to_string(), Command::new("setpriv"));
+        let (id, mut command) = (NOBODY_UID.to_string(), Command::new("setpriv"));
         command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(plain.get_program());
         command
     } else {
@@ -43,7 +43,7 @@ fn give_away(home: &Home) {
     for folder in [top, home.home(), home.work()] {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
         if rustix::process::getuid().is_root() {
-            chown(&folder, Some(NOBODY), Some(NOBODY)).unwrap();
+            chown(&folder, Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
         }
     }
 }
@@ -54,9 +54,9 @@ fn command_of_an_agent_cannot_read_keys_from_the_runner() {
     let model = home.script(SNOOP);
     give_away(&home);
     let mut command = as_ordinary_user(&home.command(&["run", "--model", &model, "--mode", "auto", "look"]));
-    let done = Done::of(command.env("ANTHROPIC_API_KEY", KEY).output().unwrap());
+    let done = CommandResult::of(command.env("ANTHROPIC_API_KEY", KEY).output().unwrap());
     // That the command ran, under its guard, shows that an ordinary user can still use all of it.
-    done.exits(0).prints("snooped");
+    done.exits_with(0).stdout_contains("snooped");
     assert!(!done.stdout.contains(KEY), "{}", done.stdout);
 }
 
@@ -70,8 +70,8 @@ fn command_of_an_agent_sees_the_environment_of_an_unprotected_process() {
     sleeper.arg("30").env("OPEN_KEY", "canary-in-the-open").current_dir(home.work());
     let mut sleeper = as_ordinary_user(&sleeper).spawn().unwrap();
     let mut command = as_ordinary_user(&home.command(&["run", "--model", &model, "--mode", "auto", "look"]));
-    let done = Done::of(command.output().unwrap());
+    let done = CommandResult::of(command.output().unwrap());
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
-    done.exits(0).prints("canary-in-the-open");
+    done.exits_with(0).stdout_contains("canary-in-the-open");
 }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use crate::support::Home;
 
-const DEEPEST: u32 = 5;
+const MAX_DEPTH: u32 = 5;
 
 /// A configuration by which this program reaches itself.
-fn configured(home: &Home, more: Value) {
-    let mut config = json!({ "limits": { "max_depth": DEEPEST }, "swarm": { "max_depth": 9 } });
+fn configure(home: &Home, more: Value) {
+    let mut config = json!({ "limits": { "max_depth": MAX_DEPTH }, "swarm": { "max_depth": 9 } });
     let (into, more) = (config.as_object_mut().unwrap(), more.as_object().unwrap().clone());
     for (section, value) in more {
         match into.get_mut(&section).and_then(Value::as_object_mut) {
@@ -22,7 +22,7 @@ fn configured(home: &Home, more: Value) {
 }
 
 /// How this program is started as a server of itself.
-fn itself(home: &Home, command: &str, model: &str) -> Value {
+fn self_server(home: &Home, command: &str, model: &str) -> Value {
     let home = home.home().display().to_string();
     json!({
         "command": env!("CARGO_BIN_EXE_brigade"),
@@ -39,12 +39,12 @@ fn with_agents(mut server: Value, agents: u64) -> Value {
 
 /// Every session of the store with its depth, roots and children.
 fn depths(home: &Home) -> Vec<u64> {
-    let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits(0).json();
+    let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits_with(0).json();
     let mut depths = Vec::new();
     for root in listed.as_array().unwrap() {
         let id = root["session_id"].as_str().unwrap();
         let log = home.brigade(&["sessions", "export", id, "--format", "jsonl"]);
-        for line in log.exits(0).lines() {
+        for line in log.exits_with(0).lines() {
             if line["event"]["type"] == "started" {
                 depths.push(line["event"]["depth"].as_u64().unwrap());
             }
@@ -65,7 +65,7 @@ fn processes(home: &Home) -> usize {
 }
 
 #[track_caller]
-fn nothing_is_left(home: &Home) {
+fn assert_no_processes_left(home: &Home) {
     let begun = Instant::now();
     while processes(home) > 0 {
         assert!(begun.elapsed() < Duration::from_secs(20), "processes are left");
@@ -74,27 +74,27 @@ fn nothing_is_left(home: &Home) {
 }
 
 #[test]
-fn a_loop_through_mcp_ends_at_the_depth_of_the_tree() {
+fn mcp_loop_ends_at_the_depth_limit_of_the_tree() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__self__delegate'\n\
                   arguments = { role = 'Far', task = 'go on' }\n[[reply]]\ntext = 'heard: {result:0}'\n";
     let model = home.script(script);
-    configured(&home, json!({ "mcpServers": { "self": itself(&home, "mcp", &model) } }));
+    configure(&home, json!({ "mcpServers": { "self": self_server(&home, "mcp", &model) } }));
     let done = home.run(script, &["--mode", "auto"]);
-    assert!(done.exits(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
+    assert!(done.exits_with(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
     // The lead; then, for each way around, the call as deep as its caller, and the agent that it was for. The last is refused.
     assert_eq!(depths(&home), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
-    nothing_is_left(&home);
+    assert_no_processes_left(&home);
 }
 
 /// What every session of the store has used up by its own log, and how many agents there were.
-fn used(home: &Home) -> (u64, usize) {
-    let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits(0).json();
+fn total_usage(home: &Home) -> (u64, usize) {
+    let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits_with(0).json();
     let (mut tokens, mut agents) = (0, 0);
     for root in listed.as_array().unwrap() {
         let id = root["session_id"].as_str().unwrap();
         let log = home.brigade(&["sessions", "export", id, "--format", "jsonl"]);
-        for line in log.exits(0).lines() {
+        for line in log.exits_with(0).lines() {
             let event = &line["event"];
             match event["type"].as_str() {
                 Some("replied") => {
@@ -110,7 +110,7 @@ fn used(home: &Home) -> (u64, usize) {
 }
 
 #[test]
-fn work_that_is_handed_on_is_paid_for_by_the_tree_it_came_from() {
+fn remote_work_is_charged_to_the_originating_tree() {
     let home = Home::new();
     let call = "[[reply.call]]\ntool = 'mcp__self__delegate'\narguments = { role = 'Far', task = 'go on' }\n";
     let script = format!(
@@ -119,23 +119,23 @@ fn work_that_is_handed_on_is_paid_for_by_the_tree_it_came_from() {
         call.repeat(6)
     );
     let model = home.script(&script);
-    configured(&home, json!({ "mcpServers": { "self": itself(&home, "mcp", &model) } }));
+    configure(&home, json!({ "mcpServers": { "self": self_server(&home, "mcp", &model) } }));
     let options = ["--mode", "auto", "--max-agents", "4", "--budget-tokens", "400000"];
     let done = home.run(&script, &[&options[..], &["--output-format", "json"]].concat());
-    let report = done.exits(0).json();
+    let report = done.exits_with(0).json();
     // Each far process could start as many agents by its own settings: the tree as a whole may start four.
-    let (tokens, agents) = used(&home);
+    let (tokens, agents) = total_usage(&home);
     assert_eq!(agents, 4, "{report}");
     assert_eq!(report["result"].as_str().unwrap().matches("[Far]: done").count(), 4, "{report}");
     assert_eq!(report["result"].as_str().unwrap().matches("not enough agents").count(), 2, "{report}");
     let usage = &report["usage"];
     let reported = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
     assert_eq!(reported, tokens, "{report}");
-    nothing_is_left(&home);
+    assert_no_processes_left(&home);
 }
 
 #[test]
-fn agents_of_an_external_brigade_are_those_that_it_was_lent() {
+fn external_brigade_starts_only_the_agents_it_was_lent() {
     let home = Home::new();
     let call = |role: &str| {
         format!("[[reply.call]]\ntool = 'delegate'\narguments = {{ role = '{role}', task = 'go on' }}\n")
@@ -148,69 +148,69 @@ fn agents_of_an_external_brigade_are_those_that_it_was_lent() {
     };
     let far = home.write("far.toml", &lead(&call("Near").repeat(3)));
     let far = format!("script:{}", far.display());
-    configured(
+    configure(
         &home,
         json!({
-            "acp": { "servers": { "self": with_agents(itself(&home, "acp", &far), 2) } },
+            "acp": { "servers": { "self": with_agents(self_server(&home, "acp", &far), 2) } },
             "swarm": { "roles": { "Far": { "acp": "self" } } },
         }),
     );
     let done = home.run(&lead(&call("Far")), &["--max-agents", "9"]);
-    assert_eq!(done.exits(0).stdout.matches("[Near]: done").count(), 2, "{}", done.stdout);
+    assert_eq!(done.exits_with(0).stdout.matches("[Near]: done").count(), 2, "{}", done.stdout);
     assert_eq!(done.stdout.matches("not enough agents").count(), 1, "{}", done.stdout);
     // What it started is booked where it was lent: the external agent and its two.
-    let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits(0).json();
+    let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits_with(0).json();
     let agents = |root: &Value| {
         let id = root["session_id"].as_str().unwrap();
         let log = home.brigade(&["sessions", "export", id, "--format", "jsonl"]);
         let ended = |line: &Value| line["event"]["type"] == "ended" && line["session"] == id;
-        let lines = log.exits(0).lines();
+        let lines = log.exits_with(0).lines();
         lines.iter().find(|line| ended(line)).unwrap()["event"]["spent"]["agents"].as_u64()
     };
     let mut booked: Vec<_> = listed.as_array().unwrap().iter().map(agents).collect();
     booked.sort_unstable();
     assert_eq!(booked, [Some(2), Some(3)]);
-    nothing_is_left(&home);
+    assert_no_processes_left(&home);
 }
 
 #[test]
-fn a_loop_through_acp_ends_at_the_depth_of_the_tree() {
+fn acp_loop_ends_at_the_depth_limit_of_the_tree() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                   arguments = { role = 'Far', task = 'go on' }\n[[reply]]\ntext = 'heard: {result:0}'\n";
     let model = home.script(script);
-    configured(
+    configure(
         &home,
         json!({
-            "acp": { "servers": { "self": with_agents(itself(&home, "acp", &model), 20) } },
+            "acp": { "servers": { "self": with_agents(self_server(&home, "acp", &model), 20) } },
             "swarm": { "roles": { "Far": { "acp": "self" } } },
         }),
     );
     let done = home.run(script, &[]);
-    assert!(done.exits(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
+    assert!(done.exits_with(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
     // The lead; then each agent twice: as our child, and in the process that it is run by.
     assert_eq!(depths(&home), [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
-    nothing_is_left(&home);
+    assert_no_processes_left(&home);
 }
 
 #[test]
-fn a_loop_of_external_agents_at_the_top_ends_too() {
+fn loop_of_external_lead_agents_ends() {
     let home = Home::new();
     let model = home.script("[[reply]]\ntext = 'never asked'\n");
-    let mut server = itself(&home, "acp", &model);
+    let mut server = self_server(&home, "acp", &model);
     server["args"] = json!(["acp", "--agent", "again", "--model", model]);
-    configured(&home, json!({ "acp": { "servers": { "self": server } } }));
+    configure(&home, json!({ "acp": { "servers": { "self": server } } }));
     std::fs::create_dir_all(home.home().join("agents")).unwrap();
     home.write("home/agents/again.md", "---\nname: again\ndescription: Goes round\nacp: self\n---\nGo on.\n");
     let done = home.brigade(&["run", "--agent", "again", "--model", &model, "go"]);
     let said = format!("{}{}", done.stdout, done.stderr);
     assert!(said.contains("below depth 5"), "{said}");
     assert_eq!(depths(&home), [0, 1, 2, 3, 4, 5]);
-    nothing_is_left(&home);
+    assert_no_processes_left(&home);
 }
 
 #[test]
-fn another_brigade_works_with_the_usual_settings() {
+fn remote_brigade_works_with_default_settings() {
     let home = Home::new();
     let script = |tool: &str| {
         format!(
@@ -222,14 +222,16 @@ fn another_brigade_works_with_the_usual_settings() {
     let plain = home.write("far.toml", "[[reply]]\ntext = 'done'\n").display().to_string();
     let far = format!("script:{plain}");
     let config = json!({
-        "mcpServers": { "self": itself(&home, "mcp", &far) },
-        "acp": { "servers": { "self": itself(&home, "acp", &far) } },
+        "mcpServers": { "self": self_server(&home, "mcp", &far) },
+        "acp": { "servers": { "self": self_server(&home, "acp", &far) } },
         "swarm": { "roles": { "Far": { "acp": "self" } } },
     });
     home.write("home/config.json", &config.to_string());
-    home.run(&script("delegate"), &["--mode", "auto"]).exits(0).prints("heard: [Far]: done");
-    let config = json!({ "mcpServers": { "self": itself(&home, "mcp", &far) } });
+    home.run(&script("delegate"), &["--mode", "auto"]).exits_with(0).stdout_contains("heard: [Far]: done");
+    let config = json!({ "mcpServers": { "self": self_server(&home, "mcp", &far) } });
     home.write("home/config.json", &config.to_string());
-    home.run(&script("mcp__self__delegate"), &["--mode", "auto"]).exits(0).prints("heard: [Far]: done");
-    nothing_is_left(&home);
+    home.run(&script("mcp__self__delegate"), &["--mode", "auto"])
+        .exits_with(0)
+        .stdout_contains("heard: [Far]: done");
+    assert_no_processes_left(&home);
 }

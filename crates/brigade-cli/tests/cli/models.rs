@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 
-use crate::support::{Done, Home};
+use crate::support::{CommandResult, Home};
 
 const KEY: &str = "sk-planted-fedcba9876543210";
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\
@@ -56,11 +56,11 @@ fn configured_as(kind: &str, url: &str) -> Home {
     home
 }
 
-fn run(home: &Home) -> Done {
-    Done::of(home.command(&["run", "the task"]).env("MY_KEY", KEY).output().unwrap())
+fn run(home: &Home) -> CommandResult {
+    CommandResult::of(home.command(&["run", "the task"]).env("MY_KEY", KEY).output().unwrap())
 }
 
-fn keeps_the_key(home: &Home, done: &Done) {
+fn assert_key_hidden(home: &Home, done: &CommandResult) {
     assert!(!done.stdout.contains(KEY) && !done.stderr.contains(KEY), "{}{}", done.stdout, done.stderr);
     for entry in std::fs::read_dir(home.home()).unwrap() {
         let path = entry.unwrap().path();
@@ -72,19 +72,19 @@ fn keeps_the_key(home: &Home, done: &Done) {
 }
 
 #[test]
-fn a_provider_of_the_configuration_answers() {
+fn configured_provider_answers() {
     let (url, asked) = serve("200 OK", HELLO);
     let home = configured(&url);
     let done = run(&home);
-    done.exits(0).prints("hello");
+    done.exits_with(0).stdout_contains("hello");
     let asked = asked.recv().unwrap();
     assert!(asked.starts_with("POST /v1/chat/completions"), "{asked}");
     assert!(asked.contains(&format!("Bearer {KEY}")) && asked.contains("\"model\":\"small\""), "{asked}");
-    keeps_the_key(&home, &done);
+    assert_key_hidden(&home, &done);
 }
 
 #[test]
-fn every_kind_of_provider_speaks_its_own_way() {
+fn every_provider_kind_uses_its_own_protocol() {
     let responses = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"hello\"}\n\n\
         data: {\"type\":\"response.completed\",\"response\":{\"output\":[]}}\n\n";
     let gemini = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hello\"}]},\"finishReason\":\"STOP\"}]}\n\n";
@@ -96,58 +96,64 @@ fn every_kind_of_provider_speaks_its_own_way() {
         let (url, asked) = serve("200 OK", stream);
         let home = configured_as(kind, &url);
         let done = run(&home);
-        done.exits(0).prints("hello");
+        done.exits_with(0).stdout_contains("hello");
         let asked = asked.recv().unwrap();
         assert!(asked.starts_with(line) && asked.contains(KEY), "{asked}");
-        keeps_the_key(&home, &done);
+        assert_key_hidden(&home, &done);
     }
 }
 
 #[test]
-fn a_key_that_is_refused_is_not_shown() {
+fn refused_key_is_not_printed() {
     let (url, _asked) = serve("401 Unauthorized", DENIED);
     let home = configured(&url);
     let done = run(&home);
     assert_ne!(done.code, 0);
     let shown = format!("{}{}", done.stdout, done.stderr);
     assert!(shown.contains("Wrong key (key)") && shown.contains("check the key"), "{shown}");
-    keeps_the_key(&home, &done);
+    assert_key_hidden(&home, &done);
 }
 
 #[test]
 fn a_request_that_is_refused_is_not_to_be_tried_again_as_it_is() {
     let (url, _asked) = serve("400 Bad Request", "{\"error\":{\"message\":\"no such field\"}}");
     let done = run(&configured(&url));
-    done.exits(1).says("asking again would not help").says("After fixing the cause:").says("brigade resume ");
+    done.exits_with(1)
+        .stderr_contains("asking again would not help")
+        .stderr_contains("After fixing the cause:")
+        .stderr_contains("brigade resume ");
     assert!(!done.stderr.contains("To try again"), "{}", done.stderr);
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_provider_settings_are_named() {
     let home = Home::new();
     let model = |name: &str| home.brigade(&["run", "--model", name, "the task"]);
-    model("openai/gpt-4.1").exits(2).says("OPENAI_API_KEY is not set").says("providers.openai.api_key_env");
-    model("anthropic/claude-x").exits(2).says("ANTHROPIC_API_KEY is not set");
-    model("openrouter/a/b").exits(2).says("OPENROUTER_API_KEY is not set");
-    model("openai-responses/gpt-5").exits(2).says("OPENAI_API_KEY is not set");
-    model("gemini/gemini-2.5-flash").exits(2).says("GEMINI_API_KEY is not set");
-    model("deepseek/deepseek-chat").exits(2).says("DEEPSEEK_API_KEY is not set");
-    model("groq/x").exits(2).says("GROQ_API_KEY is not set");
-    model("ollama").exits(2).says("write ollama/MODEL");
-    model("nobody/x").exits(2).says(
+    model("openai/gpt-4.1")
+        .exits_with(2)
+        .stderr_contains("OPENAI_API_KEY is not set")
+        .stderr_contains("providers.openai.api_key_env");
+    model("anthropic/claude-x").exits_with(2).stderr_contains("ANTHROPIC_API_KEY is not set");
+    model("openrouter/a/b").exits_with(2).stderr_contains("OPENROUTER_API_KEY is not set");
+    model("openai-responses/gpt-5").exits_with(2).stderr_contains("OPENAI_API_KEY is not set");
+    model("gemini/gemini-2.5-flash").exits_with(2).stderr_contains("GEMINI_API_KEY is not set");
+    model("deepseek/deepseek-chat").exits_with(2).stderr_contains("DEEPSEEK_API_KEY is not set");
+    model("groq/x").exits_with(2).stderr_contains("GROQ_API_KEY is not set");
+    model("ollama").exits_with(2).stderr_contains("write ollama/MODEL");
+    model("nobody/x").exits_with(2).stderr_contains(
         "anthropic, deepseek, gemini, groq, llamacpp, lmstudio, ollama, openai, openai-responses, openrouter, vllm",
     );
     home.write("home/config.toml", "[providers.mine]\nkind = 'openai'\n");
-    model("mine/x").exits(2).says("providers.mine has no `base_url`");
+    model("mine/x").exits_with(2).stderr_contains("providers.mine has no `base_url`");
     home.write("home/config.toml", "[providers.mine]\nbase_url = 'http://127.0.0.1:1'\n");
     model("mine/x")
-        .exits(2)
-        .says("providers.mine has no `kind`")
-        .says("one of openai, responses, anthropic, gemini");
+        .exits_with(2)
+        .stderr_contains("providers.mine has no `kind`")
+        .stderr_contains("one of openai, responses, anthropic, gemini");
     home.write("home/config.toml", "[providers.mine]\nkind = 'telepathy'\nbase_url = 'http://127.0.0.1:1'\n");
-    model("mine/x").exits(2).says("one of openai, responses, anthropic, gemini");
+    model("mine/x").exits_with(2).stderr_contains("one of openai, responses, anthropic, gemini");
     home.write("home/config.toml", "[providers.ollama]\nbase_url = 'nowhere'\n");
-    model("ollama/x").exits(2).says("the base_url of the provider 'ollama' cannot be used");
+    model("ollama/x").exits_with(2).stderr_contains("the base_url of the provider 'ollama' cannot be used");
 }
 
 /// A server that refuses once, with this wait, and then answers.
@@ -177,22 +183,27 @@ fn refuses_once(retry: &'static str) -> String {
 }
 
 #[test]
-fn a_wait_for_the_provider_is_shown() {
+fn wait_for_the_provider_is_shown() {
     let url = refuses_once("Retry-After: 2\r\n");
-    run(&configured(&url)).exits(0).prints("hello").says("mine asks to wait 2 s (rate limit)");
+    run(&configured(&url))
+        .exits_with(0)
+        .stdout_contains("hello")
+        .stderr_contains("mine asks to wait 2 s (rate limit)");
 }
 
 #[test]
-fn limits_of_a_provider_are_read_and_hold() {
+fn provider_limits_are_enforced() {
     let home = configured(&refuses_once("Retry-After: 60\r\n"));
     let file = home.home().join("config.toml");
     let config = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{config}longest_wait = '1s'\n")).unwrap();
     let done = run(&home);
     assert_ne!(done.code, 0);
-    done.says("mine asks to wait").says("and the longest wait is 1 s");
+    done.stderr_contains("mine asks to wait").stderr_contains("and the longest wait is 1 s");
     std::fs::write(&file, format!("{config}requests_per_minute = 0\n")).unwrap();
-    run(&home).exits(2).says("`providers.mine.requests_per_minute` has to be a whole number from 1");
+    run(&home)
+        .exits_with(2)
+        .stderr_contains("`providers.mine.requests_per_minute` has to be a whole number from 1");
     std::fs::write(&file, format!("{config}total_timeout = 'soon'\n")).unwrap();
-    run(&home).exits(2).says("`providers.mine.total_timeout` has to be a duration");
+    run(&home).exits_with(2).stderr_contains("`providers.mine.total_timeout` has to be a duration");
 }

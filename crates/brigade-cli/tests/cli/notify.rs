@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Done, Home, Running, text};
+use crate::support::{BackgroundRun, CommandResult, Home, text};
 
 const SAYS: &str = "[[reply]]\ntext = \"All is well.\\nMore.\"";
 
 /// A home whose `notify` appends what happened to a file, and that file.
-fn noting(home: &Home, what: &str) -> std::path::PathBuf {
+fn recording_notify(home: &Home, what: &str) -> std::path::PathBuf {
     let file = home.work().join("events");
     let command = format!("printf '%s\\n' \"{what}\" >> {}", file.display());
     home.write("home/config.toml", &format!("notify = '''{command}'''\n"));
@@ -15,26 +15,26 @@ fn noting(home: &Home, what: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn the_end_of_a_run_and_a_question_start_the_program() {
+fn notify_runs_at_an_approval_and_at_the_end() {
     let home = Home::new();
-    let events = noting(
+    let events = recording_notify(
         &home,
         "$NOTIFY_EVENT|$NOTIFY_TITLE|$NOTIFY_AGENT|$NOTIFY_STATUS|$NOTIFY_COUNT|$NOTIFY_MESSAGE",
     );
-    home.run(SAYS, &[]).exits(0).prints("All is well.");
+    home.run(SAYS, &[]).exits_with(0).stdout_contains("All is well.");
     assert_eq!(text(&events), "run_ended|brigade: run done|lead|done||All is well.\n");
     std::fs::remove_file(&events).unwrap();
     let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'touch x' }\n\
                   [[reply]]\nfault = 'refused'";
     let mut running =
-        Running::start(&home, script, &["--set", "permissions.questions=wait", "--mode", "ask"]);
+        BackgroundRun::start(&home, script, &["--set", "permissions.questions=wait", "--mode", "ask"]);
     running.wait_for("asked");
     let since = Instant::now();
     while !events.exists() {
         assert!(since.elapsed() < Duration::from_secs(20), "the program was not started");
         std::thread::sleep(Duration::from_millis(20));
     }
-    home.brigade(&["answer", &running.session, "yes"]).exits(0);
+    home.brigade(&["answer", &running.session, "yes"]).exits_with(0);
     running.end();
     let events = text(&events);
     let asked = "question|brigade: a question waits|lead||1|lead wants to run `touch x`\n";
@@ -43,7 +43,7 @@ fn the_end_of_a_run_and_a_question_start_the_program() {
 }
 
 #[test]
-fn the_program_gets_no_secret_and_no_word_of_a_model_is_run() {
+fn notify_gets_no_secrets_and_runs_no_model_text() {
     let home = Home::new();
     let events = home.work().join("events");
     let command = format!("env > {}; : \"$NOTIFY_MESSAGE\"", events.display());
@@ -51,7 +51,7 @@ fn the_program_gets_no_secret_and_no_word_of_a_model_is_run() {
     let model = home.script("[[reply]]\ntext = \"$(touch harm)`touch harm`\\u001b[2J\"");
     let mut command = home.command(&["run", "--model", &model, "the task"]);
     command.env("OPENAI_API_KEY", "sk-secret").env("BRIGADE_SWARM__MAX_DEPTH", "2");
-    Done::of(command.output().unwrap()).exits(0);
+    CommandResult::of(command.output().unwrap()).exits_with(0);
     let seen = text(&events);
     assert!(seen.contains("NOTIFY_MESSAGE=$(touch harm)`touch harm`\\u{1b}[2J\n"), "{seen}");
     assert!(seen.contains("PATH="), "{seen}");
@@ -60,24 +60,26 @@ fn the_program_gets_no_secret_and_no_word_of_a_model_is_run() {
 }
 
 #[test]
-fn a_program_that_fails_or_hangs_changes_nothing_but_a_warning() {
+fn failing_notify_program_only_prints_a_warning() {
     let home = Home::new();
     home.write("home/config.toml", "notify = 'echo no display >&2; exit 3'\n");
     let done = home.run(SAYS, &[]);
-    done.exits(0).prints("All is well.");
-    done.says("warning: the program in `notify` failed: it exited with code 3: no display");
+    done.exits_with(0).stdout_contains("All is well.");
+    done.stderr_contains("warning: the program in `notify` failed: it exited with code 3: no display");
     home.write("home/config.toml", "notify = 'sleep 600'\n");
     let since = Instant::now();
     let done = home.run(SAYS, &[]);
-    done.exits(0).prints("All is well.").says("it took longer than 10 seconds and was ended");
+    done.exits_with(0)
+        .stdout_contains("All is well.")
+        .stderr_contains("it took longer than 10 seconds and was ended");
     assert!(since.elapsed() < Duration::from_secs(25), "{:?}", since.elapsed());
 }
 
 #[test]
-fn without_the_setting_nothing_is_started() {
+fn notify_unset_starts_nothing() {
     let home = Home::new();
     home.write("home/config.toml", "notify = '  '\n");
     let done = home.run(SAYS, &[]);
-    done.exits(0);
+    done.exits_with(0);
     assert!(!done.stderr.contains("notify"), "{}", done.stderr);
 }

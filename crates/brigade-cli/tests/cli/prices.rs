@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{Done, Home};
+use crate::support::{CommandResult, Home};
 
 const KEY: &str = "sk-planted-fedcba9876543210";
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\
@@ -82,13 +82,17 @@ fn with_server(url: &str, rest: &str) -> Home {
 }
 
 #[test]
-fn without_a_provider_it_says_how_to_get_going() {
+fn models_without_a_provider_says_how_to_start() {
     let done = home("").brigade(&["models"]);
-    done.exits(0).prints("no key: set OPENAI_API_KEY").prints("not running at http://127.0.0.1:1/v1");
-    done.prints("Messages").prints("https://api.anthropic.com").prints("No model is set");
+    done.exits_with(0)
+        .stdout_contains("no key: set OPENAI_API_KEY")
+        .stdout_contains("not running at http://127.0.0.1:1/v1");
+    done.stdout_contains("Messages")
+        .stdout_contains("https://api.anthropic.com")
+        .stdout_contains("No model is set");
     assert!(!done.stdout.contains("anthropic/claude"), "{}", done.stdout);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
-    done.says("set ANTHROPIC_API_KEY or start Ollama");
+    done.stderr_contains("set ANTHROPIC_API_KEY or start Ollama");
 }
 
 #[test]
@@ -97,27 +101,36 @@ fn a_configured_server_that_is_down_is_what_to_start() {
         let config =
             format!("{model}[providers.mine]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\n");
         let done = home(&config).brigade(&["models"]);
-        done.exits(0).says("No model can be used yet: start mine, or correct providers.mine.base_url");
+        done.exits_with(0)
+            .stderr_contains("No model can be used yet: start mine, or correct providers.mine.base_url");
         assert!(!done.stderr.contains("ANTHROPIC_API_KEY"), "{}", done.stderr);
     }
 }
 
 #[test]
-fn a_key_makes_a_provider_ready_and_nobody_far_away_is_asked() {
+fn provider_with_a_key_is_ready_without_a_request() {
     let home = home("model = 'anthropic/claude-opus-5'");
-    let done = Done::of(home.command(&["models"]).env("ANTHROPIC_API_KEY", KEY).output().unwrap());
-    done.exits(0).prints("ready (ANTHROPIC_API_KEY is set)").prints("no key: set OPENAI_API_KEY");
-    done.prints("* anthropic/claude-opus-5").prints("at the dearest, as of 20").prints("25.00");
+    let done = CommandResult::of(home.command(&["models"]).env("ANTHROPIC_API_KEY", KEY).output().unwrap());
+    done.exits_with(0)
+        .stdout_contains("ready (ANTHROPIC_API_KEY is set)")
+        .stdout_contains("no key: set OPENAI_API_KEY");
+    done.stdout_contains("* anthropic/claude-opus-5")
+        .stdout_contains("at the dearest, as of 20")
+        .stdout_contains("25.00");
     assert!(done.stderr.is_empty() && !done.stdout.contains(KEY), "{}{}", done.stdout, done.stderr);
     assert!(!done.stdout.contains("openai/gpt"), "{}", done.stdout);
 }
 
 #[test]
-fn servers_on_this_machine_are_asked() {
+fn local_servers_are_queried() {
     let server = Server::start("200 OK", TWO);
     let done = with_server(&server.url, "").brigade(&["models"]);
-    done.exits(0).prints("running, 2 models").prints("* mine/small").prints("  mine/large").prints("free");
-    done.prints("8192").prints("Runs use mine/small");
+    done.exits_with(0)
+        .stdout_contains("running, 2 models")
+        .stdout_contains("* mine/small")
+        .stdout_contains("  mine/large")
+        .stdout_contains("free");
+    done.stdout_contains("8192").stdout_contains("Runs use mine/small");
     assert!(done.stderr.is_empty(), "{}", done.stderr);
     let asked = server.asked();
     assert_eq!(asked.len(), 1);
@@ -129,94 +142,102 @@ fn servers_on_this_machine_are_asked() {
 }
 
 #[test]
-fn a_key_goes_where_it_is_meant_for_and_is_not_shown() {
+fn key_is_sent_only_to_its_provider_and_never_printed() {
     let server =
         Server::start("401 Unauthorized", &format!("{{\"error\":{{\"message\":\"Wrong key {KEY}\"}}}}"));
     let home = with_server(&server.url, "api_key_env = 'MY_KEY'");
-    home.brigade(&["models"]).exits(0).prints("no key: set MY_KEY");
+    home.brigade(&["models"]).exits_with(0).stdout_contains("no key: set MY_KEY");
     assert!(server.asked().is_empty());
-    let done = Done::of(home.command(&["models"]).env("MY_KEY", KEY).output().unwrap());
-    done.exits(0).prints("no list of models: mine answered 401: Wrong key (key)");
+    let done = CommandResult::of(home.command(&["models"]).env("MY_KEY", KEY).output().unwrap());
+    done.exits_with(0).stdout_contains("no list of models: mine answered 401: Wrong key (key)");
     let asked = &server.asked()[0];
     assert!(asked.contains(&format!("authorization: Bearer {KEY}")), "{asked}");
     assert!(!done.stdout.contains(KEY) && !done.stderr.contains(KEY), "{}{}", done.stdout, done.stderr);
 }
 
 #[test]
-fn anthropic_lists_in_its_own_way() {
+fn anthropic_model_list_is_parsed() {
     let server = Server::start("200 OK", r#"{"data":[{"type":"model","id":"claude-x"}],"has_more":false}"#);
     let config = format!(
         "[providers.mine]\nkind = 'anthropic'\nbase_url = '{}'\napi_key_env = 'MY_KEY'",
         server.url.trim_end_matches("/v1")
     );
     let home = home(&config);
-    let done = Done::of(home.command(&["models", "mine"]).env("MY_KEY", KEY).output().unwrap());
-    done.exits(0).prints("mine/claude-x");
+    let done = CommandResult::of(home.command(&["models", "mine"]).env("MY_KEY", KEY).output().unwrap());
+    done.exits_with(0).stdout_contains("mine/claude-x");
     let asked = &server.asked()[0];
     assert!(asked.starts_with("GET /v1/models?limit=1000 "), "{asked}");
     assert!(asked.contains(&format!("x-api-key: {KEY}")) && asked.contains("anthropic-version: "), "{asked}");
 }
 
 #[test]
-fn a_server_that_is_silent_holds_nobody_up() {
+fn silent_server_does_not_delay_the_list() {
     let (silent, lively) = (Server::silent(), Server::start("200 OK", TWO));
     let rest = format!("[providers.other]\nkind = 'openai'\nbase_url = '{}'", lively.url);
     let since = Instant::now();
     let done = with_server(&silent.url, &rest).brigade(&["models"]);
-    done.exits(0).prints("mine took longer than 1 s").prints("running, 2 models").prints("other/large");
+    done.exits_with(0)
+        .stdout_contains("mine took longer than 1 s")
+        .stdout_contains("running, 2 models")
+        .stdout_contains("other/large");
     assert!(since.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
-fn a_server_that_sends_elsewhere_is_not_followed() {
+fn redirects_of_a_server_are_not_followed() {
     let aim = Server::start("200 OK", TWO);
     let server = Server::start(&format!("302 Found\r\nLocation: {}/models", aim.url), "");
     let done = with_server(&server.url, "").brigade(&["models"]);
-    done.exits(0).prints("no list of models: mine answered 302").prints("redirects are not followed");
+    done.exits_with(0)
+        .stdout_contains("no list of models: mine answered 302")
+        .stdout_contains("redirects are not followed");
     assert!(aim.asked().is_empty());
 }
 
 #[test]
-fn what_a_server_says_cannot_reach_the_terminal() {
+fn control_characters_of_a_server_are_escaped() {
     let server = Server::start("200 OK", "{\"data\":[{\"id\":\"a\\u001b[2J\\nb\\u202ec\"}]}");
     let home = with_server(&server.url, "");
     let done = home.brigade(&["models"]);
-    done.exits(0).prints("mine/a\\u{1b}[2J b\\u{202e}c ");
+    done.exits_with(0).stdout_contains("mine/a\\u{1b}[2J b\\u{202e}c ");
     let json = home.brigade(&["models", "--output-format", "json"]);
     assert!(!json.stdout.contains(['\u{1b}', '\u{202e}']), "{}", json.stdout);
     assert!(json.json()["providers"].to_string().contains("mine/a"));
     for body in ["<html>", "{}", "{\"data\":7}"] {
         let server = Server::start("200 OK", body);
-        with_server(&server.url, "").brigade(&["models"]).exits(0).prints("it is no list of models");
+        with_server(&server.url, "")
+            .brigade(&["models"])
+            .exits_with(0)
+            .stdout_contains("it is no list of models");
     }
 }
 
 #[test]
-fn one_provider_is_shown_with_all_its_models() {
+fn models_of_one_provider_lists_all_its_models() {
     let ids: Vec<String> = (10..40).map(|number| format!("{{\"id\":\"m{number}\"}}")).collect();
     let server = Server::start("200 OK", &format!("{{\"data\":[{}]}}", ids.join(",")));
     let home = with_server(&server.url, "");
     let glance = home.brigade(&["models"]);
-    glance.exits(0).prints("mine/m29").prints("and 10 more: brigade models mine");
+    glance.exits_with(0).stdout_contains("mine/m29").stdout_contains("and 10 more: brigade models mine");
     assert!(!glance.stdout.contains("m30"), "{}", glance.stdout);
     let done = home.brigade(&["models", "mine"]);
-    done.exits(0).prints("mine/m10").prints("mine/m39");
+    done.exits_with(0).stdout_contains("mine/m10").stdout_contains("mine/m39");
     assert!(!done.stdout.contains("openai"), "{}", done.stdout);
     home.brigade(&["models", "openai"])
-        .exits(0)
-        .prints("openai/gpt-4o ")
-        .says("set OPENAI_API_KEY to use openai");
-    home.brigade(&["models", "ollama"]).exits(0).says("start ollama");
-    home.brigade(&["models", "antropic"]).exits(2).says("the nearest is 'anthropic'");
-    home.brigade(&["models", ""]).exits(2).says("there is no provider ''");
-    home.brigade(&["models", "mine", "other"]).exits(2);
+        .exits_with(0)
+        .stdout_contains("openai/gpt-4o ")
+        .stderr_contains("set OPENAI_API_KEY to use openai");
+    home.brigade(&["models", "ollama"]).exits_with(0).stderr_contains("start ollama");
+    home.brigade(&["models", "antropic"]).exits_with(2).stderr_contains("the nearest is 'anthropic'");
+    home.brigade(&["models", ""]).exits_with(2).stderr_contains("there is no provider ''");
+    home.brigade(&["models", "mine", "other"]).exits_with(2);
 }
 
 #[test]
-fn programs_get_one_object() {
+fn models_json_is_one_object() {
     let server = Server::start("200 OK", TWO);
     let home = with_server(&server.url, "[prices.'mine/large']\ninput = 2.5\noutput = 10\nmax_output = 99\n");
-    let all = home.brigade(&["models", "--output-format", "json"]).exits(0).json();
+    let all = home.brigade(&["models", "--output-format", "json"]).exits_with(0).json();
     assert_eq!(all["model"], "mine/small");
     assert!(all["prices_of"].as_str().unwrap().starts_with("20"));
     let find = |name: &str| {
@@ -241,87 +262,91 @@ fn programs_get_one_object() {
 }
 
 #[test]
-fn a_price_of_the_configuration_is_what_a_run_costs() {
+fn configured_price_determines_the_cost() {
     let server = Server::start("200 OK\r\nContent-Type: text/event-stream", HELLO);
     let price = "[prices.'mine/small']\ninput = 3.0\noutput = 15\nmax_output = 321\n";
     let home = with_server(&server.url, price);
     let run = ["run", "the task", "--budget-usd", "1", "--output-format", "json"];
-    let report = home.brigade(&run).exits(0).json();
+    let report = home.brigade(&run).exits_with(0).json();
     assert_eq!(report["cost_usd"], 0.00603, "{report}");
     assert!(server.asked()[0].contains("\"max_tokens\":321"), "{}", server.asked()[0]);
-    let free = with_server(&server.url, "").brigade(&run).exits(0).json();
+    let free = with_server(&server.url, "").brigade(&run).exits_with(0).json();
     assert_eq!(free["cost_usd"], 0.0);
     let poor = home.brigade(&["run", "the task", "--budget-usd", "0.0001"]);
     assert_ne!(poor.code, 0, "the worst case of a call does not fit: {}", poor.stdout);
 }
 
 #[test]
-fn a_model_without_a_price_is_refused_under_a_budget_in_dollars() {
+fn unpriced_model_is_refused_under_a_usd_budget() {
     let work = "[providers.work]\nkind = 'anthropic'\nbase_url = 'http://proxy.invalid'";
     let done = home(work).brigade(&["run", "x", "--model", "work/claude-opus-5", "--budget-usd", "1"]);
-    done.exits(2).says("the price of the model 'work/claude-opus-5' is not known");
-    done.says("beneath [prices.\"work/claude-opus-5\"]");
+    done.exits_with(2).stderr_contains("the price of the model 'work/claude-opus-5' is not known");
+    done.stderr_contains("beneath [prices.\"work/claude-opus-5\"]");
     assert!(!done.stderr.contains("PROVIDER/MODEL"), "{}", done.stderr);
 }
 
 #[test]
-fn a_proxy_on_this_machine_with_a_key_is_refused_under_a_budget_in_dollars() {
+fn local_proxy_with_a_key_is_refused_under_a_usd_budget() {
     let server = Server::start("200 OK\r\nContent-Type: text/event-stream", HELLO);
     let run = ["run", "the task", "--budget-usd", "1", "--output-format", "json"];
     let with_key = |home: &Home, args: &[&str]| {
-        Done::of(home.command(args).env("PROXY_KEY", "sk-0123456789").output().unwrap())
+        CommandResult::of(home.command(args).env("PROXY_KEY", "sk-0123456789").output().unwrap())
     };
     let proxy = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let refused = with_key(&proxy, &run);
-    refused.exits(2).says("the price of the model 'mine/small' is not known");
+    refused.exits_with(2).stderr_contains("the price of the model 'mine/small' is not known");
     assert!(server.asked().is_empty(), "nothing is sent");
     let unknown = with_key(&proxy, &["run", "the task"]);
-    unknown.exits(0);
+    unknown.exits_with(0);
     assert!(!unknown.stderr.contains('$'), "{}", unknown.stderr);
     for look in ["list", "tree"] {
         let arguments: &[&str] =
             if look == "list" { &["sessions", look] } else { &["sessions", look, "last"] };
         let shown = proxy.brigade(arguments);
-        assert!(shown.exits(0).stdout.contains(" - ") && !shown.stdout.contains('$'), "{}", shown.stdout);
+        assert!(
+            shown.exits_with(0).stdout.contains(" - ") && !shown.stdout.contains('$'),
+            "{}",
+            shown.stdout
+        );
         let json = proxy.brigade(&[arguments, &["--output-format", "json"]].concat()).json();
         let entry = if look == "list" { &json[0] } else { &json["agents"][0] };
         assert_eq!((&entry["cost_usd"], &entry["cost_unknown"]), (&0.0.into(), &true.into()), "{json}");
     }
-    proxy.brigade(&["sessions", "show", "last"]).exits(0).prints("cost unknown");
+    proxy.brigade(&["sessions", "show", "last"]).exits_with(0).stdout_contains("cost unknown");
     let report = with_key(&proxy, &["run", "the task", "--output-format", "json"]).json();
     assert_eq!((&report["cost_usd"], &report["cost_unknown"]), (&0.0.into(), &true.into()), "{report}");
     assert_eq!(report["agents"][0]["cost_unknown"], true, "{report}");
     let price = "api_key_env = 'PROXY_KEY'\n[prices.'mine/small']\ninput = 3.0\noutput = 15\n";
-    let report = with_key(&with_server(&server.url, price), &run).exits(0).json();
+    let report = with_key(&with_server(&server.url, price), &run).exits_with(0).json();
     assert_eq!(report["cost_usd"], 0.00603, "{report}");
     let local = format!(
         "model = 'vllm/small'\n[providers.vllm]\nbase_url = '{}'\napi_key_env = 'PROXY_KEY'\n",
         server.url
     );
-    let free = with_key(&home(&local), &run).exits(0).json();
+    let free = with_key(&home(&local), &run).exits_with(0).json();
     assert_eq!((&free["cost_usd"], &free["cost_unknown"]), (&0.0.into(), &serde_json::Value::Null), "{free}");
 }
 
 #[test]
-fn a_proxy_on_this_machine_with_a_key_is_not_listed_as_free() {
+fn local_proxy_with_a_key_is_not_listed_as_free() {
     let server = Server::start("200 OK", TWO);
     let home = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let models = ["models", "mine"];
-    let done = Done::of(home.command(&models).env("PROXY_KEY", "sk-0123456789").output().unwrap());
-    done.exits(0).prints("mine/small");
+    let done = CommandResult::of(home.command(&models).env("PROXY_KEY", "sk-0123456789").output().unwrap());
+    done.exits_with(0).stdout_contains("mine/small");
     assert!(!done.stdout.contains("free"), "{}", done.stdout);
 }
 
 #[test]
-fn wrong_prices_name_the_file_and_the_cure() {
+fn invalid_price_error_names_file_and_fix() {
     let home = Home::new();
     let file = home.home().join("config.toml").display().to_string();
     let check = |config: &str, words: &[&str]| {
         home.write("home/config.toml", config);
         let done = home.brigade(&["config", "show"]);
-        done.exits(2).says(&file);
+        done.exits_with(2).stderr_contains(&file);
         words.iter().for_each(|words| {
-            done.says(words);
+            done.stderr_contains(words);
         });
     };
     for wrong in ["-1.0", "nan", "'dear'", "2e6"] {
@@ -341,16 +366,18 @@ fn wrong_prices_name_the_file_and_the_cure() {
         "home/config.toml",
         "[prices.'openai/gpt-4.1']\ninput = 1\n[prices.'openai/x']\nmax_output = 5",
     );
-    home.brigade(&["config", "show"]).exits(0).prints("[prices.\"openai/gpt-4.1\"]");
+    home.brigade(&["config", "show"]).exits_with(0).stdout_contains("[prices.\"openai/gpt-4.1\"]");
     let models = home.brigade(&["models", "openai"]);
     let line = models.stdout.lines().find(|line| line.contains("openai/gpt-4.1 ")).unwrap();
     assert_eq!(line.split_whitespace().skip(1).take(4).collect::<Vec<_>>(), ["1.00", "8.00", "1.00", "2.00"]);
 }
 
 #[test]
-fn a_project_cannot_set_prices() {
+fn project_config_cannot_set_prices() {
     let home = Home::new();
     std::fs::create_dir(home.work().join(".brigade")).unwrap();
     home.write("work/.brigade/config.toml", "[prices.'openai/gpt-4.1']\ninput = 0\noutput = 0\n");
-    home.brigade(&["trust", "--yes"]).says("a project may not set `prices`, only you can").exits(2);
+    home.brigade(&["trust", "--yes"])
+        .stderr_contains("a project may not set `prices`, only you can")
+        .exits_with(2);
 }

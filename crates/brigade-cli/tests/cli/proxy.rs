@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::support::{Done, Home};
+use crate::support::{CommandResult, Home};
 
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.der");
 const KEY: &[u8] = include_bytes!("tls/server-key.der");
@@ -90,20 +90,20 @@ fn home() -> Home {
     home
 }
 
-fn run(home: &Home, variables: &[(&str, &str)]) -> Done {
+fn run(home: &Home, variables: &[(&str, &str)]) -> CommandResult {
     run_with(home, &[], variables)
 }
 
-fn run_with(home: &Home, set: &[&str], variables: &[(&str, &str)]) -> Done {
+fn run_with(home: &Home, set: &[&str], variables: &[(&str, &str)]) -> CommandResult {
     let authority = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/tls/authority.pem");
     let mut command = home.command(&["run", "hi"]);
     command.args(set.iter().flat_map(|set| ["--set", set]));
     command.env("SSL_CERT_FILE", authority).envs(variables.iter().copied());
-    Done::of(command.output().unwrap())
+    CommandResult::of(command.output().unwrap())
 }
 
 #[test]
-fn requests_go_through_a_tunnel_of_the_proxy() {
+fn requests_use_a_proxy_tunnel() {
     let (address, asked) = proxy("200 Connection established", &provider());
     for (variable, url) in [
         ("HTTPS_PROXY", format!("http://{address}")),
@@ -111,7 +111,7 @@ fn requests_go_through_a_tunnel_of_the_proxy() {
         ("HTTPS_PROXY", address.clone()),
     ] {
         let home = home();
-        run(&home, &[(variable, &url)]).exits(0).prints("hello");
+        run(&home, &[(variable, &url)]).exits_with(0).stdout_contains("hello");
         let request = asked.recv().unwrap();
         assert!(
             request.starts_with("CONNECT models.example:443 HTTP/1.1\nHost: models.example:443"),
@@ -122,20 +122,22 @@ fn requests_go_through_a_tunnel_of_the_proxy() {
 }
 
 #[test]
-fn the_password_of_a_proxy_is_sent_to_it_and_nowhere_else() {
+fn proxy_password_is_sent_only_to_the_proxy() {
     let (address, asked) = proxy("200 OK", &provider());
     let url = format!("http://me:sesame-1234@{address}");
     let home = home();
-    run(&home, &[("HTTPS_PROXY", &url)]).exits(0).prints("hello");
+    run(&home, &[("HTTPS_PROXY", &url)]).exits_with(0).stdout_contains("hello");
     let request = asked.recv().unwrap();
     assert!(request.contains("Proxy-Authorization: Basic bWU6c2VzYW1lLTEyMzQ="), "{request}");
     let (address, _asked) = proxy("403 Forbidden", "");
     let url = format!("http://me:sesame-1234@{address}");
     let refused = run(&home, &[("HTTPS_PROXY", &url)]);
-    refused.exits(1).says(&format!("the proxy {address} refused the connection with status 403"));
-    refused.says("NO_PROXY");
+    refused
+        .exits_with(1)
+        .stderr_contains(&format!("the proxy {address} refused the connection with status 403"));
+    refused.stderr_contains("NO_PROXY");
     let socks = run(&home, &[("HTTPS_PROXY", "socks5://me:sesame-1234@127.0.0.1:1080")]);
-    socks.exits(2).says("only proxies with an http:// address are supported");
+    socks.exits_with(2).stderr_contains("only proxies with an http:// address are supported");
     for done in [&refused, &socks] {
         assert!(!done.stderr.contains("sesame") && !done.stdout.contains("sesame"), "{}", done.stderr);
     }
@@ -146,26 +148,28 @@ fn the_password_of_a_proxy_is_sent_to_it_and_nowhere_else() {
 }
 
 #[test]
-fn a_proxy_that_opens_no_tunnel_is_named() {
+fn proxy_refusing_a_tunnel_is_named() {
     let home = home();
     let (address, asked) = proxy("407 Proxy Authentication Required", "");
     let done = run(&home, &[("HTTPS_PROXY", &format!("http://{address}"))]);
-    done.exits(1).says("it requires a user name and a password").says("http://USER:PASSWORD@HOST:PORT");
+    done.exits_with(1)
+        .stderr_contains("it requires a user name and a password")
+        .stderr_contains("http://USER:PASSWORD@HOST:PORT");
     assert_eq!(asked.try_iter().count(), 1, "asking again would not help");
     let (address, asked) = proxy("502 Bad Gateway", "");
     run(&home, &[("HTTPS_PROXY", &format!("http://{address}"))])
-        .exits(1)
-        .says("status 502")
-        .says("after 6 attempts");
+        .exits_with(1)
+        .stderr_contains("status 502")
+        .stderr_contains("after 6 attempts");
     assert_eq!(asked.try_iter().count(), 6);
     let done = run(&home, &[("HTTPS_PROXY", "http://127.0.0.1:9")]);
-    done.exits(1)
-        .says("no connection to the proxy 127.0.0.1:9: Connection refused")
-        .says("Check HTTPS_PROXY");
+    done.exits_with(1)
+        .stderr_contains("no connection to the proxy 127.0.0.1:9: Connection refused")
+        .stderr_contains("Check HTTPS_PROXY");
 }
 
 #[test]
-fn hosts_in_no_proxy_and_this_machine_are_reached_directly() {
+fn no_proxy_hosts_and_loopback_are_reached_directly() {
     let (address, asked) = proxy("200 OK", &provider());
     let proxy = format!("http://{address}");
     let home = home();
@@ -173,20 +177,22 @@ fn hosts_in_no_proxy_and_this_machine_are_reached_directly() {
         // No resolver knows the name; some say so late.
         let soon = "providers.far.connect_timeout=200ms";
         let done = run_with(&home, &[soon], &[("HTTPS_PROXY", &proxy), (variable, exempt)]);
-        done.exits(1).says("far cannot be reached");
+        done.exits_with(1).stderr_contains("far cannot be reached");
     }
     let local = "providers.far.base_url=https://127.0.0.1:9/v1";
-    run_with(&home, &[local], &[("HTTPS_PROXY", &proxy)]).exits(1).says("far cannot be reached");
+    run_with(&home, &[local], &[("HTTPS_PROXY", &proxy)])
+        .exits_with(1)
+        .stderr_contains("far cannot be reached");
     assert_eq!(asked.try_iter().count(), 0, "the proxy was not asked");
 }
 
 #[test]
-fn a_certificate_for_another_host_is_refused_behind_a_proxy_too() {
+fn wrong_host_certificate_is_refused_behind_a_proxy() {
     let (address, _asked) = proxy("200 OK", &provider());
     let home = home();
     let other = "providers.far.base_url=https://other.example/v1";
     let done = run_with(&home, &[other], &[("HTTPS_PROXY", &format!("http://{address}"))]);
-    done.exits(1).says("far cannot be reached").says("certificate");
+    done.exits_with(1).stderr_contains("far cannot be reached").stderr_contains("certificate");
 }
 
 /// The `CONNECT` lines that a proxy, which opens no tunnel, gets from a command.
@@ -194,7 +200,7 @@ fn tunnels_requested(home: &Home, arguments: &[&str], exempt: &str) -> Vec<Strin
     let (address, asked) = proxy("403 Forbidden", "");
     let mut command = home.command(arguments);
     command.env("HTTPS_PROXY", format!("http://{address}")).env("NO_PROXY", exempt);
-    Done::of(command.output().unwrap());
+    CommandResult::of(command.output().unwrap());
     asked.try_iter().filter_map(|head| head.lines().next().map(str::to_owned)).collect()
 }
 
@@ -208,8 +214,8 @@ fn mcp_server_at_https_is_reached_through_the_proxy() {
     assert!(!requested.is_empty());
     assert!(tunnels_requested(&home, &list, "mcp.example").is_empty());
     let mut socks = home.command(&list);
-    let done = Done::of(socks.env("HTTPS_PROXY", "socks5://127.0.0.1:1080").output().unwrap());
-    done.says("cannot use a proxy: only proxies with an http:// address are supported");
+    let done = CommandResult::of(socks.env("HTTPS_PROXY", "socks5://127.0.0.1:1080").output().unwrap());
+    done.stderr_contains("cannot use a proxy: only proxies with an http:// address are supported");
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::{Done, Home};
+use crate::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 
 /// Runs commands in a mount namespace in which the home is read-only. None where this user may not make one.
-fn on_read_only_mount(home: &Home, script: &str) -> Option<Done> {
+fn on_read_only_mount(home: &Home, script: &str) -> Option<CommandResult> {
     let mount = format!(
         "mount --bind '{0}' '{0}' && mount -o remount,bind,ro '{0}' || exit 77; {script}",
         home.home().display()
@@ -21,7 +21,7 @@ fn on_read_only_mount(home: &Home, script: &str) -> Option<Done> {
     command.args(["--mount", "sh", "-c", &mount]).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap()).env("BRIGADE_HOME", home.home());
     command.env("BRIGADE", env!("CARGO_BIN_EXE_brigade")).current_dir(home.work());
-    let done = Done::of(command.stdin(Stdio::null()).output().ok()?);
+    let done = CommandResult::of(command.stdin(Stdio::null()).output().ok()?);
     (done.code != 77 && !done.stderr.contains("unshare:")).then_some(done)
 }
 
@@ -31,29 +31,33 @@ const LOOK: &str = "\"$BRIGADE\" sessions list && \"$BRIGADE\" sessions show las
 #[test]
 fn sessions_on_a_read_only_mount_are_listed_shown_and_exported() {
     let home = Home::new();
-    home.run(HELLO, &[]).exits(0);
+    home.run(HELLO, &[]).exits_with(0);
     let Some(done) = on_read_only_mount(&home, LOOK) else { return };
-    done.exits(0).prints("the task").prints("hello").prints("lead").prints("{\"end\":");
+    done.exits_with(0)
+        .stdout_contains("the task")
+        .stdout_contains("hello")
+        .stdout_contains("lead")
+        .stdout_contains("{\"end\":");
     let model = home.script(HELLO);
     let run = on_read_only_mount(&home, &format!("\"$BRIGADE\" run --model {model} x")).unwrap();
-    run.exits(1).says("sessions.db cannot be written").says("--store");
+    run.exits_with(1).stderr_contains("sessions.db cannot be written").stderr_contains("--store");
     let tell = on_read_only_mount(&home, "\"$BRIGADE\" tell last more").unwrap();
-    tell.exits(1).says("sessions.db cannot be written");
+    tell.exits_with(1).stderr_contains("sessions.db cannot be written");
     assert_eq!(left_over(&home.home()), ["sessions.db", "sessions.db.lock", "sessions.db.waiting"]);
 }
 
 #[test]
-fn commits_in_the_log_of_a_store_on_a_read_only_mount_are_read() {
+fn wal_commits_of_a_store_on_a_read_only_mount_are_read() {
     for keeps_index in [true, false] {
         let home = Home::new();
-        home.run(HELLO, &[]).exits(0);
+        home.run(HELLO, &[]).exits_with(0);
         let before = std::fs::read(home.home().join("sessions.db")).unwrap();
         // A connection that stays open keeps the commits in the log; the copy is what a crash leaves.
         let other = home.home().join("other.db");
         std::fs::write(&other, before).unwrap();
         let store = brigade::store::SqliteStore::open(&other).unwrap();
         let flags = ["--store", other.to_str().unwrap()];
-        home.run(&HELLO.replace("hello", "only in the log"), &flags).exits(0);
+        home.run(&HELLO.replace("hello", "only in the log"), &flags).exits_with(0);
         let ends: &[&str] = if keeps_index { &["", "-wal", "-shm"] } else { &["", "-wal"] };
         for end in ends {
             std::fs::copy(
@@ -64,18 +68,18 @@ fn commits_in_the_log_of_a_store_on_a_read_only_mount_are_read() {
         }
         drop(store);
         let Some(done) = on_read_only_mount(&home, LOOK) else { return };
-        done.exits(0).prints("only in the log");
+        done.exits_with(0).stdout_contains("only in the log");
     }
 }
 
 #[test]
-fn sessions_that_belong_to_another_user_are_listed_shown_and_exported() {
+fn sessions_of_another_user_are_listed_shown_and_exported() {
     use std::os::unix::process::CommandExt;
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let home = Home::new();
-    home.run(HELLO, &[]).exits(0);
+    home.run(HELLO, &[]).exits_with(0);
     for (path, mode) in [("sessions.db", 0o644), ("..", 0o755), (".", 0o755)] {
         std::fs::set_permissions(home.home().join(path), PermissionsExt::from_mode(mode)).unwrap();
     }
@@ -85,12 +89,14 @@ fn sessions_that_belong_to_another_user_are_listed_shown_and_exported() {
     let brigade = |arguments: &[&str]| {
         let mut command = Command::new(&program);
         command.args(arguments).env_clear().env("BRIGADE_HOME", home.home()).env("PATH", "/usr/bin:/bin");
-        Done::of(command.uid(65_534).gid(65_534).current_dir("/").stdin(Stdio::null()).output().unwrap())
+        CommandResult::of(
+            command.uid(65_534).gid(65_534).current_dir("/").stdin(Stdio::null()).output().unwrap(),
+        )
     };
-    brigade(&["sessions", "list"]).exits(0).prints("the task");
-    brigade(&["sessions", "show", "last"]).exits(0).prints("hello");
-    brigade(&["sessions", "export", "last"]).exits(0).prints("{\"end\":");
-    brigade(&["cancel", "last"]).exits(1).says("sessions.db cannot be written");
+    brigade(&["sessions", "list"]).exits_with(0).stdout_contains("the task");
+    brigade(&["sessions", "show", "last"]).exits_with(0).stdout_contains("hello");
+    brigade(&["sessions", "export", "last"]).exits_with(0).stdout_contains("{\"end\":");
+    brigade(&["cancel", "last"]).exits_with(1).stderr_contains("sessions.db cannot be written");
 }
 
 /// The files of the store in a folder.

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Done, Home, Running};
+use crate::support::{BackgroundRun, CommandResult, Home};
 
 /// Hangs in its first model call, and answers every other one.
 const HANGS_ONCE: &str =
@@ -11,30 +11,30 @@ const CONTINUES: &str =
     "finished: Note from the runtime: Your last round was stopped before it was finished. Continue";
 
 #[test]
-fn resume_continues_a_run_that_an_interrupt_stopped() {
+fn resume_continues_an_interrupted_run() {
     let home = Home::new();
-    let mut running = Running::start(&home, HANGS_ONCE, &[]);
+    let mut running = BackgroundRun::start(&home, HANGS_ONCE, &[]);
     running.wait_for("called");
     let id = running.session.clone();
     running.signal(Signal::INT);
     assert_eq!(running.end().0, 130);
-    home.brigade(&["resume", &id]).exits(0).prints(CONTINUES);
+    home.brigade(&["resume", &id]).exits_with(0).stdout_contains(CONTINUES);
     // Now it is done: the result is printed again, and nothing is asked.
-    home.brigade(&["resume", &id]).exits(0).prints(CONTINUES);
-    let list = home.brigade(&["sessions", "list", "--output-format", "json"]).exits(0).json();
+    home.brigade(&["resume", &id]).exits_with(0).stdout_contains(CONTINUES);
+    let list = home.brigade(&["sessions", "list", "--output-format", "json"]).exits_with(0).json();
     assert_eq!((&list[0]["state"], &list[0]["turns"]), (&"done".into(), &1.into()));
 }
 
 #[test]
-fn resume_continues_a_run_that_a_second_interrupt_left() {
+fn resume_continues_a_run_left_by_a_second_interrupt() {
     let home = Home::new();
-    let mut running = Running::start(&home, HANGS_ONCE, &[]);
+    let mut running = BackgroundRun::start(&home, HANGS_ONCE, &[]);
     running.wait_for("called");
     let id = running.session.clone();
     running.signal(Signal::INT);
     running.signal(Signal::TERM);
     assert_eq!(running.end().0, 130);
-    home.brigade(&["resume", &id]).exits(0).prints(CONTINUES);
+    home.brigade(&["resume", &id]).exits_with(0).stdout_contains(CONTINUES);
 }
 
 #[test]
@@ -42,33 +42,39 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
     let home = Home::new();
     let other = home.work().join("other");
     std::fs::create_dir(&other).unwrap();
-    home.brigade(&["resume"]).exits(2).says("there is no session in ").says("brigade run \"TASK\"");
+    home.brigade(&["resume"])
+        .exits_with(2)
+        .stderr_contains("there is no session in ")
+        .stderr_contains("brigade run \"TASK\"");
     let here = home.report("[[reply]]\ntext = 'from here'", &[]);
     let there = home.report("[[reply]]\ntext = 'from there'", &["--cwd", "other"]);
     let id = |report: &serde_json::Value| report["session_id"].as_str().unwrap().to_owned();
-    home.brigade(&["resume"]).exits(0).prints("from here").says(&format!("Resuming {}: the task", id(&here)));
-    let elsewhere = Done::of(home.command(&["resume"]).current_dir(&other).output().unwrap());
-    elsewhere.exits(0).prints("from there").says(&id(&there));
-    home.brigade(&["resume", "--cwd", "other"]).exits(0).prints("from there");
+    home.brigade(&["resume"])
+        .exits_with(0)
+        .stdout_contains("from here")
+        .stderr_contains(&format!("Resuming {}: the task", id(&here)));
+    let elsewhere = CommandResult::of(home.command(&["resume"]).current_dir(&other).output().unwrap());
+    elsewhere.exits_with(0).stdout_contains("from there").stderr_contains(&id(&there));
+    home.brigade(&["resume", "--cwd", "other"]).exits_with(0).stdout_contains("from there");
 }
 
 #[test]
-fn commands_for_later_repeat_no_flag_that_the_session_remembers() {
+fn suggested_commands_omit_flags_that_the_session_stores() {
     let home = Home::new();
     std::fs::create_dir(home.work().join("other")).unwrap();
     let done = home.run(
         "[[reply]]\nfault = 'refused'",
         &["--cwd", "other", "--mode", "plan", "--set", "swarm.max_depth=2"],
     );
-    let command = done.exits(1).stderr.lines().find(|line| line.contains("brigade resume ")).unwrap();
+    let command = done.exits_with(1).stderr.lines().find(|line| line.contains("brigade resume ")).unwrap();
     assert!(command.ends_with(" --set swarm.max_depth=2"), "{command}");
     assert!(!command.contains("--cwd") && !command.contains("--mode"), "{command}");
     let id = done.stderr.split_whitespace().find(|word| word.len() == 26).unwrap();
-    let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).exits(0).json();
+    let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).exits_with(0).json();
     let first = shown["records"][0].clone();
     // The mode and the folder are really remembered: the next round has the authority of the first.
-    home.brigade(&["resume", id, "--set", "swarm.max_depth=2"]).exits(1);
-    let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).exits(0).json();
+    home.brigade(&["resume", id, "--set", "swarm.max_depth=2"]).exits_with(1);
+    let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).exits_with(0).json();
     let records = shown["records"].as_array().unwrap();
     let again = records.iter().rfind(|record| record["type"] == "started").unwrap();
     assert_ne!(again["seq"], first["seq"]);
@@ -76,9 +82,9 @@ fn commands_for_later_repeat_no_flag_that_the_session_remembers() {
 }
 
 #[test]
-fn an_agent_does_not_continue_what_the_user_stopped() {
+fn agent_cannot_resume_a_run_that_the_user_cancelled() {
     let home = Home::new();
-    let mut running = Running::start(&home, HANGS_ONCE, &[]);
+    let mut running = BackgroundRun::start(&home, HANGS_ONCE, &[]);
     running.wait_for("called");
     let id = running.session.clone();
     running.signal(Signal::INT);
@@ -90,5 +96,8 @@ fn an_agent_does_not_continue_what_the_user_stopped() {
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = {{ command = '''{command}''' }}\n\
          [[reply]]\ntext = '{{result:0}}'"
     );
-    home.run(&script, &["--mode", "auto"]).exits(0).prints("cancelled by the person").prints("exit 130");
+    home.run(&script, &["--mode", "auto"])
+        .exits_with(0)
+        .stdout_contains("cancelled by the person")
+        .stdout_contains("exit 130");
 }

@@ -5,21 +5,21 @@ use serde_json::Value;
 use crate::docs::{page, repository};
 use crate::support::Home;
 
-struct Both {
+struct SchemaAndSettings {
     home: Home,
     schema: jsonschema::Validator,
 }
 
-impl Both {
-    fn new() -> Both {
+impl SchemaAndSettings {
+    fn new() -> SchemaAndSettings {
         let home = Home::new();
-        let schema = home.brigade(&["config", "schema"]).exits(0).json();
+        let schema = home.brigade(&["config", "schema"]).exits_with(0).json();
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-        Both { home, schema: jsonschema::draft202012::new(&schema).unwrap() }
+        SchemaAndSettings { home, schema: jsonschema::draft202012::new(&schema).unwrap() }
     }
 
     /// What the schema and the settings say to a configuration.
-    fn take(&self, toml: &str) -> (bool, bool) {
+    fn accept(&self, toml: &str) -> (bool, bool) {
         let parsed: toml::Table = toml::from_str(toml).unwrap_or_else(|error| panic!("{error} in {toml}"));
         self.home.write("home/config.toml", toml);
         let done = self.home.brigade(&["config", "show"]);
@@ -33,8 +33,8 @@ fn blocks(page: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn what_the_pages_show_fits() {
-    let both = Both::new();
+fn config_examples_in_the_docs_are_valid() {
+    let checks = SchemaAndSettings::new();
     let mut seen = 0;
     for name in [
         "README.md",
@@ -47,21 +47,21 @@ fn what_the_pages_show_fits() {
         "docs/faces/spawn.md",
     ] {
         for block in blocks(&page(name)) {
-            assert_eq!(both.take(block), (true, true), "{name}: {block}");
+            assert_eq!(checks.accept(block), (true, true), "{name}: {block}");
             seen += 1;
         }
     }
     assert!(seen > 6, "{seen}");
     let example: Value = serde_json::from_str(&page("config.example.json")).unwrap();
-    assert!(both.schema.is_valid(&example));
+    assert!(checks.schema.is_valid(&example));
     assert!(repository().join("config.example.json").exists());
 }
 
 #[test]
-fn what_init_writes_and_what_is_in_force_fits() {
-    let both = Both::new();
-    both.home.brigade(&["init", "--model", "ollama/qwen3", "--mode", "ask"]).exits(0);
-    let written = std::fs::read_to_string(both.home.home().join("config.toml")).unwrap();
+fn init_output_and_effective_config_are_valid() {
+    let checks = SchemaAndSettings::new();
+    checks.home.brigade(&["init", "--model", "ollama/qwen3", "--mode", "ask"]).exits_with(0);
+    let written = std::fs::read_to_string(checks.home.home().join("config.toml")).unwrap();
     let all_on: String = written
         .lines()
         .map(|line| match line.strip_prefix('#') {
@@ -70,15 +70,15 @@ fn what_init_writes_and_what_is_in_force_fits() {
         })
         .collect();
     for config in [&written, &all_on] {
-        assert_eq!(both.take(config), (true, true), "{config}");
+        assert_eq!(checks.accept(config), (true, true), "{config}");
     }
-    let shown = both.home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
-    assert!(both.schema.is_valid(&shown["config"]), "the defaults fit too");
+    let shown = checks.home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
+    assert!(checks.schema.is_valid(&shown["config"]), "the defaults fit too");
 }
 
 #[test]
-fn both_take_the_same() {
-    let both = Both::new();
+fn schema_and_settings_accept_the_same_values() {
+    let checks = SchemaAndSettings::new();
     for good in [
         "",
         "limits.child_timeout = 90",
@@ -95,7 +95,7 @@ fn both_take_the_same() {
         "'$schema' = 'x'",
         "providers.ollama.concurrency = 1",
     ] {
-        assert_eq!(both.take(good), (true, true), "{good}");
+        assert_eq!(checks.accept(good), (true, true), "{good}");
     }
     for bad in [
         "mdoel = 'x'",
@@ -130,12 +130,12 @@ fn both_take_the_same() {
         "mcpServers.files.disabled = 'yes'",
         "mcpServers.files.enabled = 'yes'",
     ] {
-        assert_eq!(both.take(bad), (false, false), "{bad}");
+        assert_eq!(checks.accept(bad), (false, false), "{bad}");
     }
 }
 
 #[test]
-fn every_key_says_what_it_is_and_defaults_are_those_in_force() {
+fn every_schema_key_has_a_description_and_the_effective_default() {
     fn walk(schema: &Value, path: &str, config: &Value, seen: &mut usize) {
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let path = format!("{path}/{name}");
@@ -149,11 +149,11 @@ fn every_key_says_what_it_is_and_defaults_are_those_in_force() {
         }
     }
     let home = Home::new();
-    let config = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
-    let schema = home.brigade(&["config", "schema", "--output-format", "json"]).exits(0).json();
+    let config = home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
+    let schema = home.brigade(&["config", "schema", "--output-format", "json"]).exits_with(0).json();
     let mut seen = 0;
     walk(&schema, "", &config["config"], &mut seen);
     assert!(seen > 20, "{seen}");
     home.write("home/config.toml", "[broken");
-    home.brigade(&["config", "schema"]).exits(0).prints("\"additionalProperties\": false");
+    home.brigade(&["config", "schema"]).exits_with(0).stdout_contains("\"additionalProperties\": false");
 }

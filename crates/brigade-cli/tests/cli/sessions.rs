@@ -1,65 +1,75 @@
 //! Looking at sessions and moving them.
 
-use crate::support::{Home, Running, text};
+use crate::support::{BackgroundRun, Home, text};
 
 const ONE: &str = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                    arguments = { role = 'Helper', task = 'help' }\n\
                    [[reply]]\nagent = 'lead'\ntext = 'all: {result:0}'\n[[reply]]\ntext = 'helped'";
 
 #[test]
-fn an_export_is_the_session() {
+fn export_imported_again_is_the_same_session() {
     let (here, there) = (Home::new(), Home::new());
     let report = here.report(ONE, &[]);
     let id = report["session_id"].as_str().unwrap();
     let export = here.brigade(&["sessions", "export", id]);
-    let imported = there.with_input(&["sessions", "import", "-"], &export.exits(0).stdout);
-    assert_eq!(imported.exits(0).stdout.trim(), id);
+    let imported = there.with_input(&["sessions", "import", "-"], &export.exits_with(0).stdout);
+    assert_eq!(imported.exits_with(0).stdout.trim(), id);
     let file = there.work().join("again.jsonl");
-    there.brigade(&["sessions", "export", id, "--output", file.to_str().unwrap()]).exits(0);
+    there.brigade(&["sessions", "export", id, "--output", file.to_str().unwrap()]).exits_with(0);
     assert_eq!(text(&file), export.stdout);
     for what in ["show", "tree"] {
-        let shown = |home: &Home| home.brigade(&["sessions", what, id]).exits(0).stdout.clone();
+        let shown = |home: &Home| home.brigade(&["sessions", what, id]).exits_with(0).stdout.clone();
         assert_eq!(shown(&here), shown(&there));
     }
     // Imported twice it is still the same; cut in the middle, what is whole is kept.
-    there.brigade(&["sessions", "import", file.to_str().unwrap()]).exits(0).says("0 were not here before");
+    there
+        .brigade(&["sessions", "import", file.to_str().unwrap()])
+        .exits_with(0)
+        .stderr_contains("0 were not here before");
     let cut: String = export.stdout.chars().take(export.stdout.len() - 30).collect();
-    Home::new().with_input(&["sessions", "import", "-"], &cut).exits(1).says("is damaged");
-    there.with_input(&["sessions", "import", "-"], "nonsense").exits(2).says("not an export");
+    Home::new().with_input(&["sessions", "import", "-"], &cut).exits_with(1).stderr_contains("is damaged");
+    there.with_input(&["sessions", "import", "-"], "nonsense").exits_with(2).stderr_contains("not an export");
 }
 
 #[test]
 fn sessions_are_listed_shown_and_removed() {
     let home = Home::new();
-    home.brigade(&["sessions", "list"]).exits(0).says("no sessions yet");
+    home.brigade(&["sessions", "list"]).exits_with(0).stderr_contains("no sessions yet");
     let report = home.report(ONE, &[]);
     let id = report["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "list"]).exits(0).prints(id).prints("done").prints("the task");
+    home.brigade(&["sessions", "list"])
+        .exits_with(0)
+        .stdout_contains(id)
+        .stdout_contains("done")
+        .stdout_contains("the task");
     home.brigade(&["sessions", "show", id])
-        .exits(0)
-        .prints("the task")
-        .prints("delegated to Helper")
-        .prints("ended: done");
-    home.brigade(&["sessions", "tree", id]).exits(0).prints("└─ Helper").prints("Σ cost");
+        .exits_with(0)
+        .stdout_contains("the task")
+        .stdout_contains("delegated to Helper")
+        .stdout_contains("ended: done");
+    home.brigade(&["sessions", "tree", id])
+        .exits_with(0)
+        .stdout_contains("└─ Helper")
+        .stdout_contains("Σ cost");
     let child = format!("{id}.1-0");
-    home.brigade(&["sessions", "show", &child]).exits(0).prints("helped");
-    home.brigade(&["sessions", "rm", &child]).exits(2).says("is a part of");
-    home.brigade(&["sessions", "rm", id]).exits(0);
-    home.brigade(&["sessions", "show", id]).exits(2);
+    home.brigade(&["sessions", "show", &child]).exits_with(0).stdout_contains("helped");
+    home.brigade(&["sessions", "rm", &child]).exits_with(2).stderr_contains("is a part of");
+    home.brigade(&["sessions", "rm", id]).exits_with(0);
+    home.brigade(&["sessions", "show", id]).exits_with(2);
 }
 
 #[test]
-fn a_running_session_is_not_removed() {
+fn running_session_cannot_be_removed() {
     let home = Home::new();
-    let mut running = Running::start(&home, "[[reply]]\nfault = 'hang'", &[]);
+    let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
     running.wait_for("called");
-    home.brigade(&["sessions", "rm", &running.session]).exits(1).says("is being run by");
-    home.brigade(&["sessions", "list"]).exits(0).prints("running");
-    home.brigade(&["resume", &running.session]).exits(1).says("is being run by");
+    home.brigade(&["sessions", "rm", &running.session]).exits_with(1).stderr_contains("is being run by");
+    home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("running");
+    home.brigade(&["resume", &running.session]).exits_with(1).stderr_contains("is being run by");
 }
 
 #[test]
-fn a_damaged_session_is_shown_as_far_as_it_is_whole() {
+fn damaged_session_is_shown_up_to_the_damage() {
     let home = Home::new();
     let report = home.report(
         "[[reply]]\nturn = 1\ntext = 'before'\n[[reply.call]]\ntool = 'echo'\n\
@@ -72,14 +82,27 @@ fn a_damaged_session_is_shown_as_far_as_it_is_whole() {
     let place = bytes.windows(12).position(|window| window == b"unmistakable").unwrap();
     bytes[place] = b'X';
     std::fs::write(&store, bytes).unwrap();
-    home.brigade(&["sessions", "show", id]).exits(1).prints("before").says("is damaged");
-    home.brigade(&["sessions", "tree", id]).exits(1).prints("lead").says("is damaged");
-    home.brigade(&["resume", id]).exits(1).says("is damaged");
+    home.brigade(&["sessions", "show", id])
+        .exits_with(1)
+        .stdout_contains("before")
+        .stderr_contains("is damaged");
+    home.brigade(&["sessions", "tree", id])
+        .exits_with(1)
+        .stdout_contains("lead")
+        .stderr_contains("is damaged");
+    home.brigade(&["resume", id]).exits_with(1).stderr_contains("is damaged");
     for format in ["md", "html"] {
         let export = home.brigade(&["sessions", "export", id, "--format", format]);
-        export.exits(1).prints("before").prints("Not all of this session can be read").says("is damaged");
+        export
+            .exits_with(1)
+            .stdout_contains("before")
+            .stdout_contains("Not all of this session can be read")
+            .stderr_contains("is damaged");
     }
-    home.brigade(&["sessions", "list", "--status", "damaged"]).exits(0).prints(id).prints("is damaged");
+    home.brigade(&["sessions", "list", "--status", "damaged"])
+        .exits_with(0)
+        .stdout_contains(id)
+        .stdout_contains("is damaged");
     // The others are not hidden by it.
     home.report("[[reply]]\ntext = 'whole'", &[]);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
@@ -94,14 +117,17 @@ fn session_whose_child_is_lost_is_damaged() {
     let report = home.report(script, &[]);
     let id = report["session_id"].as_str().unwrap();
     let child = format!("{id}.1-0");
-    home.brigade(&["sessions", "show", &child]).exits(0).prints("unmistakable");
+    home.brigade(&["sessions", "show", &child]).exits_with(0).stdout_contains("unmistakable");
     lose(&home, &child);
     let missing = format!("session {child} is missing");
-    home.brigade(&["sessions", "show", id]).exits(1).prints("unmistakable").says(&missing);
-    home.brigade(&["sessions", "tree", id]).exits(1).prints("lead").says(&missing);
-    home.brigade(&["sessions", "export", id]).exits(1).says(&missing);
-    home.brigade(&["resume", id]).exits(1).says(&missing);
-    home.brigade(&["tell", id, "more"]).exits(1).says(&missing);
+    home.brigade(&["sessions", "show", id])
+        .exits_with(1)
+        .stdout_contains("unmistakable")
+        .stderr_contains(&missing);
+    home.brigade(&["sessions", "tree", id]).exits_with(1).stdout_contains("lead").stderr_contains(&missing);
+    home.brigade(&["sessions", "export", id]).exits_with(1).stderr_contains(&missing);
+    home.brigade(&["resume", id]).exits_with(1).stderr_contains(&missing);
+    home.brigade(&["tell", id, "more"]).exits_with(1).stderr_contains(&missing);
 }
 
 /// Takes the records of a session out of the store of a home, as decay may.
@@ -111,14 +137,14 @@ fn lose(home: &Home, session: &str) {
 }
 
 #[test]
-fn list_counts_children_of_a_tree_that_was_interrupted() {
+fn list_counts_children_of_an_interrupted_run() {
     let home = Home::new();
     let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                   arguments = { role = 'Helper', task = 'help' }\n\
                   [[reply]]\nagent = 'Helper'\nturn = 1\nusage = { input = 1000, output = 100 }\n\
                   [[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
                   [[reply]]\nfault = 'hang'";
-    let mut run = Running::start(&home, script, &[]);
+    let mut run = BackgroundRun::start(&home, script, &[]);
     run.read_until(|line| line["type"] == "called" && line["turn"] == 2);
     let listed = || home.brigade(&["sessions", "list", "--output-format", "json"]).json();
     let running = listed();
@@ -136,7 +162,7 @@ fn list_counts_children_of_a_tree_that_was_interrupted() {
 }
 
 /// A home with a session that is done, one that failed and one that a limit stopped, oldest first.
-fn three() -> (Home, [String; 3]) {
+fn three_sessions() -> (Home, [String; 3]) {
     let home = Home::new();
     home.write("work/notes.txt", "a needle in a haystack\n");
     let scripts = [
@@ -166,13 +192,13 @@ fn three() -> (Home, [String; 3]) {
 
 fn listed(home: &Home, arguments: &[&str]) -> Vec<String> {
     let all = [&["sessions", "list", "--output-format", "json"], arguments].concat();
-    let list = home.brigade(&all).exits(0).json();
+    let list = home.brigade(&all).exits_with(0).json();
     list.as_array().unwrap().iter().map(|entry| entry["session_id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn sessions_are_found_by_words_state_agent_and_age() {
-    let (home, [done, failed, incomplete]) = three();
+fn list_filters_by_text_state_agent_and_age() {
+    let (home, [done, failed, incomplete]) = three_sessions();
     let expect = |arguments: &[&str], ids: &[&String]| {
         assert_eq!(listed(&home, arguments).iter().collect::<Vec<_>>(), ids, "{arguments:?}");
     };
@@ -196,8 +222,8 @@ fn sessions_are_found_by_words_state_agent_and_age() {
 }
 
 #[test]
-fn the_list_says_what_each_tree_used_up() {
-    let (home, [done, ..]) = three();
+fn list_shows_the_usage_of_each_tree() {
+    let (home, [done, ..]) = three_sessions();
     let list = home.brigade(&["sessions", "list", "attic", "--output-format", "json"]).json();
     let entry = &list[0];
     assert_eq!((&entry["agents"], &entry["turns"]), (&2.into(), &3.into()), "{entry}");
@@ -210,25 +236,28 @@ fn the_list_says_what_each_tree_used_up() {
 }
 
 #[test]
-fn a_list_that_is_empty_or_cut_says_how_to_see_more() {
-    let (home, _) = three();
+fn empty_or_truncated_list_says_how_to_see_more() {
+    let (home, _) = three_sessions();
     let list = |arguments: &[&str]| home.brigade(&[&["sessions", "list"], arguments].concat());
     let empty = list(&["nothing", "--status", "lost"]);
-    empty.exits(0).says("None of 3 sessions fits").says("fewer words, or leave out --status");
+    empty
+        .exits_with(0)
+        .stderr_contains("None of 3 sessions fits")
+        .stderr_contains("fewer words, or leave out --status");
     assert_eq!(empty.stdout, "");
-    list(&["--limit", "2"]).exits(0).says("The newest 2 of 3; --all shows every one.");
-    list(&["--limit", "1", "--status", "done,failed"]).exits(0).says("The newest 1 that fit");
-    assert_eq!(list(&["--all"]).exits(0).stderr, "");
-    assert_eq!(list(&["helped"]).exits(0).stdout.lines().last(), Some("    [Helper]: helped"));
-    list(&["--status", "faild"]).exits(2).says("'failed'").says("incomplete");
-    list(&["--since", "yesterday"]).exits(2).says("2d, nor a day such as 2026-11-16");
-    list(&["--limit", "0"]).exits(2);
-    list(&["--limit", "3", "--all"]).exits(2);
+    list(&["--limit", "2"]).exits_with(0).stderr_contains("The newest 2 of 3; --all shows every one.");
+    list(&["--limit", "1", "--status", "done,failed"]).exits_with(0).stderr_contains("The newest 1 that fit");
+    assert_eq!(list(&["--all"]).exits_with(0).stderr, "");
+    assert_eq!(list(&["helped"]).exits_with(0).stdout.lines().last(), Some("    [Helper]: helped"));
+    list(&["--status", "faild"]).exits_with(2).stderr_contains("'failed'").stderr_contains("incomplete");
+    list(&["--since", "yesterday"]).exits_with(2).stderr_contains("2d, nor a day such as 2026-11-16");
+    list(&["--limit", "0"]).exits_with(2);
+    list(&["--limit", "3", "--all"]).exits_with(2);
 }
 
 #[test]
-fn a_list_fits_a_terminal() {
-    let (home, ids) = three();
+fn list_fits_the_terminal_width() {
+    let (home, ids) = three_sessions();
     for columns in [40, 80, 120] {
         let printed = at_terminal(&home, columns, &["sessions", "list"]);
         assert_eq!(printed.lines().count(), 4, "{printed}");
@@ -249,8 +278,8 @@ fn a_list_fits_a_terminal() {
 }
 
 #[test]
-fn colours_are_for_terminals() {
-    let (home, [done, ..]) = three();
+fn colours_are_sent_to_terminals_only() {
+    let (home, [done, ..]) = three_sessions();
     let shown = at_terminal(&home, 80, &["sessions", "show", &done]);
     assert!(shown.contains("\u{1b}[1mturn 1\u{1b}[0m"), "{shown}");
     assert!(!home.brigade(&["sessions", "show", &done]).stdout.contains('\u{1b}'));
@@ -278,38 +307,44 @@ fn at_terminal(home: &Home, columns: u16, arguments: &[&str]) -> String {
 fn list_on_a_pipe_shortens_long_tasks() {
     let home = Home::new();
     let model = home.script("[[reply]]\ntext = 'ok'");
-    home.with_input(&["run", "--model", &model, "-"], &"long ".repeat(20_000)).exits(0);
+    home.with_input(&["run", "--model", &model, "-"], &"long ".repeat(20_000)).exits_with(0);
     let list = home.brigade(&["sessions", "list"]);
-    list.exits(0).prints("long long");
+    list.exits_with(0).stdout_contains("long long");
     assert!(list.stdout.lines().all(|line| line.chars().count() < 300), "{}", list.stdout.len());
 }
 
 #[test]
-fn sessions_are_found_by_an_agent_that_worked_for_another() {
+fn list_filters_by_the_agent_of_a_child() {
     let home = Home::new();
     let id = home.report(ONE, &[])["session_id"].as_str().unwrap().to_owned();
     home.report("[[reply]]\ntext = 'alone'", &[]);
     for agent in ["Helper", "helper"] {
-        let list =
-            home.brigade(&["sessions", "list", "--agent", agent, "--output-format", "json"]).exits(0).json();
+        let list = home
+            .brigade(&["sessions", "list", "--agent", agent, "--output-format", "json"])
+            .exits_with(0)
+            .json();
         assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
         assert_eq!((&list[0]["session_id"], &list[0]["agent"]), (&id.clone().into(), &"lead".into()));
         assert_eq!(list[0]["found"], format!("Helper {id}.1-0: help"));
     }
     home.brigade(&["sessions", "list", "--agent", "Helper"])
-        .exits(0)
-        .prints(&format!("Helper {id}.1-0: help"));
-    let leads =
-        home.brigade(&["sessions", "list", "--agent", "lead", "--output-format", "json"]).exits(0).json();
+        .exits_with(0)
+        .stdout_contains(&format!("Helper {id}.1-0: help"));
+    let leads = home
+        .brigade(&["sessions", "list", "--agent", "lead", "--output-format", "json"])
+        .exits_with(0)
+        .json();
     assert_eq!(leads.as_array().unwrap().len(), 2, "{leads}");
-    home.brigade(&["sessions", "list", "--agent", "nobody"]).exits(0).says("None of 2 sessions fits");
+    home.brigade(&["sessions", "list", "--agent", "nobody"])
+        .exits_with(0)
+        .stderr_contains("None of 2 sessions fits");
 }
 
 #[test]
-fn imports_that_fail_name_no_types_of_the_program() {
+fn failed_import_error_names_no_rust_types() {
     let home = Home::new();
     let id = home.report(ONE, &[])["session_id"].as_str().unwrap().to_owned();
-    let export = home.brigade(&["sessions", "export", &id]).exits(0).stdout.clone();
+    let export = home.brigade(&["sessions", "export", &id]).exits_with(0).stdout.clone();
     let (header, rest) = export.split_once('\n').unwrap();
     for (text, words) in [
         ("nonsense\n".to_owned(), "its first line is not JSON"),
@@ -320,7 +355,7 @@ fn imports_that_fail_name_no_types_of_the_program() {
         (format!("{header}\n{{\"blob\":7}}\n{rest}"), "line 2 is damaged"),
     ] {
         let done = Home::new().with_input(&["sessions", "import", "-"], &text);
-        done.says(words);
+        done.stderr_contains(words);
         for name in ["struct", "enum", "Header", "RecordLine", "BlobLine"] {
             assert!(!done.stderr.contains(name), "{name} in {}", done.stderr);
         }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use crate::support::{Done, Home};
+use crate::support::{CommandResult, Home};
 
 const PRESETS: &str = r#"
 [swarm.roles.researcher]
@@ -14,7 +14,7 @@ tools = ["read_file", "write_file", "edit_file"]
 "#;
 
 #[test]
-fn s01_presets_are_used_and_results_flow_on() {
+fn s01_presets_are_used_and_results_are_passed_on() {
     let home = Home::new();
     home.write("home/config.toml", PRESETS);
     home.write("work/trends.txt", "agents delegate");
@@ -66,11 +66,13 @@ fn s01_presets_are_used_and_results_flow_on() {
         report["agents"].as_array().unwrap().iter().map(|a| a["agent"].as_str().unwrap()).collect();
     assert_eq!(agents, ["lead", "Researcher", "Writer"]);
     let id = report["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "export", id]).exits(0).prints("You are a meticulous researcher.");
+    home.brigade(&["sessions", "export", id])
+        .exits_with(0)
+        .stdout_contains("You are a meticulous researcher.");
 }
 
 #[test]
-fn s02_a_role_without_a_preset_gets_a_prompt_of_its_own() {
+fn s02_role_without_a_preset_gets_its_own_prompt() {
     let home = Home::new();
     home.write("work/app.txt", "password = secret");
     let report = home.report(
@@ -100,9 +102,12 @@ fn s02_a_role_without_a_preset_gets_a_prompt_of_its_own() {
     );
     assert_eq!(report["result"], "[Security Auditor]: A password in plain text.");
     let id = report["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "export", id]).exits(0).prints("You are Security Auditor");
+    home.brigade(&["sessions", "export", id]).exits_with(0).stdout_contains("You are Security Auditor");
     let child = format!("{id}.1-0");
-    home.brigade(&["sessions", "show", &child]).exits(0).prints("check app.txt").prints("password = secret");
+    home.brigade(&["sessions", "show", &child])
+        .exits_with(0)
+        .stdout_contains("check app.txt")
+        .stdout_contains("password = secret");
 }
 
 const NESTED: &str = r#"
@@ -132,18 +137,18 @@ text = "deep words"
 "#;
 
 #[test]
-fn s03_delegation_can_be_disabled_and_has_a_depth() {
+fn s03_delegation_can_be_disabled_and_limited_in_depth() {
     let home = Home::new();
-    home.brigade(&["tools", "list"]).exits(0).prints("delegate");
+    home.brigade(&["tools", "list"]).exits_with(0).stdout_contains("delegate");
     let without = home.brigade(&["tools", "list", "--set", "swarm.enabled=false"]);
-    assert!(!without.exits(0).stdout.contains("delegate"), "{}", without.stdout);
+    assert!(!without.exits_with(0).stdout.contains("delegate"), "{}", without.stdout);
 
     let refused = home.run(NESTED, &[]);
-    refused.exits(0).prints("[Middle]: below: ").prints("recursion");
+    refused.exits_with(0).stdout_contains("[Middle]: below: ").stdout_contains("recursion");
     let allowed = home.run(NESTED, &["--set", "swarm.max_depth=2"]);
-    assert_eq!(allowed.exits(0).stdout, "[Middle]: below: [Deep]: deep words\n");
+    assert_eq!(allowed.exits_with(0).stdout, "[Middle]: below: [Deep]: deep words\n");
     let disabled = home.run(NESTED, &["--set", "swarm.enabled=false"]);
-    disabled.exits(0).prints("Delegation is disabled in configuration");
+    disabled.exits_with(0).stdout_contains("Delegation is disabled in configuration");
 }
 
 const MESSAGE: &str = r#"
@@ -171,7 +176,7 @@ text = "read"
 "#;
 
 #[test]
-fn s04_a_message_is_seen_before_the_end() {
+fn s04_message_is_shown_before_the_run_ends() {
     let home = Home::new();
     home.write("home/config.toml", "[swarm.roles.reader]\ntools = [\"read_file\"]\n");
     let model = home.script(MESSAGE);
@@ -181,7 +186,7 @@ fn s04_a_message_is_seen_before_the_end() {
     assert!(seen.is_some());
     assert!(child.try_wait().unwrap().is_none(), "the message came after the end");
     lines.for_each(drop);
-    Done::of(child.wait_with_output().unwrap()).exits(0);
+    CommandResult::of(child.wait_with_output().unwrap()).exits_with(0);
 
     let report = home.report(MESSAGE, &[]);
     assert_eq!(report["messages"][0]["text"], "[Reader]: half way");

@@ -13,7 +13,7 @@ pub(crate) struct Home {
 }
 
 /// What came of a command.
-pub(crate) struct Done {
+pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -66,12 +66,12 @@ impl Home {
         command
     }
 
-    pub(crate) fn brigade(&self, arguments: &[&str]) -> Done {
-        Done::of(self.command(arguments).output().unwrap())
+    pub(crate) fn brigade(&self, arguments: &[&str]) -> CommandResult {
+        CommandResult::of(self.command(arguments).output().unwrap())
     }
 
     /// Runs a script with a task.
-    pub(crate) fn run(&self, script: &str, arguments: &[&str]) -> Done {
+    pub(crate) fn run(&self, script: &str, arguments: &[&str]) -> CommandResult {
         let model = self.script(script);
         let mut all = vec!["run", "--model", &model, "the task"];
         all.extend(arguments);
@@ -84,19 +84,19 @@ impl Home {
         done.json()
     }
 
-    pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> Done {
+    pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> CommandResult {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
         // The command may end without reading.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        Done::of(child.wait_with_output().unwrap())
+        CommandResult::of(child.wait_with_output().unwrap())
     }
 }
 
-impl Done {
-    pub(crate) fn of(output: Output) -> Done {
+impl CommandResult {
+    pub(crate) fn of(output: Output) -> CommandResult {
         use std::os::unix::process::ExitStatusExt;
         let status = output.status;
-        Done {
+        CommandResult {
             code: status.code().unwrap_or_else(|| 1000 + status.signal().unwrap_or_default()),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
@@ -104,22 +104,22 @@ impl Done {
     }
 
     #[track_caller]
-    pub(crate) fn exits(&self, code: i32) -> &Done {
+    pub(crate) fn exits_with(&self, code: i32) -> &CommandResult {
         assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self
     }
 
     #[track_caller]
-    pub(crate) fn says(&self, words: &str) -> &Done {
-        assert!(self.stderr.contains(words), "no `{words}` in stderr: {}", self.stderr);
+    pub(crate) fn stderr_contains(&self, text: &str) -> &CommandResult {
+        assert!(self.stderr.contains(text), "no `{text}` in stderr: {}", self.stderr);
         self
     }
 
     #[track_caller]
-    pub(crate) fn prints(&self, words: &str) -> &Done {
+    pub(crate) fn stdout_contains(&self, text: &str) -> &CommandResult {
         assert!(
-            self.stdout.contains(words),
-            "no `{words}` in stdout: {}\nstderr: {}",
+            self.stdout.contains(text),
+            "no `{text}` in stdout: {}\nstderr: {}",
             self.stdout,
             self.stderr
         );
@@ -143,25 +143,25 @@ impl Done {
 }
 
 /// A run that goes on in the background, and its session.
-pub(crate) struct Running {
+pub(crate) struct BackgroundRun {
     child: Child,
     pub(crate) session: String,
-    seen: BufReader<std::process::ChildStdout>,
+    stdout: BufReader<std::process::ChildStdout>,
 }
 
-impl Running {
+impl BackgroundRun {
     /// Starts a run and waits for its first fact.
-    pub(crate) fn start(home: &Home, script: &str, arguments: &[&str]) -> Running {
+    pub(crate) fn start(home: &Home, script: &str, arguments: &[&str]) -> BackgroundRun {
         let model = home.script(script);
         let mut all = vec!["run", "--output-format", "stream-json", "--model", &model, "the task"];
         all.extend(arguments);
         let mut child = home.command(&all).spawn().unwrap();
-        let mut seen = BufReader::new(child.stdout.take().unwrap());
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        seen.read_line(&mut line).unwrap();
+        stdout.read_line(&mut line).unwrap();
         let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"));
         let session = first["session"].as_str().unwrap().to_owned();
-        Running { child, session, seen }
+        BackgroundRun { child, session, stdout }
     }
 
     /// Reads on until a line of this type.
@@ -171,12 +171,12 @@ impl Running {
 
     /// Reads on until a line is the one that is waited for.
     #[track_caller]
-    pub(crate) fn read_until(&mut self, mut is_meant: impl FnMut(&Value) -> bool) -> Value {
+    pub(crate) fn read_until(&mut self, mut is_match: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
-            assert!(self.seen.read_line(&mut line).unwrap() > 0, "the run ended before that");
+            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "the run ended before that");
             let value: Value = serde_json::from_str(&line).unwrap();
-            if is_meant(&value) {
+            if is_match(&value) {
                 return value;
             }
         }
@@ -192,7 +192,7 @@ impl Running {
         use std::os::unix::process::ExitStatusExt;
         let since = Instant::now();
         let mut lines = Vec::new();
-        for line in (&mut self.seen).lines() {
+        for line in (&mut self.stdout).lines() {
             lines.push(serde_json::from_str(&line.unwrap()).unwrap());
         }
         let status = self.child.wait().unwrap();
@@ -201,7 +201,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for BackgroundRun {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

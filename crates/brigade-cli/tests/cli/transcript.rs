@@ -82,50 +82,50 @@ pub(crate) fn run(home: &Home) -> String {
 }
 
 /// A text without what differs from run to run: the id, dates, and times.
-fn steady(text: &str, id: &str) -> String {
+fn normalized(text: &str, id: &str) -> String {
     let is_date = |word: &str| word.len() == 10 && word.starts_with("20") && word.matches('-').count() == 2;
     let is_clock = |word: &str| word.len() == 8 && word.matches(':').count() == 2;
     let is_time = |word: &str| {
         word.strip_suffix('s').is_some_and(|number| number.contains('.') && number.parse::<f64>().is_ok())
     };
     let text = text.replace(id, "ID");
-    let mut steady = String::new();
+    let mut normalized = String::new();
     for word in text.split_inclusive([' ', '\n', ',', ';']) {
         let (name, end) = word.split_at(word.trim_end_matches([' ', '\n', ',', ';', '.']).len());
-        steady.push_str(match name {
+        normalized.push_str(match name {
             name if is_date(name) => "DATE",
             name if is_clock(name) => "CLOCK",
             name if is_time(name) => "0.0s",
             name => name,
         });
-        steady.push_str(end);
+        normalized.push_str(end);
     }
-    steady
+    normalized
 }
 
 #[test]
-fn a_transcript_has_calls_diffs_and_folded_outputs() {
+fn transcript_shows_calls_diffs_and_folded_outputs() {
     let home = Home::new();
     let id = run(&home);
     let show = |arguments: &[&str]| home.brigade(&[&["sessions", "show"], arguments].concat());
-    insta::assert_snapshot!("lead", steady(&show(&[&id]).exits(0).stdout, &id));
-    insta::assert_snapshot!("fixer", steady(&show(&[&format!("{id}.1-0")]).exits(0).stdout, &id));
+    insta::assert_snapshot!("lead", normalized(&show(&[&id]).exits_with(0).stdout, &id));
+    insta::assert_snapshot!("fixer", normalized(&show(&[&format!("{id}.1-0")]).exits_with(0).stdout, &id));
     let whole = show(&[&id, "--full"]);
-    whole.exits(0).prints("note 45");
+    whole.exits_with(0).stdout_contains("note 45");
     assert!(!whole.stdout.contains("(--full)"), "{}", whole.stdout);
     assert_eq!(show(&[&id, "-v"]).stdout, whole.stdout);
 }
 
 #[test]
-fn a_tree_has_cost_and_time_of_each_branch() {
+fn tree_shows_cost_and_time_of_each_branch() {
     let home = Home::new();
     let id = run(&home);
     let tree = home.brigade(&["sessions", "tree", &id]);
-    insta::assert_snapshot!("tree", steady(&tree.exits(0).stdout, &id));
+    insta::assert_snapshot!("tree", normalized(&tree.exits_with(0).stdout, &id));
 }
 
 #[test]
-fn a_wide_tree_is_folded_unless_all_is_wanted() {
+fn wide_tree_is_folded_without_full() {
     let home = Home::new();
     let report = home.report(
         "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\nrepeat = 70\n\
@@ -134,17 +134,17 @@ fn a_wide_tree_is_folded_unless_all_is_wanted() {
     );
     let id = report["session_id"].as_str().unwrap();
     let folded = home.brigade(&["sessions", "tree", id]);
-    assert!(folded.exits(0).stdout.lines().count() < 70);
-    folded.prints("12 done (--full)");
+    assert!(folded.exits_with(0).stdout.lines().count() < 70);
+    folded.stdout_contains("12 done (--full)");
     let whole = home.brigade(&["sessions", "tree", id, "--full"]);
-    assert_eq!(whole.exits(0).stdout.lines().count(), 72);
-    whole.prints("└─ Helper 69");
+    assert_eq!(whole.exits_with(0).stdout.lines().count(), 72);
+    whole.stdout_contains("└─ Helper 69");
 }
 
 #[test]
-fn a_tree_can_be_read_as_markdown() {
+fn tree_exports_as_markdown() {
     let home = Home::new();
     let id = run(&home);
     let export = home.brigade(&["sessions", "export", &id, "--format", "md"]);
-    insta::assert_snapshot!("markdown", steady(&export.exits(0).stdout, &id));
+    insta::assert_snapshot!("markdown", normalized(&export.exits_with(0).stdout, &id));
 }

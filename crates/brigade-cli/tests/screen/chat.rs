@@ -5,10 +5,10 @@ use crate::support::Window;
 
 pub(crate) const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
 /// A reply that never comes.
-pub(crate) const HANGING: &str =
+pub(crate) const HANGING_REPLY: &str =
     "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
 /// A command that takes until a file is there.
-const WAITING: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
+const WAITING_COMMAND: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
                        arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
                        [[reply]]\ntext = 'heard: {heard}'";
 
@@ -34,7 +34,7 @@ pub(crate) fn wait_for_idle(window: &Window) -> String {
 }
 
 #[track_caller]
-pub(crate) fn leave(mut window: Window, code: i32) -> String {
+pub(crate) fn expect_exit(mut window: Window, code: i32) -> String {
     assert_eq!(window.end(), code, "{}", window.text());
     let sent = window.sent();
     assert!(
@@ -64,11 +64,11 @@ fn resize(window: &Window, columns: u16, rows: u16) {
 pub(crate) fn quit(window: Window) -> String {
     wait_for_idle(&window);
     window.press(CTRL_D);
-    leave(window, 0)
+    expect_exit(window, 0)
 }
 
 #[test]
-fn a_conversation_is_had_and_can_be_taken_up_again() {
+fn chat_can_be_continued_later() {
     let home = Home::new();
     let window = chat(
         &home,
@@ -95,13 +95,13 @@ fn a_conversation_is_had_and_can_be_taken_up_again() {
     again.wait_for("turn 3: third");
     wait_for_idle(&again);
     again.press("/quit\r");
-    leave(again, 0);
+    expect_exit(again, 0);
 }
 
 #[test]
-fn what_is_typed_while_it_works_is_heard_at_the_next_step() {
+fn message_typed_while_running_is_read_at_the_next_step() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), WAITING, &["--mode", "auto"]);
+    let window = chat(&home, (80, 20), WAITING_COMMAND, &["--mode", "auto"]);
     window.press("go\r");
     window.wait_for("shell while [");
     window.press("hurry up\r");
@@ -115,7 +115,7 @@ fn what_is_typed_while_it_works_is_heard_at_the_next_step() {
 }
 
 #[test]
-fn what_is_typed_during_the_last_reply_is_answered_too() {
+fn message_typed_during_the_last_reply_is_answered() {
     let home = Home::new();
     let window = chat(
         &home,
@@ -130,9 +130,9 @@ fn what_is_typed_during_the_last_reply_is_answered_too() {
 }
 
 #[test]
-fn ctrl_c_stops_the_round_and_the_conversation_goes_on() {
+fn ctrl_c_stops_the_round_and_the_chat_continues() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), HANGING, &[]);
+    let window = chat(&home, (80, 20), HANGING_REPLY, &[]);
     window.press("go\r");
     window.wait_for("thinking");
     window.press("half a line");
@@ -148,33 +148,33 @@ fn ctrl_c_stops_the_round_and_the_conversation_goes_on() {
     window.press(CTRL_C);
     window.wait_for("Press Ctrl-C again to leave.");
     window.press(CTRL_C);
-    leave(window, 0);
+    expect_exit(window, 0);
 }
 
 #[test]
-fn ctrl_c_twice_leaves_a_round_that_runs() {
+fn ctrl_c_twice_leaves_a_running_round() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), HANGING, &[]);
+    let window = chat(&home, (80, 20), HANGING_REPLY, &[]);
     window.press("go\r");
     window.wait_for("thinking");
     window.press(CTRL_C);
     window.press(CTRL_C);
-    let text = leave(window, 130);
+    let text = expect_exit(window, 130);
     assert!(text.contains("To go on: brigade chat -r "), "{text}");
 }
 
 #[test]
-fn a_signal_to_end_leaves_the_terminal_as_it_was() {
+fn sigterm_restores_the_terminal() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), HANGING, &[]);
+    let window = chat(&home, (80, 20), HANGING_REPLY, &[]);
     window.press("go\r");
     window.wait_for("thinking");
     window.signal(rustix::process::Signal::TERM);
-    let text = leave(window, 130);
+    let text = expect_exit(window, 130);
     assert!(!text.contains("thinking"), "{text}");
-    let idle = chat(&home, (80, 20), HANGING, &[]);
+    let idle = chat(&home, (80, 20), HANGING_REPLY, &[]);
     idle.signal(rustix::process::Signal::TERM);
-    leave(idle, 0);
+    expect_exit(idle, 0);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn messages_can_have_several_lines() {
 }
 
 #[test]
-fn what_was_typed_before_is_found_again() {
+fn input_history_is_recalled() {
     let home = Home::new();
     let window = chat(&home, (80, 20), ECHO, &[]);
     window.press("first\r");
@@ -286,7 +286,7 @@ fn a_model_cannot_control_the_terminal() {
 }
 
 #[test]
-fn text_is_seen_while_it_is_written_and_a_cut_reply_is_asked_for_again() {
+fn text_is_streamed_and_a_cut_reply_is_retried() {
     let home = Home::new();
     let script = "[[reply]]\nattempt = 1\nfault = 'cut'\nchunks = 12\nchunk_delay_ms = 300\ntext = \"A first part.\\n\\nA second part that is\"\n\
                   [[reply]]\ntext = 'whole'";
@@ -296,8 +296,9 @@ fn text_is_seen_while_it_is_written_and_a_cut_reply_is_asked_for_again() {
         screen.contains("A second") && !screen.contains("part that is")
     });
     let screen = window.wait_for("\nwhole");
-    let told = "A first part.\n\nA second part that is\n\n(that reply was cut off; asking again)\n\nwhole";
-    assert!(screen.contains(told), "{screen}");
+    let expected =
+        "A first part.\n\nA second part that is\n\n(that reply was cut off; asking again)\n\nwhole";
+    assert!(screen.contains(expected), "{screen}");
     quit(window);
 }
 
@@ -335,7 +336,7 @@ fault = "hang"
 "#;
 
 #[test]
-fn children_in_the_background_are_announced_and_others_can_be_told_and_stopped() {
+fn background_children_are_announced_and_children_can_be_messaged() {
     let home = Home::new();
     let window = chat(&home, (80, 24), BACKGROUND, &["--set", "delegation.extras=[\"background\"]"]);
     window.press("go\r");
@@ -354,11 +355,14 @@ fn children_in_the_background_are_announced_and_others_can_be_told_and_stopped()
     quit(window);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
     let child = format!("{}.2-0", list[0]["session_id"].as_str().unwrap());
-    home.brigade(&["sessions", "show", &child]).exits(0).prints("hurry").prints("cancelled");
+    home.brigade(&["sessions", "show", &child])
+        .exits_with(0)
+        .stdout_contains("hurry")
+        .stdout_contains("cancelled");
 }
 
 #[test]
-fn a_child_that_was_left_to_itself_is_announced_while_nobody_else_works() {
+fn detached_child_is_announced_while_the_chat_is_idle() {
     let home = Home::new();
     let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                   arguments = { role = 'Scout', task = 'look', background = 'detach' }\n\
@@ -374,11 +378,11 @@ fn a_child_that_was_left_to_itself_is_announced_while_nobody_else_works() {
     let screen = window.wait_for("Scout is done: All is quiet.");
     assert!(screen.ends_with("> half"), "what is typed stays: {screen}");
     window.press(&format!("{CTRL_C}{CTRL_D}"));
-    leave(window, 0);
+    expect_exit(window, 0);
 }
 
 #[test]
-fn mistakes_are_explained_and_the_chat_goes_on() {
+fn mistakes_are_explained_and_the_chat_continues() {
     let home = Home::new();
     let model = home.script(ECHO);
     let window = Window::start(&home, (100, 24), &["chat"], &[("NO_COLOR", "1")]);
@@ -402,7 +406,7 @@ fn mistakes_are_explained_and_the_chat_goes_on() {
 }
 
 #[test]
-fn another_session_is_taken_up() {
+fn resume_command_switches_the_session() {
     let home = Home::new();
     let first = chat(&home, (80, 20), ECHO, &[]);
     first.press("one\r");
@@ -411,8 +415,8 @@ fn another_session_is_taken_up() {
     first.press(CTRL_D);
     let mut first = first;
     assert_eq!(first.end(), 0);
-    let said = first.whole_text();
-    let id = said.rsplit("brigade chat -r ").next().unwrap().trim();
+    let text = first.raw_text();
+    let id = text.rsplit("brigade chat -r ").next().unwrap().trim();
     let window = chat(&home, (80, 20), ECHO, &[]);
     window.press(&format!("/resume {id}\r"));
     window.wait_for("> one\n\nturn 1: one");

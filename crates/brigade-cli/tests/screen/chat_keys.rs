@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
-use crate::chat::{CTRL_C, ECHO, HANGING, chat, quit, wait_for_idle};
+use crate::chat::{CTRL_C, ECHO, HANGING_REPLY, chat, quit, wait_for_idle};
 use crate::home::{Home, text};
 use crate::support::Window;
 
@@ -14,12 +14,12 @@ const CTRL_R: &str = "\u{12}";
 const SIZES: [(&str, u16); 2] = [("narrow", 60), ("wide", 100)];
 
 /// A round that writes a file, and tells what the tool said.
-const WRITES: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
+const WRITE_FILE: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
                       arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = '{result:0}'";
 
 /// The screen from the first message on: the line above it names a file that differs from run to run.
-fn talk(screen: &str) -> &str {
-    screen.split_once("\n> ").map_or(screen, |(_, talk)| talk)
+fn conversation(screen: &str) -> &str {
+    screen.split_once("\n> ").map_or(screen, |(_, conversation)| conversation)
 }
 
 fn pasted(text: &str) -> String {
@@ -31,15 +31,15 @@ fn sessions(home: &Home) -> serde_json::Value {
 }
 
 /// The words that the last session was told.
-fn told(home: &Home) -> String {
+fn last_session_text(home: &Home) -> String {
     let session = sessions(home)[0]["session_id"].as_str().unwrap().to_owned();
-    home.brigade(&["sessions", "show", &session]).exits(0).stdout.clone()
+    home.brigade(&["sessions", "show", &session]).exits_with(0).stdout.clone()
 }
 
 #[test]
-fn esc_interrupts_and_keeps_what_is_typed() {
+fn esc_interrupts_and_keeps_the_draft() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), HANGING, &[]);
+    let window = chat(&home, (80, 20), HANGING_REPLY, &[]);
     window.press("go\r");
     window.wait_for("thinking");
     window.press("half");
@@ -60,7 +60,7 @@ fn esc_interrupts_and_keeps_what_is_typed() {
 #[test]
 fn shift_tab_changes_the_mode() {
     let home = Home::new();
-    let window = chat(&home, (80, 20), WRITES, &[]);
+    let window = chat(&home, (80, 20), WRITE_FILE, &[]);
     for mode in ["edit", "plan", "ask", "edit", "plan"] {
         window.press(SHIFT_TAB);
         window.wait_for(&format!("\nMode {mode}.\n>"));
@@ -72,7 +72,7 @@ fn shift_tab_changes_the_mode() {
     let mut window = window;
     window.end();
     // The mode that asks about nothing is not reached by accident, and is left at once.
-    let auto = chat(&home, (80, 20), WRITES, &["--mode", "auto"]);
+    let auto = chat(&home, (80, 20), WRITE_FILE, &["--mode", "auto"]);
     auto.press(SHIFT_TAB);
     auto.wait_for("\nMode plan.\n>");
     quit_with_notice(auto);
@@ -98,7 +98,7 @@ fn the_history_is_searched() {
         window.wait_until("found", |screen| screen.ends_with("\n> run the tests again"));
         window.press(CTRL_R);
         let screen = window.wait_until("found", |screen| screen.ends_with("\n> fix the tests"));
-        assert_snapshot!(format!("search_{name}"), talk(&screen));
+        assert_snapshot!(format!("search_{name}"), conversation(&screen));
         window.press("x");
         window.wait_for("nothing found");
         window.press(CTRL_C);
@@ -128,15 +128,18 @@ fn files_are_completed_and_attached() {
         window.press(" and @nobody\r");
         window.wait_for("\nok");
         let screen = wait_for_idle(&window);
-        assert_snapshot!(format!("attached_{name}"), talk(&screen));
+        assert_snapshot!(format!("attached_{name}"), conversation(&screen));
         quit(window);
-        let told = told(&home);
-        assert!(told.contains("File notes.txt:") && told.contains("Tea needs hot water."), "{told}");
+        let transcript = last_session_text(&home);
+        assert!(
+            transcript.contains("File notes.txt:") && transcript.contains("Tea needs hot water."),
+            "{transcript}"
+        );
     }
 }
 
 #[test]
-fn an_exclamation_mark_runs_a_command_of_the_user() {
+fn exclamation_mark_runs_a_user_command() {
     for (name, columns) in SIZES {
         let home = Home::new();
         let window = chat(&home, (columns, 24), "[[reply]]\ntext = 'ok'", &["--mode", "plan"]);
@@ -149,7 +152,7 @@ fn an_exclamation_mark_runs_a_command_of_the_user() {
         window.press(ESC);
         window.wait_for("(stopped)");
         let screen = wait_for_idle(&window);
-        assert_snapshot!(format!("own_command_{name}"), talk(&screen));
+        assert_snapshot!(format!("own_command_{name}"), conversation(&screen));
         window.press("what was that?\r");
         window.wait_for("\nok");
         window.wait_for("Enter approves");
@@ -157,14 +160,17 @@ fn an_exclamation_mark_runs_a_command_of_the_user() {
         window.press("\u{4}");
         let mut window = window;
         assert_eq!(window.end(), 0);
-        let told = told(&home);
-        assert!(told.contains("I ran `echo hi-$((40+2)); exit 3`:") && told.contains("hi-42"), "{told}");
-        assert!(!told.contains("for-43"), "{told}");
+        let transcript = last_session_text(&home);
+        assert!(
+            transcript.contains("I ran `echo hi-$((40+2)); exit 3`:") && transcript.contains("hi-42"),
+            "{transcript}"
+        );
+        assert!(!transcript.contains("for-43"), "{transcript}");
     }
 }
 
 #[test]
-fn a_conversation_is_made_shorter_on_request() {
+fn compact_command_summarises_the_chat() {
     let home = Home::new();
     let script = "[[reply]]\npurpose = 'compaction'\ndelay_ms = 300\ntext = 'They talked.'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
     let window = chat(&home, (80, 24), script, &[]);
@@ -251,25 +257,28 @@ text = "ok"
         window.wait_for("> and now?");
         window.wait_until("answered", |screen| screen.matches("\nok").count() == 2);
         quit_when_idle(window);
-        let told = told(&home);
-        assert!(told.contains("I undid the edits of the last round in: new.txt, old.txt"), "{told}");
+        let transcript = last_session_text(&home);
+        assert!(
+            transcript.contains("I undid the edits of the last round in: new.txt, old.txt"),
+            "{transcript}"
+        );
     }
 }
 
-const PLANS: &str = "[[reply]]\nturn = 1\ntext = 'I will write made.txt.'\n[[reply]]\nturn = 2\n[[reply.call]]\ntool = 'write_file'\n\
+const PLAN_THEN_WRITE: &str = "[[reply]]\nturn = 1\ntext = 'I will write made.txt.'\n[[reply]]\nturn = 2\n[[reply.call]]\ntool = 'write_file'\n\
                      arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = 'heard: {heard}'";
 
 #[test]
 fn a_plan_is_approved_with_one_key_and_carried_out() {
     for (name, columns) in SIZES {
         let home = Home::new();
-        let window = chat(&home, (columns, 24), PLANS, &["--mode", "plan"]);
+        let window = chat(&home, (columns, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
         window.press("make it\r");
         window.wait_for("Enter approves");
         // What is pressed while the plan appears was meant for something else.
         std::thread::sleep(Duration::from_millis(600));
         let screen = window.screen();
-        assert_snapshot!(format!("plan_{name}"), talk(&screen));
+        assert_snapshot!(format!("plan_{name}"), conversation(&screen));
         window.press("\r");
         window.wait_for("heard: The plan is approved.");
         wait_for_idle(&window);
@@ -283,7 +292,7 @@ fn a_plan_is_approved_with_one_key_and_carried_out() {
 #[test]
 fn a_plan_can_be_changed_instead() {
     let home = Home::new();
-    let window = chat(&home, (80, 24), PLANS, &["--mode", "plan"]);
+    let window = chat(&home, (80, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
     window.press("make it\r");
     window.wait_for("Enter approves");
     std::thread::sleep(Duration::from_millis(600));
@@ -311,14 +320,14 @@ fn a_long_paste_is_folded() {
         window.press("\r");
         window.wait_for("\nok");
         let screen = wait_for_idle(&window);
-        assert_snapshot!(format!("paste_{name}"), talk(&screen));
+        assert_snapshot!(format!("paste_{name}"), conversation(&screen));
         quit(window);
-        assert!(told(&home).contains("pasted line 40"));
+        assert!(last_session_text(&home).contains("pasted line 40"));
     }
 }
 
 #[test]
-fn the_words_of_the_lead_between_its_calls_are_seen_in_a_run() {
+fn text_of_the_lead_between_calls_is_shown() {
     let script = "[[reply]]\nturn = 1\ntext = \"I have read the task. First I look at the notes, which say what has to be done and by whom.\"\n\
                   [[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\nfault = 'hang'";
     for (name, columns) in SIZES {

@@ -48,7 +48,7 @@ usage = { input = 950, output = 2 }
 "#;
 
 #[test]
-fn the_end_lists_the_files_that_agents_changed() {
+fn summary_lists_the_files_that_agents_changed() {
     for (name, columns) in SIZES {
         let home = Home::new();
         let folder = home.work().join("src/of/a/rather/long/path/with/many/folders");
@@ -61,7 +61,7 @@ fn the_end_lists_the_files_that_agents_changed() {
 }
 
 #[test]
-fn a_run_that_ctrl_c_stopped_names_resume() {
+fn run_stopped_by_ctrl_c_names_the_resume_command() {
     for (name, columns) in SIZES {
         let home = Home::new();
         let script = "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished'";
@@ -74,9 +74,9 @@ fn a_run_that_ctrl_c_stopped_names_resume() {
         let (_, doubt) = screen.split_once("up to ").unwrap();
         let (tokens, _) = doubt.split_once(' ').unwrap();
         assert_snapshot!(format!("cancelled_{name}"), screen.replace(tokens, "##k"));
-        let text = window.whole_text();
+        let text = window.raw_text();
         let (_, after) = text.split_once("brigade resume ").unwrap();
-        home.brigade(&["resume", after.lines().next().unwrap()]).exits(0).prints("finished");
+        home.brigade(&["resume", after.lines().next().unwrap()]).exits_with(0).stdout_contains("finished");
     }
 }
 
@@ -124,7 +124,7 @@ fn breaks_no_word(window: &Window) {
 #[test]
 fn what_commands_report_wraps_between_words() {
     let home = Home::new();
-    home.run(WORDY, &["--mode", "auto"]).exits(0);
+    home.run(WORDY, &["--mode", "auto"]).exits_with(0);
     for (columns, command) in [
         (52, &["doctor", "--offline"][..]),
         (60, &["sessions", "show", "last"]),
@@ -147,5 +147,5 @@ fn what_chat_reports_wraps_between_words() {
     chat::wait_for_idle(&window);
     breaks_no_word(&window);
     window.press("\u{4}");
-    chat::leave(window, 0);
+    chat::expect_exit(window, 0);
 }

@@ -14,7 +14,7 @@ const NO_SERVERS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn without_any_key_every_provider_says_what_it_needs() {
+fn init_without_keys_says_what_each_provider_needs() {
     for (name, columns) in [("wide", 100), ("narrow", 60)] {
         let home = Home::new();
         let mut window = Window::start(&home, (columns, 30), &["init"], &NO_SERVERS);
@@ -31,7 +31,7 @@ fn without_any_key_every_provider_says_what_it_needs() {
 }
 
 #[test]
-fn a_server_of_the_user_is_written_to_the_configuration() {
+fn custom_server_is_written_to_the_configuration() {
     let home = Home::new();
     let mut window = Window::start(&home, (100, 40), &["init"], &NO_SERVERS);
     window.wait_for("A number, or PROVIDER/MODEL:");
@@ -50,7 +50,7 @@ fn a_server_of_the_user_is_written_to_the_configuration() {
     assert_snapshot!("init_server", window.screen().replace(home.home().to_str().unwrap(), "HOME"));
     let config = text(home.home().join("config.toml"));
     assert!(config.contains("model = \"custom/big one\""), "{config}");
-    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits(0).json();
+    let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
     let provider = &shown["config"]["providers"]["custom"];
     assert_eq!(provider["base_url"], "http://127.0.0.1:9/v1");
     assert_eq!((&provider["kind"], &provider["api_key_env"]), (&"openai".into(), &"WORK_API_KEY".into()));

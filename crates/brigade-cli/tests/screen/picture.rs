@@ -116,14 +116,14 @@ fault = "hang"
 "#;
 
 #[test]
-fn the_picture_in_the_readme_is_what_a_run_shows() {
+fn readme_picture_matches_a_run() {
     let home = Home::new();
     home.write("home/config.toml", &format!("model = '{}'\n{CONFIG}", home.script(SCRIPT)));
     home.write("work/price.sh", "[ $1 -gt 10 ]\n");
     let arguments = ["run", "--mode", "edit", TASK];
     let window = Window::start(&home, (COLUMNS, ROWS), &arguments, &[]);
     window.wait_until("quiet but for time", |screen| {
-        let has = |words: &str| screen.contains(words);
+        let has = |text: &str| screen.contains(text);
         has("y allow once")
             && has("asks: shell")
             && has("thinking, after read_file CHANGELOG.md")
@@ -134,9 +134,9 @@ fn the_picture_in_the_readme_is_what_a_run_shows() {
     if std::env::var_os("UPDATE_PICTURE").is_some() {
         std::fs::write(&file, &drawn).unwrap();
     }
-    let kept = text(&file);
+    let stored = text(&file);
     assert_eq!(
-        placeholders(&kept),
+        placeholders(&stored),
         placeholders(&drawn),
         "UPDATE_PICTURE=1 draws docs/live-tree.svg anew; this is what the run shows:\n{}",
         window.screen()
@@ -164,26 +164,25 @@ fn picture(command: &str, rows: &[Vec<Cell>]) -> String {
     write(&mut svg, (0, 0), "faint", &format!("$ {command}"));
     for (number, row) in rows[..used].iter().enumerate() {
         let mut column = 0;
-        for part in row.chunk_by(|one, other| one.pen() == other.pen()) {
-            let words: String = part.iter().map(Cell::char).collect();
-            write(&mut svg, (number + 1, column), class(&part[0]), words.trim_end());
-            column += part.len();
+        for run in row.chunk_by(|one, other| one.pen() == other.pen()) {
+            let text: String = run.iter().map(Cell::char).collect();
+            write(&mut svg, (number + 1, column), class(&run[0]), text.trim_end());
+            column += run.len();
         }
     }
     svg + "</svg>\n"
 }
 
 /// Writes words at a row and column, as wide as a terminal does whatever the font is.
-fn write(svg: &mut String, (row, column): (usize, usize), class: &str, words: &str) {
-    if words.is_empty() {
+fn write(svg: &mut String, (row, column): (usize, usize), class: &str, text: &str) {
+    if text.is_empty() {
         return;
     }
     let (x, y) = (MARGIN + column as f32 * CELL.0, MARGIN + (row + 1) as f32 * CELL.1 - 5.0);
-    let length = words.chars().count() as f32 * CELL.0;
-    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    let length = text.chars().count() as f32 * CELL.0;
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-    writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" textLength=\"{length:.1}\"{class}>{words}</text>")
-        .unwrap();
+    writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" textLength=\"{length:.1}\"{class}>{text}</text>").unwrap();
 }
 
 fn class(cell: &Cell) -> &'static str {

@@ -63,7 +63,7 @@ text = "busy"
 "#;
 
 /// Nobody who works waits for what one who asks was lent.
-const DEPTH: [&str; 8] = [
+const DEPTH_FLAGS: [&str; 8] = [
     "--set",
     "swarm.max_depth=4",
     "--set",
@@ -95,11 +95,11 @@ fn only_session(home: &Home) -> Option<String> {
 }
 
 #[test]
-fn a_question_is_shown_whole_and_answered_with_one_key() {
+fn approval_is_shown_in_full_and_answered_with_one_key() {
     for (size, name) in [((100, 24), "wide"), ((40, 24), "narrow")] {
         let home = Home::new();
         home.write("work/a.txt", "a");
-        let mut window = Window::run(&home, size, DEEP, &DEPTH, &[("NO_COLOR", "1")]);
+        let mut window = Window::run(&home, size, DEEP, &DEPTH_FLAGS, &[("NO_COLOR", "1")]);
         let asks = |screen: &str| screen.contains("y allow once") && screen.contains(", 2 do");
         let screen = window.wait_until("asking alone", asks);
         insta::assert_snapshot!(format!("question_{name}"), screen);
@@ -117,12 +117,12 @@ fn a_question_is_shown_whole_and_answered_with_one_key() {
 }
 
 #[test]
-fn a_question_from_depth_three_is_answered_from_a_second_terminal() {
+fn approval_at_depth_three_is_answered_from_another_terminal() {
     let home = Home::new();
     home.write("work/a.txt", "a");
     // The siblings have not finished when the answer is there.
     let slow = DEEP.replace("delay_ms = 200", "delay_ms = 4000");
-    let mut window = Window::run(&home, (100, 24), &slow, &DEPTH, &[]);
+    let mut window = Window::run(&home, (100, 24), &slow, &DEPTH_FLAGS, &[]);
     window.wait_for("y allow once");
     let root = only_session(&home).unwrap();
     let open = home.brigade(&["answer", &root]);
@@ -155,7 +155,7 @@ fn a_question_from_depth_three_is_answered_from_a_second_terminal() {
 }
 
 #[test]
-fn the_harmful_end_of_a_command_is_on_the_screen() {
+fn end_of_a_padded_command_is_on_the_screen() {
     let home = Home::new();
     let command = format!("echo safe{};touch \u{202e}harm\u{200b}\u{1b}[3J", " ".repeat(5000));
     let mut window = Window::run(&home, (60, 20), &shell(&command), &[], &[("NO_COLOR", "1")]);
@@ -177,7 +177,7 @@ fn the_harmful_end_of_a_command_is_on_the_screen() {
 }
 
 #[test]
-fn ctrl_c_at_a_question_stops_the_run_and_gives_the_terminal_back() {
+fn ctrl_c_at_an_approval_stops_the_run_and_restores_the_terminal() {
     let home = Home::new();
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[]);
     window.wait_for("y allow once");
@@ -194,7 +194,7 @@ fn ctrl_c_at_a_question_stops_the_run_and_gives_the_terminal_back() {
 }
 
 /// Twenty that ask at once.
-fn twenty() -> String {
+fn twenty_approvals() -> String {
     let mut script = "[[reply]]\nagent = \"lead\"\nturn = 1\n".to_owned();
     for number in 0..20 {
         script.push_str(&format!(
@@ -210,10 +210,10 @@ fn twenty() -> String {
 }
 
 #[test]
-fn twenty_questions_wait_in_line() {
+fn twenty_approvals_are_queued() {
     let home = Home::new();
     let at_once = ["--set", "swarm.max_concurrent=20", "--set", "budget.tokens=unlimited"];
-    let mut window = Window::run(&home, (80, 24), &twenty(), &at_once, &[("NO_COLOR", "1")]);
+    let mut window = Window::run(&home, (80, 24), &twenty_approvals(), &at_once, &[("NO_COLOR", "1")]);
     window.wait_for("19 more wait");
     answer(&window, "y");
     window.wait_for("18 more wait");
@@ -229,7 +229,7 @@ fn twenty_questions_wait_in_line() {
 }
 
 #[test]
-fn a_killed_run_asks_again_when_it_is_resumed() {
+fn resumed_run_asks_again_after_a_kill() {
     let home = Home::new();
     let mut window = Window::run(&home, (100, 20), &shell("touch x"), &[], &[]);
     window.wait_for("y allow once");
@@ -245,7 +245,7 @@ fn a_killed_run_asks_again_when_it_is_resumed() {
 }
 
 #[test]
-fn without_a_drawn_tree_answers_are_read_line_by_line() {
+fn dumb_terminal_reads_answers_line_by_line() {
     let home = Home::new();
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[("TERM", "dumb")]);
     window.wait_for("y allow once");
@@ -257,7 +257,7 @@ fn without_a_drawn_tree_answers_are_read_line_by_line() {
 }
 
 #[test]
-fn a_run_without_a_terminal_can_wait_for_answers_from_elsewhere() {
+fn run_without_a_terminal_can_wait_for_brigade_answer() {
     let home = Home::new();
     let model = home.script(&shell("touch x"));
     let wait = ["run", "--model", &model, "--set", "permissions.questions=wait", "--mode", "ask", "the task"];
@@ -284,7 +284,7 @@ fn a_run_without_a_terminal_can_wait_for_answers_from_elsewhere() {
 }
 
 #[test]
-fn in_a_chat_a_question_waits_until_the_message_is_finished() {
+fn approval_in_a_chat_waits_until_the_message_is_sent() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\ndelay_ms = 600\n[[reply.call]]\ntool = \"shell\"\n\
                   arguments = { command = \"touch x\" }\n[[reply]]\ntext = \"after that: {heard}\"\n";
@@ -310,7 +310,7 @@ fn in_a_chat_a_question_waits_until_the_message_is_finished() {
 }
 
 #[test]
-fn what_was_typed_before_a_question_is_no_answer() {
+fn input_typed_before_an_approval_is_discarded() {
     for (term, enter) in [("xterm-256color", "\r"), ("dumb", "\n")] {
         let home = Home::new();
         let script = shell("touch x").replacen("turn = 1", "turn = 1\ndelay_ms = 700", 1);
@@ -330,7 +330,7 @@ fn what_was_typed_before_a_question_is_no_answer() {
 }
 
 #[test]
-fn where_nobody_types_any_more_the_question_waits_for_its_time() {
+fn approval_times_out_after_stdin_is_closed() {
     let home = Home::new();
     let soon = ["--set", "limits.question_timeout=2s"];
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &soon, &[("TERM", "dumb")]);
@@ -341,7 +341,7 @@ fn where_nobody_types_any_more_the_question_waits_for_its_time() {
 }
 
 #[test]
-fn an_agent_cannot_answer_for_the_person() {
+fn agent_cannot_answer_for_the_user() {
     let home = Home::new();
     let brigade = env!("CARGO_BIN_EXE_brigade");
     let answer =
@@ -398,7 +398,7 @@ fn an_edit_is_shown_as_a_diff_with_the_path_first() {
 }
 
 #[test]
-fn the_lines_of_a_diff_have_their_colours() {
+fn diff_lines_are_coloured() {
     let home = Home::new();
     std::fs::create_dir(home.work().join("src")).unwrap();
     home.write("work/src/lib.rs", LIB);
@@ -426,7 +426,7 @@ fn an_edit_that_would_fail_says_so() {
 }
 
 #[test]
-fn a_long_diff_is_cut_and_can_be_viewed_whole() {
+fn long_diff_is_cut_and_can_be_viewed_in_full() {
     for (size, name) in [((100, 24), "wide"), ((60, 24), "narrow")] {
         let home = Home::new();
         let content: String = (1..=200).map(|number| format!("line {number} \u{1b}[3J\\n")).collect();
@@ -451,7 +451,7 @@ fn a_long_diff_is_cut_and_can_be_viewed_whole() {
 }
 
 #[test]
-fn the_bell_and_the_title_say_that_a_question_waits() {
+fn bell_and_title_announce_an_approval() {
     let home = Home::new();
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[]);
     window.wait_for("y allow once");
@@ -467,7 +467,7 @@ fn the_bell_and_the_title_say_that_a_question_waits() {
 }
 
 #[test]
-fn the_rule_of_an_answer_can_be_edited() {
+fn rule_of_an_answer_can_be_edited() {
     let home = Home::new();
     let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"shell\"\narguments = { command = \"touch x\" }\n\
                   [[reply]]\nturn = 2\n[[reply.call]]\ntool = \"shell\"\narguments = { command = \"touch y\" }\n\
@@ -482,7 +482,7 @@ fn the_rule_of_an_answer_can_be_edited() {
 }
 
 #[test]
-fn a_chat_calls_the_user_for_a_question_and_at_the_end_of_a_round() {
+fn chat_notifies_for_an_approval_and_at_the_end_of_a_round() {
     let home = Home::new();
     let events = home.work().join("events");
     let notify = format!("notify = 'echo $NOTIFY_EVENT $NOTIFY_STATUS >> {}'\n", events.display());

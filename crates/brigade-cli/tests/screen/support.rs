@@ -15,43 +15,43 @@ use pty_process::blocking::{Command, Pty};
 use crate::home::Home;
 
 /// How long anything is waited for. Far more than it takes, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
-const GLANCE: Duration = Duration::from_millis(10);
-const FRAME_BEGINS: &str = "\u{1b}[?2026h";
-const FRAME_ENDS: &str = "\u{1b}[?2026l";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+const FRAME_BEGIN: &str = "\u{1b}[?2026h";
+const FRAME_END: &str = "\u{1b}[?2026l";
 
 /// A terminal window in which the command runs.
 pub(crate) struct Window {
     child: Child,
     pty: Arc<Pty>,
-    seen: Arc<Mutex<Seen>>,
+    captured: Arc<Mutex<Captured>>,
     reader: Option<JoinHandle<()>>,
 }
 
 /// What came out of the command.
-struct Seen {
+struct Captured {
     terminal: avt::Terminal,
     /// Bytes that are no whole character, or no whole frame, yet.
-    held: Vec<u8>,
+    pending: Vec<u8>,
     /// All that was sent, with its control sequences.
     sent: String,
 }
 
-impl Seen {
+impl Captured {
     fn take(&mut self, bytes: &[u8]) {
-        self.held.extend(bytes);
-        let whole = match std::str::from_utf8(&self.held) {
+        self.pending.extend(bytes);
+        let whole = match std::str::from_utf8(&self.pending) {
             Ok(text) => text.len(),
             Err(error) => error.valid_up_to(),
         };
-        let text = String::from_utf8(self.held[..whole].to_vec()).unwrap();
-        let ready = match text.rfind(FRAME_BEGINS) {
-            Some(begin) if !text[begin..].contains(FRAME_ENDS) => begin,
+        let text = String::from_utf8(self.pending[..whole].to_vec()).unwrap();
+        let ready = match text.rfind(FRAME_BEGIN) {
+            Some(begin) if !text[begin..].contains(FRAME_END) => begin,
             _ => text.len(),
         };
         self.terminal.feed(&text[..ready]);
         self.sent.push_str(&text[..ready]);
-        self.held.drain(..ready);
+        self.pending.drain(..ready);
     }
 }
 
@@ -92,19 +92,19 @@ impl Window {
             .current_dir(home.work());
         let child = command.spawn(pts).unwrap();
         let terminal = avt::Terminal::with_scrollback(columns.into(), rows.into(), None).unwrap();
-        let seen = Arc::new(Mutex::new(Seen { terminal, held: Vec::new(), sent: String::new() }));
+        let captured = Arc::new(Mutex::new(Captured { terminal, pending: Vec::new(), sent: String::new() }));
         let pty = Arc::new(pty);
         let reader = std::thread::spawn({
-            let (pty, seen) = (pty.clone(), seen.clone());
+            let (pty, captured) = (pty.clone(), captured.clone());
             move || {
                 let mut bytes = [0; 65536];
                 // When the last process with the terminal has gone, reading fails.
                 while let Ok(count @ 1..) = (&*pty).read(&mut bytes) {
-                    seen.lock().unwrap().take(&bytes[..count]);
+                    captured.lock().unwrap().take(&bytes[..count]);
                 }
             }
         });
-        Window { child, pty, seen, reader: Some(reader) }
+        Window { child, pty, captured, reader: Some(reader) }
     }
 
     /// Starts `brigade run` with a script as its model.
@@ -120,8 +120,8 @@ impl Window {
         Window::start(home, size, &all, environment)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap()
+    fn captured(&self) -> MutexGuard<'_, Captured> {
+        self.captured.lock().unwrap()
     }
 
     /// Types a text, or presses keys: `\r` is Enter, `\u{3}` Ctrl-C, `\u{1b}[A` the arrow up.
@@ -131,15 +131,15 @@ impl Window {
 
     /// Makes the window larger or smaller.
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
-        let mut seen = self.seen();
-        seen.terminal.resize(columns.into(), rows.into());
+        let mut captured = self.captured();
+        captured.terminal.resize(columns.into(), rows.into());
         self.pty.resize(Size::new(rows, columns)).unwrap();
     }
 
     /// The rows of the screen, with times, money and ids as placeholders of the same width.
     pub(crate) fn screen(&self) -> String {
-        let seen = self.seen();
-        let rows: Vec<(String, bool)> = seen
+        let captured = self.captured();
+        let rows: Vec<(String, bool)> = captured
             .terminal
             .screen()
             .visible_lines()
@@ -154,48 +154,48 @@ impl Window {
 
     /// The cells of the screen, row by row, with their colours.
     pub(crate) fn cells(&self) -> Vec<Vec<avt::Cell>> {
-        self.seen().terminal.screen().visible_lines().map(|line| line.cells().to_vec()).collect()
+        self.captured().terminal.screen().visible_lines().map(|line| line.cells().to_vec()).collect()
     }
 
     /// All that can be read in the window, from before too, with lines that were too long for it in one piece, and
     /// with placeholders.
     pub(crate) fn text(&self) -> String {
-        placeholders(&self.whole_text())
+        placeholders(&self.raw_text())
     }
 
     /// The same as it stands there.
-    pub(crate) fn whole_text(&self) -> String {
-        self.seen().terminal.screen().text().join("\n").trim_end().to_owned()
+    pub(crate) fn raw_text(&self) -> String {
+        self.captured().terminal.screen().text().join("\n").trim_end().to_owned()
     }
 
     /// All that was sent to the terminal, with control sequences.
     pub(crate) fn sent(&self) -> String {
-        self.seen().sent.clone()
+        self.captured().sent.clone()
     }
 
     /// Column and row of the cursor, where one is seen.
     pub(crate) fn cursor(&self) -> Option<(usize, usize)> {
-        self.seen().terminal.cursor().position()
+        self.captured().terminal.cursor().position()
     }
 
     /// Waits until the screen is as it should be.
     #[track_caller]
-    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&str) -> bool) -> String {
         let since = Instant::now();
         loop {
             let screen = self.screen();
-            if is_so(&screen) {
+            if condition(&screen) {
                 return screen;
             }
-            assert!(since.elapsed() < PATIENCE, "not {what}:\n{screen}");
-            std::thread::sleep(GLANCE);
+            assert!(since.elapsed() < WAIT_TIMEOUT, "not {what}:\n{screen}");
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Waits until words are on the screen.
     #[track_caller]
-    pub(crate) fn wait_for(&self, words: &str) -> String {
-        self.wait_until(&format!("`{words}` on the screen"), |screen| screen.contains(words))
+    pub(crate) fn wait_for(&self, text: &str) -> String {
+        self.wait_until(&format!("`{text}` on the screen"), |screen| screen.contains(text))
     }
 
     /// Whether the terminal reads lines and shows what is typed, as a shell expects it.
@@ -220,8 +220,8 @@ impl Window {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(since.elapsed() < PATIENCE, "the command does not end:\n{}", self.screen());
-            std::thread::sleep(GLANCE);
+            assert!(since.elapsed() < WAIT_TIMEOUT, "the command does not end:\n{}", self.screen());
+            std::thread::sleep(POLL_INTERVAL);
         };
         if let Some(reader) = self.reader.take() {
             reader.join().unwrap();
@@ -241,9 +241,9 @@ impl Drop for Window {
 fn placeholders_in_rows(rows: &[(String, bool)]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut joined: Vec<&str> = Vec::new();
-    for (row, goes_on) in rows {
+    for (row, is_wrapped) in rows {
         joined.push(row);
-        if *goes_on {
+        if *is_wrapped {
             continue;
         }
         let shown = placeholders(&joined.concat());
@@ -287,8 +287,8 @@ fn placeholder(word: &str) -> Option<String> {
     if word.strip_prefix('$').is_some_and(digits_only) {
         return right("$#.####");
     }
-    let (id, below) = word.split_at_checked(26)?;
+    let (id, suffix) = word.split_at_checked(26)?;
     let is_id =
         id.chars().all(|c| matches!(c, 'a'..='z' | '2'..='7')) && id.chars().any(|c| c.is_ascii_digit());
-    (is_id && (below.is_empty() || below.starts_with('.'))).then(|| format!("{}{below}", "#".repeat(26)))
+    (is_id && (suffix.is_empty() || suffix.starts_with('.'))).then(|| format!("{}{suffix}", "#".repeat(26)))
 }

@@ -6,7 +6,7 @@ use crate::support::Window;
 const CTRL_Z: &str = "\u{1a}";
 const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
 /// A command that takes until a file is there.
-const WAITING: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
+const WAITING_COMMAND: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
                        arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
                        [[reply]]\ntext = 'after the command'";
 
@@ -39,9 +39,9 @@ fn ctrl_z_in_a_chat_gives_the_terminal_back_and_fg_resumes_it() {
 }
 
 #[test]
-fn ctrl_z_in_a_run_stops_it_while_others_write_and_fg_resumes_it() {
+fn ctrl_z_in_a_run_stops_it_and_fg_resumes_it() {
     let home = Home::new();
-    let model = home.script(WAITING);
+    let model = home.script(WAITING_COMMAND);
     let window = shell(&home);
     window.press(&format!("$BRIGADE run --mode auto --model {model} 'the task'\r"));
     window.wait_for("shell while");
@@ -49,7 +49,7 @@ fn ctrl_z_in_a_run_stops_it_while_others_write_and_fg_resumes_it() {
     let screen = window.wait_for("Stopped");
     assert!(window.cursor().is_some(), "the cursor is shown");
     assert!(!screen.contains("lead  "), "the tree is taken away:\n{screen}");
-    home.brigade(&["run", "--model", &home.script(ECHO), "another"]).exits(0);
+    home.brigade(&["run", "--model", &home.script(ECHO), "another"]).exits_with(0);
     std::fs::write(home.work().join("go"), "").unwrap();
     window.press("fg\r");
     window.wait_for("after the command");

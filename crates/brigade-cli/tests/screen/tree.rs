@@ -53,16 +53,16 @@ usage = { input = 10, output = 2 }
 fault = "hang"
 "#;
 
-const DEEP: [&str; 2] = ["--set", "swarm.max_depth=3"];
+const DEPTH_FLAGS: [&str; 2] = ["--set", "swarm.max_depth=3"];
 
 /// The small tree, when nothing moves any more but time.
 fn small(size: (u16, u16), environment: &[(&str, &str)]) -> (Home, Window) {
     let home = Home::new();
     std::fs::create_dir_all(home.work().join("notes/of/a/rather/long/path")).unwrap();
     home.write("work/notes/of/a/rather/long/path/notes.txt", "notes");
-    let window = Window::run(&home, size, SMALL, &DEEP, environment);
+    let window = Window::run(&home, size, SMALL, &DEPTH_FLAGS, environment);
     window.wait_until("quiet", |screen| {
-        let has = |words: &str| screen.contains(words);
+        let has = |text: &str| screen.contains(text);
         has("Proof") && has("thinking, aft") && has("failed: ") && has("  done") && has("1 failed, 4")
     });
     (home, window)
@@ -84,13 +84,13 @@ fn a_small_tree_on_a_narrow_screen() {
 #[test]
 fn a_small_tree_on_a_tiny_screen() {
     let home = Home::new();
-    let window = Window::run(&home, (20, 4), SMALL, &DEEP, &[]);
+    let window = Window::run(&home, (20, 4), SMALL, &DEPTH_FLAGS, &[]);
     window.wait_for("1 failed, 3");
     assert_snapshot!(window.screen());
 }
 
 #[test]
-fn a_window_that_changes_while_the_tree_runs_keeps_no_leftovers() {
+fn resizing_a_running_tree_leaves_no_remains() {
     let (_home, mut window) = small((110, 24), &[]);
     let wide = window.screen();
     window.resize(40, 24);
@@ -156,7 +156,7 @@ fn calls_that_wait_for_a_slot_are_counted() {
     let few = ["--max-agents", "300", "--set", "swarm.max_concurrent=8"];
     let window = Window::run(&home, (70, 8), MANY, &few, &[]);
     let all = ["waits for 8 agents, 190 in line", "9 at work"];
-    let steady = |screen: &str| all.iter().all(|words| screen.contains(words));
+    let steady = |screen: &str| all.iter().all(|text| screen.contains(text));
     assert_snapshot!(window.wait_until("eight at work", steady));
 }
 
@@ -202,7 +202,7 @@ fault = "hang"
 "#;
 
 #[test]
-fn hostile_text_is_shown_and_does_nothing() {
+fn hostile_text_is_escaped() {
     let home = Home::new();
     let mut window = Window::run(&home, (100, 24), HOSTILE, &[], &[("NO_COLOR", "1")]);
     window
@@ -213,8 +213,8 @@ fn hostile_text_is_shown_and_does_nothing() {
     assert_snapshot!("hostile_narrow", window.screen());
     window.press("\u{3}");
     assert_eq!(window.end(), 130, "{}", window.text());
-    let said = "[Talker]: one\\u{d}\\u{1b}[2J\\u{1b}[H\\u{1b}]0;title\\u{7}\\u{1b}[31mred";
-    assert!(window.text().starts_with(said), "what was said stays:\n{}", window.text());
+    let expected = "[Talker]: one\\u{d}\\u{1b}[2J\\u{1b}[H\\u{1b}]0;title\\u{7}\\u{1b}[31mred";
+    assert!(window.text().starts_with(expected), "what was said stays:\n{}", window.text());
     let hidden = |c: char| {
         matches!(c, '\u{7}' | '\u{8}' | '\u{9b}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
             || matches!(c, '\u{2066}'..='\u{2069}' | '\u{feff}')
@@ -248,7 +248,7 @@ fn colours_are_sent_only_where_they_are_wanted() {
 }
 
 #[test]
-fn a_terminal_that_can_do_nothing_gets_plain_lines() {
+fn dumb_terminal_gets_plain_lines() {
     let home = Home::new();
     let mut window = Window::run(&home, (100, 40), ENDS, &["--max-turns", "1"], &[("TERM", "dumb")]);
     assert_eq!(window.end(), 3, "{}", window.text());
@@ -287,23 +287,25 @@ fault = "refused"
 "#;
 
 #[test]
-fn the_end_names_every_outcome_and_what_to_do_next() {
+fn summary_names_outcomes_and_next_commands() {
     for (name, columns) in [("end_wide", 110), ("end_narrow", 40)] {
         let home = Home::new();
         let mut window = Window::run(&home, (columns, 30), ENDS, &["--max-turns", "1"], &[]);
         assert_eq!(window.end(), 3, "{}", window.text());
         assert_snapshot!(name, window.screen());
-        let text = window.whole_text();
+        let text = window.raw_text();
         let (_, after) = text.split_once("brigade resume ").unwrap();
         let command = after.lines().next().unwrap();
-        home.brigade(&[&["resume"], &command.split(' ').collect::<Vec<_>>()[..]].concat()).exits(0);
+        home.brigade(&[&["resume"], &command.split(' ').collect::<Vec<_>>()[..]].concat()).exits_with(0);
         let (_, after) = text.split_once("brigade sessions show ").unwrap();
-        home.brigade(&["sessions", "show", after.lines().next().unwrap()]).exits(0).prints("break");
+        home.brigade(&["sessions", "show", after.lines().next().unwrap()])
+            .exits_with(0)
+            .stdout_contains("break");
     }
 }
 
 #[test]
-fn many_outcomes_are_folded_with_those_that_failed_first() {
+fn many_outcomes_are_folded_with_failures_first() {
     let home = Home::new();
     let script = MANY.replace("\"hang\"", "\"refused\"");
     let script = format!(

@@ -1,18 +1,18 @@
 //! Hosts in permission rules: `example.com`, or `*.example.com` for what lies below it.
 
 /// No name in the network is longer.
-const MAX_HOST: usize = 253;
+const MAX_HOST_BYTES: usize = 253;
 
 /// A host pattern.
 pub(super) struct HostRule {
     /// The host, folded.
     host: String,
-    reach: Reach,
+    scope: HostScope,
 }
 
 /// Which hosts a pattern speaks of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum HostScope {
     Exact,
     Below,
 }
@@ -20,9 +20,9 @@ enum Reach {
 impl HostRule {
     /// Reads a pattern, or says what is wrong with it.
     pub(super) fn parse(pattern: &str) -> Result<Self, &'static str> {
-        let (host, reach) = match pattern.strip_prefix("*.") {
-            Some(rest) => (rest, Reach::Below),
-            None => (pattern, Reach::Exact),
+        let (host, scope) = match pattern.strip_prefix("*.") {
+            Some(rest) => (rest, HostScope::Below),
+            None => (pattern, HostScope::Exact),
         };
         let host = fold(host);
         if pattern.contains("://") || pattern.contains(['/', '@', '?', '#']) {
@@ -34,43 +34,43 @@ impl HostRule {
         let address = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
-            .is_some_and(|inside| reach == Reach::Exact && inside.parse::<std::net::Ipv6Addr>().is_ok());
+            .is_some_and(|inside| scope == HostScope::Exact && inside.parse::<std::net::Ipv6Addr>().is_ok());
         let label = |label: &str| {
             !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         };
-        if !address && (host.len() > MAX_HOST || !host.split('.').all(label)) {
+        if !address && (host.len() > MAX_HOST_BYTES || !host.split('.').all(label)) {
             return Err("a star may stand only for whole names at the start, and a host has no port");
         }
-        Ok(HostRule { host, reach })
+        Ok(HostRule { host, scope })
     }
 
     /// Whether no host below it is meant.
     pub(super) fn is_exact(&self) -> bool {
-        self.reach == Reach::Exact
+        self.scope == HostScope::Exact
     }
 
     /// Whether an `allow` rule covers the host.
-    pub(super) fn allows(&self, target: &Target) -> bool {
-        match self.reach {
-            Reach::Exact => target.0 == self.host,
-            Reach::Below => {
+    pub(super) fn allows(&self, target: &NormalizedHost) -> bool {
+        match self.scope {
+            HostScope::Exact => target.0 == self.host,
+            HostScope::Below => {
                 target.0.strip_suffix(&self.host).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
             }
         }
     }
 
     /// Whether a `deny` or `ask` rule covers the host. Whoever names all that lies below a host means it too.
-    pub(super) fn binds(&self, target: &Target) -> bool {
+    pub(super) fn binds(&self, target: &NormalizedHost) -> bool {
         self.allows(target) || target.0 == self.host
     }
 }
 
 /// A host, prepared to be compared with many patterns.
-pub(super) struct Target(String);
+pub(super) struct NormalizedHost(String);
 
-impl Target {
+impl NormalizedHost {
     pub(super) fn new(host: &str) -> Self {
-        Target(fold(host))
+        NormalizedHost(fold(host))
     }
 }
 

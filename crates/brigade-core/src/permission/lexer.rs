@@ -8,7 +8,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// A longer command line is not taken for understood.
-const MAX_COMMAND: usize = 64 * 1024;
+const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
 /// One word of a command, quotes resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,20 +52,20 @@ pub(super) fn is_deceptive(c: char) -> bool {
 /// Splits a command line.
 pub(super) fn lex(command: &str) -> Script {
     let mut script = Lexer::new(command, true).run();
-    let sound = command.len() <= MAX_COMMAND && !command.chars().any(is_deceptive);
-    script.parsed &= sound;
+    let is_valid = command.len() <= MAX_COMMAND_BYTES && !command.chars().any(is_deceptive);
+    script.parsed &= is_valid;
     // Some builtins evaluate an argument even when it was quoted, as in `printf -v 'a[$(x)]'`.
     script.plain &= script.parsed && !command.contains(['$', '`']);
     script
 }
 
 /// Splits a command line as if nothing were quoted: the generous reading for `deny` rules.
-pub(super) fn crude(command: &str) -> Vec<Vec<Word>> {
+pub(super) fn split_unquoted(command: &str) -> Vec<Vec<Word>> {
     Lexer::new(command, false).run().commands
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Nest {
+enum Nesting {
     #[default]
     Top,
     Paren,
@@ -75,7 +75,7 @@ enum Nest {
 /// The command that is being read at one level of nesting.
 #[derive(Debug, Default)]
 struct Frame {
-    nest: Nest,
+    nest: Nesting,
     in_quotes: bool,
     words: Vec<Word>,
     word: Option<Word>,
@@ -114,7 +114,7 @@ impl<'a> Lexer<'a> {
             if self.frame.in_quotes {
                 self.quoted(c);
             } else {
-                self.bare(c);
+                self.unquoted(c);
             }
         }
         self.out.parsed &= !self.frame.in_quotes && self.outer.is_empty();
@@ -126,7 +126,7 @@ impl<'a> Lexer<'a> {
         self.out
     }
 
-    fn bare(&mut self, c: char) {
+    fn unquoted(&mut self, c: char) {
         match c {
             ' ' | '\t' => self.end_word(),
             '\n' | ';' | '|' => self.separate(),
@@ -223,7 +223,7 @@ impl<'a> Lexer<'a> {
         match self.chars.peek() {
             Some('(') if self.quoting => {
                 self.chars.next();
-                self.nest(Nest::Paren);
+                self.enter_nested(Nesting::Paren);
                 self.out.odd |= self.chars.peek() == Some(&'(');
             }
             Some('{') => self.parameter(),
@@ -252,14 +252,14 @@ impl<'a> Lexer<'a> {
         self.out.odd = true;
         if !self.quoting {
             self.separate();
-        } else if self.frame.nest == Nest::Backtick && !self.frame.in_quotes {
+        } else if self.frame.nest == Nesting::Backtick && !self.frame.in_quotes {
             self.backticks = self.backticks.saturating_sub(1);
-            self.unnest();
+            self.leave_nested();
         } else {
             self.out.parsed &= self.backticks == 0;
             self.word().dynamic = true;
             self.backticks += 1;
-            self.nest(Nest::Backtick);
+            self.enter_nested(Nesting::Backtick);
         }
     }
 
@@ -268,15 +268,15 @@ impl<'a> Lexer<'a> {
         self.out.plain = false;
         self.out.odd |= self.chars.peek() == Some(&'(');
         if self.quoting {
-            self.nest(Nest::Paren);
+            self.enter_nested(Nesting::Paren);
         }
     }
 
     fn close_paren(&mut self) {
         self.separate();
         self.out.plain = false;
-        if self.frame.nest == Nest::Paren {
-            self.unnest();
+        if self.frame.nest == Nesting::Paren {
+            self.leave_nested();
         } else {
             // This is the pattern of a `case`, or no valid command.
             self.out.odd = true;
@@ -293,7 +293,7 @@ impl<'a> Lexer<'a> {
         if self.chars.peek() == Some(&'(') {
             self.chars.next();
             self.word().dynamic = true;
-            return self.nest(Nest::Paren);
+            return self.enter_nested(Nesting::Paren);
         }
         let is_fd =
             |word: &Word| !word.quoted && !word.dynamic && word.text.bytes().all(|b| b.is_ascii_digit());
@@ -329,14 +329,14 @@ impl<'a> Lexer<'a> {
         self.push(c);
     }
 
-    fn nest(&mut self, nest: Nest) {
+    fn enter_nested(&mut self, nest: Nesting) {
         self.out.plain = false;
         self.out.single = false;
         let inner = Frame { nest, ..Frame::default() };
         self.outer.push(std::mem::replace(&mut self.frame, inner));
     }
 
-    fn unnest(&mut self) {
+    fn leave_nested(&mut self) {
         self.end_command();
         self.frame = self.outer.pop().unwrap_or_default();
     }

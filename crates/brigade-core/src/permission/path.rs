@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 use super::Match;
 
 /// No file system opens a longer path, so a longer one is not compared at all.
-const MAX_PATH: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// A compiled path pattern.
 pub(super) struct PathRule {
@@ -29,43 +29,43 @@ impl PathRule {
         if pattern.starts_with('!') {
             return Err("a rule cannot be negated".to_owned());
         }
-        if crosses(pattern) {
+        if matches_separator(pattern) {
             return Err("a class in brackets may not match `/`, as negated ones do".to_owned());
         }
-        let mut tidy = normalise(pattern);
+        let mut normalized = normalize(pattern);
         let dots = |text: &str| text.split('/').filter(|part| *part == "..").count();
-        if dots(pattern) != dots(&tidy) {
+        if dots(pattern) != dots(&normalized) {
             return Err("`..` may stand only at the start".to_owned());
         }
-        if tidy.is_empty() {
+        if normalized.is_empty() {
             // The workspace itself was named, as in `read_file(.)`.
-            tidy.push_str("**");
+            normalized.push_str("**");
         }
         let below = pattern.ends_with('/');
-        let generous = spellings(&tidy, below);
+        let generous = generous_patterns(&normalized, below);
         let folded: Vec<String> = generous.iter().map(|text| fold(text)).collect();
-        let is_anchored = pattern.starts_with("./") || tidy.contains('/');
+        let is_anchored = pattern.starts_with("./") || normalized.contains('/');
         let exact = match (below, is_anchored) {
-            (true, _) => format!("{}/**", tidy.trim_end_matches('/')),
-            (false, true) => tidy.clone(),
-            (false, false) => format!("**/{tidy}"),
+            (true, _) => format!("{}/**", normalized.trim_end_matches('/')),
+            (false, true) => normalized.clone(),
+            (false, false) => format!("**/{normalized}"),
         };
         Ok(PathRule {
             exact: glob(&exact)?.compile_matcher(),
-            outside: is_outside(&tidy),
+            outside: is_outside(&normalized),
             generous: set(&generous)?,
             folded: set(&folded)?,
         })
     }
 
     /// Whether an `allow` rule covers the path. A pattern for the workspace never covers a path outside it.
-    pub(super) fn allows(&self, target: &Target) -> bool {
-        target.sound && self.outside == target.is_outside() && self.exact.is_match(&target.path)
+    pub(super) fn allows(&self, target: &NormalizedPath) -> bool {
+        target.is_valid && self.outside == target.is_outside() && self.exact.is_match(&target.path)
     }
 
     /// Whether a `deny` or `ask` rule covers the path.
-    pub(super) fn binds(&self, target: &Target) -> Match {
-        if !target.sound {
+    pub(super) fn binds(&self, target: &NormalizedPath) -> Match {
+        if !target.is_valid {
             return Match::Maybe;
         }
         let outside = target.is_outside();
@@ -77,7 +77,7 @@ impl PathRule {
 
 /// A pattern that means this path alone; none for a path that names a folder by its form.
 pub(super) fn literal(path: &str) -> Option<String> {
-    if path.ends_with('/') || normalise(path).is_empty() {
+    if path.ends_with('/') || normalize(path).is_empty() {
         return None;
     }
     // Otherwise a name would mean that name in every folder.
@@ -92,11 +92,11 @@ pub(super) fn literal(path: &str) -> Option<String> {
 }
 
 /// The patterns that a `deny` or `ask` rule stands for.
-fn spellings(tidy: &str, below: bool) -> Vec<String> {
-    let base = tidy.trim_end_matches('/');
-    let mut all = vec![tidy.to_owned()];
+fn generous_patterns(normalized: &str, below: bool) -> Vec<String> {
+    let base = normalized.trim_end_matches('/');
+    let mut all = vec![normalized.to_owned()];
     // A leading slash may have been meant as the root of the workspace, as in a `.gitignore`.
-    if let Some(inner) = tidy.strip_prefix('/') {
+    if let Some(inner) = normalized.strip_prefix('/') {
         all.push(inner.to_owned());
     }
     if !base.contains('/') {
@@ -117,7 +117,7 @@ fn spellings(tidy: &str, below: bool) -> Vec<String> {
 }
 
 /// Whether a class of characters would match the separator, which would let an `allow` rule cross directories.
-fn crosses(pattern: &str) -> bool {
+fn matches_separator(pattern: &str) -> bool {
     let letters: Vec<char> = pattern.chars().collect();
     let spans = |window: &[char]| matches!(window, [from, '-', to] if (from..=to).contains(&&'/'));
     pattern.contains("[!")
@@ -142,23 +142,23 @@ fn set(patterns: &[String]) -> Result<GlobSet, String> {
 }
 
 /// A path, prepared to be compared with many patterns.
-pub(super) struct Target {
+pub(super) struct NormalizedPath {
     path: String,
     folded: String,
     /// False for a text that no file system takes as a path.
-    sound: bool,
+    is_valid: bool,
 }
 
-impl Target {
+impl NormalizedPath {
     pub(super) fn new(path: &str) -> Self {
-        let sound = path.len() <= MAX_PATH && !path.contains('\0');
-        let path = if sound { normalise(path) } else { String::new() };
-        Target { folded: fold(&path), path, sound }
+        let is_valid = path.len() <= MAX_PATH_BYTES && !path.contains('\0');
+        let path = if is_valid { normalize(path) } else { String::new() };
+        NormalizedPath { folded: fold(&path), path, is_valid }
     }
 
     /// Whether the path leads out of the workspace, or may do so.
     pub(super) fn is_outside(&self) -> bool {
-        !self.sound || is_outside(&self.path)
+        !self.is_valid || is_outside(&self.path)
     }
 }
 
@@ -174,7 +174,7 @@ fn is_outside(path: &str) -> bool {
 }
 
 /// Removes `.` and empty parts and resolves `..`, by the text alone.
-fn normalise(path: &str) -> String {
+fn normalize(path: &str) -> String {
     let absolute = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 use super::host::HostRule;
 use super::path::PathRule;
 use super::shell::CommandRule;
-use crate::alias;
+use crate::tool_names;
 
 /// The longest name of a tool.
-const MAX_NAME: usize = 64;
+const MAX_TOOL_NAME_BYTES: usize = 64;
 /// The longest specifier in bytes, which bounds the work of compiling a pattern.
-const MAX_SPECIFIER: usize = 1024;
+const MAX_SPECIFIER_BYTES: usize = 1024;
 /// The tool whose specifier is a command; that of every other tool is a path pattern, but for these two.
-const SHELL: &str = "shell";
+const SHELL_TOOL: &str = "shell";
 /// The tool whose specifier is a host.
-const FETCH: &str = "web_fetch";
+const FETCH_TOOL: &str = "web_fetch";
 /// A tool whose calls have nothing that a specifier could name.
-const SEARCH: &str = "web_search";
+const SEARCH_TOOL: &str = "web_search";
 /// Names of tools that come from MCP servers start like this.
-const MCP: &str = "mcp__";
+const MCP_PREFIX: &str = "mcp__";
 
 /// A permission rule, written `tool` or `tool(specifier)`.
 ///
@@ -106,7 +106,7 @@ pub enum RuleError {
     },
     /// The specifier is too long.
     #[error(
-        "the specifier of `{tool}` is longer than {MAX_SPECIFIER} bytes: shorten it, as in `shell(git log *)`"
+        "the specifier of `{tool}` is longer than {MAX_SPECIFIER_BYTES} bytes: shorten it, as in `shell(git log *)`"
     )]
     TooLong {
         /// The name of the tool.
@@ -183,7 +183,7 @@ impl FromStr for Rule {
             Some((tool, rest)) => (tool, Some(rest)),
             None => (text, None),
         };
-        let tool = alias::canonical(tool);
+        let tool = tool_names::canonical(tool);
         if !is_tool(&tool) {
             let name = tool.into_owned();
             return Err(match translated(&name, rest) {
@@ -211,36 +211,36 @@ fn translated(name: &str, rest: Option<&str>) -> Option<String> {
         let Some(rest) = rest else { return Some(format!("`{tool}`")) };
         let specifier = rest.strip_suffix(')')?.trim();
         let specifier = match tool {
-            SHELL => specifier
+            SHELL_TOOL => specifier
                 .strip_suffix(":*")
                 .map_or_else(|| specifier.to_owned(), |command| format!("{command} *")),
-            FETCH => specifier.strip_prefix("domain:").unwrap_or(specifier).to_owned(),
+            FETCH_TOOL => specifier.strip_prefix("domain:").unwrap_or(specifier).to_owned(),
             _ => specifier.to_owned(),
         };
         compile(tool, &specifier).ok()?;
         Some(format!("`{tool}({specifier})`"))
     };
-    let rules: Vec<String> = alias::tools(name).into_iter().map(rule).collect::<Option<_>>()?;
+    let rules: Vec<String> = tool_names::resolve(name).into_iter().map(rule).collect::<Option<_>>()?;
     (!rules.is_empty()).then(|| rules.join(", "))
 }
 
 fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {
-    if tool.starts_with(MCP) || tool == SEARCH {
+    if tool.starts_with(MCP_PREFIX) || tool == SEARCH_TOOL {
         // The arguments of a foreign tool have no form that is known here, so a specifier could never bind.
         return Err(RuleError::Unspecific { tool: tool.to_owned() });
     }
     if specifier.is_empty() {
         return Err(RuleError::NoSpecifier { tool: tool.to_owned() });
     }
-    if specifier.len() > MAX_SPECIFIER {
+    if specifier.len() > MAX_SPECIFIER_BYTES {
         return Err(RuleError::TooLong { tool: tool.to_owned() });
     }
-    if tool == SHELL {
+    if tool == SHELL_TOOL {
         let rule = CommandRule::parse(specifier)
             .map_err(|reason| RuleError::Command { command: specifier.to_owned(), reason })?;
         return Ok(Matcher::Command(Arc::new(rule)));
     }
-    if tool == FETCH {
+    if tool == FETCH_TOOL {
         let rule = HostRule::parse(specifier)
             .map_err(|reason| RuleError::Host { host: specifier.to_owned(), reason })?;
         return Ok(Matcher::Host(Arc::new(rule)));
@@ -252,11 +252,11 @@ fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {
 
 fn is_tool(name: &str) -> bool {
     let plain = match name.strip_suffix('*') {
-        Some(prefix) if prefix.len() > MCP.len() && prefix.starts_with(MCP) => prefix,
+        Some(prefix) if prefix.len() > MCP_PREFIX.len() && prefix.starts_with(MCP_PREFIX) => prefix,
         _ => name,
     };
     let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
-    (1..=MAX_NAME).contains(&plain.len()) && plain.bytes().all(known)
+    (1..=MAX_TOOL_NAME_BYTES).contains(&plain.len()) && plain.bytes().all(known)
 }
 
 impl fmt::Display for Rule {

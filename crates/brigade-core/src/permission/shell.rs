@@ -6,9 +6,9 @@ use super::Match;
 use super::lexer::{self, Script, Word};
 
 /// How deep commands in the arguments of other commands are followed, as in `sh -c "eval '…'"`.
-const MAX_DEPTH: usize = 8;
+const MAX_NESTING_DEPTH: usize = 8;
 /// How many bytes of such arguments are read in all, so that the work stays proportional to the input.
-const MAX_NESTED: usize = 512 * 1024;
+const MAX_NESTED_BYTES: usize = 512 * 1024;
 /// How many words between two words of a rule are passed over as options.
 const MAX_OPTIONS: usize = 64;
 
@@ -59,7 +59,7 @@ const FEEDERS: [&str; 2] = ["xargs", "parallel"];
 pub(super) struct CommandRule {
     words: Vec<String>,
     /// Whether a final star permits further arguments.
-    more: bool,
+    allows_more_arguments: bool,
 }
 
 impl CommandRule {
@@ -74,66 +74,74 @@ impl CommandRule {
         }
         let mut words = commands.pop().unwrap_or_default();
         let is_star = |word: &Word| word.text == "*" && word.dynamic;
-        let more = words.pop_if(|word| is_star(word)).is_some();
+        let allows_more_arguments = words.pop_if(|word| is_star(word)).is_some();
         if words.iter().any(|word| word.dynamic && word.text.contains('*')) {
             return Err("a star may stand only alone at the end; quote it to mean the character");
         }
-        if words.is_empty() && !more {
+        if words.is_empty() && !allows_more_arguments {
             return Err("it names no command");
         }
         if words.first().is_some_and(is_prefix) {
             return Err("it starts with an assignment or a keyword, and not with a command");
         }
-        Ok(CommandRule { words: words.into_iter().map(|word| word.text).collect(), more })
+        Ok(CommandRule { words: words.into_iter().map(|word| word.text).collect(), allows_more_arguments })
     }
 
     /// Whether no further arguments are permitted.
     pub(super) fn is_exact(&self) -> bool {
-        !self.more
+        !self.allows_more_arguments
     }
 
     /// Whether an `allow` rule covers a simple command.
     pub(super) fn allows(&self, words: &[Word]) -> bool {
-        let enough =
-            if self.more { words.len() >= self.words.len() } else { words.len() == self.words.len() };
+        let enough = if self.allows_more_arguments {
+            words.len() >= self.words.len()
+        } else {
+            words.len() == self.words.len()
+        };
         enough && self.words.iter().zip(words).all(|(rule, word)| *rule == word.text)
     }
 }
 
 /// A simple command that a command line might run, with the places in it where its name might stand.
-struct Reached {
+struct PossibleCommand {
     words: Vec<Word>,
-    starts: Vec<Start>,
+    name_positions: Vec<NamePosition>,
     /// Further arguments may be added that the command line does not show.
     open: bool,
     /// Whether an expansion may stand for a word of a rule.
-    doubts: bool,
+    expansions_may_match: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Start {
+struct NamePosition {
     at: usize,
     /// Whether an expansion here may stand for the name of a command, and not only for an argument.
     name: bool,
 }
 
 /// A command line, prepared to be compared with many rules.
-pub(super) struct Target {
+pub(super) struct CommandLine {
     script: Script,
-    reached: Vec<Reached>,
+    commands: Vec<PossibleCommand>,
     /// Some part of the command line was not understood, so that no rule can be ruled out.
     unknown: bool,
 }
 
-impl Target {
+impl CommandLine {
     pub(super) fn new(command: &str) -> Self {
         let script = lexer::lex(command);
-        let mut survey = Survey { reached: Vec::new(), unknown: false, queue: VecDeque::new(), nested: 0 };
-        survey.read(command, &script, 0);
-        while let Some((text, depth)) = survey.queue.pop_front() {
-            survey.read(&text, &lexer::lex(&text), depth);
+        let mut collector = CommandCollector {
+            commands: Vec::new(),
+            unknown: false,
+            queue: VecDeque::new(),
+            nested_bytes: 0,
+        };
+        collector.read(command, &script, 0);
+        while let Some((text, depth)) = collector.queue.pop_front() {
+            collector.read(&text, &lexer::lex(&text), depth);
         }
-        Target { script, reached: survey.reached, unknown: survey.unknown }
+        CommandLine { script, commands: collector.commands, unknown: collector.unknown }
     }
 
     /// Whether `allow` rules cover every part of the command line. Anything beyond plain words, quotes and list
@@ -147,14 +155,14 @@ impl Target {
     }
 
     /// How far a `deny` or `ask` rule applies to some part of the command line.
-    pub(super) fn hits(&self, rule: &CommandRule) -> Match {
+    pub(super) fn matches(&self, rule: &CommandRule) -> Match {
         if rule.words.is_empty() {
             return Match::Yes;
         }
         let floor = if self.unknown { Match::Maybe } else { Match::No };
-        let found = self.reached.iter().flat_map(|command| {
-            let starts = command.starts.iter();
-            starts.map(|start| command.hit(*start, &rule.words))
+        let found = self.commands.iter().flat_map(|command| {
+            let name_positions = command.name_positions.iter();
+            name_positions.map(|start| command.compare(*start, &rule.words))
         });
         let mut best = floor;
         for each in found {
@@ -167,12 +175,12 @@ impl Target {
     }
 }
 
-impl Reached {
+impl PossibleCommand {
     /// Compares a rule with the command that starts here. Its words must come in order and at the front. Options
     /// in between, each with a value perhaps, do not hide the words after them, and an option that the rule
     /// names may come after any word, as most programs take them so.
-    fn hit(&self, start: Start, rule: &[String]) -> Match {
-        let doubt = |really: bool| if really && self.doubts { Match::Maybe } else { Match::No };
+    fn compare(&self, start: NamePosition, rule: &[String]) -> Match {
+        let doubt = |really: bool| if really && self.expansions_may_match { Match::Maybe } else { Match::No };
         let mut words = self.words.iter().skip(start.at);
         let (Some(first), Some(name)) = (words.next(), rule.first()) else { return Match::No };
         if !(first.text == *name || base_name(&first.text).eq_ignore_ascii_case(base_name(name))) {
@@ -202,18 +210,18 @@ impl Reached {
 }
 
 /// Collects the commands that a command line might run.
-struct Survey {
-    reached: Vec<Reached>,
+struct CommandCollector {
+    commands: Vec<PossibleCommand>,
     unknown: bool,
     queue: VecDeque<(String, usize)>,
-    nested: usize,
+    nested_bytes: usize,
 }
 
-impl Survey {
+impl CommandCollector {
     fn read(&mut self, text: &str, script: &Script, depth: usize) {
         self.unknown |= !script.parsed;
         for words in &script.commands {
-            self.reach(words.clone(), true, Some(depth));
+            self.add_command(words.clone(), true, Some(depth));
         }
         if script.parsed && !script.odd {
             return;
@@ -222,37 +230,42 @@ impl Survey {
         // as blanks and as ends of lines. Expansions are in doubt by the first reading where that is reliable.
         let deceptive = text.contains(lexer::is_deceptive);
         for instead in ["", " ", "\n"].into_iter().take(if deceptive { 3 } else { 1 }) {
-            for words in lexer::crude(&text.replace(lexer::is_deceptive, instead)) {
-                self.reach(words, script.heredoc, None);
+            for words in lexer::split_unquoted(&text.replace(lexer::is_deceptive, instead)) {
+                self.add_command(words, script.heredoc, None);
             }
         }
     }
 
     /// Notes one command, and queues the commands in its arguments unless it was read crudely.
-    fn reach(&mut self, words: Vec<Word>, doubts: bool, depth: Option<usize>) {
+    fn add_command(&mut self, words: Vec<Word>, expansions_may_match: bool, depth: Option<usize>) {
         let at = words.iter().take_while(|word| is_prefix(word)).count();
-        let mut reached = Reached { words, starts: vec![Start { at, name: true }], open: false, doubts };
-        if let Some(word) = reached.words.get(at) {
+        let mut command = PossibleCommand {
+            words,
+            name_positions: vec![NamePosition { at, name: true }],
+            open: false,
+            expansions_may_match,
+        };
+        if let Some(word) = command.words.get(at) {
             let name = base_name(&word.text).to_ascii_lowercase();
             // An alias gives a command another name for the lines that follow.
             self.unknown |= name == "alias";
             if is_wrapper(&name) {
-                self.look_through(&mut reached, at, depth);
+                self.unwrap_command(&mut command, at, depth);
             }
         }
-        self.reached.push(reached);
+        self.commands.push(command);
     }
 
     /// Any argument of a wrapper may be the name of the command it runs, as nobody knows the options of them all.
-    fn look_through(&mut self, reached: &mut Reached, wrapper: usize, depth: Option<usize>) {
-        let Reached { words, starts, open, .. } = reached;
+    fn unwrap_command(&mut self, command: &mut PossibleCommand, wrapper: usize, depth: Option<usize>) {
+        let PossibleCommand { words, name_positions, open, .. } = command;
         // While only options, their values, numbers and other wrappers were seen, the name is still to come.
         let (mut front, mut after_option, mut fed, mut evaluated) = (true, false, false, false);
         for (at, word) in words.iter().enumerate().skip(wrapper) {
             let name = base_name(&word.text).to_ascii_lowercase();
             if at > wrapper {
-                starts.push(Start { at, name: front });
-                self.follow(&word.text, front, depth);
+                name_positions.push(NamePosition { at, name: front });
+                self.queue_nested(&word.text, front, depth);
             }
             let option = word.text.starts_with('-');
             if front && is_wrapper(&name) {
@@ -260,7 +273,7 @@ impl Survey {
                 *open |= FEEDERS.contains(&name.as_str());
                 if name == "eval" && !std::mem::replace(&mut evaluated, true) {
                     let rest: Vec<&str> = words.iter().skip(at + 1).map(|word| word.text.as_str()).collect();
-                    self.follow(&rest.join(" "), true, depth);
+                    self.queue_nested(&rest.join(" "), true, depth);
                 }
             } else if option {
                 // A shell with `-s` reads commands from its input whatever else it is given.
@@ -278,18 +291,18 @@ impl Survey {
 
     /// Queues an argument that may be a command line of its own. A single word is one only in front, where its
     /// expansions would be resolved a second time; elsewhere it would be taken for a command too often.
-    fn follow(&mut self, text: &str, front: bool, depth: Option<usize>) {
+    fn queue_nested(&mut self, text: &str, front: bool, depth: Option<usize>) {
         let Some(depth) = depth else { return };
         let several = text.contains([' ', '\t', '\n', ';', '&', '|', '(', ')', '`', '<', '>']);
         let resolved_again = front && text.contains(['$', '\'', '"', '\\', '{', '*', '?', '[']);
         if !several && !resolved_again {
             return;
         }
-        if depth == MAX_DEPTH || self.nested + text.len() > MAX_NESTED {
+        if depth == MAX_NESTING_DEPTH || self.nested_bytes + text.len() > MAX_NESTED_BYTES {
             self.unknown = true;
             return;
         }
-        self.nested += text.len();
+        self.nested_bytes += text.len();
         self.queue.push_back((text.to_owned(), depth + 1));
     }
 }

@@ -20,15 +20,15 @@ fn permissions(mode: Mode, allow: &[&str], ask: &[&str], deny: &[&str]) -> Permi
 }
 
 fn run(permissions: &Permissions, command: &str) -> Verdict {
-    permissions.check(&Action { tool: "shell", kind: Kind::Other, subject: Subject::Command(command) })
+    permissions.check(&Action { tool: "shell", kind: ActionKind::Other, subject: Subject::Command(command) })
 }
 
-fn on_path(permissions: &Permissions, tool: &str, kind: Kind, path: &str) -> Verdict {
+fn on_path(permissions: &Permissions, tool: &str, kind: ActionKind, path: &str) -> Verdict {
     permissions.check(&Action { tool, kind, subject: Subject::Path(path) })
 }
 
 fn read(permissions: &Permissions, path: &str) -> Verdict {
-    on_path(permissions, "read_file", Kind::Pure, path)
+    on_path(permissions, "read_file", ActionKind::Pure, path)
 }
 
 fn width(verdict: &Verdict) -> u8 {
@@ -72,13 +72,13 @@ fn rules_of_other_programs_name_the_rule_to_write() {
 }
 
 #[test]
-fn modes_decide_what_no_rule_decides() {
+fn mode_decides_calls_without_a_rule() {
     for (mode, pure, edit, other) in
         [(Mode::Plan, 2, 0, 0), (Mode::Ask, 2, 1, 1), (Mode::Edit, 2, 2, 1), (Mode::Auto, 2, 2, 2)]
     {
         let permissions = permissions(mode, &[], &[], &[]);
         assert_eq!(width(&read(&permissions, "a")), pure, "{mode}");
-        assert_eq!(width(&on_path(&permissions, "write_file", Kind::Edit, "a")), edit, "{mode}");
+        assert_eq!(width(&on_path(&permissions, "write_file", ActionKind::Edit, "a")), edit, "{mode}");
         assert_eq!(width(&run(&permissions, "ls")), other, "{mode}");
     }
 }
@@ -88,7 +88,7 @@ fn plan_mode_is_never_widened() {
     let permissions = permissions(Mode::Plan, &["shell", "write_file"], &["shell", "read_file"], &[]);
     let Verdict::Deny { reason } = run(&permissions, "ls") else { panic!("not denied") };
     assert!(reason.contains("plan mode") && reason.contains("--mode"), "{reason}");
-    assert!(is_deny(on_path(&permissions, "write_file", Kind::Edit, "a")));
+    assert!(is_deny(on_path(&permissions, "write_file", ActionKind::Edit, "a")));
     assert_eq!(read(&permissions, "a"), Verdict::Ask { rule: Some("read_file".parse().unwrap()) });
 }
 
@@ -96,9 +96,9 @@ fn plan_mode_is_never_widened() {
 fn edits_outside_the_workspace_are_not_freed_by_edit_mode() {
     let permissions = permissions(Mode::Edit, &["write_file(**/*.rs)", "write_file(/srv/**)"], &[], &[]);
     for (path, free) in [("a/b", true), ("/etc/x.rs", false), ("../x.rs", false), ("a/../../x.rs", false)] {
-        assert_eq!(is_allow(on_path(&permissions, "write_file", Kind::Edit, path)), free, "{path}");
+        assert_eq!(is_allow(on_path(&permissions, "write_file", ActionKind::Edit, path)), free, "{path}");
     }
-    assert!(is_allow(on_path(&permissions, "write_file", Kind::Edit, "/srv/a/b")));
+    assert!(is_allow(on_path(&permissions, "write_file", ActionKind::Edit, "/srv/a/b")));
 }
 
 #[test]
@@ -188,10 +188,10 @@ fn rules_round_trip() {
 fn bare_rules_name_one_tool_and_stars_one_server() {
     let permissions = permissions(Mode::Auto, &[], &["mcp__a__*"], &["read_file", "write_file"]);
     assert!(is_deny(read(&permissions, "x")));
-    assert!(is_allow(on_path(&permissions, "grep", Kind::Pure, "x")));
-    assert!(is_allow(on_path(&permissions, "edit_file", Kind::Edit, "x")));
+    assert!(is_allow(on_path(&permissions, "grep", ActionKind::Pure, "x")));
+    assert!(is_allow(on_path(&permissions, "edit_file", ActionKind::Edit, "x")));
     assert!(permissions.may_read("x"));
-    let call = |tool| permissions.check(&Action { tool, kind: Kind::Other, subject: Subject::Nothing });
+    let call = |tool| permissions.check(&Action { tool, kind: ActionKind::Other, subject: Subject::Nothing });
     assert!(is_ask(call("mcp__a__b")));
     assert!(is_allow(call("mcp__ab__c")));
 }
@@ -211,12 +211,12 @@ fn env_files_are_hidden_from_every_tool() {
         ".env.d/../.envrc",
     ] {
         for (tool, kind) in [
-            ("read_file", Kind::Pure),
-            ("grep", Kind::Pure),
-            ("glob", Kind::Pure),
-            ("list_dir", Kind::Pure),
-            ("edit_file", Kind::Edit),
-            ("write_file", Kind::Edit),
+            ("read_file", ActionKind::Pure),
+            ("grep", ActionKind::Pure),
+            ("glob", ActionKind::Pure),
+            ("list_dir", ActionKind::Pure),
+            ("edit_file", ActionKind::Edit),
+            ("write_file", ActionKind::Edit),
         ] {
             assert!(is_deny(on_path(&permissions, tool, kind, path)), "{tool} {path}");
         }
@@ -255,27 +255,35 @@ fn path_patterns() {
         let rule = format!("read_file({pattern})");
         let free = permissions(Mode::Ask, &[&rule], &[], &[]);
         let Some(Matcher::Path(glob)) = free.allow.first().map(Rule::matcher) else { panic!("no glob") };
-        assert_eq!(glob.allows(&path::Target::new(path)), allows, "allow {pattern} {path}");
-        assert_eq!(glob.binds(&path::Target::new(path)) == Match::Yes, binds, "deny {pattern} {path}");
+        assert_eq!(glob.allows(&path::NormalizedPath::new(path)), allows, "allow {pattern} {path}");
+        assert_eq!(
+            glob.binds(&path::NormalizedPath::new(path)) == Match::Yes,
+            binds,
+            "deny {pattern} {path}"
+        );
     }
 }
 
 #[test]
 fn write_rules_bind_each_other_but_not_reads() {
     let permissions = permissions(Mode::Ask, &["write_file(docs/**)"], &[], &["write_file(src/**)"]);
-    assert!(is_deny(on_path(&permissions, "edit_file", Kind::Edit, "src/a")));
-    assert!(is_deny(on_path(&permissions, "write_file", Kind::Edit, "src/a")));
-    assert!(is_allow(on_path(&permissions, "grep", Kind::Pure, "src/a")));
-    assert!(is_allow(on_path(&permissions, "write_file", Kind::Edit, "docs/a")));
-    assert!(is_ask(on_path(&permissions, "edit_file", Kind::Edit, "docs/a")));
+    assert!(is_deny(on_path(&permissions, "edit_file", ActionKind::Edit, "src/a")));
+    assert!(is_deny(on_path(&permissions, "write_file", ActionKind::Edit, "src/a")));
+    assert!(is_allow(on_path(&permissions, "grep", ActionKind::Pure, "src/a")));
+    assert!(is_allow(on_path(&permissions, "write_file", ActionKind::Edit, "docs/a")));
+    assert!(is_ask(on_path(&permissions, "edit_file", ActionKind::Edit, "docs/a")));
 }
 
 #[test]
-fn a_rule_that_cannot_see_its_subject_asks() {
+fn rule_without_a_visible_subject_asks() {
     let permissions =
         permissions(Mode::Auto, &["shell", "read_file"], &[], &["shell(rm)", "read_file(.env)"]);
     for tool in ["shell", "read_file"] {
-        assert!(is_ask(permissions.check(&Action { tool, kind: Kind::Pure, subject: Subject::Nothing })));
+        assert!(is_ask(permissions.check(&Action {
+            tool,
+            kind: ActionKind::Pure,
+            subject: Subject::Nothing
+        })));
     }
     assert!(is_ask(read(&permissions, "a\0b")));
     assert!(is_ask(read(&permissions, &"a/".repeat(9000))));
@@ -349,12 +357,12 @@ fn some_text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn some_call() -> impl Strategy<Value = (&'static str, Kind, u8, String)> {
+fn some_call() -> impl Strategy<Value = (&'static str, ActionKind, u8, String)> {
     let tools = vec!["shell", "read_file", "write_file", "edit_file", "grep", "mcp__a__b", "other"];
-    (select(tools), select(vec![Kind::Pure, Kind::Edit, Kind::Other]), 0u8..3, some_text())
+    (select(tools), select(vec![ActionKind::Pure, ActionKind::Edit, ActionKind::Other]), 0u8..3, some_text())
 }
 
-fn action<'a>((tool, kind, subject, text): &'a (&'static str, Kind, u8, String)) -> Action<'a> {
+fn action<'a>((tool, kind, subject, text): &'a (&'static str, ActionKind, u8, String)) -> Action<'a> {
     let subject = match subject {
         0 => Subject::Nothing,
         1 => Subject::Path(text),
@@ -363,7 +371,7 @@ fn action<'a>((tool, kind, subject, text): &'a (&'static str, Kind, u8, String))
     Action { tool, kind: *kind, subject }
 }
 
-fn verdict(permissions: &Permissions, call: &(&'static str, Kind, u8, String)) -> Verdict {
+fn verdict(permissions: &Permissions, call: &(&'static str, ActionKind, u8, String)) -> Verdict {
     permissions.check(&action(call))
 }
 
@@ -371,7 +379,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_order_of_rules_never_changes_a_verdict(
+    fn rule_order_never_changes_the_verdict(
         (before, after) in (some_permissions()).prop_flat_map(|p| {
             let shuffled = (
                 Just(p.mode),
@@ -388,7 +396,7 @@ proptest! {
     }
 
     #[test]
-    fn narrowing_never_widens(permissions in some_permissions(), mode in some_mode(), call in some_call()) {
+    fn narrowed_mode_never_widens_a_verdict(permissions in some_permissions(), mode in some_mode(), call in some_call()) {
         let narrow = permissions.narrowed_to(mode);
         prop_assert!(narrow.mode <= permissions.mode && narrow.mode <= mode);
         prop_assert!(width(&verdict(&narrow, &call)) <= width(&verdict(&permissions, &call)));
@@ -397,7 +405,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_gate_panic(
+    fn check_never_panics_on_any_text(
         rule in some_text(), tool in select(vec!["shell", "read_file", "grep"]), call in some_call(),
     ) {
         let _ = rule.parse::<Rule>();
@@ -418,9 +426,9 @@ proptest! {
     }
 
     #[test]
-    fn a_read_that_is_not_free_is_not_shown(permissions in some_permissions(), path in some_text()) {
+    fn may_read_false_implies_the_read_is_not_allowed(permissions in some_permissions(), path in some_text()) {
         if !permissions.may_read(&path) {
-            prop_assert!(!is_allow(on_path(&permissions, "grep", Kind::Pure, &path)));
+            prop_assert!(!is_allow(on_path(&permissions, "grep", ActionKind::Pure, &path)));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Which facts a runner may still append.
 
-use super::{CallProgress, Phase, Purpose, Report, State};
-use crate::delegation::{Status, Which};
+use super::{CallProgress, Phase, Purpose, ReportState, State};
+use crate::delegation::{LimitKind, Status};
 use crate::event::{Answer, CallFault, Event};
-use crate::money::Amount;
+use crate::money::Resources;
 
 impl State {
     /// Whether this fact may stand next in the log. A runner whose append met facts that it did not know folds those
@@ -26,7 +26,7 @@ impl State {
                 let is_unsent = match cause {
                     CallFault::Unaffordable => true,
                     CallFault::Overflow { .. } | CallFault::GivenUp { .. } => {
-                        spent.is_nothing() && (*turn, *attempt) == self.upcoming()
+                        spent.is_zero() && (*turn, *attempt) == self.next_attempt()
                     }
                     _ => false,
                 };
@@ -38,13 +38,13 @@ impl State {
             Event::ToolStarted { call, lent, .. } => {
                 // What handed work on is not run again: nobody knows what became of the first loan.
                 let may_start = |progress: &CallProgress| match progress {
-                    CallProgress::Started(intent) => intent.lent.is_nothing(),
+                    CallProgress::Started(intent) => intent.lent.is_zero(),
                     progress => may_begin(progress),
                 };
                 running
-                    && self.stopping().is_none()
+                    && self.stop_reason().is_none()
                     && self.progress(*call).is_some_and(may_start)
-                    && (lent.is_nothing() || self.ledger.can_commit(*lent))
+                    && (lent.is_zero() || self.ledger.can_commit(*lent))
             }
             Event::ToolEnded { call, .. } => running && self.progress(*call).is_some_and(may_be_answered),
             Event::Delegated { call, child, grant, .. } => {
@@ -53,7 +53,7 @@ impl State {
                     may_begin(progress) || matches!(progress, CallProgress::Delegated { .. })
                 };
                 running
-                    && self.stopping().is_none()
+                    && self.stop_reason().is_none()
                     && self.progress(*call).is_some_and(may_lend)
                     && self.session.contains(child)
                     && self.session != *child
@@ -63,11 +63,14 @@ impl State {
             Event::Returned { child, .. } => self.loans.contains_key(child),
             // A runner that takes over asks again.
             Event::Asked { call, .. } => {
-                let may_ask =
-                    |progress: &CallProgress| matches!(progress, CallProgress::New | CallProgress::Asked);
-                running && self.stopping().is_none() && self.progress(*call).is_some_and(may_ask)
+                let may_ask = |progress: &CallProgress| {
+                    matches!(progress, CallProgress::New | CallProgress::AwaitingApproval)
+                };
+                running && self.stop_reason().is_none() && self.progress(*call).is_some_and(may_ask)
             }
-            Event::Answered { call, .. } => running && self.progress(*call) == Some(&CallProgress::Asked),
+            Event::Answered { call, .. } => {
+                running && self.progress(*call) == Some(&CallProgress::AwaitingApproval)
+            }
             Event::Said { call, .. } => {
                 running && self.progress(*call).is_some_and(|progress| *progress != CallProgress::Answered)
             }
@@ -82,24 +85,24 @@ impl State {
         self.calls.get(call).map(|state| &state.progress)
     }
 
-    fn admits_call(&self, turn: u32, attempt: u32, purpose: Purpose, reserved: Amount) -> bool {
-        let turns_left = self.limit_due().is_none();
+    fn admits_call(&self, turn: u32, attempt: u32, purpose: Purpose, reserved: Resources) -> bool {
+        let turns_left = self.exceeded_limit().is_none();
         let purpose_fits = match purpose {
             // Where the last word is the agent's own there is nothing to ask.
-            Purpose::Turn => turns_left && self.report != Report::Asked && !self.is_answered(),
+            Purpose::Turn => turns_left && self.report != ReportState::Requested && !self.is_answered(),
             Purpose::Compaction => turns_left && self.transcript.can_compact(),
-            Purpose::Grace => self.report == Report::NotOwed && !turns_left && self.may_say_last_word(),
+            Purpose::Grace => self.report == ReportState::NotRequired && !turns_left && self.can_wrap_up(),
             Purpose::Summary => match self.report {
-                Report::Owed => self.is_answered() || (!turns_left && self.may_say_last_word()),
-                Report::Asked => turns_left || self.may_say_last_word(),
-                Report::NotOwed | Report::Given => false,
+                ReportState::Due => self.is_answered() || (!turns_left && self.can_wrap_up()),
+                ReportState::Requested => turns_left || self.can_wrap_up(),
+                ReportState::NotRequired | ReportState::Done => false,
             },
         };
         self.open.is_none()
             && self.cancelled.is_none()
             && self.calls.all_answered()
             && purpose_fits
-            && (turn, attempt) == self.upcoming()
+            && (turn, attempt) == self.next_attempt()
             && self.ledger.can_reserve(reserved)
     }
 
@@ -108,16 +111,16 @@ impl State {
         let true_to_the_log = match status {
             Status::Done => {
                 let is_answered = match self.report {
-                    Report::NotOwed => self.is_answered() && !self.is_denied(),
-                    Report::Given => true,
-                    Report::Owed | Report::Asked => false,
+                    ReportState::NotRequired => self.is_answered() && !self.is_denied(),
+                    ReportState::Done => true,
+                    ReportState::Due | ReportState::Requested => false,
                 };
-                self.cancelled.is_none() && self.limit_due().is_none() && is_answered
+                self.cancelled.is_none() && self.exceeded_limit().is_none() && is_answered
             }
             Status::Cancelled { .. } => self.cancelled.is_some(),
             Status::Incomplete { limit } => {
-                let is_denied = *limit == Which::Permission && self.is_answered() && self.is_denied();
-                self.cancelled.is_none() && (self.limit_due().is_some() || is_denied)
+                let is_denied = *limit == LimitKind::Permission && self.is_answered() && self.is_denied();
+                self.cancelled.is_none() && (self.exceeded_limit().is_some() || is_denied)
             }
             Status::Failed { .. } => self.cancelled.is_none(),
             Status::Lost { .. } | Status::Detached => true,
@@ -130,7 +133,7 @@ impl State {
 fn may_begin(progress: &CallProgress) -> bool {
     match progress {
         CallProgress::New | CallProgress::Decided(Answer::Once | Answer::Always(_)) => true,
-        CallProgress::Asked
+        CallProgress::AwaitingApproval
         | CallProgress::Decided(Answer::Deny { .. })
         | CallProgress::Started(_)
         | CallProgress::Delegated { .. }
@@ -142,7 +145,10 @@ fn may_begin(progress: &CallProgress) -> bool {
 fn may_be_answered(progress: &CallProgress) -> bool {
     match progress {
         CallProgress::Answered => false,
-        CallProgress::Delegated { out, .. } => *out == 0,
-        CallProgress::New | CallProgress::Asked | CallProgress::Decided(_) | CallProgress::Started(_) => true,
+        CallProgress::Delegated { outstanding, .. } => *outstanding == 0,
+        CallProgress::New
+        | CallProgress::AwaitingApproval
+        | CallProgress::Decided(_)
+        | CallProgress::Started(_) => true,
     }
 }

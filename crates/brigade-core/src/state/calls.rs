@@ -1,10 +1,10 @@
 //! The calls of the last reply and how far each of them is.
 
-use crate::delegation::Waiting;
+use crate::delegation::Execution;
 use crate::event::{Answer, Effect};
 use crate::id::{CallId, Hash, SessionId};
 use crate::message::Reply;
-use crate::money::Amount;
+use crate::money::Resources;
 
 /// How far a call is.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,7 +12,7 @@ pub enum CallProgress {
     /// Nothing happened yet.
     New,
     /// A person is asked about it.
-    Asked,
+    AwaitingApproval,
     /// The person answered.
     Decided(Answer),
     /// It may have run.
@@ -22,7 +22,7 @@ pub enum CallProgress {
         /// All children of the call.
         children: Vec<SessionId>,
         /// How many of those that the call waits for have not returned.
-        out: u32,
+        outstanding: u32,
     },
     /// It is answered.
     Answered,
@@ -38,19 +38,19 @@ pub struct Intent {
     /// The content that an edit leaves.
     pub after: Option<Hash>,
     /// What the far side is lent, where the tool hands work on.
-    pub lent: Amount,
+    pub lent: Resources,
 }
 
 impl CallProgress {
     /// What the call was lent for work that it hands on.
-    fn lent(&self) -> Amount {
+    fn lent(&self) -> Resources {
         match self {
             CallProgress::Started(intent) => intent.lent,
             CallProgress::New
-            | CallProgress::Asked
+            | CallProgress::AwaitingApproval
             | CallProgress::Decided(_)
             | CallProgress::Delegated { .. }
-            | CallProgress::Answered => Amount::default(),
+            | CallProgress::Answered => Resources::default(),
         }
     }
 }
@@ -68,21 +68,21 @@ pub struct CallState {
 
 /// The calls of one reply. Handing out and answering cost the same however many there are.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Calls {
+pub(super) struct ToolCalls {
     turn: u32,
     list: Vec<CallState>,
-    handed_out: usize,
+    assigned: usize,
     answered: usize,
 }
 
-impl Calls {
-    pub(super) fn of(turn: u32, reply: &Reply) -> Calls {
+impl ToolCalls {
+    pub(super) fn of(turn: u32, reply: &Reply) -> ToolCalls {
         let state = |index: usize| CallState {
             id: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },
             progress: CallProgress::New,
             is_permitted: false,
         };
-        Calls { turn, list: (0..reply.calls.len()).map(state).collect(), handed_out: 0, answered: 0 }
+        ToolCalls { turn, list: (0..reply.calls.len()).map(state).collect(), assigned: 0, answered: 0 }
     }
 
     pub(super) fn get(&self, call: CallId) -> Option<&CallState> {
@@ -98,11 +98,11 @@ impl Calls {
         self.open_call_mut(call).map(|state| &mut state.progress)
     }
 
-    pub(super) fn hand_out(&mut self) -> Vec<CallId> {
-        let fresh = self.list[self.handed_out..].iter();
+    pub(super) fn take_unassigned(&mut self) -> Vec<CallId> {
+        let fresh = self.list[self.assigned..].iter();
         let calls =
             fresh.filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect();
-        self.handed_out = self.list.len();
+        self.assigned = self.list.len();
         calls
     }
 
@@ -122,58 +122,61 @@ impl Calls {
     }
 
     /// Marks the call as started, and gives what it was lent for an earlier start; none where it is none of ours.
-    pub(super) fn started(&mut self, call: CallId, intent: Intent) -> Option<Amount> {
+    pub(super) fn started(&mut self, call: CallId, intent: Intent) -> Option<Resources> {
         let progress = self.open_mut(call)?;
         Some(std::mem::replace(progress, CallProgress::Started(intent)).lent())
     }
 
     pub(super) fn asked(&mut self, call: CallId) {
         if let Some(progress) = self.open_mut(call) {
-            *progress = CallProgress::Asked;
+            *progress = CallProgress::AwaitingApproval;
         }
     }
 
     /// Takes an answer; false where nothing was asked, or somebody else answered first.
     pub(super) fn answered(&mut self, call: CallId, answer: &Answer) -> bool {
-        let asked = self.open_call_mut(call).filter(|state| state.progress == CallProgress::Asked);
+        let asked = self.open_call_mut(call).filter(|state| state.progress == CallProgress::AwaitingApproval);
         let Some(state) = asked else { return false };
         state.is_permitted = matches!(answer, Answer::Once | Answer::Always(_));
         state.progress = CallProgress::Decided(answer.clone());
         true
     }
 
-    pub(super) fn delegated(&mut self, call: CallId, child: &SessionId, waiting: Waiting) {
-        let waited_for = u32::from(waiting == Waiting::Foreground);
+    pub(super) fn delegated(&mut self, call: CallId, child: &SessionId, execution: Execution) {
+        let waited_for = u32::from(execution == Execution::Foreground);
         if let Some(progress) = self.open_mut(call) {
             match progress {
-                CallProgress::Delegated { children, out } => {
+                CallProgress::Delegated { children, outstanding } => {
                     children.push(child.clone());
-                    *out += waited_for;
+                    *outstanding += waited_for;
                 }
-                _ => *progress = CallProgress::Delegated { children: vec![child.clone()], out: waited_for },
+                _ => {
+                    *progress =
+                        CallProgress::Delegated { children: vec![child.clone()], outstanding: waited_for }
+                }
             }
         }
     }
 
-    pub(super) fn returned(&mut self, call: CallId, waiting: Waiting) {
-        if waiting == Waiting::Foreground
-            && let Some(CallProgress::Delegated { out, .. }) = self.open_mut(call)
+    pub(super) fn returned(&mut self, call: CallId, execution: Execution) {
+        if execution == Execution::Foreground
+            && let Some(CallProgress::Delegated { outstanding, .. }) = self.open_mut(call)
         {
-            *out = out.saturating_sub(1);
+            *outstanding = outstanding.saturating_sub(1);
         }
     }
 
     /// Marks the call as answered, and gives what it was lent; none where it is none of ours or was answered before.
-    pub(super) fn ended(&mut self, call: CallId) -> Option<Amount> {
+    pub(super) fn ended(&mut self, call: CallId) -> Option<Resources> {
         let lent = std::mem::replace(self.open_mut(call)?, CallProgress::Answered).lent();
         self.answered += 1;
         Some(lent)
     }
 
     /// The calls that nobody has begun to see to.
-    pub(super) fn to_begin(&self) -> impl Iterator<Item = CallId> {
+    pub(super) fn unstarted(&self) -> impl Iterator<Item = CallId> {
         let waits = |progress: &CallProgress| {
-            matches!(progress, CallProgress::New | CallProgress::Asked | CallProgress::Decided(_))
+            matches!(progress, CallProgress::New | CallProgress::AwaitingApproval | CallProgress::Decided(_))
         };
         self.list.iter().filter(move |call| waits(&call.progress)).map(|call| call.id)
     }

@@ -1,24 +1,24 @@
 //! The books of a round: spent + reserved + lent never exceed what was granted.
 
-use crate::delegation::Which;
+use crate::delegation::LimitKind;
 use crate::grant::{Budget, Limit};
-use crate::money::{Amount, Price, Spent};
+use crate::money::{Price, Resources, Spent};
 
 /// Output tokens that a session always keeps free for its wrap-up call.
-const KEPT_OUTPUT: u64 = 1024;
+const RESERVED_WRAP_UP_TOKENS: u64 = 1024;
 /// Output tokens that a wrap-up call or a report asks for, if they are free.
-pub(super) const WRAP_UP_OUTPUT: u64 = 4096;
+pub(super) const WRAP_UP_OUTPUT_TOKENS: u64 = 4096;
 /// The part of the free budget that the output of one call takes, so that a call whose outcome is unknown does not end
 /// the session.
-const OUTPUT_SHARE: u64 = 4;
+const OUTPUT_BUDGET_DIVISOR: u64 = 4;
 /// The least output that makes a turn worth its input.
-const LEAST_OUTPUT: u64 = 64;
+const MIN_OUTPUT_TOKENS: u64 = 64;
 /// The output that is asked for even where the window seems to be full: how full it is, is an estimate.
-const LEAST_FITTING: u64 = 1024;
+const MIN_WINDOW_OUTPUT_TOKENS: u64 = 1024;
 
 /// What a model call costs, as far as it is known beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meter {
+pub struct CostModel {
     /// The price of the model.
     pub price: Price,
     /// Bytes that every request carries: system prompt and tools.
@@ -31,9 +31,9 @@ pub struct Meter {
 
 /// The most that a call is expected to cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Worst {
+pub struct WorstCase {
     /// What has to be set aside.
-    pub amount: Amount,
+    pub amount: Resources,
     /// The input tokens in it.
     pub input: u64,
     /// The output that it may ask for, clamped to what is left.
@@ -44,9 +44,9 @@ pub struct Worst {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortfall {
     /// The limit that is in the way.
-    pub which: Which,
+    pub which: LimitKind,
     /// What had to be free for the call and for the session's own reserve.
-    pub needed: Amount,
+    pub needed: Resources,
 }
 
 /// How large a request is expected to be.
@@ -62,9 +62,9 @@ pub(super) struct Estimate {
 
 /// The output that a call asks for.
 #[derive(Debug, Clone, Copy)]
-struct Output {
+struct OutputTokens {
     wanted: u64,
-    least: u64,
+    min: u64,
     extra: u64,
 }
 
@@ -73,10 +73,10 @@ struct Output {
 pub struct Ledger {
     granted: Budget,
     spent: Spent,
-    reserved: Amount,
+    reserved: Resources,
     /// What stays set aside between two calls of an external agent.
-    held: Amount,
-    lent: Amount,
+    held_back: Resources,
+    lent: Resources,
 }
 
 impl Ledger {
@@ -95,166 +95,183 @@ impl Ledger {
     }
 
     /// Usage that the grant does not cover. A loan that comes back may still cover it.
-    pub fn overrun(&self) -> Amount {
+    pub fn overrun(&self) -> Resources {
         self.granted.exceeded_by(self.used())
     }
 
     /// What is set aside for the open call.
-    pub fn reserved(&self) -> Amount {
+    pub fn reserved(&self) -> Resources {
         self.reserved
     }
 
     /// What children hold.
-    pub fn lent(&self) -> Amount {
+    pub fn lent(&self) -> Resources {
         self.lent
     }
 
     /// spent + reserved + held + lent, without the overrun.
-    pub fn committed(&self) -> Amount {
+    pub fn committed(&self) -> Resources {
         self.used().minus(self.overrun())
     }
 
-    fn used(&self) -> Amount {
-        self.spent.amount().plus(self.reserved).plus(self.held).plus(self.lent)
+    fn used(&self) -> Resources {
+        self.spent.amount().plus(self.reserved).plus(self.held_back).plus(self.lent)
     }
 
     /// What the round has used up if it ends now: nobody knows what became of what is still held.
     pub fn spent_at_end(&self) -> Spent {
-        self.spent().plus(Spent::doubtful(self.held))
+        self.spent().plus(Spent::unconfirmed(self.held_back))
     }
 
     /// Whether `amount` can be committed on top.
-    pub fn can_commit(&self, amount: Amount) -> bool {
+    pub fn can_commit(&self, amount: Resources) -> bool {
         self.granted.fits(self.committed().plus(amount))
     }
 
     /// Whether a call can set `amount` aside. It takes over what is held.
-    pub(super) fn can_reserve(&self, amount: Amount) -> bool {
-        self.granted.fits(self.committed().minus(self.held).plus(amount))
+    pub(super) fn can_reserve(&self, amount: Resources) -> bool {
+        self.granted.fits(self.committed().minus(self.held_back).plus(amount))
     }
 
     /// What a call can set aside at most.
     pub fn reservable(&self) -> Budget {
-        self.granted.less(self.committed().minus(self.held))
+        self.granted.minus(self.committed().minus(self.held_back))
     }
 
-    pub(super) fn reserve(&mut self, amount: Amount) {
+    pub(super) fn reserve(&mut self, amount: Resources) {
         self.reserved = amount;
-        self.held = Amount::default();
+        self.held_back = Resources::default();
     }
 
     pub(super) fn close(&mut self) {
-        self.spent = self.spent.plus(Spent::doubtful(self.held));
-        self.held = Amount::default();
+        self.spent = self.spent.plus(Spent::unconfirmed(self.held_back));
+        self.held_back = Resources::default();
     }
 
     /// Books what a call cost and frees its reserve.
-    pub(super) fn settle(&mut self, reserved: Amount, spent: Spent) {
+    pub(super) fn settle(&mut self, reserved: Resources, spent: Spent) {
         self.reserved = self.reserved.minus(reserved);
-        self.held = spent.held;
+        self.held_back = spent.held_back;
         self.book(spent);
     }
 
     /// Books usage, whatever part of it the grant covers. The overrun that a fact names is the view of whoever wrote
     /// it; the books of this round decide.
     fn book(&mut self, spent: Spent) {
-        self.spent = self.spent.plus(Spent { overrun: Amount::default(), ..spent });
+        self.spent = self.spent.plus(Spent { overrun: Resources::default(), ..spent });
     }
 
     /// The part of `spent` that the grant will not cover when it takes the place of `set_aside`.
-    pub fn uncovered(&self, set_aside: Amount, spent: &Spent) -> Amount {
-        let used = self.used().minus(set_aside).plus(spent.amount()).plus(spent.held);
+    pub fn uncovered(&self, set_aside: Resources, spent: &Spent) -> Resources {
+        let used = self.used().minus(set_aside).plus(spent.amount()).plus(spent.held_back);
         self.granted.exceeded_by(used).minus(self.overrun())
     }
 
-    pub(super) fn lend(&mut self, amount: Amount) {
+    pub(super) fn lend(&mut self, amount: Resources) {
         self.lent = self.lent.plus(amount);
     }
 
     /// Takes a loan back and books what was used.
-    pub(super) fn give_back(&mut self, loan: Amount, spent: Spent) {
+    pub(super) fn return_loan(&mut self, loan: Resources, spent: Spent) {
         self.lent = self.lent.minus(loan);
         self.book(spent);
     }
 
     /// What is neither spent nor reserved nor lent.
     pub fn free(&self) -> Budget {
-        self.granted.less(self.committed())
+        self.granted.minus(self.committed())
     }
 
-    pub(super) fn lendable(&self, meter: &Meter, request: &Estimate) -> Budget {
-        self.free().less(own_reserve(meter, request.input, request.output_extra))
+    pub(super) fn lendable(&self, cost_model: &CostModel, request: &Estimate) -> Budget {
+        self.free().minus(wrap_up_reserve(cost_model, request.input, request.output_extra))
     }
 
     /// The most that a turn costs. It leaves the session's own reserve untouched.
-    pub(super) fn worst_turn(&self, meter: &Meter, request: &Estimate) -> Result<Worst, Shortfall> {
+    pub(super) fn worst_turn(
+        &self,
+        cost_model: &CostModel,
+        request: &Estimate,
+    ) -> Result<WorstCase, Shortfall> {
         // What does not fit into the window is not paid for either.
-        let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
-        let wanted = meter.max_output.min(fitting.max(LEAST_FITTING));
-        self.worst_besides_reserve(meter, request, request.input, wanted)
+        let fitting =
+            cost_model.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
+        let wanted = cost_model.max_output.min(fitting.max(MIN_WINDOW_OUTPUT_TOKENS));
+        self.worst_beyond_reserve(cost_model, request, request.input, wanted)
     }
 
     /// The most that a wrap-up call or a report costs. The session's own reserve pays: even one word is better than
     /// none. `room` is the output that is asked for, if it is free.
     pub(super) fn worst_wrap_up(
         &self,
-        meter: &Meter,
+        cost_model: &CostModel,
         request: &Estimate,
-        room: u64,
-    ) -> Result<Worst, Shortfall> {
-        let fitting = meter.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
-        let wanted = room.min(meter.max_output).min(fitting.max(LEAST_FITTING));
-        let output = Output { wanted, least: 1, extra: request.output_extra };
-        worst(meter, self.free(), request.input, output).map_err(|which| {
-            let needed = cost(meter, request.input, output.least.saturating_add(output.extra));
+        wanted_output: u64,
+    ) -> Result<WorstCase, Shortfall> {
+        let fitting =
+            cost_model.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
+        let wanted = wanted_output.min(cost_model.max_output).min(fitting.max(MIN_WINDOW_OUTPUT_TOKENS));
+        let output = OutputTokens { wanted, min: 1, extra: request.output_extra };
+        worst_case(cost_model, self.free(), request.input, output).map_err(|which| {
+            let needed = cost(cost_model, request.input, output.min.saturating_add(output.extra));
             Shortfall { which, needed }
         })
     }
 
     /// A summary is asked for with a request of its own, and leaves the reserve for the next usual one untouched.
-    pub(super) fn worst_summary(
+    pub(super) fn worst_case_summary(
         &self,
-        meter: &Meter,
+        cost_model: &CostModel,
         usual: &Estimate,
         input: u64,
-    ) -> Result<Worst, Shortfall> {
-        self.worst_besides_reserve(meter, usual, input, meter.max_output)
+    ) -> Result<WorstCase, Shortfall> {
+        self.worst_beyond_reserve(cost_model, usual, input, cost_model.max_output)
     }
 
-    fn worst_besides_reserve(
+    fn worst_beyond_reserve(
         &self,
-        meter: &Meter,
+        cost_model: &CostModel,
         usual: &Estimate,
         input: u64,
         wanted: u64,
-    ) -> Result<Worst, Shortfall> {
-        let least = LEAST_OUTPUT.min(meter.max_output);
-        let free = self.lendable(meter, usual);
-        let share = output_within(meter, &free, input) / OUTPUT_SHARE;
-        let output =
-            Output { wanted: wanted.min(share.max(WRAP_UP_OUTPUT)), least, extra: usual.output_extra };
-        worst(meter, free, input, output).map_err(|which| {
-            let call = cost(meter, input, least.saturating_add(output.extra));
-            Shortfall { which, needed: call.plus(own_reserve(meter, usual.input, usual.output_extra)) }
+    ) -> Result<WorstCase, Shortfall> {
+        let min = MIN_OUTPUT_TOKENS.min(cost_model.max_output);
+        let free = self.lendable(cost_model, usual);
+        let share = output_within(cost_model, &free, input) / OUTPUT_BUDGET_DIVISOR;
+        let output = OutputTokens {
+            wanted: wanted.min(share.max(WRAP_UP_OUTPUT_TOKENS)),
+            min,
+            extra: usual.output_extra,
+        };
+        worst_case(cost_model, free, input, output).map_err(|which| {
+            let call = cost(cost_model, input, min.saturating_add(output.extra));
+            Shortfall {
+                which,
+                needed: call.plus(wrap_up_reserve(cost_model, usual.input, usual.output_extra)),
+            }
         })
     }
 }
 
-fn worst(meter: &Meter, free: Budget, input: u64, output: Output) -> Result<Worst, Which> {
-    if tokens_within(&free, input).saturating_sub(output.extra) < output.least {
-        return Err(Which::Tokens);
+fn worst_case(
+    cost_model: &CostModel,
+    free: Budget,
+    input: u64,
+    output: OutputTokens,
+) -> Result<WorstCase, LimitKind> {
+    if tokens_within(&free, input).saturating_sub(output.extra) < output.min {
+        return Err(LimitKind::Tokens);
     }
-    let max_output = output.wanted.min(output_within(meter, &free, input).saturating_sub(output.extra));
-    if max_output < output.least {
-        return Err(Which::Usd);
+    let max_output = output.wanted.min(output_within(cost_model, &free, input).saturating_sub(output.extra));
+    if max_output < output.min {
+        return Err(LimitKind::Usd);
     }
-    let amount = cost(meter, input, max_output.saturating_add(output.extra));
-    Ok(Worst { amount, input, max_output })
+    let amount = cost(cost_model, input, max_output.saturating_add(output.extra));
+    Ok(WorstCase { amount, input, max_output })
 }
 
 /// The output that a budget pays for beside so much input.
-fn output_within(meter: &Meter, free: &Budget, input: u64) -> u64 {
-    tokens_within(free, input).min(affordable_output(meter, free.usd, input))
+fn output_within(cost_model: &CostModel, free: &Budget, input: u64) -> u64 {
+    tokens_within(free, input).min(affordable_output(cost_model, free.usd, input))
 }
 
 /// The tokens that a budget leaves beside so much input.
@@ -265,33 +282,37 @@ fn tokens_within(free: &Budget, input: u64) -> u64 {
     }
 }
 
-fn cost(meter: &Meter, input: u64, output: u64) -> Amount {
-    Amount { tokens: input.saturating_add(output), usd: meter.price.worst(input, output), agents: 0 }
+fn cost(cost_model: &CostModel, input: u64, output: u64) -> Resources {
+    Resources {
+        tokens: input.saturating_add(output),
+        usd: cost_model.price.worst_case(input, output),
+        agents: 0,
+    }
 }
 
 /// What a session keeps for its wrap-up call: its whole input and a short reply.
-fn own_reserve(meter: &Meter, input: u64, output_extra: u64) -> Amount {
-    cost(meter, input, KEPT_OUTPUT.min(meter.max_output).saturating_add(output_extra))
+fn wrap_up_reserve(cost_model: &CostModel, input: u64, output_extra: u64) -> Resources {
+    cost(cost_model, input, RESERVED_WRAP_UP_TOKENS.min(cost_model.max_output).saturating_add(output_extra))
 }
 
-impl Meter {
+impl CostModel {
     /// The least that makes sense to lend to a child whose first request has this many bytes: its first call and
     /// the reserve for its wrap-up call.
-    pub fn least_loan(&self, first_request_bytes: u64) -> Amount {
+    pub fn min_loan(&self, first_request_bytes: u64) -> Resources {
         let input = self.fixed_bytes.saturating_add(first_request_bytes).div_ceil(2);
-        own_reserve(self, input, 0).plus(cost(self, input, LEAST_OUTPUT.min(self.max_output)))
+        wrap_up_reserve(self, input, 0).plus(cost(self, input, MIN_OUTPUT_TOKENS.min(self.max_output)))
     }
 }
 
-fn affordable_output(meter: &Meter, usd: Limit, input: u64) -> u64 {
+fn affordable_output(cost_model: &CostModel, usd: Limit, input: u64) -> u64 {
     let Limit::AtMost(usd) = usd else { return u64::MAX };
-    let input_cost = meter.price.worst(input, 0);
+    let input_cost = cost_model.price.worst_case(input, 0);
     if input_cost > usd {
         return 0;
     }
-    if meter.price.output == 0 {
+    if cost_model.price.output == 0 {
         return u64::MAX;
     }
     let millionths = u128::from(usd - input_cost).saturating_sub(1) * 1_000_000;
-    u64::try_from(millionths / u128::from(meter.price.output)).unwrap_or(u64::MAX)
+    u64::try_from(millionths / u128::from(cost_model.price.output)).unwrap_or(u64::MAX)
 }

@@ -7,7 +7,7 @@ use crate::id::Hash;
 pub(super) struct Repeats {
     exchange: Option<Hash>,
     count: u32,
-    is_noted: bool,
+    is_warned: bool,
 }
 
 impl Repeats {
@@ -16,20 +16,20 @@ impl Repeats {
         if exchange.is_some() && self.exchange == exchange {
             self.count = self.count.saturating_add(1);
         } else {
-            *self = Repeats { exchange, count: 1, is_noted: false };
+            *self = Repeats { exchange, count: 1, is_warned: false };
         }
     }
 
     /// The runtime has said something to the agent.
-    pub(super) fn noted(&mut self) {
-        self.is_noted |= self.count > 1;
+    pub(super) fn mark_warned(&mut self) {
+        self.is_warned |= self.count > 1;
     }
 
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    pub(super) fn is_noted(&self) -> bool {
-        self.is_noted
+    pub(super) fn is_warned(&self) -> bool {
+        self.is_warned
     }
 }

@@ -1,22 +1,22 @@
 //! Stories of sessions: what happened, what is to be done next, what may not stand in the log.
 
+mod context_window;
 mod limits;
-mod long;
 mod partial;
+mod queue_time;
 mod rounds;
 mod seen;
-mod waited;
 
 use super::*;
-use crate::delegation::Face;
+use crate::delegation::DelegationStyle;
 use crate::event::{Answer, Effect, Speaker};
 use crate::grant::{Authority, Budget, Limit};
 
 use crate::message::{CallResult, Message, ToolCall, ToolOutput};
 use crate::money::{Price, Usage};
-use crate::text::{Aside, Text};
+use crate::text::{BlobRef, Text};
 
-const ROOMY: Budget =
+const LARGE_BUDGET: Budget =
     Budget { tokens: Limit::AtMost(1_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(20_000) };
 
 fn root() -> SessionId {
@@ -27,8 +27,8 @@ fn call(turn: u32, index: u32) -> CallId {
     CallId { turn, index }
 }
 
-fn tokens(tokens: u64) -> Amount {
-    Amount { tokens, ..Amount::default() }
+fn tokens(tokens: u64) -> Resources {
+    Resources { tokens, ..Resources::default() }
 }
 
 fn used(tokens: u64) -> Spent {
@@ -91,7 +91,7 @@ fn replied(turn: u32, text: &str, tools: &[&str]) -> Event {
 
 fn failed(turn: u32, attempt: u32, cause: CallFault) -> Event {
     let spent = match cause {
-        CallFault::Interrupted | CallFault::Stopped => Spent::doubtful(tokens(100)),
+        CallFault::Interrupted | CallFault::Stopped => Spent::unconfirmed(tokens(100)),
         _ => Spent::default(),
     };
     Event::call_failed(turn, attempt, cause, spent)
@@ -110,7 +110,8 @@ fn tool_ended(turn: u32, index: u32, text: &str) -> Event {
 }
 
 fn delegated(turn: u32, index: u32, budget: Budget) -> Event {
-    let delegation = Delegation { face: Face::Delegate, role: Some("Helper".to_owned()), ..task("Help") };
+    let delegation =
+        Delegation { style: DelegationStyle::Delegate, role: Some("Helper".to_owned()), ..task("Help") };
     Event::Delegated {
         call: call(turn, index),
         child: root().child(call(turn, index)),
@@ -129,11 +130,11 @@ fn heard(text: &str) -> Event {
     Event::Heard { from: Speaker::Person, text: text.into() }
 }
 
-fn limit_reached(which: Which) -> Event {
+fn limit_reached(which: LimitKind) -> Event {
     Event::limit_reached(which)
 }
 
-fn limit_of(worst: Result<Worst, Shortfall>) -> Option<Which> {
+fn limit_of(worst: Result<WorstCase, Shortfall>) -> Option<LimitKind> {
     worst.err().map(|shortfall| shortfall.which)
 }
 
@@ -149,7 +150,7 @@ fn done(text: &str) -> Step {
     Step::End(Outcome::new(Status::Done, text))
 }
 
-fn incomplete(limit: Which, text: &str) -> Step {
+fn incomplete(limit: LimitKind, text: &str) -> Step {
     Step::End(Outcome::new(Status::Incomplete { limit }, text))
 }
 
@@ -158,39 +159,39 @@ fn cancelled(text: &str) -> Step {
 }
 
 /// A session that has done one turn.
-fn worked_once() -> Story {
+fn worked_once() -> Scenario {
     let turn = [called(1, 1, Purpose::Turn), replied(1, "Working.", &["read"]), tool_ended(1, 0, "text")];
-    Story::of([started(9, ROOMY)].into_iter().chain(turn))
+    Scenario::of([started(9, LARGE_BUDGET)].into_iter().chain(turn))
 }
 
 /// The same, and a limit after it.
-fn worked(limit: Which) -> Story {
-    let mut story = worked_once();
-    story.then(limit_reached(limit));
-    story
+fn worked(limit: LimitKind) -> Scenario {
+    let mut scenario = worked_once();
+    scenario.then(limit_reached(limit));
+    scenario
 }
 
 /// A log as it grows: every fact has to be admitted at its place, and the books have to balance after it.
-struct Story {
+struct Scenario {
     log: Vec<Event>,
     state: State,
 }
 
-impl Story {
-    fn new() -> Story {
-        Story { log: Vec::new(), state: State::new(root()) }
+impl Scenario {
+    fn new() -> Scenario {
+        Scenario { log: Vec::new(), state: State::new(root()) }
     }
 
-    fn of(events: impl IntoIterator<Item = Event>) -> Story {
-        let mut story = Story::new();
+    fn of(events: impl IntoIterator<Item = Event>) -> Scenario {
+        let mut scenario = Scenario::new();
         for event in events {
-            story.then(event);
+            scenario.then(event);
         }
-        story
+        scenario
     }
 
     #[track_caller]
-    fn then(&mut self, event: Event) -> &mut Story {
+    fn then(&mut self, event: Event) -> &mut Scenario {
         assert!(self.state.admits(&event), "{event:?} is not admitted after {:#?}", self.log);
         self.state.apply(&event);
         self.log.push(event);
@@ -201,24 +202,24 @@ impl Story {
     }
 
     #[track_caller]
-    fn refuses(&mut self, event: Event) -> &mut Story {
+    fn refuses(&mut self, event: Event) -> &mut Scenario {
         assert!(!self.state.admits(&event), "{event:?} is admitted after {:#?}", self.log);
         self
     }
 
     #[track_caller]
-    fn next(&mut self, step: Step) -> &mut Story {
+    fn next(&mut self, step: Step) -> &mut Scenario {
         assert_eq!(self.state.next(), step, "after {:#?}", self.log);
         self
     }
 
     /// The runner is gone; another one reads the log.
-    fn crash(&mut self) -> &mut Story {
+    fn crash(&mut self) -> &mut Scenario {
         self.state = State::fold(root(), &self.log);
         self
     }
 
-    fn ends(&mut self) -> &mut Story {
+    fn ends(&mut self) -> &mut Scenario {
         let Step::End(outcome) = self.state.next() else { panic!("no end after {:#?}", self.log) };
         let spent = self.state.ledger().spent();
         self.then(Event::Ended { outcome, spent }).next(Step::Nothing)
@@ -246,12 +247,12 @@ fn assert_paired(messages: &[Message]) {
     assert!(due.is_none(), "{due:?} has no results");
 }
 
-fn users(state: &State) -> Vec<String> {
-    let words = state.messages().into_iter().filter_map(|message| match message {
+fn user_messages(state: &State) -> Vec<String> {
+    let messages = state.messages().into_iter().filter_map(|message| match message {
         Message::User(text) => Some(text.to_string()),
         Message::Assistant(_) | Message::Results(_) => None,
     });
-    words.collect()
+    messages.collect()
 }
 
 fn last_results(state: &State) -> Vec<CallResult> {
@@ -265,85 +266,93 @@ fn last_results(state: &State) -> Vec<CallResult> {
 }
 
 #[test]
-fn a_plain_run() {
-    let mut story = Story::new();
-    story.next(Step::Nothing).refuses(called(1, 1, Purpose::Turn)).refuses(heard("x")).refuses(cancel());
-    story.then(started(3, ROOMY)).next(Step::CallModel(Purpose::Turn));
-    assert_eq!(users(&story.state), ["Do it"]);
-    assert_eq!(story.state.upcoming(), (1, 1));
-    story.then(called(1, 1, Purpose::Turn)).next(Step::Wait);
-    assert_eq!(story.state.ledger().reserved(), tokens(100));
-    story.then(replied(1, "Done.", &[])).next(done("Done."));
-    assert_eq!(story.state.ledger().reserved(), tokens(0));
-    assert_eq!(story.state.ledger().spent(), used(10));
-    story.then(ended(Status::Done, "Done.")).next(Step::Nothing);
-    assert_eq!(story.state.ended().unwrap().text.as_str(), "Done.");
+fn run_without_tools_ends_done() {
+    let mut scenario = Scenario::new();
+    scenario.next(Step::Nothing).refuses(called(1, 1, Purpose::Turn)).refuses(heard("x")).refuses(cancel());
+    scenario.then(started(3, LARGE_BUDGET)).next(Step::CallModel(Purpose::Turn));
+    assert_eq!(user_messages(&scenario.state), ["Do it"]);
+    assert_eq!(scenario.state.next_attempt(), (1, 1));
+    scenario.then(called(1, 1, Purpose::Turn)).next(Step::Wait);
+    assert_eq!(scenario.state.ledger().reserved(), tokens(100));
+    scenario.then(replied(1, "Done.", &[])).next(done("Done."));
+    assert_eq!(scenario.state.ledger().reserved(), tokens(0));
+    assert_eq!(scenario.state.ledger().spent(), used(10));
+    scenario.then(ended(Status::Done, "Done.")).next(Step::Nothing);
+    assert_eq!(scenario.state.ended().unwrap().text.as_str(), "Done.");
 }
 
 #[test]
-fn the_context_of_a_delegation_stands_under_its_task() {
+fn delegation_context_follows_the_task() {
     let mut delegation = task("Look");
     delegation.context = Some("It is red.".into());
     let event = Event::Started {
         delegation: delegation.into(),
         agent: Hash::of(b"a"),
-        grant: grant(1, ROOMY),
+        grant: grant(1, LARGE_BUDGET),
         parent: None,
         depth: 0,
     };
-    assert_eq!(users(&Story::of([event]).state), ["Look\n\nContext:\nIt is red."]);
+    assert_eq!(user_messages(&Scenario::of([event]).state), ["Look\n\nContext:\nIt is red."]);
 }
 
 #[test]
-fn a_tool_turn() {
-    let mut story = Story::of([started(3, ROOMY), called(1, 1, Purpose::Turn)]);
-    story.then(replied(1, "I look.", &["read_file", "shell"]));
-    story.next(Step::RunCalls(vec![call(1, 0), call(1, 1)])).next(Step::Wait);
-    story
+fn tool_turn_runs_calls_and_continues() {
+    let mut scenario = Scenario::of([started(3, LARGE_BUDGET), called(1, 1, Purpose::Turn)]);
+    scenario.then(replied(1, "I look.", &["read_file", "shell"]));
+    scenario.next(Step::RunCalls(vec![call(1, 0), call(1, 1)])).next(Step::Wait);
+    scenario
         .refuses(called(2, 1, Purpose::Turn))
         .refuses(ended(Status::Done, ""))
         .refuses(tool_ended(1, 2, "x"));
-    story.then(tool_started(1, 0)).then(tool_started(1, 1)).next(Step::Wait);
+    scenario.then(tool_started(1, 0)).then(tool_started(1, 1)).next(Step::Wait);
     // Results stand in the order of the calls, whatever ends first.
-    story.then(tool_ended(1, 1, "second")).next(Step::Wait);
-    story.refuses(tool_ended(1, 1, "again")).refuses(tool_started(1, 1)).refuses(called(2, 1, Purpose::Turn));
-    story.then(tool_ended(1, 0, "first")).next(Step::CallModel(Purpose::Turn));
+    scenario.then(tool_ended(1, 1, "second")).next(Step::Wait);
+    scenario.refuses(tool_ended(1, 1, "again")).refuses(tool_started(1, 1)).refuses(called(
+        2,
+        1,
+        Purpose::Turn,
+    ));
+    scenario.then(tool_ended(1, 0, "first")).next(Step::CallModel(Purpose::Turn));
     let texts: Vec<String> =
-        last_results(&story.state).iter().map(|result| result.output.text.to_string()).collect();
+        last_results(&scenario.state).iter().map(|result| result.output.text.to_string()).collect();
     assert_eq!(texts, ["first", "second"]);
-    story.refuses(tool_started(1, 0)).refuses(called(1, 2, Purpose::Turn)).refuses(called(
+    scenario.refuses(tool_started(1, 0)).refuses(called(1, 2, Purpose::Turn)).refuses(called(
         3,
         1,
         Purpose::Turn,
     ));
-    story.then(called(2, 1, Purpose::Turn)).then(replied(2, "Red.", &[])).next(done("Red.")).ends();
-    assert_eq!(story.state.ledger().spent().turns, 2);
+    scenario.then(called(2, 1, Purpose::Turn)).then(replied(2, "Red.", &[])).next(done("Red.")).ends();
+    assert_eq!(scenario.state.ledger().spent().turns, 2);
 }
 
 #[test]
-fn a_delegation_lends_and_gives_back() {
-    let mut story = Story::of([started(3, tokens_only(1000)), called(1, 1, Purpose::Turn)]);
-    story.then(replied(1, "", &["delegate", "delegate"]));
-    story.next(Step::RunCalls(vec![call(1, 0), call(1, 1)]));
-    story.then(delegated(1, 0, loan(600)));
-    assert_eq!(story.state.ledger().lent(), Amount { tokens: 600, usd: 0, agents: 1 });
+fn delegation_lends_and_returns_budget() {
+    let mut scenario = Scenario::of([started(3, tokens_only(1000)), called(1, 1, Purpose::Turn)]);
+    scenario.then(replied(1, "", &["delegate", "delegate"]));
+    scenario.next(Step::RunCalls(vec![call(1, 0), call(1, 1)]));
+    scenario.then(delegated(1, 0, loan(600)));
+    assert_eq!(scenario.state.ledger().lent(), Resources { tokens: 600, usd: 0, agents: 1 });
     // Spent are 10, lent are 600: what is left is 390.
-    story.refuses(delegated(1, 1, loan(391))).then(delegated(1, 1, loan(390))).next(Step::Wait);
-    story.refuses(tool_ended(1, 0, "too early")).refuses(ended(Status::Done, ""));
-    story.refuses(ended(Status::Failed { cause: "x".to_owned() }, "")).refuses(called(2, 1, Purpose::Turn));
-    story.then(returned(1, 1, used(300))).refuses(returned(1, 1, used(300))).next(Step::Wait);
-    assert_eq!(story.state.ledger().committed(), Amount { tokens: 10 + 600 + 300, usd: 0, agents: 2 });
-    story.then(tool_ended(1, 1, "[Helper]: b")).next(Step::Wait);
-    story.then(returned(1, 0, Spent { agents: 0, ..used(5) })).then(tool_ended(1, 0, "[Helper]: a"));
-    assert_eq!(story.state.ledger().lent(), Amount::default());
-    assert_eq!(story.state.ledger().committed(), Amount { tokens: 315, usd: 0, agents: 2 });
-    story
+    scenario.refuses(delegated(1, 1, loan(391))).then(delegated(1, 1, loan(390))).next(Step::Wait);
+    scenario.refuses(tool_ended(1, 0, "too early")).refuses(ended(Status::Done, ""));
+    scenario.refuses(ended(Status::Failed { cause: "x".to_owned() }, "")).refuses(called(
+        2,
+        1,
+        Purpose::Turn,
+    ));
+    scenario.then(returned(1, 1, used(300))).refuses(returned(1, 1, used(300))).next(Step::Wait);
+    assert_eq!(scenario.state.ledger().committed(), Resources { tokens: 10 + 600 + 300, usd: 0, agents: 2 });
+    scenario.then(tool_ended(1, 1, "[Helper]: b")).next(Step::Wait);
+    scenario.then(returned(1, 0, Spent { agents: 0, ..used(5) })).then(tool_ended(1, 0, "[Helper]: a"));
+    assert_eq!(scenario.state.ledger().lent(), Resources::default());
+    assert_eq!(scenario.state.ledger().committed(), Resources { tokens: 315, usd: 0, agents: 2 });
+    scenario
         .next(Step::CallModel(Purpose::Turn))
         .then(called(2, 1, Purpose::Turn))
         .then(replied(2, "Ok.", &[]))
         .ends();
     // A child's usage is in its parent's totals: 10 + 300 + 5 + 10, and four answered calls.
-    let spent = story.state.ledger().spent();
+    let spent = scenario.state.ledger().spent();
     assert_eq!((spent.usage.total(), spent.agents, spent.turns), (325, 2, 4));
 }
 
@@ -354,31 +363,35 @@ fn agents_and_money_are_lent_like_tokens() {
         usd: Limit::AtMost(usd),
         agents: Limit::AtMost(agents),
     };
-    let mut story = Story::of([started(3, budget(50, 3))]);
-    story.then(reserving(1, 1, Purpose::Turn, 1_000_000_000)).then(replied(1, "", &["delegate", "delegate"]));
-    story.refuses(delegated(1, 0, budget(51, 0))).refuses(delegated(1, 0, budget(0, 3)));
-    story.refuses(delegated(1, 0, Budget::UNLIMITED));
-    story.then(delegated(1, 0, budget(50, 1))).refuses(delegated(1, 1, budget(1, 0))).refuses(delegated(
+    let mut scenario = Scenario::of([started(3, budget(50, 3))]);
+    scenario.then(reserving(1, 1, Purpose::Turn, 1_000_000_000)).then(replied(
+        1,
+        "",
+        &["delegate", "delegate"],
+    ));
+    scenario.refuses(delegated(1, 0, budget(51, 0))).refuses(delegated(1, 0, budget(0, 3)));
+    scenario.refuses(delegated(1, 0, Budget::UNLIMITED));
+    scenario.then(delegated(1, 0, budget(50, 1))).refuses(delegated(1, 1, budget(1, 0))).refuses(delegated(
         1,
         1,
         budget(0, 1),
     ));
     // The child started one agent of its own and used 20.
-    story.then(returned(1, 0, Spent { usd: 20, agents: 1, ..used(5) }));
-    assert_eq!(story.state.ledger().committed(), Amount { tokens: 15, usd: 20, agents: 2 });
-    story.refuses(delegated(1, 1, budget(30, 1))).refuses(delegated(1, 1, budget(31, 0)));
-    story.then(delegated(1, 1, budget(30, 0)));
+    scenario.then(returned(1, 0, Spent { usd: 20, agents: 1, ..used(5) }));
+    assert_eq!(scenario.state.ledger().committed(), Resources { tokens: 15, usd: 20, agents: 2 });
+    scenario.refuses(delegated(1, 1, budget(30, 1))).refuses(delegated(1, 1, budget(31, 0)));
+    scenario.then(delegated(1, 1, budget(30, 0)));
 }
 
 #[test]
-fn a_loan_keeps_all_that_a_resume_needs() {
-    let story = Story::of([
-        started(3, ROOMY),
+fn loan_keeps_what_a_resume_needs() {
+    let scenario = Scenario::of([
+        started(3, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
         replied(1, "", &["delegate"]),
         delegated(1, 0, loan(50)),
     ]);
-    let loan_out = &story.state.loans()[&root().child(call(1, 0))];
+    let loan_out = &scenario.state.loans()[&root().child(call(1, 0))];
     assert_eq!(loan_out.call, call(1, 0));
     assert_eq!(loan_out.round.depth, 1);
     assert_eq!(loan_out.round.parent, Some(root()));
@@ -388,37 +401,43 @@ fn a_loan_keeps_all_that_a_resume_needs() {
 }
 
 #[test]
-fn only_own_children_are_lent_to() {
-    let mut story =
-        Story::of([started(3, ROOMY), called(1, 1, Purpose::Turn), replied(1, "", &["delegate", "x"])]);
+fn delegated_accepts_only_own_children() {
+    let mut scenario = Scenario::of([
+        started(3, LARGE_BUDGET),
+        called(1, 1, Purpose::Turn),
+        replied(1, "", &["delegate", "x"]),
+    ]);
     let to = |child: SessionId| match delegated(1, 0, loan(5)) {
         Event::Delegated { call, delegation, agent, grant, .. } => {
             Event::Delegated { call, child, delegation, agent, grant }
         }
         event => event,
     };
-    story
+    scenario
         .refuses(to(root()))
         .refuses(to(SessionId::root(8)))
         .refuses(to(SessionId::root(8).child(call(1, 0))));
-    story.then(to(root().child(call(1, 0)))).refuses(to(root().child(call(1, 0))));
-    story.refuses(delegated(2, 0, loan(5))).refuses(delegated(1, 2, loan(5)));
+    scenario.then(to(root().child(call(1, 0)))).refuses(to(root().child(call(1, 0))));
+    scenario.refuses(delegated(2, 0, loan(5))).refuses(delegated(1, 2, loan(5)));
     // An answered call lends no more.
-    story.then(tool_ended(1, 1, "x")).refuses(delegated(1, 1, loan(5)));
+    scenario.then(tool_ended(1, 1, "x")).refuses(delegated(1, 1, loan(5)));
 }
 
 #[test]
-fn grace_after_the_turn_limit() {
-    let mut story =
-        Story::of([started(1, ROOMY), called(1, 1, Purpose::Turn), replied(1, "Half.", &["read_file"])]);
-    story.then(tool_ended(1, 0, "x")).next(Step::CallModel(Purpose::Grace));
-    story.refuses(called(2, 1, Purpose::Turn)).refuses(ended(Status::Done, "Half."));
-    story.then(limit_reached(Which::Turns)).next(Step::CallModel(Purpose::Grace));
-    story.then(called(2, 1, Purpose::Grace)).next(Step::Wait);
-    assert!(users(&story.state).last().unwrap().contains("turns limit"));
-    story.then(replied(2, "I got half; the rest is left.", &[]));
-    story
-        .next(incomplete(Which::Turns, "I got half; the rest is left."))
+fn turn_limit_gets_a_wrap_up_call() {
+    let mut scenario = Scenario::of([
+        started(1, LARGE_BUDGET),
+        called(1, 1, Purpose::Turn),
+        replied(1, "Half.", &["read_file"]),
+    ]);
+    scenario.then(tool_ended(1, 0, "x")).next(Step::CallModel(Purpose::Grace));
+    scenario.refuses(called(2, 1, Purpose::Turn)).refuses(ended(Status::Done, "Half."));
+    scenario.then(limit_reached(LimitKind::Turns)).next(Step::CallModel(Purpose::Grace));
+    scenario.then(called(2, 1, Purpose::Grace)).next(Step::Wait);
+    assert!(user_messages(&scenario.state).last().unwrap().contains("turns limit"));
+    scenario.then(replied(2, "I got half; the rest is left.", &[]));
+    scenario
+        .next(incomplete(LimitKind::Turns, "I got half; the rest is left."))
         .refuses(called(3, 1, Purpose::Turn))
         .refuses(called(3, 1, Purpose::Grace))
         .ends();
@@ -426,183 +445,200 @@ fn grace_after_the_turn_limit() {
 
 /// The turn limit follows from the log, so it holds also where nobody wrote it down.
 #[test]
-fn grace_after_the_turn_limit_without_a_record_of_it() {
+fn turn_limit_without_an_event_gets_a_wrap_up_call() {
     let begin = || {
-        Story::of([
-            started(1, ROOMY),
+        Scenario::of([
+            started(1, LARGE_BUDGET),
             called(1, 1, Purpose::Turn),
             replied(1, "Half.", &["read_file"]),
             tool_ended(1, 0, "x"),
             called(2, 1, Purpose::Grace),
         ])
     };
-    assert!(users(&begin().state).last().unwrap().contains("turns limit"));
-    begin().then(replied(2, "All I got.", &[])).next(incomplete(Which::Turns, "All I got.")).ends();
+    assert!(user_messages(&begin().state).last().unwrap().contains("turns limit"));
+    begin().then(replied(2, "All I got.", &[])).next(incomplete(LimitKind::Turns, "All I got.")).ends();
     // A crash in the grace call gives no further turn.
-    let mut story = begin();
-    story.crash().then(failed(2, 1, CallFault::Interrupted)).next(Step::CallModel(Purpose::Grace));
-    story.refuses(called(2, 2, Purpose::Turn)).then(called(2, 2, Purpose::Grace)).then(replied(
+    let mut scenario = begin();
+    scenario.crash().then(failed(2, 1, CallFault::Interrupted)).next(Step::CallModel(Purpose::Grace));
+    scenario.refuses(called(2, 2, Purpose::Turn)).then(called(2, 2, Purpose::Grace)).then(replied(
         2,
         "All.",
         &[],
     ));
-    story.next(incomplete(Which::Turns, "All.")).ends();
+    scenario.next(incomplete(LimitKind::Turns, "All.")).ends();
 }
 
 #[test]
-fn an_answer_on_the_last_turn_is_complete() {
-    Story::of([started(1, ROOMY), called(1, 1, Purpose::Turn), replied(1, "Done.", &[])])
+fn answer_on_the_last_turn_is_done() {
+    Scenario::of([started(1, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "Done.", &[])])
         .next(done("Done."))
         .ends();
 }
 
 #[test]
-fn no_turns_at_all_leave_nothing_to_report() {
-    let mut story = Story::of([started(0, ROOMY)]);
-    story.refuses(called(1, 1, Purpose::Turn)).refuses(called(1, 1, Purpose::Grace));
-    story.next(incomplete(Which::Turns, ""));
+fn round_with_zero_turns_ends_incomplete() {
+    let mut scenario = Scenario::of([started(0, LARGE_BUDGET)]);
+    scenario.refuses(called(1, 1, Purpose::Turn)).refuses(called(1, 1, Purpose::Grace));
+    scenario.next(incomplete(LimitKind::Turns, ""));
 }
 
 #[test]
-fn calls_in_the_last_word_are_not_run() {
-    let mut story = worked(Which::Turns);
-    story.then(called(2, 1, Purpose::Grace));
-    story.then(replied(2, "One more?", &["shell"])).refuses(tool_started(2, 0)).refuses(delegated(
+fn calls_in_the_wrap_up_reply_are_not_run() {
+    let mut scenario = worked(LimitKind::Turns);
+    scenario.then(called(2, 1, Purpose::Grace));
+    scenario.then(replied(2, "One more?", &["shell"])).refuses(tool_started(2, 0)).refuses(delegated(
         2,
         0,
         loan(1),
     ));
-    story.next(incomplete(Which::Turns, "One more?")).ends();
-    assert!(last_results(&story.state)[0].output.is_error());
+    scenario.next(incomplete(LimitKind::Turns, "One more?")).ends();
+    assert!(last_results(&scenario.state)[0].output.is_error());
 }
 
 #[test]
-fn the_tokens_limit() {
-    let meter = Meter { price: Price::default(), fixed_bytes: 0, max_output: 100, window: None };
-    let mut story = Story::of([started(50, tokens_only(400))]);
+fn token_limit_gets_a_wrap_up_call() {
+    let cost_model = CostModel { price: Price::default(), fixed_bytes: 0, max_output: 100, window: None };
+    let mut scenario = Scenario::of([started(50, tokens_only(400))]);
     // Of 400 tokens the own reserve keeps 103, so that 197 of the next call's 297 would be output; 100 are enough.
-    let worst = story.state.worst_case(&meter, Purpose::Turn).unwrap();
+    let worst = scenario.state.worst_case(&cost_model, Purpose::Turn).unwrap();
     assert_eq!((worst.amount.tokens, worst.max_output), (103, 100));
-    story.then(reserving(1, 1, Purpose::Turn, worst.amount.tokens));
-    story.then(Event::Replied {
+    scenario.then(reserving(1, 1, Purpose::Turn, worst.amount.tokens));
+    scenario.then(Event::Replied {
         turn: 1,
         reply: reply("Half.", &["read_file"]),
         spent: used(103),
         waited_ms: 0,
     });
-    story.then(tool_ended(1, 0, &"x".repeat(100)));
+    scenario.then(tool_ended(1, 0, &"x".repeat(100)));
     // The next input is 103 + 50: with the reserve of 253 there is nothing left for a turn out of 297.
-    assert_eq!(limit_of(story.state.worst_case(&meter, Purpose::Turn)), Some(Which::Tokens));
-    story.then(limit_reached(Which::Tokens)).next(Step::CallModel(Purpose::Grace)).refuses(called(
+    assert_eq!(limit_of(scenario.state.worst_case(&cost_model, Purpose::Turn)), Some(LimitKind::Tokens));
+    scenario.then(limit_reached(LimitKind::Tokens)).next(Step::CallModel(Purpose::Grace)).refuses(called(
         2,
         1,
         Purpose::Turn,
     ));
-    let grace = story.state.worst_case(&meter, Purpose::Grace).unwrap();
+    let grace = scenario.state.worst_case(&cost_model, Purpose::Grace).unwrap();
     assert!(grace.max_output > 0);
-    story.then(reserving(2, 1, Purpose::Grace, grace.amount.tokens)).then(replied(2, "Only half.", &[]));
-    story.next(incomplete(Which::Tokens, "Only half.")).ends();
+    scenario.then(reserving(2, 1, Purpose::Grace, grace.amount.tokens)).then(replied(2, "Only half.", &[]));
+    scenario.next(incomplete(LimitKind::Tokens, "Only half.")).ends();
 }
 
 #[test]
-fn a_reserve_beyond_the_budget_is_refused() {
-    let mut story = Story::of([started(9, tokens_only(100))]);
-    story.refuses(reserving(1, 1, Purpose::Turn, 101)).then(reserving(1, 1, Purpose::Turn, 100));
-    story
+fn reserve_beyond_the_budget_is_refused() {
+    let mut scenario = Scenario::of([started(9, tokens_only(100))]);
+    scenario.refuses(reserving(1, 1, Purpose::Turn, 101)).then(reserving(1, 1, Purpose::Turn, 100));
+    scenario
         .then(Event::Replied { turn: 1, reply: reply("", &["x"]), spent: used(60), waited_ms: 0 })
         .then(tool_ended(1, 0, ""));
-    story.refuses(reserving(2, 1, Purpose::Turn, 41)).then(limit_reached(Which::Tokens));
-    story.refuses(reserving(2, 1, Purpose::Grace, 41)).then(reserving(2, 1, Purpose::Grace, 40));
+    scenario.refuses(reserving(2, 1, Purpose::Turn, 41)).then(limit_reached(LimitKind::Tokens));
+    scenario.refuses(reserving(2, 1, Purpose::Grace, 41)).then(reserving(2, 1, Purpose::Grace, 40));
 }
 
 #[test]
-fn a_last_word_that_cannot_be_paid_ends_with_the_last_text() {
-    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "Half.", &["x"])]);
-    story.then(tool_ended(1, 0, "")).then(limit_reached(Which::Usd)).next(Step::CallModel(Purpose::Grace));
-    story.then(failed(2, 1, CallFault::Unaffordable)).next(incomplete(Which::Usd, "Half.")).ends();
+fn unaffordable_wrap_up_ends_with_the_last_text() {
+    let mut scenario =
+        Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "Half.", &["x"])]);
+    scenario
+        .then(tool_ended(1, 0, ""))
+        .then(limit_reached(LimitKind::Usd))
+        .next(Step::CallModel(Purpose::Grace));
+    scenario.then(failed(2, 1, CallFault::Unaffordable)).next(incomplete(LimitKind::Usd, "Half.")).ends();
 }
 
 /// An earlier fault that might have passed does not keep asking for what cannot be paid.
 #[test]
-fn a_last_word_that_cannot_be_paid_ends_also_after_a_fault() {
-    let mut story = worked_once();
-    story.then(called(2, 1, Purpose::Turn)).then(failed(2, 1, transient()));
-    story.then(limit_reached(Which::Tokens)).next(Step::CallModel(Purpose::Grace));
-    story.then(failed(2, 2, CallFault::Unaffordable)).next(incomplete(Which::Tokens, "Working.")).ends();
+fn unaffordable_wrap_up_after_a_fault_ends() {
+    let mut scenario = worked_once();
+    scenario.then(called(2, 1, Purpose::Turn)).then(failed(2, 1, transient()));
+    scenario.then(limit_reached(LimitKind::Tokens)).next(Step::CallModel(Purpose::Grace));
+    scenario
+        .then(failed(2, 2, CallFault::Unaffordable))
+        .next(incomplete(LimitKind::Tokens, "Working."))
+        .ends();
 }
 
 #[test]
-fn a_last_word_that_takes_too_long_is_not_asked_again() {
-    let mut story = worked(Which::Time);
-    story.then(called(2, 1, Purpose::Grace));
-    story.then(failed(2, 1, CallFault::Stopped)).next(incomplete(Which::Time, "Working.")).ends();
-    let mut story = worked(Which::Time);
-    story.then(called(2, 1, Purpose::Grace));
-    story.then(failed(2, 1, transient())).next(Step::CallModel(Purpose::Grace)).then(called(
+fn stopped_wrap_up_is_not_repeated() {
+    let mut scenario = worked(LimitKind::Time);
+    scenario.then(called(2, 1, Purpose::Grace));
+    scenario.then(failed(2, 1, CallFault::Stopped)).next(incomplete(LimitKind::Time, "Working.")).ends();
+    let mut scenario = worked(LimitKind::Time);
+    scenario.then(called(2, 1, Purpose::Grace));
+    scenario.then(failed(2, 1, transient())).next(Step::CallModel(Purpose::Grace)).then(called(
         2,
         2,
         Purpose::Grace,
     ));
-    story.then(failed(2, 2, CallFault::Stopped)).next(incomplete(Which::Time, "Working.")).ends();
+    scenario.then(failed(2, 2, CallFault::Stopped)).next(incomplete(LimitKind::Time, "Working.")).ends();
 }
 
 #[test]
-fn a_last_word_that_a_crash_cut_off_is_asked_again() {
-    let mut story = worked(Which::Time);
-    story.then(called(2, 1, Purpose::Grace));
-    story.crash().then(failed(2, 1, CallFault::Interrupted)).next(Step::CallModel(Purpose::Grace));
-    story
+fn interrupted_wrap_up_is_repeated() {
+    let mut scenario = worked(LimitKind::Time);
+    scenario.then(called(2, 1, Purpose::Grace));
+    scenario.crash().then(failed(2, 1, CallFault::Interrupted)).next(Step::CallModel(Purpose::Grace));
+    scenario
         .then(called(2, 2, Purpose::Grace))
         .then(replied(2, "Late.", &[]))
-        .next(incomplete(Which::Time, "Late."));
+        .next(incomplete(LimitKind::Time, "Late."));
     // It is told once what is asked of it.
-    assert_eq!(users(&story.state).iter().filter(|words| words.contains("time limit")).count(), 1);
+    assert_eq!(
+        user_messages(&scenario.state).iter().filter(|message| message.contains("time limit")).count(),
+        1
+    );
 }
 
 #[test]
-fn a_last_word_is_retried_and_then_given_up() {
-    let mut story = worked(Which::Time);
+fn wrap_up_is_retried_until_max_attempts() {
+    let mut scenario = worked(LimitKind::Time);
     for attempt in 1..=MAX_ATTEMPTS {
-        story.next(Step::CallModel(Purpose::Grace));
-        story.then(called(2, attempt, Purpose::Grace)).then(failed(2, attempt, transient()));
+        scenario.next(Step::CallModel(Purpose::Grace));
+        scenario.then(called(2, attempt, Purpose::Grace)).then(failed(2, attempt, transient()));
     }
-    story.next(incomplete(Which::Time, "Working.")).ends();
+    scenario.next(incomplete(LimitKind::Time, "Working.")).ends();
 }
 
 #[test]
-fn the_time_limit_is_a_fact() {
-    let mut story = Story::of([
-        started(9, ROOMY),
+fn time_limit_stops_new_calls_and_wraps_up() {
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
         replied(1, "I run.", &["shell", "shell"]),
     ]);
-    story.then(tool_started(1, 0)).then(limit_reached(Which::Time));
+    scenario.then(tool_started(1, 0)).then(limit_reached(LimitKind::Time));
     // What runs may end; nothing new starts; the first limit stays.
-    story.refuses(tool_started(1, 1)).refuses(delegated(1, 1, loan(1))).refuses(limit_reached(Which::Tokens));
-    assert!(story.state.stopping().unwrap().contains("time"));
-    story.then(tool_ended(1, 0, "interrupted")).then(tool_ended(1, 1, "not started"));
-    story.next(Step::CallModel(Purpose::Grace)).then(called(2, 1, Purpose::Grace)).then(replied(
+    scenario
+        .refuses(tool_started(1, 1))
+        .refuses(delegated(1, 1, loan(1)))
+        .refuses(limit_reached(LimitKind::Tokens));
+    assert!(scenario.state.stop_reason().unwrap().contains("time"));
+    scenario.then(tool_ended(1, 0, "interrupted")).then(tool_ended(1, 1, "not started"));
+    scenario.next(Step::CallModel(Purpose::Grace)).then(called(2, 1, Purpose::Grace)).then(replied(
         2,
         "So far.",
         &[],
     ));
-    story.next(incomplete(Which::Time, "So far.")).ends();
+    scenario.next(incomplete(LimitKind::Time, "So far.")).ends();
 }
 
 #[test]
-fn a_cancel_waits_for_open_children() {
-    let mut story = Story::of([
-        started(9, ROOMY),
+fn cancel_waits_for_open_children() {
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
         replied(1, "Two helpers.", &["delegate", "delegate", "delegate"]),
         delegated(1, 0, loan(100)),
         delegated(1, 1, loan(100)),
     ]);
-    story.next(Step::RunCalls(vec![call(1, 0), call(1, 1), call(1, 2)]));
-    story.then(cancel()).refuses(cancel()).refuses(limit_reached(Which::Time)).next(Step::Wait);
+    scenario.next(Step::RunCalls(vec![call(1, 0), call(1, 1), call(1, 2)]));
+    scenario.then(cancel()).refuses(cancel()).refuses(limit_reached(LimitKind::Time)).next(Step::Wait);
     // Nothing is lent, started, asked or thought any more.
-    story.refuses(delegated(1, 2, loan(1))).refuses(tool_started(1, 2)).refuses(called(2, 1, Purpose::Turn));
-    story.refuses(Event::Asked {
+    scenario.refuses(delegated(1, 2, loan(1))).refuses(tool_started(1, 2)).refuses(called(
+        2,
+        1,
+        Purpose::Turn,
+    ));
+    scenario.refuses(Event::Asked {
         call: call(1, 2),
         what: "?".into(),
         why: String::new(),
@@ -611,45 +647,51 @@ fn a_cancel_waits_for_open_children() {
         default: Answer::Once,
     });
     let end = || ended(Status::Cancelled { by: "the person".to_owned() }, "Two helpers.");
-    story.refuses(end()).then(tool_ended(1, 2, "not started")).refuses(end());
-    story.then(returned(1, 0, used(50))).then(tool_ended(1, 0, "part")).refuses(end()).next(Step::Wait);
-    story.then(returned(1, 1, used(50))).then(tool_ended(1, 1, "part"));
+    scenario.refuses(end()).then(tool_ended(1, 2, "not started")).refuses(end());
+    scenario.then(returned(1, 0, used(50))).then(tool_ended(1, 0, "part")).refuses(end()).next(Step::Wait);
+    scenario.then(returned(1, 1, used(50))).then(tool_ended(1, 1, "part"));
     // A cancel has no grace.
-    story.refuses(called(2, 1, Purpose::Grace)).refuses(called(2, 1, Purpose::Summary));
-    story.refuses(ended(Status::Done, "")).refuses(ended(Status::Incomplete { limit: Which::Turns }, ""));
-    story.next(cancelled("Two helpers.")).then(end()).next(Step::Nothing);
-    assert_eq!(story.state.ledger().lent(), Amount::default());
+    scenario.refuses(called(2, 1, Purpose::Grace)).refuses(called(2, 1, Purpose::Summary));
+    scenario
+        .refuses(ended(Status::Done, ""))
+        .refuses(ended(Status::Incomplete { limit: LimitKind::Turns }, ""));
+    scenario.next(cancelled("Two helpers.")).then(end()).next(Step::Nothing);
+    assert_eq!(scenario.state.ledger().lent(), Resources::default());
 }
 
 #[test]
-fn a_cancel_while_the_model_answers() {
-    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), cancel()]);
-    story.next(Step::Wait).refuses(ended(Status::Cancelled { by: String::new() }, ""));
-    story.then(failed(1, 1, CallFault::Stopped)).next(cancelled("")).ends();
-    assert_eq!(story.state.ledger().spent().in_doubt, tokens(100));
+fn cancel_during_a_model_call_charges_the_reserve() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), cancel()]);
+    scenario.next(Step::Wait).refuses(ended(Status::Cancelled { by: String::new() }, ""));
+    scenario.then(failed(1, 1, CallFault::Stopped)).next(cancelled("")).ends();
+    assert_eq!(scenario.state.ledger().spent().unconfirmed, tokens(100));
 }
 
 #[test]
-fn a_reply_that_was_faster_than_the_cancel_runs_nothing() {
-    let mut story =
-        Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), cancel(), replied(1, "Go.", &["shell"])]);
-    story.next(Step::RunCalls(vec![call(1, 0)])).refuses(tool_started(1, 0)).then(tool_ended(
+fn reply_after_a_cancel_runs_no_calls() {
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
+        called(1, 1, Purpose::Turn),
+        cancel(),
+        replied(1, "Go.", &["shell"]),
+    ]);
+    scenario.next(Step::RunCalls(vec![call(1, 0)])).refuses(tool_started(1, 0)).then(tool_ended(
         1,
         0,
         "not started",
     ));
-    story.next(cancelled("Go.")).ends();
+    scenario.next(cancelled("Go.")).ends();
 }
 
 #[test]
-fn a_cancel_at_once() {
-    Story::of([started(9, ROOMY), cancel()]).next(cancelled("")).ends();
+fn cancel_right_after_start_ends_cancelled() {
+    Scenario::of([started(9, LARGE_BUDGET), cancel()]).next(cancelled("")).ends();
 }
 
 #[test]
-fn a_cancel_beats_a_limit() {
-    let mut story = Story::of([started(9, ROOMY), limit_reached(Which::Time), cancel()]);
-    story.refuses(called(1, 1, Purpose::Grace)).next(cancelled("")).ends();
+fn cancel_takes_precedence_over_a_limit() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET), limit_reached(LimitKind::Time), cancel()]);
+    scenario.refuses(called(1, 1, Purpose::Grace)).next(cancelled("")).ends();
 }
 
 /// Two delegations and a tool, a fault, words from outside and an answer.
@@ -698,40 +740,40 @@ fn leads_to(step: &Step, event: &Event) -> bool {
 
 /// A runner that takes a log up where it stands and does what it is told until there is nothing to do.
 #[track_caller]
-fn carry_on(story: &mut Story) {
-    if let Some(open) = story.state.open_call().cloned() {
-        let spent = Spent::doubtful(open.reserved);
+fn run_to_end(scenario: &mut Scenario) {
+    if let Some(open) = scenario.state.open_call().cloned() {
+        let spent = Spent::unconfirmed(open.reserved);
         let cause = CallFault::Interrupted;
-        story.then(Event::call_failed(open.turn, open.attempt, cause, spent));
+        scenario.then(Event::call_failed(open.turn, open.attempt, cause, spent));
     }
     for _ in 0..100 {
-        match story.state.next() {
+        match scenario.state.next() {
             Step::Nothing => return,
-            Step::Wait | Step::Detach(_) => panic!("nothing is under way after {:#?}", story.log),
+            Step::Wait | Step::Detach(_) => panic!("nothing is under way after {:#?}", scenario.log),
             Step::CallModel(purpose) => {
-                let (turn, attempt) = story.state.upcoming();
-                story.then(called(turn, attempt, purpose)).then(replied(turn, "Carried on.", &[]));
+                let (turn, attempt) = scenario.state.next_attempt();
+                scenario.then(called(turn, attempt, purpose)).then(replied(turn, "Carried on.", &[]));
             }
             Step::RunCalls(calls) => {
                 for call in calls {
-                    let children: Vec<SessionId> = story.state.loans().keys().cloned().collect();
+                    let children: Vec<SessionId> = scenario.state.loans().keys().cloned().collect();
                     for child in children.into_iter().filter(|child| *child == root().child(call)) {
                         let outcome = Outcome::new(Status::Done, "");
-                        story.then(Event::Returned { child, outcome, spent: used(1), waited_ms: 0 });
+                        scenario.then(Event::Returned { child, outcome, spent: used(1), waited_ms: 0 });
                     }
-                    story.then(Event::tool_ended(call, ToolOutput::ok("answered later")));
+                    scenario.then(Event::tool_ended(call, ToolOutput::ok("answered later")));
                 }
             }
             Step::End(outcome) => {
-                story.then(Event::Ended { outcome, spent: Spent::default() });
+                scenario.then(Event::Ended { outcome, spent: Spent::default() });
             }
         }
     }
-    panic!("no end after {:#?}", story.log);
+    panic!("no end after {:#?}", scenario.log);
 }
 
 #[test]
-fn every_crash_point_can_be_taken_up() {
+fn session_resumes_from_every_crash_point() {
     let log = whole_log();
     for length in 0..=log.len() {
         let mut state = State::fold(root(), &log[..length]);
@@ -745,19 +787,19 @@ fn every_crash_point_can_be_taken_up() {
         if length == 0 {
             continue;
         }
-        let mut story = Story::of(log[..length].to_vec());
-        carry_on(story.crash());
-        let count = |kind: &str| story.log.iter().filter(|event| event.kind() == kind).count();
+        let mut scenario = Scenario::of(log[..length].to_vec());
+        run_to_end(scenario.crash());
+        let count = |kind: &str| scenario.log.iter().filter(|event| event.kind() == kind).count();
         assert_eq!(count("ended"), 1);
         assert_eq!(count("delegated"), count("returned"));
-        assert_eq!(story.state.ledger().lent(), Amount::default());
-        assert_eq!(story.state.ledger().reserved(), Amount::default());
+        assert_eq!(scenario.state.ledger().lent(), Resources::default());
+        assert_eq!(scenario.state.ledger().reserved(), Resources::default());
     }
 }
 
 /// Nothing recorded as done is done or bought twice: a fact cannot stand a second time where it stood.
 #[test]
-fn no_fact_of_the_whole_log_is_admitted_twice_in_a_row() {
+fn no_event_is_admitted_twice_in_a_row() {
     let log = whole_log();
     for (index, event) in log.iter().enumerate() {
         let state = State::fold(root(), &log[..=index]);
@@ -768,91 +810,101 @@ fn no_fact_of_the_whole_log_is_admitted_twice_in_a_row() {
 }
 
 #[test]
-fn a_fault_that_may_pass_is_asked_again() {
-    let mut story = Story::of([started(1, ROOMY), called(1, 1, Purpose::Turn), failed(1, 1, transient())]);
-    story.next(Step::CallModel(Purpose::Turn)).refuses(called(2, 1, Purpose::Turn)).refuses(called(
+fn transient_fault_is_retried() {
+    let mut scenario =
+        Scenario::of([started(1, LARGE_BUDGET), called(1, 1, Purpose::Turn), failed(1, 1, transient())]);
+    scenario.next(Step::CallModel(Purpose::Turn)).refuses(called(2, 1, Purpose::Turn)).refuses(called(
         1,
         1,
         Purpose::Turn,
     ));
-    assert_eq!(story.state.ledger().committed(), Amount::default());
-    story.then(called(1, 2, Purpose::Turn)).refuses(failed(1, 1, transient())).then(replied(1, "Ok.", &[]));
-    story.next(done("Ok.")).ends();
-}
-
-#[test]
-fn a_fault_is_hopeless_after_six_attempts() {
-    let mut story = Story::of([started(9, ROOMY)]);
-    for attempt in 1..=6 {
-        story.next(Step::CallModel(Purpose::Turn));
-        story.then(called(1, attempt, Purpose::Turn)).then(failed(1, attempt, transient()));
-    }
-    let Step::End(outcome) = story.state.next() else { panic!("it goes on") };
-    let Status::Failed { cause } = &outcome.status else { panic!("{outcome:?}") };
-    assert!(cause.contains("overloaded") && cause.contains('6'), "{cause}");
-    story.ends();
-}
-
-#[test]
-fn faults_are_counted_for_each_turn_anew() {
-    let mut story = Story::of([started(9, ROOMY)]);
-    for turn in 1..=3 {
-        for attempt in 1..=3 {
-            story.then(called(turn, attempt, Purpose::Turn)).then(failed(turn, attempt, transient()));
-        }
-        story
-            .then(called(turn, 4, Purpose::Turn))
-            .then(replied(turn, "", &["x"]))
-            .then(tool_ended(turn, 0, ""));
-        story.next(Step::CallModel(Purpose::Turn));
-    }
-}
-
-#[test]
-fn a_fatal_fault_ends_at_once() {
-    let fatal = CallFault::Fatal { message: "no such model".to_owned() };
-    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), failed(1, 1, fatal)]);
-    story.next(Step::End(Outcome::new(Status::Failed { cause: "no such model".to_owned() }, ""))).ends();
-}
-
-#[test]
-fn an_interrupted_call_is_charged_in_doubt_and_asked_again() {
-    let mut story = Story::of([started(1, tokens_only(250)), called(1, 1, Purpose::Turn)]);
-    story.crash().next(Step::Wait).then(failed(1, 1, CallFault::Interrupted));
-    assert_eq!(story.state.ledger().spent().in_doubt, tokens(100));
-    assert_eq!(story.state.ledger().committed(), tokens(100));
-    assert_eq!(story.state.ledger().spent().usage.total(), 0);
-    // It is the same turn: the limit of one turn still allows it.
-    story.next(Step::CallModel(Purpose::Turn));
-    assert_eq!(story.state.upcoming(), (1, 2));
-    story.refuses(called(1, 1, Purpose::Turn)).refuses(called(2, 1, Purpose::Turn));
-    story.refuses(reserving(1, 2, Purpose::Turn, 151)).then(called(1, 2, Purpose::Turn)).then(replied(
+    assert_eq!(scenario.state.ledger().committed(), Resources::default());
+    scenario.then(called(1, 2, Purpose::Turn)).refuses(failed(1, 1, transient())).then(replied(
         1,
         "Ok.",
         &[],
     ));
-    assert_eq!(story.state.ledger().committed(), tokens(110));
-    story.next(done("Ok.")).ends();
+    scenario.next(done("Ok.")).ends();
 }
 
 #[test]
-fn crashes_are_no_faults_of_the_model() {
-    let mut story = Story::of([started(9, ROOMY)]);
-    for attempt in 1..=20 {
-        story.next(Step::CallModel(Purpose::Turn)).then(called(1, attempt, Purpose::Turn)).crash();
-        story.then(failed(1, attempt, CallFault::Interrupted));
+fn transient_fault_is_fatal_after_six_attempts() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
+    for attempt in 1..=6 {
+        scenario.next(Step::CallModel(Purpose::Turn));
+        scenario.then(called(1, attempt, Purpose::Turn)).then(failed(1, attempt, transient()));
     }
-    story.then(called(1, 21, Purpose::Turn)).then(replied(1, "At last.", &[])).next(done("At last.")).ends();
+    let Step::End(outcome) = scenario.state.next() else { panic!("it goes on") };
+    let Status::Failed { cause } = &outcome.status else { panic!("{outcome:?}") };
+    assert!(cause.contains("overloaded") && cause.contains('6'), "{cause}");
+    scenario.ends();
 }
 
 #[test]
-fn words_heard_while_the_model_answers_stand_after_its_reply_and_results() {
-    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), heard("Wait!")]);
+fn fault_count_restarts_for_each_turn() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
+    for turn in 1..=3 {
+        for attempt in 1..=3 {
+            scenario.then(called(turn, attempt, Purpose::Turn)).then(failed(turn, attempt, transient()));
+        }
+        scenario
+            .then(called(turn, 4, Purpose::Turn))
+            .then(replied(turn, "", &["x"]))
+            .then(tool_ended(turn, 0, ""));
+        scenario.next(Step::CallModel(Purpose::Turn));
+    }
+}
+
+#[test]
+fn fatal_fault_ends_at_once() {
+    let fatal = CallFault::Fatal { message: "no such model".to_owned() };
+    let mut scenario =
+        Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), failed(1, 1, fatal)]);
+    scenario.next(Step::End(Outcome::new(Status::Failed { cause: "no such model".to_owned() }, ""))).ends();
+}
+
+#[test]
+fn interrupted_call_is_charged_as_unconfirmed_and_retried() {
+    let mut scenario = Scenario::of([started(1, tokens_only(250)), called(1, 1, Purpose::Turn)]);
+    scenario.crash().next(Step::Wait).then(failed(1, 1, CallFault::Interrupted));
+    assert_eq!(scenario.state.ledger().spent().unconfirmed, tokens(100));
+    assert_eq!(scenario.state.ledger().committed(), tokens(100));
+    assert_eq!(scenario.state.ledger().spent().usage.total(), 0);
+    // It is the same turn: the limit of one turn still allows it.
+    scenario.next(Step::CallModel(Purpose::Turn));
+    assert_eq!(scenario.state.next_attempt(), (1, 2));
+    scenario.refuses(called(1, 1, Purpose::Turn)).refuses(called(2, 1, Purpose::Turn));
+    scenario.refuses(reserving(1, 2, Purpose::Turn, 151)).then(called(1, 2, Purpose::Turn)).then(replied(
+        1,
+        "Ok.",
+        &[],
+    ));
+    assert_eq!(scenario.state.ledger().committed(), tokens(110));
+    scenario.next(done("Ok.")).ends();
+}
+
+#[test]
+fn crashes_do_not_count_as_faults() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
+    for attempt in 1..=20 {
+        scenario.next(Step::CallModel(Purpose::Turn)).then(called(1, attempt, Purpose::Turn)).crash();
+        scenario.then(failed(1, attempt, CallFault::Interrupted));
+    }
+    scenario
+        .then(called(1, 21, Purpose::Turn))
+        .then(replied(1, "At last.", &[]))
+        .next(done("At last."))
+        .ends();
+}
+
+#[test]
+fn message_during_a_model_call_follows_its_reply_and_results() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), heard("Wait!")]);
     // The request that is under way does not have them; neither does one that is rebuilt for it.
-    assert_eq!(users(&story.state), ["Do it"]);
-    story.then(replied(1, "I look.", &["read_file"])).then(heard("And another thing."));
-    story.then(tool_ended(1, 0, "content"));
-    let messages = story.state.messages();
+    assert_eq!(user_messages(&scenario.state), ["Do it"]);
+    scenario.then(replied(1, "I look.", &["read_file"])).then(heard("And another thing."));
+    scenario.then(tool_ended(1, 0, "content"));
+    let messages = scenario.state.messages();
     assert!(matches!(&messages[0], Message::User(text) if text.as_str() == "Do it"));
     assert!(matches!(&messages[1], Message::Assistant(_)));
     assert!(matches!(&messages[2], Message::Results(_)));
@@ -862,45 +914,56 @@ fn words_heard_while_the_model_answers_stand_after_its_reply_and_results() {
 }
 
 #[test]
-fn words_heard_while_the_model_answers_keep_the_session_going() {
-    let mut story =
-        Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), heard("And B?"), replied(1, "A.", &[])]);
-    story.refuses(ended(Status::Done, "A.")).next(Step::CallModel(Purpose::Turn));
-    story.then(called(2, 1, Purpose::Turn)).then(replied(2, "B.", &[])).next(done("B.")).ends();
+fn message_during_a_model_call_keeps_the_session_running() {
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
+        called(1, 1, Purpose::Turn),
+        heard("And B?"),
+        replied(1, "A.", &[]),
+    ]);
+    scenario.refuses(ended(Status::Done, "A.")).next(Step::CallModel(Purpose::Turn));
+    scenario.then(called(2, 1, Purpose::Turn)).then(replied(2, "B.", &[])).next(done("B.")).ends();
 }
 
 #[test]
-fn words_survive_a_failed_call() {
-    let mut story = Story::of([
-        started(9, ROOMY),
+fn message_survives_a_failed_call() {
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
         heard("Hurry."),
         failed(1, 1, transient()),
     ]);
-    assert_eq!(users(&story.state), ["Do it", "Hurry."]);
-    story.then(called(1, 2, Purpose::Turn)).then(replied(1, "Ok.", &[])).next(done("Ok."));
+    assert_eq!(user_messages(&scenario.state), ["Do it", "Hurry."]);
+    scenario.then(called(1, 2, Purpose::Turn)).then(replied(1, "Ok.", &[])).next(done("Ok."));
 }
 
 #[test]
-fn who_speaks_is_stamped_by_the_runtime() {
-    let mut story = Story::of([started(9, ROOMY)]);
+fn message_sender_is_stamped_by_the_runtime() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
     for from in [Speaker::Parent, Speaker::Child(root().child(call(1, 0))), Speaker::Runtime] {
-        story.then(Event::Heard { from, text: "hello".into() });
+        scenario.then(Event::Heard { from, text: "hello".into() });
     }
-    let words = users(&story.state);
-    assert!(words[1..].iter().all(|words| words != "hello" && words.contains("hello")), "{words:?}");
-    assert!(words[2].contains(root().child(call(1, 0)).as_str()));
+    let messages = user_messages(&scenario.state);
+    assert!(
+        messages[1..].iter().all(|message| message != "hello" && message.contains("hello")),
+        "{messages:?}"
+    );
+    assert!(messages[2].contains(root().child(call(1, 0)).as_str()));
 }
 
 #[test]
-fn words_after_the_end_ask_for_a_next_round() {
-    let mut story = Story::of([started(1, ROOMY), called(1, 1, Purpose::Turn), replied(1, "A.", &[])]);
-    story.ends();
-    assert!(!story.state.has_unheard_words());
-    story.then(Event::Heard { from: Speaker::Runtime, text: "A note.".into() });
-    assert!(story.state.has_unheard_words() && !story.state.is_told(), "the runtime is not the user");
-    story.then(heard("And B?")).next(Step::Nothing).refuses(called(2, 1, Purpose::Turn));
-    assert!(story.state.has_unheard_words() && story.state.is_told());
+fn message_after_the_end_starts_another_round() {
+    let mut scenario =
+        Scenario::of([started(1, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "A.", &[])]);
+    scenario.ends();
+    assert!(!scenario.state.has_unread_input());
+    scenario.then(Event::Heard { from: Speaker::Runtime, text: "A note.".into() });
+    assert!(
+        scenario.state.has_unread_input() && !scenario.state.has_user_input(),
+        "the runtime is not the user"
+    );
+    scenario.then(heard("And B?")).next(Step::Nothing).refuses(called(2, 1, Purpose::Turn));
+    assert!(scenario.state.has_unread_input() && scenario.state.has_user_input());
     let silent = Event::Started {
         delegation: Delegation::default().into(),
         agent: Hash::of(b"agent"),
@@ -908,39 +971,39 @@ fn words_after_the_end_ask_for_a_next_round() {
         parent: None,
         depth: 0,
     };
-    story.then(silent).next(Step::CallModel(Purpose::Turn));
-    assert_eq!(story.state.rounds(), 2);
+    scenario.then(silent).next(Step::CallModel(Purpose::Turn));
+    assert_eq!(scenario.state.rounds(), 2);
     // The books are those of the round; turn numbers go on, so that call ids stay unique.
-    assert_eq!(story.state.ledger().committed(), Amount::default());
-    assert_eq!(story.state.ledger().granted(), tokens_only(500));
-    assert_eq!(story.state.upcoming(), (2, 1));
-    story.then(called(2, 1, Purpose::Turn)).then(replied(2, "B.", &[])).next(done("B.")).ends();
-    assert_eq!(users(&story.state), ["Do it", "Note from the runtime: A note.", "And B?"]);
+    assert_eq!(scenario.state.ledger().committed(), Resources::default());
+    assert_eq!(scenario.state.ledger().granted(), tokens_only(500));
+    assert_eq!(scenario.state.next_attempt(), (2, 1));
+    scenario.then(called(2, 1, Purpose::Turn)).then(replied(2, "B.", &[])).next(done("B.")).ends();
+    assert_eq!(user_messages(&scenario.state), ["Do it", "Note from the runtime: A note.", "And B?"]);
 }
 
 #[test]
-fn limits_and_cancels_end_with_their_round() {
-    let mut story = Story::of([started(9, ROOMY), cancel()]);
-    story.ends().then(started(9, ROOMY)).next(Step::CallModel(Purpose::Turn));
-    story.then(limit_reached(Which::Time)).then(failed(1, 1, CallFault::Unaffordable)).ends();
-    story.then(started(9, ROOMY)).next(Step::CallModel(Purpose::Turn));
-    assert_eq!(story.state.stopping(), None);
+fn limit_and_cancel_end_with_their_round() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET), cancel()]);
+    scenario.ends().then(started(9, LARGE_BUDGET)).next(Step::CallModel(Purpose::Turn));
+    scenario.then(limit_reached(LimitKind::Time)).then(failed(1, 1, CallFault::Unaffordable)).ends();
+    scenario.then(started(9, LARGE_BUDGET)).next(Step::CallModel(Purpose::Turn));
+    assert_eq!(scenario.state.stop_reason(), None);
 }
 
 #[test]
-fn an_end_waits_for_every_call_and_loan() {
+fn end_waits_for_every_call_and_loan() {
     let failed = || ended(Status::Failed { cause: "x".to_owned() }, "");
     let lost = || ended(Status::Lost { cause: "x".to_owned() }, "");
-    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
-    story
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn)]);
+    scenario
         .refuses(failed())
         .refuses(lost())
         .then(replied(1, "", &["delegate"]))
         .refuses(failed())
         .refuses(lost());
-    story.then(delegated(1, 0, loan(5))).refuses(failed()).refuses(lost());
+    scenario.then(delegated(1, 0, loan(5))).refuses(failed()).refuses(lost());
     // No runner answers the call before its child; where a log has it, the loan still has to come back.
-    let mut state = story.state;
+    let mut state = scenario.state;
     state.apply(&tool_ended(1, 0, "too early"));
     assert!(!state.admits(&failed()) && !state.admits(&lost()));
     assert_eq!(State::next(&mut state), Step::Wait);
@@ -949,83 +1012,97 @@ fn an_end_waits_for_every_call_and_loan() {
 }
 
 #[test]
-fn an_answer_that_was_cancelled_is_not_done() {
-    let mut story =
-        Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "A.", &[]), cancel()]);
-    story.refuses(ended(Status::Done, "A.")).refuses(ended(Status::Failed { cause: "x".to_owned() }, "A."));
-    story.next(cancelled("A.")).ends();
+fn cancelled_answer_is_not_done() {
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
+        called(1, 1, Purpose::Turn),
+        replied(1, "A.", &[]),
+        cancel(),
+    ]);
+    scenario
+        .refuses(ended(Status::Done, "A."))
+        .refuses(ended(Status::Failed { cause: "x".to_owned() }, "A."));
+    scenario.next(cancelled("A.")).ends();
 }
 
 /// A turn that the last round began and did not finish is no gift to the next.
 #[test]
-fn turns_are_counted_for_each_round_anew() {
+fn turn_count_restarts_for_each_round() {
     let fatal = || CallFault::Fatal { message: "down".to_owned() };
-    let mut story = Story::of([started(1, ROOMY), called(1, 1, Purpose::Turn), failed(1, 1, fatal())]);
-    story.ends().then(started(1, ROOMY)).next(Step::CallModel(Purpose::Turn));
-    let (turn, attempt) = story.state.upcoming();
-    story
+    let mut scenario =
+        Scenario::of([started(1, LARGE_BUDGET), called(1, 1, Purpose::Turn), failed(1, 1, fatal())]);
+    scenario.ends().then(started(1, LARGE_BUDGET)).next(Step::CallModel(Purpose::Turn));
+    let (turn, attempt) = scenario.state.next_attempt();
+    scenario
         .then(called(turn, attempt, Purpose::Turn))
         .then(replied(turn, "", &["x"]))
         .then(tool_ended(turn, 0, ""));
-    story.next(Step::CallModel(Purpose::Grace));
-    story.refuses(called(turn + 1, 1, Purpose::Turn));
+    scenario.next(Step::CallModel(Purpose::Grace));
+    scenario.refuses(called(turn + 1, 1, Purpose::Turn));
 }
 
 #[test]
-fn a_round_without_turns_has_none_even_after_a_broken_one() {
-    let mut story = Story::of([
-        started(1, ROOMY),
+fn zero_turn_round_after_a_cancelled_one_has_no_turns() {
+    let mut scenario = Scenario::of([
+        started(1, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
         cancel(),
         failed(1, 1, CallFault::Stopped),
     ]);
-    story.ends().then(started(0, ROOMY)).next(incomplete(Which::Turns, ""));
+    scenario.ends().then(started(0, LARGE_BUDGET)).next(incomplete(LimitKind::Turns, ""));
 }
 
 #[test]
-fn nothing_but_outside_words_and_a_next_round_follows_an_end() {
-    let mut story = Story::of(whole_log());
+fn only_external_events_and_a_new_round_follow_an_end() {
+    let mut scenario = Scenario::of(whole_log());
     for event in whole_log().into_iter().skip(1).filter(|event| event.kind() != "heard") {
-        story.refuses(event);
+        scenario.refuses(event);
     }
-    story.refuses(cancel()).refuses(limit_reached(Which::Time)).refuses(ended(Status::Done, ""));
-    story.refuses(ended(Status::Lost { cause: String::new() }, "")).refuses(ended(Status::Detached, ""));
-    story.then(heard("More.")).then(started(1, ROOMY)).refuses(started(1, ROOMY));
+    scenario.refuses(cancel()).refuses(limit_reached(LimitKind::Time)).refuses(ended(Status::Done, ""));
+    scenario.refuses(ended(Status::Lost { cause: String::new() }, "")).refuses(ended(Status::Detached, ""));
+    scenario.then(heard("More.")).then(started(1, LARGE_BUDGET)).refuses(started(1, LARGE_BUDGET));
 }
 
 #[test]
-fn an_end_says_what_the_log_says() {
-    let incomplete = || ended(Status::Incomplete { limit: Which::Turns }, "");
-    let mut story = Story::of([started(2, ROOMY)]);
+fn end_status_must_match_the_log() {
+    let incomplete = || ended(Status::Incomplete { limit: LimitKind::Turns }, "");
+    let mut scenario = Scenario::of([started(2, LARGE_BUDGET)]);
     // There is no answer yet, no limit was reached, nobody cancelled.
-    story.refuses(ended(Status::Done, "")).refuses(incomplete());
-    story.refuses(ended(Status::Cancelled { by: "me".to_owned() }, ""));
-    story.then(called(1, 1, Purpose::Turn)).then(failed(1, 1, transient())).refuses(ended(Status::Done, ""));
-    story
+    scenario.refuses(ended(Status::Done, "")).refuses(incomplete());
+    scenario.refuses(ended(Status::Cancelled { by: "me".to_owned() }, ""));
+    scenario
+        .then(called(1, 1, Purpose::Turn))
+        .then(failed(1, 1, transient()))
+        .refuses(ended(Status::Done, ""));
+    scenario
         .then(called(1, 2, Purpose::Turn))
         .then(replied(1, "", &["x"]))
         .then(tool_ended(1, 0, ""))
         .refuses(ended(Status::Done, ""));
-    story.then(limit_reached(Which::Time)).refuses(ended(Status::Done, "")).then(incomplete());
+    scenario.then(limit_reached(LimitKind::Time)).refuses(ended(Status::Done, "")).then(incomplete());
 }
 
 #[test]
-fn an_overrun_ends_incomplete() {
-    let mut story = Story::of([started(9, tokens_only(100)), called(1, 1, Purpose::Turn)]);
+fn overrun_ends_incomplete() {
+    let mut scenario = Scenario::of([started(9, tokens_only(100)), called(1, 1, Purpose::Turn)]);
     let spent = Spent { overrun: tokens(50), ..used(150) };
-    story.then(Event::Replied { turn: 1, reply: reply("I go on.", &["shell"]), spent, waited_ms: 0 });
+    scenario.then(Event::Replied { turn: 1, reply: reply("I go on.", &["shell"]), spent, waited_ms: 0 });
     // No tool of that reply runs, and there is no last word to pay.
-    story.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(0))).refuses(called(2, 1, Purpose::Turn));
-    story.next(incomplete(Which::Tokens, "I go on.")).ends();
-    assert_eq!(story.state.ledger().spent().overrun, tokens(50));
+    scenario.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(0))).refuses(called(
+        2,
+        1,
+        Purpose::Turn,
+    ));
+    scenario.next(incomplete(LimitKind::Tokens, "I go on.")).ends();
+    assert_eq!(scenario.state.ledger().spent().overrun, tokens(50));
 }
 
 #[test]
-fn an_overrun_of_money_names_money() {
+fn cost_overrun_names_the_cost_limit() {
     let budget = Budget { tokens: Limit::Unlimited, usd: Limit::AtMost(100), agents: Limit::AtMost(0) };
-    let mut story = Story::of([started(9, budget)]);
-    let reserved = Amount { tokens: 100, usd: 100, agents: 0 };
-    story.then(Event::Called {
+    let mut scenario = Scenario::of([started(9, budget)]);
+    let reserved = Resources { tokens: 100, usd: 100, agents: 0 };
+    scenario.then(Event::Called {
         turn: 1,
         attempt: 1,
         purpose: Purpose::Turn,
@@ -1033,32 +1110,39 @@ fn an_overrun_of_money_names_money() {
         input: 0,
         request: Hash::of(b""),
     });
-    let overrun = Amount { tokens: 0, usd: 20, agents: 0 };
-    story.then(Event::Replied {
+    let overrun = Resources { tokens: 0, usd: 20, agents: 0 };
+    scenario.then(Event::Replied {
         turn: 1,
         reply: reply("Dear.", &[]),
         spent: Spent { usd: 120, overrun, ..used(90) },
         waited_ms: 0,
     });
-    story.next(incomplete(Which::Usd, "Dear.")).ends();
+    scenario.next(incomplete(LimitKind::Usd, "Dear.")).ends();
 }
 
 #[test]
-fn calls_are_named_once() {
-    let mut story =
-        Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "", &["a", "b", "c"])]);
+fn run_calls_names_each_call_once() {
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
+        called(1, 1, Purpose::Turn),
+        replied(1, "", &["a", "b", "c"]),
+    ]);
     let all = vec![call(1, 0), call(1, 1), call(1, 2)];
-    story.next(Step::RunCalls(all.clone())).next(Step::Wait).then(tool_started(1, 0)).next(Step::Wait);
-    story.then(tool_ended(1, 1, "")).next(Step::Wait).then(heard("x")).next(Step::Wait);
+    scenario.next(Step::RunCalls(all.clone())).next(Step::Wait).then(tool_started(1, 0)).next(Step::Wait);
+    scenario.then(tool_ended(1, 1, "")).next(Step::Wait).then(heard("x")).next(Step::Wait);
     // A runner that folds the log anew sees to all that have no answer.
-    story.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 2)])).next(Step::Wait);
-    assert_eq!(story.state.unanswered(), [call(1, 0), call(1, 2)]);
-    assert!(matches!(story.state.call(call(1, 0)).unwrap().progress, CallProgress::Started(_)));
-    story.then(tool_ended(1, 0, "")).then(tool_ended(1, 2, "")).crash().next(Step::CallModel(Purpose::Turn));
+    scenario.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 2)])).next(Step::Wait);
+    assert_eq!(scenario.state.unanswered(), [call(1, 0), call(1, 2)]);
+    assert!(matches!(scenario.state.call(call(1, 0)).unwrap().progress, CallProgress::Started(_)));
+    scenario
+        .then(tool_ended(1, 0, ""))
+        .then(tool_ended(1, 2, ""))
+        .crash()
+        .next(Step::CallModel(Purpose::Turn));
 }
 
 #[test]
-fn questions_come_before_the_call() {
+fn approval_comes_before_the_call() {
     let asked = |index| Event::Asked {
         call: call(1, index),
         what: "May I?".into(),
@@ -1068,29 +1152,33 @@ fn questions_come_before_the_call() {
         default: Answer::Once,
     };
     let answered = |index, answer| Event::Answered { call: call(1, index), answer, by: "me".to_owned() };
-    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "", &["a", "b"])]);
-    story.refuses(answered(0, Answer::Once)).then(asked(0)).then(asked(1));
+    let mut scenario =
+        Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "", &["a", "b"])]);
+    scenario.refuses(answered(0, Answer::Once)).then(asked(0)).then(asked(1));
     // A runner that takes over asks again.
-    story.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 1)])).next(Step::Wait).then(asked(0));
+    scenario.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 1)])).next(Step::Wait).then(asked(0));
     // What is not decided does not run, and neither is it lent to.
-    story.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(1)));
-    story.then(answered(0, Answer::Once)).refuses(answered(0, Answer::Once)).refuses(asked(0));
-    story.then(tool_started(1, 0));
+    scenario.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(1)));
+    scenario.then(answered(0, Answer::Once)).refuses(answered(0, Answer::Once)).refuses(asked(0));
+    scenario.then(tool_started(1, 0));
     // That a person said yes is remembered as long as the call is open.
-    story.crash();
-    assert!(story.state.call(call(1, 0)).unwrap().is_permitted);
-    assert!(!story.state.call(call(1, 1)).unwrap().is_permitted);
+    scenario.crash();
+    assert!(scenario.state.call(call(1, 0)).unwrap().is_permitted);
+    assert!(!scenario.state.call(call(1, 1)).unwrap().is_permitted);
     // What was denied never runs.
-    story.then(answered(1, Answer::Deny { word: None })).refuses(tool_started(1, 1)).refuses(delegated(
+    scenario.then(answered(1, Answer::Deny { word: None })).refuses(tool_started(1, 1)).refuses(delegated(
         1,
         1,
         loan(1),
     ));
-    story.then(tool_ended(1, 1, "denied")).then(tool_ended(1, 0, "ran")).next(Step::CallModel(Purpose::Turn));
+    scenario
+        .then(tool_ended(1, 1, "denied"))
+        .then(tool_ended(1, 0, "ran"))
+        .next(Step::CallModel(Purpose::Turn));
 }
 
 #[test]
-fn what_is_always_permitted_outlives_the_round_and_counts_once() {
+fn always_allowed_rules_outlive_the_round_without_duplicates() {
     let answered = |index, rule: &str| Event::Answered {
         call: call(1, index),
         answer: Answer::Always(rule.to_owned()),
@@ -1105,21 +1193,22 @@ fn what_is_always_permitted_outlives_the_round_and_counts_once() {
         default: Answer::Once,
     };
     let calls = ["a", "b", "c", "d"];
-    let mut story = Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "", &calls)]);
-    story.then(asked(0)).then(asked(1)).then(asked(2));
-    story.then(answered(0, "shell(git status)")).then(answered(1, "shell(git status)"));
+    let mut scenario =
+        Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "", &calls)]);
+    scenario.then(asked(0)).then(asked(1)).then(asked(2));
+    scenario.then(answered(0, "shell(git status)")).then(answered(1, "shell(git status)"));
     // A rule that cannot be read permits this call alone; an answer that nobody waits for permits nothing.
-    story.then(answered(2, "shell(")).refuses(answered(3, "shell"));
-    story.state.apply(&answered(3, "shell"));
-    let rules: Vec<String> = story.state.always().iter().map(ToString::to_string).collect();
+    scenario.then(answered(2, "shell(")).refuses(answered(3, "shell"));
+    scenario.state.apply(&answered(3, "shell"));
+    let rules: Vec<String> = scenario.state.always_allowed().iter().map(ToString::to_string).collect();
     assert_eq!(rules, ["shell(git status)"]);
-    assert!(story.state.call(call(1, 2)).unwrap().is_permitted);
+    assert!(scenario.state.call(call(1, 2)).unwrap().is_permitted);
 }
 
 #[test]
-fn a_second_delegated_for_the_same_child_does_not_block_its_call() {
+fn duplicate_delegated_event_does_not_block_the_call() {
     let log = [
-        started(9, ROOMY),
+        started(9, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
         replied(1, "", &["delegate"]),
         delegated(1, 0, loan(50)),
@@ -1129,15 +1218,15 @@ fn a_second_delegated_for_the_same_child_does_not_block_its_call() {
     state.apply(&delegated(1, 0, loan(70)));
     assert_eq!(state.ledger().lent().tokens, 70);
     state.apply(&returned(1, 0, used(1)));
-    assert_eq!(state.ledger().lent(), Amount::default());
+    assert_eq!(state.ledger().lent(), Resources::default());
     assert!(state.admits(&tool_ended(1, 0, "closed")));
 }
 
 #[test]
-fn ten_thousand_children_cost_no_more_than_ten_thousand_steps() {
+fn ten_thousand_children_take_linear_time() {
     const MANY: u32 = 10_000;
     let names = vec!["delegate"; MANY as usize];
-    let budget = Budget { tokens: Limit::AtMost(u64::MAX / 2), ..ROOMY };
+    let budget = Budget { tokens: Limit::AtMost(u64::MAX / 2), ..LARGE_BUDGET };
     let mut state = State::new(root());
     for event in [started(2, budget), called(1, 1, Purpose::Turn), replied(1, "", &names)] {
         assert!(state.admits(&event));
@@ -1160,11 +1249,11 @@ fn ten_thousand_children_cost_no_more_than_ten_thousand_steps() {
     }
     assert_eq!(state.next(), Step::CallModel(Purpose::Turn));
     assert_eq!(state.ledger().spent().agents, u64::from(MANY));
-    assert_eq!(state.ledger().lent(), Amount::default());
+    assert_eq!(state.ledger().lent(), Resources::default());
 }
 
 #[test]
-fn a_long_session_costs_the_same_for_each_turn() {
+fn long_session_takes_constant_time_per_turn() {
     let mut state = State::new(root());
     state.apply(&started(u32::MAX, Budget::UNLIMITED));
     for turn in 1..=10_000 {
@@ -1172,21 +1261,21 @@ fn a_long_session_costs_the_same_for_each_turn() {
         for event in [called(turn, 1, Purpose::Turn), replied(turn, "", &["x"]), tool_ended(turn, 0, "y")] {
             assert!(state.admits(&event));
             state.apply(&event);
-            let _ = (state.fingerprint(), state.upcoming(), state.limit_due());
+            let _ = (state.fingerprint(), state.next_attempt(), state.exceeded_limit());
         }
     }
 }
 
 #[test]
-fn calls_without_an_answer_say_that_it_is_unknown() {
+fn unanswered_calls_report_an_unknown_outcome() {
     // A crash between the tools' start and their end, read by someone who only wants the messages.
-    let story = Story::of([
-        started(9, ROOMY),
+    let scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
         replied(1, "", &["a", "b"]),
         tool_ended(1, 1, "b"),
     ]);
-    let results = last_results(&story.state);
+    let results = last_results(&scenario.state);
     assert!(results[0].output.is_error());
     assert!(results[0].output.text.as_str().contains("outcome unknown"));
     assert_eq!(results[1].output, ToolOutput::ok("b"));
@@ -1194,39 +1283,45 @@ fn calls_without_an_answer_say_that_it_is_unknown() {
 }
 
 #[test]
-fn a_summary_replaces_what_was_before() {
-    let mut story = Story::of([started(9, ROOMY)]);
+fn compaction_replaces_earlier_turns() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
     for turn in 1..=3 {
-        story.then(called(turn, 1, Purpose::Turn)).then(replied(turn, &format!("turn {turn}"), &["x"]));
-        story.refuses(Event::Compacted { summary: "s".into(), keep_from: 1 }).then(tool_ended(turn, 0, "y"));
+        scenario.then(called(turn, 1, Purpose::Turn)).then(replied(turn, &format!("turn {turn}"), &["x"]));
+        scenario
+            .refuses(Event::Compacted { summary: "s".into(), keep_from: 1 })
+            .then(tool_ended(turn, 0, "y"));
     }
-    story.then(Event::Compacted { summary: "It went well.".into(), keep_from: 3 });
-    let messages = story.state.messages();
+    scenario.then(Event::Compacted { summary: "It went well.".into(), keep_from: 3 });
+    let messages = scenario.state.messages();
     assert!(matches!(&messages[0], Message::User(text) if text.as_str() == "Do it"), "the task stays");
     assert!(matches!(&messages[1], Message::User(text) if text.as_str().contains("It went well.")));
     assert!(matches!(&messages[2], Message::Assistant(reply) if reply.text.as_str() == "turn 3"));
     assert_eq!(messages.len(), 4);
-    story.next(Step::CallModel(Purpose::Turn));
+    scenario.next(Step::CallModel(Purpose::Turn));
 }
 
 #[test]
-fn a_summary_keeps_words_that_no_request_has_carried() {
-    let mut story =
-        Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn), replied(1, "A.", &[]), heard("And B?")]);
-    story.then(Event::Compacted { summary: "A was found.".into(), keep_from: 2 });
-    assert_eq!(users(&story.state).last().unwrap(), "And B?");
-    story.next(Step::CallModel(Purpose::Turn));
+fn compaction_keeps_unread_messages() {
+    let mut scenario = Scenario::of([
+        started(9, LARGE_BUDGET),
+        called(1, 1, Purpose::Turn),
+        replied(1, "A.", &[]),
+        heard("And B?"),
+    ]);
+    scenario.then(Event::Compacted { summary: "A was found.".into(), keep_from: 2 });
+    assert_eq!(user_messages(&scenario.state).last().unwrap(), "And B?");
+    scenario.next(Step::CallModel(Purpose::Turn));
 }
 
 #[test]
 fn equal_messages_have_equal_fingerprints() {
-    let begin = || Story::of([started(9, ROOMY), called(1, 1, Purpose::Turn)]);
+    let begin = || Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn)]);
     let print = |events: [Event; 4]| {
-        let mut story = begin();
+        let mut scenario = begin();
         for event in events {
-            story.then(event);
+            scenario.then(event);
         }
-        (story.state.fingerprint(), story.state.messages())
+        (scenario.state.fingerprint(), scenario.state.messages())
     };
     let calls = || replied(1, "", &["a", "b"]);
     let (one, messages) = print([calls(), tool_ended(1, 0, "x"), tool_ended(1, 1, "y"), heard("w")]);
@@ -1248,71 +1343,73 @@ fn equal_messages_have_equal_fingerprints() {
 }
 
 #[test]
-fn a_turn_leaves_the_own_reserve_untouched() {
+fn turn_leaves_the_wrap_up_reserve_untouched() {
     let price = Price { input: 3_000_000, output: 15_000_000, cache_read: 0, cache_write: 3_750_000 };
-    let meter = Meter { price, fixed_bytes: 1000, max_output: 4000, window: None };
+    let cost_model = CostModel { price, fixed_bytes: 1000, max_output: 4000, window: None };
     let budget = Budget { tokens: Limit::AtMost(6000), usd: Limit::AtMost(60_000), agents: Limit::AtMost(1) };
-    let story = Story::of([started(9, budget)]);
-    let turn = story.state.worst_case(&meter, Purpose::Turn).unwrap();
-    let kept = Amount { tokens: 500 + 1024, usd: price.worst(500, 1024), agents: 0 };
+    let scenario = Scenario::of([started(9, budget)]);
+    let turn = scenario.state.worst_case(&cost_model, Purpose::Turn).unwrap();
+    let kept = Resources { tokens: 500 + 1024, usd: price.worst_case(500, 1024), agents: 0 };
     assert!(budget.fits(kept.plus(turn.amount)), "{turn:?}");
     assert!(turn.max_output < 4000, "the output is clamped to what is left");
-    assert_eq!(turn.amount.usd, price.worst(turn.amount.tokens - turn.max_output, turn.max_output));
+    assert_eq!(turn.amount.usd, price.worst_case(turn.amount.tokens - turn.max_output, turn.max_output));
     // What is lent leaves the same: a child may have all that is lendable, and the wrap-up call can still be paid.
-    let lendable = story.state.lendable(&meter);
+    let lendable = scenario.state.lendable(&cost_model);
     let lent = Budget { agents: Limit::AtMost(0), ..lendable }.as_loan(&budget);
-    assert_eq!(budget.less(lent).tokens, Limit::AtMost(503 + 1024));
-    let mut story = worked_once();
-    story.then(called(2, 1, Purpose::Turn)).then(replied(2, "", &["x"])).then(delegated(2, 0, lendable));
-    assert!(story.state.worst_case(&meter, Purpose::Grace).is_ok());
+    assert_eq!(budget.minus(lent).tokens, Limit::AtMost(503 + 1024));
+    let mut scenario = worked_once();
+    scenario.then(called(2, 1, Purpose::Turn)).then(replied(2, "", &["x"])).then(delegated(2, 0, lendable));
+    assert!(scenario.state.worst_case(&cost_model, Purpose::Grace).is_ok());
 }
 
 #[test]
-fn money_that_runs_out_is_named() {
+fn exhausted_cost_budget_names_the_cost_limit() {
     let price = Price { input: 1_000_000, output: 1_000_000, cache_read: 0, cache_write: 0 };
-    let meter = Meter { price, fixed_bytes: 200, max_output: 100, window: None };
+    let cost_model = CostModel { price, fixed_bytes: 200, max_output: 100, window: None };
     let budget = |usd| Budget { tokens: Limit::Unlimited, usd: Limit::AtMost(usd), agents: Limit::AtMost(0) };
-    let case = |usd, purpose| Story::of([started(9, budget(usd))]).state.worst_case(&meter, purpose);
-    assert_eq!(limit_of(case(50, Purpose::Grace)), Some(Which::Usd));
-    assert_eq!(limit_of(case(150, Purpose::Turn)), Some(Which::Usd));
+    let case = |usd, purpose| Scenario::of([started(9, budget(usd))]).state.worst_case(&cost_model, purpose);
+    assert_eq!(limit_of(case(50, Purpose::Grace)), Some(LimitKind::Usd));
+    assert_eq!(limit_of(case(150, Purpose::Turn)), Some(LimitKind::Usd));
     assert!(case(150, Purpose::Grace).is_ok());
     assert!(case(10_000, Purpose::Turn).is_ok());
 }
 
 #[test]
-fn the_worst_case_grows_with_what_was_added() {
-    let meter = Meter { price: Price::default(), fixed_bytes: 100, max_output: 10, window: None };
-    let mut story = Story::of([started(9, ROOMY)]);
-    let input = |story: &Story| story.state.worst_case(&meter, Purpose::Turn).unwrap().amount.tokens - 10;
+fn worst_case_grows_with_added_text() {
+    let cost_model = CostModel { price: Price::default(), fixed_bytes: 100, max_output: 10, window: None };
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
+    let input = |scenario: &Scenario| {
+        scenario.state.worst_case(&cost_model, Purpose::Turn).unwrap().amount.tokens - 10
+    };
     // "Do it" has five bytes: half a token for each of 105.
-    assert_eq!(input(&story), 53);
-    story.then(called(1, 1, Purpose::Turn)).then(replied(1, "", &["x"]));
-    assert_eq!(input(&story), 10, "the last reported usage");
-    story.then(tool_ended(1, 0, &"x".repeat(1000)));
-    assert_eq!(input(&story), 510);
-    story.then(heard(&"x".repeat(100)));
-    assert_eq!(input(&story), 560);
+    assert_eq!(input(&scenario), 53);
+    scenario.then(called(1, 1, Purpose::Turn)).then(replied(1, "", &["x"]));
+    assert_eq!(input(&scenario), 10, "the last reported usage");
+    scenario.then(tool_ended(1, 0, &"x".repeat(1000)));
+    assert_eq!(input(&scenario), 510);
+    scenario.then(heard(&"x".repeat(100)));
+    assert_eq!(input(&scenario), 560);
 }
 
 /// Logs may come from a stranger's export: no number in them makes the fold panic.
 #[test]
-fn hostile_numbers_do_no_harm() {
+fn hostile_numbers_do_not_panic() {
     let most = u32::MAX;
-    let blob = || Text::Blob(Box::new(Aside { blob: Hash::of(b""), bytes: u64::MAX }));
-    let all = Amount { tokens: u64::MAX, usd: u64::MAX, agents: u64::MAX };
+    let blob = || Text::Spilled(Box::new(BlobRef { blob: Hash::of(b""), bytes: u64::MAX }));
+    let all = Resources { tokens: u64::MAX, usd: u64::MAX, agents: u64::MAX };
     let usage = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX };
     let spent = Spent {
         usage,
         usd: u64::MAX,
         agents: u64::MAX,
         turns: u64::MAX,
-        in_doubt: all,
+        unconfirmed: all,
         overrun: all,
         excess: u64::MAX,
         estimated: u64::MAX,
         cost_unreported: u64::MAX,
         unpriced: u64::MAX,
-        held: all,
+        held_back: all,
         reported: all,
     };
     let long = Reply {
@@ -1365,16 +1462,17 @@ fn hostile_numbers_do_no_harm() {
         });
     }
     let price = Price { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX };
-    let meter = Meter { price, fixed_bytes: u64::MAX, max_output: u64::MAX, window: None };
+    let cost_model = CostModel { price, fixed_bytes: u64::MAX, max_output: u64::MAX, window: None };
     // Every order of pairs, each followed by everything.
     for first in &events {
         for second in &events {
             let mut state = State::new(root());
             for event in [&events[0], first, second].into_iter().chain(&events) {
                 state.apply(event);
-                let _ = (state.next(), state.upcoming(), state.lendable(&meter), state.stopping());
+                let _ =
+                    (state.next(), state.next_attempt(), state.lendable(&cost_model), state.stop_reason());
                 for purpose in purposes {
-                    let _ = state.worst_case(&meter, purpose);
+                    let _ = state.worst_case(&cost_model, purpose);
                 }
                 for event in &events {
                     let _ = state.admits(event);
@@ -1383,5 +1481,5 @@ fn hostile_numbers_do_no_harm() {
             }
         }
     }
-    let _ = meter.least_loan(u64::MAX);
+    let _ = cost_model.min_loan(u64::MAX);
 }

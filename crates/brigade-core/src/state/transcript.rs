@@ -2,52 +2,52 @@
 
 use std::sync::Arc;
 
-use crate::delegation::{Delegation, Which};
+use crate::delegation::{Delegation, LimitKind};
 use crate::event::Speaker;
 use crate::id::{CallId, Hash};
 use crate::message::{CallResult, Message, Reply, Stop, ToolCall, ToolOutput};
 use crate::money::Usage;
-use crate::state::learned::Learned;
-use crate::state::{Digest, Meter, digest};
+use crate::state::token_estimator::TokenEstimator;
+use crate::state::{CompactionInput, CostModel, compaction};
 use crate::text::Text;
 
 /// About how many bytes a token has.
-pub(super) const TOKEN_BYTES: u64 = 4;
+pub(super) const BYTES_PER_TOKEN: u64 = 4;
 /// The most bytes that a token has on average, in any longer text.
-const MOST_BYTES_PER_TOKEN: u64 = 6;
+const MAX_BYTES_PER_TOKEN: u64 = 6;
 
 #[derive(Debug, Clone)]
-pub(super) enum Entry {
-    Words(Text),
+pub(super) enum TranscriptEntry {
+    UserMessage(Text),
     Turn { turn: u32, reply: Arc<Reply>, outputs: Vec<Option<ToolOutput>> },
 }
 
-impl Entry {
+impl TranscriptEntry {
     fn bytes(&self) -> usize {
         match self {
-            Entry::Words(text) => text.len(),
-            Entry::Turn { reply, outputs, .. } => {
+            TranscriptEntry::UserMessage(text) => text.len(),
+            TranscriptEntry::Turn { reply, outputs, .. } => {
                 let calls =
                     reply.calls.iter().map(|call| call.name.len().saturating_add(call.arguments.len()));
-                let kept = reply.opaque.iter().map(|block| block.len());
+                let opaque = reply.opaque.iter().map(|block| block.len());
                 let outputs = outputs.iter().flatten().map(|output| output.text.len());
-                calls.chain(kept).chain(outputs).fold(reply.text.len(), usize::saturating_add)
+                calls.chain(opaque).chain(outputs).fold(reply.text.len(), usize::saturating_add)
             }
         }
     }
 
-    fn chained_to(&self, hash: Hash) -> Hash {
+    fn chain_to(&self, hash: Hash) -> Hash {
         match self {
-            Entry::Words(text) => hash.chain("words", &[text.as_str().as_bytes()]),
-            Entry::Turn { reply, outputs, .. } => {
-                chained_exchange(hash.chain("reply", &[reply.text.as_str().as_bytes()]), reply, outputs)
+            TranscriptEntry::UserMessage(text) => hash.chain("words", &[text.as_str().as_bytes()]),
+            TranscriptEntry::Turn { reply, outputs, .. } => {
+                chain_exchange(hash.chain("reply", &[reply.text.as_str().as_bytes()]), reply, outputs)
             }
         }
     }
 }
 
 /// Adds the calls of a turn and their results to a hash.
-fn chained_exchange(mut hash: Hash, reply: &Reply, outputs: &[Option<ToolOutput>]) -> Hash {
+fn chain_exchange(mut hash: Hash, reply: &Reply, outputs: &[Option<ToolOutput>]) -> Hash {
     for (call, output) in reply.calls.iter().zip(outputs) {
         hash = hash.chain("call", &[call.name.as_bytes(), call.arguments.as_str().as_bytes()]);
         hash = match output {
@@ -62,7 +62,7 @@ fn chained_exchange(mut hash: Hash, reply: &Reply, outputs: &[Option<ToolOutput>
 /// The conversation so far. Results belong to the turn that called for them, so that pairing cannot break.
 #[derive(Debug, Clone)]
 pub struct Transcript {
-    entries: Vec<Entry>,
+    entries: Vec<TranscriptEntry>,
     last_turn: u32,
     last_reply: Option<usize>,
     /// The first turn that stands here, if one does.
@@ -71,17 +71,17 @@ pub struct Transcript {
     task: Option<usize>,
     /// What the agent said last, also where that is summarised.
     last_text: Text,
-    unheard: u32,
+    unread: u32,
     /// Whether some of the unheard words come from the user or the caller.
-    is_told: bool,
+    has_user_input: bool,
     /// Words that came while the model was answering: they stand after its reply.
-    held: Vec<Text>,
+    deferred: Vec<Text>,
     model_is_answering: bool,
-    reported: u64,
-    bytes_since: u64,
+    counted_tokens: u64,
+    uncounted_bytes: u64,
     /// The hash of the first `hashed` entries, which do not change any more.
     fingerprint: Hash,
-    hashed: usize,
+    hashed_entries: usize,
 }
 
 impl Default for Transcript {
@@ -93,20 +93,20 @@ impl Default for Transcript {
             first_turn: None,
             task: None,
             last_text: Text::default(),
-            unheard: 0,
-            is_told: false,
-            held: Vec::new(),
+            unread: 0,
+            has_user_input: false,
+            deferred: Vec::new(),
             model_is_answering: false,
-            reported: 0,
-            bytes_since: 0,
+            counted_tokens: 0,
+            uncounted_bytes: 0,
             fingerprint: Hash::of(b"transcript"),
-            hashed: 0,
+            hashed_entries: 0,
         }
     }
 }
 
 /// What the model is told before its last word.
-pub fn grace_words(limit: Option<Which>) -> String {
+pub fn wrap_up_prompt(limit: Option<LimitKind>) -> String {
     let limit = limit.map_or("a".to_owned(), |which| format!("the {which}"));
     format!(
         "You have reached {limit} limit, and no more tools will run. Say now, in one reply: what you achieved, with \
@@ -115,118 +115,122 @@ pub fn grace_words(limit: Option<Which>) -> String {
 }
 
 impl Transcript {
-    fn push_words(&mut self, text: Text) {
-        self.grow(text.len());
-        self.entries.push(Entry::Words(text));
+    fn push_user_message(&mut self, text: Text) {
+        self.add_bytes(text.len());
+        self.entries.push(TranscriptEntry::UserMessage(text));
     }
 
-    fn grow(&mut self, bytes: usize) {
-        self.bytes_since = self.bytes_since.saturating_add(bytes as u64);
+    fn add_bytes(&mut self, bytes: usize) {
+        self.uncounted_bytes = self.uncounted_bytes.saturating_add(bytes as u64);
     }
 
     pub(super) fn task(&mut self, delegation: &Delegation) {
         if delegation.task.is_empty() {
             return;
         }
-        let words = match &delegation.context {
+        let message = match &delegation.context {
             Some(context) if !context.is_empty() => {
                 Text::from(format!("{}\n\nContext:\n{context}", delegation.task))
             }
             _ => delegation.task.clone(),
         };
-        let words = match &delegation.schema {
+        let message = match &delegation.schema {
             Some(schema) => Text::from(format!(
-                "{words}\n\nAnswer with JSON only, without any other text, that fits this JSON Schema:\n{schema}"
+                "{message}\n\nAnswer with JSON only, without any other text, that fits this JSON Schema:\n{schema}"
             )),
-            None => words,
+            None => message,
         };
         self.task = Some(self.entries.len());
-        self.push_words(words);
-        self.unheard += 1;
+        self.push_user_message(message);
+        self.unread += 1;
     }
 
     pub(super) fn heard(&mut self, from: &Speaker, text: &Text) {
-        let words = match from {
+        let message = match from {
             Speaker::Person => text.clone(),
             Speaker::Parent => Text::from(format!("Your caller says:\n{text}")),
             Speaker::Child(child) => Text::from(format!("Sub-agent {child} says:\n{text}")),
             Speaker::Runtime => Text::from(format!("Note from the runtime: {text}")),
         };
-        self.unheard += 1;
-        self.is_told |= matches!(from, Speaker::Person | Speaker::Parent);
+        self.unread += 1;
+        self.has_user_input |= matches!(from, Speaker::Person | Speaker::Parent);
         if self.model_is_answering {
-            self.held.push(words);
+            self.deferred.push(message);
         } else {
-            self.push_words(words);
+            self.push_user_message(message);
         }
     }
 
     /// A round begins. The answer of an earlier one is not its result.
     pub(super) fn begin_round(&mut self) {
         self.last_text = Text::default();
-        self.closed();
+        self.end_reply();
     }
 
     /// The model has answered, or never will.
-    pub(super) fn closed(&mut self) {
+    pub(super) fn end_reply(&mut self) {
         self.model_is_answering = false;
-        for words in std::mem::take(&mut self.held) {
-            self.push_words(words);
+        for message in std::mem::take(&mut self.deferred) {
+            self.push_user_message(message);
         }
     }
 
-    pub(super) fn instruct(&mut self, words: String) {
-        self.push_words(words.into());
+    pub(super) fn instruct(&mut self, message: String) {
+        self.push_user_message(message.into());
     }
 
-    pub(super) fn sent(&mut self) {
-        self.unheard = 0;
-        self.is_told = false;
+    pub(super) fn mark_sent(&mut self) {
+        self.unread = 0;
+        self.has_user_input = false;
         self.model_is_answering = true;
         self.fingerprint = self.fingerprint();
-        self.hashed = self.entries.len();
+        self.hashed_entries = self.entries.len();
     }
 
-    pub(super) fn unheard(&self) -> u32 {
-        self.unheard
+    pub(super) fn unread(&self) -> u32 {
+        self.unread
     }
 
-    pub(super) fn is_told(&self) -> bool {
-        self.is_told
+    pub(super) fn has_user_input(&self) -> bool {
+        self.has_user_input
     }
 
     pub(super) fn replied(&mut self, turn: u32, reply: &Reply, usage: Usage) {
         let calls = reply.calls.len();
         self.first_turn.get_or_insert(self.entries.len());
         self.last_reply = Some(self.entries.len());
-        self.entries.push(Entry::Turn { turn, reply: Arc::new(reply.clone()), outputs: vec![None; calls] });
+        self.entries.push(TranscriptEntry::Turn {
+            turn,
+            reply: Arc::new(reply.clone()),
+            outputs: vec![None; calls],
+        });
         self.last_turn = self.last_turn.max(turn);
-        let bytes = self.entries.last().map_or(0, Entry::bytes);
+        let bytes = self.entries.last().map_or(0, TranscriptEntry::bytes);
         if usage.total() > 0 {
             // A server may count less than it said: what it reads again next time is the whole reply.
-            let said = usage.output.max(bytes as u64 / TOKEN_BYTES);
-            self.reported = usage.input_total().saturating_add(said);
-            self.bytes_since = 0;
+            let output_tokens = usage.output.max(bytes as u64 / BYTES_PER_TOKEN);
+            self.counted_tokens = usage.input_total().saturating_add(output_tokens);
+            self.uncounted_bytes = 0;
         } else {
-            self.grow(bytes);
+            self.add_bytes(bytes);
         }
         if !reply.text.is_empty() {
             self.last_text = reply.text.clone();
         }
-        self.closed();
+        self.end_reply();
     }
 
     /// Keeps the text of a reply that was stopped as the last one. Requests do not carry it.
-    pub(super) fn broke_off(&mut self, text: &Text) {
+    pub(super) fn set_partial_text(&mut self, text: &Text) {
         if !text.is_empty() {
             self.last_text = text.clone();
         }
     }
 
     pub(super) fn answered(&mut self, call: CallId, output: &ToolOutput) {
-        self.grow(output.text.len());
+        self.add_bytes(output.text.len());
         let Some(at) = self.last_reply else { return };
-        if let Some(Entry::Turn { turn, outputs, .. }) = self.entries.get_mut(at)
+        if let Some(TranscriptEntry::Turn { turn, outputs, .. }) = self.entries.get_mut(at)
             && *turn == call.turn
             && let Some(slot) = outputs.get_mut(call.index as usize)
         {
@@ -237,30 +241,32 @@ impl Transcript {
     /// Whether there is anything that a summary could stand for: a turn that does not have to stay.
     pub(super) fn can_compact(&self) -> bool {
         match self.last_reply.and_then(|at| self.entries.get(at)) {
-            Some(Entry::Turn { reply, .. }) if reply.calls.is_empty() => self.first_turn < self.last_reply,
+            Some(TranscriptEntry::Turn { reply, .. }) if reply.calls.is_empty() => {
+                self.first_turn < self.last_reply
+            }
             Some(_) => true,
             None => false,
         }
     }
 
     /// What a model counted is nothing to another: the next request is estimated from its bytes.
-    pub(super) fn forget_count(&mut self) {
+    pub(super) fn reset_counts(&mut self) {
         let bytes = self.entries.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.bytes() as u64));
-        self.reported = 0;
-        self.bytes_since = bytes;
+        self.counted_tokens = 0;
+        self.uncounted_bytes = bytes;
     }
 
     /// The first turn that stays whole where the newest may have this many bytes. The last one always stays, since the
     /// model has not seen its results; where none may stay, it does so only if it is an answer.
-    fn keep_from(&self, most: Option<u64>) -> u32 {
+    fn keep_from(&self, max_bytes: Option<u64>) -> u32 {
         let mut keep_from = self.last_turn.saturating_add(1);
-        let mut kept = 0_u64;
+        let mut kept_bytes = 0_u64;
         for entry in self.entries.iter().rev() {
-            kept = kept.saturating_add(entry.bytes() as u64);
-            let Entry::Turn { turn, reply, .. } = entry else { continue };
+            kept_bytes = kept_bytes.saturating_add(entry.bytes() as u64);
+            let TranscriptEntry::Turn { turn, reply, .. } = entry else { continue };
             let is_last = keep_from > self.last_turn;
-            let stays = match most {
-                Some(most) => is_last || kept <= most,
+            let stays = match max_bytes {
+                Some(max_bytes) => is_last || kept_bytes <= max_bytes,
                 None => is_last && reply.calls.is_empty(),
             };
             if !stays {
@@ -274,23 +280,26 @@ impl Transcript {
     /// Where the part begins that stays beside a summary. Words after the last turn belong to the next one.
     fn first_kept(&self, keep_from: u32) -> usize {
         let first_kept = self.entries.iter().position(|entry| match entry {
-            Entry::Turn { turn, .. } => *turn >= keep_from,
-            Entry::Words(_) => false,
+            TranscriptEntry::Turn { turn, .. } => *turn >= keep_from,
+            TranscriptEntry::UserMessage(_) => false,
         });
         first_kept.unwrap_or(self.last_reply.map_or(0, |last| last + 1))
     }
 
     /// The bytes that a summary would stand for: all but the newest turns and the task.
-    pub(super) fn digestible_bytes(&self, kept: Option<u64>) -> u64 {
+    pub(super) fn compactable_bytes(&self, kept: Option<u64>) -> u64 {
         let older = self.entries[..self.first_kept(self.keep_from(kept))].iter().enumerate();
         let older = older.filter(|(at, _)| Some(*at) != self.task);
         older.fold(0, |sum: u64, (_, entry)| sum.saturating_add(entry.bytes() as u64))
     }
 
     /// A text of all but the newest turns, of about `room` bytes at most.
-    pub(super) fn digest(&self, room: usize, kept: Option<u64>) -> Digest {
+    pub(super) fn compaction_input(&self, room: usize, kept: Option<u64>) -> CompactionInput {
         let keep_from = self.keep_from(kept);
-        Digest { text: digest::render(&self.entries[..self.first_kept(keep_from)], room), keep_from }
+        CompactionInput {
+            text: compaction::render(&self.entries[..self.first_kept(keep_from)], room),
+            keep_from,
+        }
     }
 
     /// Replaces all before the turn `keep_from` by a summary, except the task of the round.
@@ -298,48 +307,48 @@ impl Transcript {
         let first_kept = self.first_kept(keep_from);
         let kept = self.entries.split_off(first_kept);
         let task = self.task.and_then(|at| match self.entries.get(at) {
-            Some(Entry::Words(words)) => Some(words.clone()),
-            Some(Entry::Turn { .. }) | None => None,
+            Some(TranscriptEntry::UserMessage(message)) => Some(message.clone()),
+            Some(TranscriptEntry::Turn { .. }) | None => None,
         });
-        let words = Text::from(format!("Summary of the conversation before this point:\n{summary}"));
+        let message = Text::from(format!("Summary of the conversation before this point:\n{summary}"));
         self.fingerprint = Hash::of(b"transcript");
-        self.hashed = 0;
-        self.reported = 0;
-        self.bytes_since = 0;
+        self.hashed_entries = 0;
+        self.counted_tokens = 0;
+        self.uncounted_bytes = 0;
         self.entries.clear();
         let before_kept = if task.is_some() { 2 } else { 1 };
         self.task = match task {
             Some(task) => {
-                self.push_words(task);
+                self.push_user_message(task);
                 Some(0)
             }
             None => self.task.and_then(|at| at.checked_sub(first_kept)).map(|at| at + before_kept),
         };
-        self.push_words(words);
+        self.push_user_message(message);
         self.entries.extend(kept);
-        let is_turn = |entry: &Entry| matches!(entry, Entry::Turn { .. });
+        let is_turn = |entry: &TranscriptEntry| matches!(entry, TranscriptEntry::Turn { .. });
         self.first_turn = self.entries.iter().position(is_turn);
         self.last_reply = self.entries.iter().rposition(is_turn);
         let kept_bytes =
             self.entries[before_kept..].iter().fold(0, |sum: usize, entry| sum.saturating_add(entry.bytes()));
-        self.grow(kept_bytes);
+        self.add_bytes(kept_bytes);
     }
 
     /// Whether the last word is the agent's own, with nothing asked of anyone.
     pub(super) fn is_answered(&self) -> bool {
-        match (self.entries.last(), self.unheard) {
-            (Some(Entry::Turn { reply, .. }), 0) => reply.calls.is_empty(),
+        match (self.entries.last(), self.unread) {
+            (Some(TranscriptEntry::Turn { reply, .. }), 0) => reply.calls.is_empty(),
             _ => false,
         }
     }
 
     /// Whether the last word is the agent's own, whatever it asked for.
     pub(super) fn has_replied(&self) -> bool {
-        self.unheard == 0 && matches!(self.entries.last(), Some(Entry::Turn { .. }))
+        self.unread == 0 && matches!(self.entries.last(), Some(TranscriptEntry::Turn { .. }))
     }
 
     /// Counts a turn as over, though it was not answered.
-    pub(super) fn give_up(&mut self, turn: u32) {
+    pub(super) fn skip_turn(&mut self, turn: u32) {
         self.last_turn = self.last_turn.max(turn);
     }
 
@@ -353,61 +362,63 @@ impl Transcript {
 
     pub(super) fn last_stop(&self) -> Option<Stop> {
         match self.entries.get(self.last_reply?)? {
-            Entry::Turn { reply, .. } => Some(reply.stop),
-            Entry::Words(_) => None,
+            TranscriptEntry::Turn { reply, .. } => Some(reply.stop),
+            TranscriptEntry::UserMessage(_) => None,
         }
     }
 
     pub(super) fn tool_call(&self, call: CallId) -> Option<&ToolCall> {
         match self.entries.get(self.last_reply?)? {
-            Entry::Turn { turn, reply, .. } if *turn == call.turn => reply.calls.get(call.index as usize),
+            TranscriptEntry::Turn { turn, reply, .. } if *turn == call.turn => {
+                reply.calls.get(call.index as usize)
+            }
             _ => None,
         }
     }
 
     /// A hash of the entries; only those since the last request are read for it.
     pub(super) fn fingerprint(&self) -> Hash {
-        self.entries[self.hashed..].iter().fold(self.fingerprint, |hash, entry| entry.chained_to(hash))
+        self.entries[self.hashed_entries..].iter().fold(self.fingerprint, |hash, entry| entry.chain_to(hash))
     }
 
     /// Tokens of the next request that the model has counted before.
     pub(super) fn counted(&self) -> u64 {
-        self.reported
+        self.counted_tokens
     }
 
     /// Bytes of the next request that the model has not counted.
-    fn uncounted_bytes(&self, meter: &Meter) -> u64 {
-        let fixed = if self.reported == 0 { meter.fixed_bytes } else { 0 };
-        self.bytes_since.saturating_add(fixed)
+    fn uncounted_bytes(&self, cost_model: &CostModel) -> u64 {
+        let fixed = if self.counted_tokens == 0 { cost_model.fixed_bytes } else { 0 };
+        self.uncounted_bytes.saturating_add(fixed)
     }
 
     /// Input tokens of the next request, at most.
-    pub(super) fn input_estimate(&self, meter: &Meter, learned: &Learned) -> u64 {
-        learned.input(self.reported, self.uncounted_bytes(meter))
+    pub(super) fn input_estimate(&self, cost_model: &CostModel, estimator: &TokenEstimator) -> u64 {
+        estimator.max_input(self.counted_tokens, self.uncounted_bytes(cost_model))
     }
 
     /// Input tokens of the next request, most likely.
-    pub(super) fn size_estimate(&self, meter: &Meter, learned: &Learned) -> u64 {
-        learned.likely_input(self.reported, self.uncounted_bytes(meter))
+    pub(super) fn likely_input_estimate(&self, cost_model: &CostModel, estimator: &TokenEstimator) -> u64 {
+        estimator.likely_input(self.counted_tokens, self.uncounted_bytes(cost_model))
     }
 
     /// Input tokens that the next request has at least. What a model counted is no lower bound: it may have counted
     /// reasoning that it does not read again.
-    pub(super) fn least_size(&self, meter: &Meter) -> u64 {
+    pub(super) fn min_input_estimate(&self, cost_model: &CostModel) -> u64 {
         let bytes = self
             .entries
             .iter()
-            .fold(meter.fixed_bytes, |sum, entry| sum.saturating_add(entry.bytes() as u64));
-        bytes / MOST_BYTES_PER_TOKEN
+            .fold(cost_model.fixed_bytes, |sum, entry| sum.saturating_add(entry.bytes() as u64));
+        bytes / MAX_BYTES_PER_TOKEN
     }
 
     /// A hash of the calls of the last reply and their results; none if it made no calls.
     pub(super) fn last_exchange(&self) -> Option<Hash> {
         match self.entries.get(self.last_reply?)? {
-            Entry::Turn { reply, outputs, .. } if !reply.calls.is_empty() => {
-                Some(chained_exchange(Hash::of(b"exchange"), reply, outputs))
+            TranscriptEntry::Turn { reply, outputs, .. } if !reply.calls.is_empty() => {
+                Some(chain_exchange(Hash::of(b"exchange"), reply, outputs))
             }
-            Entry::Turn { .. } | Entry::Words(_) => None,
+            TranscriptEntry::Turn { .. } | TranscriptEntry::UserMessage(_) => None,
         }
     }
 
@@ -415,8 +426,8 @@ impl Transcript {
         let mut messages = Vec::with_capacity(self.entries.len() + 1);
         for entry in &self.entries {
             match entry {
-                Entry::Words(text) => messages.push(Message::User(text.clone())),
-                Entry::Turn { turn, reply, outputs } => {
+                TranscriptEntry::UserMessage(text) => messages.push(Message::User(text.clone())),
+                TranscriptEntry::Turn { turn, reply, outputs } => {
                     messages.push(Message::Assistant(reply.clone()));
                     if !reply.calls.is_empty() {
                         messages.push(Message::Results(results(*turn, reply, outputs)));

@@ -11,12 +11,12 @@ type Span = (u64, u64);
 /// The rounds of the sessions of a tree.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spans {
-    rounds: HashMap<SessionId, Vec<Round>>,
+    rounds: HashMap<SessionId, Vec<RoundSpan>>,
     pauses: Vec<Span>,
 }
 
 #[derive(Debug, Clone)]
-struct Round {
+struct RoundSpan {
     from: u64,
     /// The end, or the last that is known.
     to: u64,
@@ -31,7 +31,7 @@ impl Spans {
             self.pauses.push((at.saturating_sub(*downtime), at));
         }
         if let Event::Started { .. } = &record.event {
-            let round = Round { from: at, to: at, is_over: false };
+            let round = RoundSpan { from: at, to: at, is_over: false };
             self.rounds.entry(record.session.clone()).or_default().push(round);
         } else if let Some(round) = self.rounds.get_mut(&record.session).and_then(|rounds| rounds.last_mut())
             && !round.is_over
@@ -49,7 +49,7 @@ impl Spans {
         now: Option<u64>,
     ) -> u64 {
         let rounds = sessions.into_iter().filter_map(|session| self.rounds.get(session)).flatten();
-        let end = |round: &Round| match now {
+        let end = |round: &RoundSpan| match now {
             Some(now) if !round.is_over => round.to.max(now),
             Some(_) | None => round.to,
         };
@@ -83,9 +83,9 @@ mod tests {
     use super::*;
     use crate::{Budget, CallId, Delegation, Grant, Hash, Limit, Outcome, Spent, Status};
 
-    fn spans(facts: &[(&SessionId, u64, Event)]) -> Spans {
+    fn spans(events: &[(&SessionId, u64, Event)]) -> Spans {
         let mut spans = Spans::default();
-        for (session, at, event) in facts {
+        for (session, at, event) in events {
             let session = (*session).clone();
             spans.apply(&Record { session, seq: 0, pos: 0, at: *at, v: 1, event: event.clone() });
         }
@@ -112,42 +112,42 @@ mod tests {
     #[test]
     fn time_between_rounds_does_not_count() {
         let root = SessionId::root(1);
-        let word = Event::CancelAsked { by: "nobody".to_owned() };
-        let facts = [
+        let cancel = Event::CancelAsked { by: "nobody".to_owned() };
+        let events = [
             (&root, 0, started()),
             (&root, 10, ended()),
-            (&root, 500, word),
+            (&root, 500, cancel),
             (&root, 1000, started()),
             (&root, 1005, ended()),
         ];
-        assert_eq!(spans(&facts).time([&root], None), 15);
+        assert_eq!(spans(&events).time([&root], None), 15);
     }
 
     #[test]
-    fn a_pause_in_a_round_does_not_count_for_anybody() {
+    fn downtime_inside_a_round_does_not_count() {
         let root = SessionId::root(1);
         let child = root.child(CallId { turn: 1, index: 0 });
-        let facts = [
+        let events = [
             (&root, 0, started()),
             (&child, 10, started()),
             (&root, 1000, Event::Resumed { epoch: 2, downtime: 900, mode: None }),
             (&child, 1050, ended()),
             (&root, 1060, ended()),
         ];
-        let spans = spans(&facts);
+        let spans = spans(&events);
         assert_eq!((spans.time([&child], None), spans.time([&root, &child], None)), (140, 160));
     }
 
     #[test]
-    fn what_happens_at_the_same_time_counts_once() {
+    fn overlapping_rounds_count_once() {
         let root = SessionId::root(1);
         let children = [0, 1].map(|index| root.child(CallId { turn: 1, index }));
-        let facts = [
+        let events = [
             (&children[0], 0, started()),
             (&children[1], 5, started()),
             (&children[0], 10, ended()),
             (&children[1], 20, ended()),
         ];
-        assert_eq!(spans(&facts).time(&children, None), 20);
+        assert_eq!(spans(&events).time(&children, None), 20);
     }
 }

@@ -45,7 +45,7 @@ fn golden_definitions_read_and_written_again_keep_every_key() {
 }
 
 #[test]
-fn keys_that_are_dropped_or_renamed_are_found() {
+fn dropped_or_renamed_keys_are_detected() {
     let then = serde_json::json!({ "spent": { "in_doubt": { "tokens": 1 } }, "calls": [{ "name": "x" }] });
     assert_eq!(lost(&then, &then, ""), None);
     let mut more = then.clone();

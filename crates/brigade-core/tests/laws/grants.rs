@@ -1,10 +1,10 @@
 //! Grants only shrink.
 
 use super::*;
-use brigade_core::faces::spawn::SpawnConfig;
-use brigade_core::faces::subagent::SubagentConfig;
-use brigade_core::faces::{Caller, Faces};
-use brigade_core::{Agent, Face};
+use brigade_core::delegation_styles::spawn::SpawnConfig;
+use brigade_core::delegation_styles::subagent::SubagentConfig;
+use brigade_core::delegation_styles::{Caller, DelegationStyles};
+use brigade_core::{Agent, DelegationStyle};
 
 pub(crate) fn tool_name() -> impl Strategy<Value = String> {
     let known = select(vec![
@@ -55,11 +55,11 @@ pub(crate) fn authority() -> impl Strategy<Value = Authority> {
     let paths = vec(select(vec!["", "src", "docs"]), 0..3);
     let access = || select(vec![Access::Denied, Access::Allowed]);
     (tools(), tools(), permissions(), 0u32..8, names(), names(), paths, access(), access()).prop_map(
-        |(tools, lend, permissions, deepest, agents, models, paths, network, speak)| Authority {
+        |(tools, lend, permissions, max_depth, agents, models, paths, network, speak)| Authority {
             tools: tools.into_iter().collect(),
             lend: lend.into_iter().collect(),
             permissions,
-            deepest,
+            max_depth,
             agents,
             models,
             workspace: "workspace".to_owned(),
@@ -70,20 +70,20 @@ pub(crate) fn authority() -> impl Strategy<Value = Authority> {
     )
 }
 
-pub(crate) fn wish() -> impl Strategy<Value = Wish> {
+pub(crate) fn authority_request() -> impl Strategy<Value = AuthorityRequest> {
     let list = || prop::option::of(vec(tool_name(), 0..8));
     let model = prop::option::of(select(vec!["a/one", "b/three", "c/four"]).prop_map(str::to_owned));
     let names = || vec(tool_name(), 0..3);
     (list(), list(), 0u32..9, prop::option::of(mode()), model, names(), names()).prop_map(
-        |(tools, lend, levels, mode, model, never, defined)| Wish {
+        |(tools, lend, max_depth, mode, model, excluded, defined)| AuthorityRequest {
             tools,
             defined,
             lend,
-            levels,
+            max_depth,
             mode,
             model,
-            never,
-            ..Wish::default()
+            excluded,
+            ..AuthorityRequest::default()
         },
     )
 }
@@ -98,7 +98,7 @@ pub(crate) fn is_narrower(child: &Authority, parent: &Authority) -> bool {
         && child.permissions.deny == parent.permissions.deny
         && child.permissions.ask == parent.permissions.ask
         && child.permissions.allow == parent.permissions.allow
-        && child.deepest <= parent.deepest
+        && child.max_depth <= parent.max_depth
         && names(&child.agents, &parent.agents)
         && names(&child.models, &parent.models)
         && child.workspace == parent.workspace
@@ -123,66 +123,66 @@ fn child_kind() -> impl Strategy<Value = ChildKind> {
 }
 
 /// The delegation of a child of this kind, and whether it runs the definition.
-fn part_of(kind: ChildKind, tools: Option<Vec<String>>) -> (Delegation, bool) {
-    let (face, role, named) = match kind {
-        ChildKind::Adhoc => (Face::Delegate, "Poet", false),
-        ChildKind::Preset => (Face::Delegate, "Writer", false),
-        ChildKind::Helper => (Face::Subagent, "helper", false),
-        ChildKind::Spawned => (Face::Spawn, "spawned", false),
-        ChildKind::Defined => (Face::Delegate, "coder", true),
+fn delegation_of(kind: ChildKind, tools: Option<Vec<String>>) -> (Delegation, bool) {
+    let (style, role, named) = match kind {
+        ChildKind::Adhoc => (DelegationStyle::Delegate, "Poet", false),
+        ChildKind::Preset => (DelegationStyle::Delegate, "Writer", false),
+        ChildKind::Helper => (DelegationStyle::Subagent, "helper", false),
+        ChildKind::Spawned => (DelegationStyle::Spawn, "spawned", false),
+        ChildKind::Defined => (DelegationStyle::Delegate, "coder", true),
     };
-    (Delegation { face, role: Some(role.to_owned()), tools, ..Delegation::default() }, named)
+    (Delegation { style, role: Some(role.to_owned()), tools, ..Delegation::default() }, named)
 }
 
 /// Whether a list names a tool by another name.
-fn stands_for(list: &[String], tool: &str) -> bool {
-    list.iter().any(|name| brigade_core::alias::tools(name).contains(&tool))
+fn names_tool(list: &[String], tool: &str) -> bool {
+    list.iter().any(|name| brigade_core::tool_names::resolve(name).contains(&tool))
 }
 
 proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn grants_only_shrink_over_any_tree(root in authority(), steps in vec((any::<prop::sample::Index>(), wish()), 1..25)) {
+    fn grants_only_shrink_over_any_tree(root in authority(), steps in vec((any::<prop::sample::Index>(), authority_request()), 1..25)) {
         // Each node: its authority, its depth, and the places of its ancestors.
         let mut nodes: Vec<(Authority, u32, Vec<usize>)> = vec![(root, 0, Vec::new())];
-        for (at, wish) in steps {
+        for (at, request) in steps {
             let at = at.index(nodes.len());
             let (parent, parent_depth, ancestors) = nodes[at].clone();
             let depth = parent_depth + 1;
-            let deepest = parent.deepest.min(wish.levels);
-            let attenuated = match parent.attenuate(&wish, depth) {
-                Err(Refusal::Depth { deepest: named }) => {
-                    prop_assert!(depth > deepest);
-                    prop_assert_eq!(named, deepest);
+            let max_depth = parent.max_depth.min(request.max_depth);
+            let attenuated = match parent.attenuate(&request, depth) {
+                Err(AttenuateError::Depth { max_depth: named }) => {
+                    prop_assert!(depth > max_depth);
+                    prop_assert_eq!(named, max_depth);
                     continue;
                 }
-                Err(Refusal::Model(model)) => {
+                Err(AttenuateError::Model(model)) => {
                     prop_assert!(!parent.models.has(&model));
                     continue;
                 }
                 Ok(attenuated) => attenuated,
             };
             let child = attenuated.authority;
-            prop_assert!(depth <= deepest && depth <= child.deepest && child.deepest <= deepest);
-            prop_assert!(wish.model.iter().all(|model| parent.models.has(model)));
-            prop_assert!(child.tools.iter().chain(&child.lend).all(|tool| !wish.never.contains(tool)));
-            let has = |name: &String| parent.tools.contains(name) || wish.defined.contains(name);
+            prop_assert!(depth <= max_depth && depth <= child.max_depth && child.max_depth <= max_depth);
+            prop_assert!(request.model.iter().all(|model| parent.models.has(model)));
+            prop_assert!(child.tools.iter().chain(&child.lend).all(|tool| !request.excluded.contains(tool)));
+            let has = |name: &String| parent.tools.contains(name) || request.defined.contains(name);
             prop_assert!(child.tools.iter().all(has), "a tool that neither the parent nor a definition has");
-            if let Some(asked) = &wish.tools {
-                prop_assert!(child.tools.iter().all(|tool| asked.contains(tool)));
+            if let Some(requested) = &request.tools {
+                prop_assert!(child.tools.iter().all(|tool| requested.contains(tool)));
                 let vain: Vec<&String> =
-                    asked.iter().filter(|name| !parent.lend.contains(*name) || !has(name)).collect();
-                prop_assert_eq!(attenuated.unknown.iter().collect::<Vec<_>>(), vain);
+                    requested.iter().filter(|name| !parent.lend.contains(*name) || !has(name)).collect();
+                prop_assert_eq!(attenuated.unknown_tools.iter().collect::<Vec<_>>(), vain);
             }
-            match &wish.lend {
-                Some(asked) => prop_assert!(child.lend.iter().all(|tool| asked.contains(tool))),
+            match &request.lend {
+                Some(requested) => prop_assert!(child.lend.iter().all(|tool| requested.contains(tool))),
                 None => prop_assert_eq!(&child.lend, &child.tools),
             }
             let line: Vec<usize> = ancestors.into_iter().chain([at]).collect();
             for ancestor in &line {
                 let ancestor = &nodes[*ancestor].0;
-                prop_assert!(child.within(ancestor), "{:?} is wider than {:?}", child, ancestor);
+                prop_assert!(child.is_within(ancestor), "{:?} is wider than {:?}", child, ancestor);
                 prop_assert!(is_narrower(&child, ancestor), "{:?} is wider than {:?}", child, ancestor);
             }
             nodes.push((child, depth, line));
@@ -191,39 +191,39 @@ proptest! {
 
     /// What the face asks for passes through the same narrowing, whatever stands in config and call.
     #[test]
-    fn face_a_never_widens(
+    fn delegate_never_widens_authority(
         parent in authority(),
-        (max_depth, asked, fixed, lend, locked, depth) in
+        (max_depth, requested, fixed, lend, locked, depth) in
             (0u32..4, prop::option::of(vec(tool_name(), 0..6)), vec(tool_name(), 0..6),
              prop::option::of(vec(tool_name(), 0..6)), any::<bool>(), 0u32..4),
     ) {
         let preset = SwarmRole { tools: fixed.clone(), lend, locked, ..SwarmRole::default() };
         let roles = BTreeMap::from([("Writer".to_owned(), preset)]);
         let swarm = SwarmConfig { max_depth, roles, ..SwarmConfig::default() };
-        let (face, role) = (Face::Delegate, Some("wRITER".to_owned()));
-        let delegation = Delegation { face, role, tools: asked.clone(), ..Delegation::default() };
+        let (style, role) = (DelegationStyle::Delegate, Some("wRITER".to_owned()));
+        let delegation = Delegation { style, role, tools: requested.clone(), ..Delegation::default() };
         let guarded = swarm.parse(depth, &parent, r#"{"role":"Writer","task":"x"}"#);
-        let faces = Faces { swarm: swarm.clone(), ..Faces::default() };
+        let styles = DelegationStyles { swarm: swarm.clone(), ..DelegationStyles::default() };
         let agent = Agent::default();
         let caller = Caller { depth, authority: &parent, agent: &agent, agents: &[] };
-        let (_, wish) = faces.equip(&delegation, &caller, None);
-        let attenuated = parent.attenuate(&wish, depth + 1);
+        let (_, request) = styles.prepare_child(&delegation, &caller, None);
+        let attenuated = parent.attenuate(&request, depth + 1);
         // The guard at call and the narrowing follow from one predicate.
         prop_assert_eq!(guarded.is_ok(), attenuated.is_ok());
         let Ok(attenuated) = attenuated else { return Ok(()) };
         let child = attenuated.authority;
-        prop_assert!(child.within(&parent) && is_narrower(&child, &parent));
+        prop_assert!(child.is_within(&parent) && is_narrower(&child, &parent));
         if locked && !fixed.is_empty() {
-            let named: Vec<&str> = fixed.iter().flat_map(|name| brigade_core::alias::tools(name)).collect();
+            let named: Vec<&str> = fixed.iter().flat_map(|name| brigade_core::tool_names::resolve(name)).collect();
             prop_assert!(child.tools.iter().all(|tool| named.contains(&tool.as_str()) || fixed.contains(tool)));
         }
-        if let Some(asked) = &asked {
-            prop_assert!(child.tools.iter().all(|tool| asked.contains(tool)));
+        if let Some(requested) = &requested {
+            prop_assert!(child.tools.iter().all(|tool| requested.contains(tool)));
         }
         let below = Caller { depth: depth + 1, authority: &child, ..caller };
-        let offered = faces.specs(&below).iter().any(|spec| spec.name == "delegate");
-        prop_assert_eq!(offered, child.tools.contains("delegate") && depth + 1 < max_depth.min(parent.deepest));
-        if depth + 1 >= max_depth.min(parent.deepest) {
+        let offered = styles.specs(&below).iter().any(|spec| spec.name == "delegate");
+        prop_assert_eq!(offered, child.tools.contains("delegate") && depth + 1 < max_depth.min(parent.max_depth));
+        if depth + 1 >= max_depth.min(parent.max_depth) {
             prop_assert!(DELEGATION_TOOLS.iter().all(|tool| !child.tools.contains(*tool) && !child.lend.contains(*tool)));
         }
     }
@@ -231,7 +231,7 @@ proptest! {
     /// A child that the model makes up holds nothing that its caller does not hold; one that the user defined holds only
     /// what its definition names beside that; every descendant is within what every ancestor may lend.
     #[test]
-    fn made_up_children_hold_no_tool_that_their_caller_lacks(
+    fn adhoc_children_have_no_tool_that_their_caller_lacks(
         root in authority(),
         (preset, defined, lend) in (
             (vec(tool_name(), 0..6), any::<bool>()),
@@ -243,29 +243,29 @@ proptest! {
         let (tools, locked) = preset;
         let role = SwarmRole { tools: tools.clone(), locked, lend: lend.clone(), ..SwarmRole::default() };
         let roles = BTreeMap::from([("Writer".to_owned(), role)]);
-        let faces = Faces {
+        let styles = DelegationStyles {
             swarm: SwarmConfig { max_depth: 9, roles, ..SwarmConfig::default() },
             subagent: Some(SubagentConfig { max_depth: 9, ..SubagentConfig::default() }),
             spawn: Some(SpawnConfig { max_depth: 9, ..SpawnConfig::default() }),
-            ..Faces::default()
+            ..DelegationStyles::default()
         };
         let definition = Agent { id: "coder".to_owned(), tools: defined.clone(), lend, ..Agent::default() };
         let mut nodes: Vec<(Authority, u32, Vec<usize>)> = vec![(root, 0, Vec::new())];
-        for (at, kind, asked) in steps {
+        for (at, kind, requested) in steps {
             let at = at.index(nodes.len());
             let (parent, depth, ancestors) = nodes[at].clone();
             let agent = Agent::default();
             let caller = Caller { depth, authority: &parent, agent: &agent, agents: &[] };
-            let (part, named) = part_of(kind, asked);
-            let (_, wish) = faces.equip(&part, &caller, named.then(|| definition.clone()));
-            let Ok(attenuated) = parent.attenuate(&wish, depth + 1) else { continue };
+            let (delegation, named) = delegation_of(kind, requested);
+            let (_, request) = styles.prepare_child(&delegation, &caller, named.then(|| definition.clone()));
+            let Ok(attenuated) = parent.attenuate(&request, depth + 1) else { continue };
             let child = attenuated.authority;
-            let written = match kind {
+            let defined_names = match kind {
                 ChildKind::Preset => tools.clone(),
                 ChildKind::Defined => defined.clone().unwrap_or_default(),
                 ChildKind::Adhoc | ChildKind::Helper | ChildKind::Spawned => Vec::new(),
             };
-            let meant = |name: &String| written.contains(name) || stands_for(&written, name);
+            let meant = |name: &String| defined_names.contains(name) || names_tool(&defined_names, name);
             for tool in &child.tools {
                 prop_assert!(parent.tools.contains(tool) || meant(tool), "{:?} got {:?} from nobody", kind, tool);
             }
@@ -283,10 +283,10 @@ proptest! {
 
     /// The comparison itself sees every field: one step wider anywhere is too wide.
     #[test]
-    fn within_sees_every_field(parent in authority()) {
+    fn is_within_compares_every_field(parent in authority()) {
         let child = Authority { tools: parent.lend.clone(), ..parent.clone() };
-        prop_assert!(child.within(&parent));
-        let mut wider = vec![Authority { deepest: child.deepest + 1, ..child.clone() }];
+        prop_assert!(child.is_within(&parent));
+        let mut wider = vec![Authority { max_depth: child.max_depth + 1, ..child.clone() }];
         let new_tool = BTreeSet::from(["a tool that nobody has".to_owned()]);
         wider.push(Authority { tools: child.tools.union(&new_tool).cloned().collect(), ..child.clone() });
         wider.push(Authority { lend: child.lend.union(&new_tool).cloned().collect(), ..child.clone() });
@@ -320,7 +320,7 @@ proptest! {
             change(&|child| child.speak = Access::Allowed);
         }
         for wider in wider {
-            prop_assert!(!wider.within(&parent), "{:?} is within {:?}", wider, parent);
+            prop_assert!(!wider.is_within(&parent), "{:?} is within {:?}", wider, parent);
         }
     }
 }

@@ -3,33 +3,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brigade_core::delegation::{Environment, Waiting, Which};
+use brigade_core::delegation::{Environment, Execution, LimitKind};
+use brigade_core::delegation_styles::delegate::{SwarmConfig, SwarmRole};
+use brigade_core::delegation_styles::{DELEGATION_TOOLS, delegate};
 use brigade_core::event::{Answer, CallFault, Effect, Speaker, TYPES, VERSION};
-use brigade_core::faces::delegate::{SwarmConfig, SwarmRole};
-use brigade_core::faces::{DELEGATION_TOOLS, delegate};
-use brigade_core::grant::{Access, Names, Refusal, Wish};
+use brigade_core::grant::{Access, AttenuateError, AuthorityRequest, Names};
 use brigade_core::message::Stop;
 use brigade_core::permission::{Mode, Permissions};
 use brigade_core::state::{CallProgress, Round};
-use brigade_core::text::{Aside, cut};
+use brigade_core::text::{BlobRef, truncate_bytes};
 use brigade_core::view::Tree;
 use brigade_core::{
-    Amount, Authority, Budget, CallId, Delegation, Event, Extent, Face, Grant, Hash, Hop, Limit, Message,
-    Outcome, Price, Purpose, Record, Reply, SeenFile, SessionId, Spent, State, Status, Step, Text, ToolCall,
-    ToolOutput, Usage, json,
+    Authority, Budget, CallId, Delegation, DelegationStyle, Event, Extent, Grant, Hash, Limit, Message,
+    Outcome, Price, Purpose, Record, RemoteContext, Reply, Resources, SeenFile, SessionId, Spent, State,
+    Status, Step, Text, ToolCall, ToolOutput, Usage, json,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-mod books;
-mod facts;
+mod events;
 mod golden;
 mod grants;
+mod ledgers;
 mod requests;
 
-use books::*;
 use grants::*;
+use ledgers::*;
 use requests::*;
 
 pub(crate) fn cases(cases: u32) -> ProptestConfig {

@@ -22,21 +22,21 @@ pub(crate) fn assert_paired(messages: &[Message]) {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Edit {
+pub(crate) enum LogEdit {
     Drop,
     Duplicate,
     Swap(prop::sample::Index),
     Truncate,
-    Behead,
+    DropHead,
 }
 
-pub(crate) fn edit() -> impl Strategy<Value = Edit> {
+pub(crate) fn edit() -> impl Strategy<Value = LogEdit> {
     prop_oneof![
-        4 => Just(Edit::Drop),
-        4 => Just(Edit::Duplicate),
-        4 => any::<prop::sample::Index>().prop_map(Edit::Swap),
-        1 => Just(Edit::Truncate),
-        1 => Just(Edit::Behead),
+        4 => Just(LogEdit::Drop),
+        4 => Just(LogEdit::Duplicate),
+        4 => any::<prop::sample::Index>().prop_map(LogEdit::Swap),
+        1 => Just(LogEdit::Truncate),
+        1 => Just(LogEdit::DropHead),
     ]
 }
 
@@ -45,25 +45,25 @@ proptest! {
 
     #[test]
     fn requests_are_valid_under_any_edit_of_the_log(
-        numbers in chances(250),
+        numbers in random_numbers(250),
         edits in vec((any::<prop::sample::Index>(), edit()), 1..12),
     ) {
-        let (_, world) = run_a_tree(numbers);
-        let mut records = world.records;
+        let (_, sim) = run_random_tree(numbers);
+        let mut records = sim.records;
         for (at, edit) in edits {
             if records.is_empty() {
                 break;
             }
             let at = at.index(records.len());
             match edit {
-                Edit::Drop => drop(records.remove(at)),
-                Edit::Duplicate => records.insert(at, records[at].clone()),
-                Edit::Swap(with) => {
+                LogEdit::Drop => drop(records.remove(at)),
+                LogEdit::Duplicate => records.insert(at, records[at].clone()),
+                LogEdit::Swap(with) => {
                     let with = with.index(records.len());
                     records.swap(at, with);
                 }
-                Edit::Truncate => records.truncate(at),
-                Edit::Behead => drop(records.drain(..at)),
+                LogEdit::Truncate => records.truncate(at),
+                LogEdit::DropHead => drop(records.drain(..at)),
             }
         }
         // All facts of the tree in one log are one more hostile edit.
@@ -72,11 +72,11 @@ proptest! {
         for record in &records {
             let _ = state.admits(&record.event);
             state.apply(&record.event);
-            let _ = (state.next(), state.upcoming(), state.fingerprint(), state.limit_due());
+            let _ = (state.next(), state.next_attempt(), state.fingerprint(), state.exceeded_limit());
             assert_paired(&state.messages());
         }
-        let own = records.iter().filter(|record| record.session == session).map(|record| &record.event);
-        assert_paired(&State::fold(session.clone(), own).messages());
+        let own_events = records.iter().filter(|record| record.session == session).map(|record| &record.event);
+        assert_paired(&State::fold(session.clone(), own_events).messages());
         let tree = Tree::fold(&records);
         for session in tree.nodes().keys() {
             prop_assert!(tree.walk(session).len() <= tree.nodes().len());
@@ -85,24 +85,24 @@ proptest! {
 }
 
 #[test]
-fn a_session_that_delegates_to_itself_is_no_endless_tree() {
-    let mut world = World::new(Vec::new());
+fn session_that_delegates_to_itself_does_not_loop() {
+    let mut sim = Simulation::new(Vec::new());
     let session = SessionId::root(1);
     let event = Event::Delegated {
         call: CallId { turn: 1, index: 0 },
         child: session.clone(),
         delegation: Delegation::default().into(),
         agent: Hash::of(b""),
-        grant: some_grant(&mut world),
+        grant: random_grant(&mut sim),
     };
     let record = |seq, event| Record { session: session.clone(), seq, pos: seq, at: 0, v: VERSION, event };
-    let deepest = Event::Started {
+    let deep_start = Event::Started {
         delegation: Delegation::default().into(),
         agent: Hash::of(b""),
-        grant: some_grant(&mut world),
+        grant: random_grant(&mut sim),
         parent: None,
         depth: u32::MAX,
     };
-    let tree = Tree::fold(&[record(0, event.clone()), record(1, deepest), record(2, event)]);
+    let tree = Tree::fold(&[record(0, event.clone()), record(1, deep_start), record(2, event)]);
     assert_eq!(tree.walk(&session).len(), 1);
 }

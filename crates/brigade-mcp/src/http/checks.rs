@@ -19,7 +19,7 @@ pub struct Checks {
 
 /// Why a request was not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum Rejected {
     /// It was sent to a name that is not ours.
     #[error("Forbidden: this server does not go by that Host; --host NAME permits it")]
     Host,
@@ -62,31 +62,34 @@ impl Checks {
     }
 
     /// Whether it was sent to us, by no stranger's page. The origin is given back, where a page sent it.
-    pub(super) fn judge_source(&self, request: &Request) -> Result<Option<HeaderValue>, Refused> {
-        if !self.knows_host(request) {
-            return Err(Refused::Host);
+    pub(super) fn check_source(&self, request: &Request) -> Result<Option<HeaderValue>, Rejected> {
+        if !self.allows_host(request) {
+            return Err(Rejected::Host);
         }
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
         match (origins.next(), origins.next()) {
             (None, _) => Ok(None),
-            (Some(origin), None) if self.knows_origin(origin) => Ok(Some(origin.clone())),
-            _ => Err(Refused::Origin),
+            (Some(origin), None) if self.allows_origin(origin) => Ok(Some(origin.clone())),
+            _ => Err(Rejected::Origin),
         }
     }
 
     /// Whether it has the token.
-    pub(super) fn judge_token(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), Rejected> {
         let Some(token) = &self.token else { return Ok(()) };
-        let shown = headers.get(header::AUTHORIZATION).ok_or(Refused::NoToken)?;
-        let (scheme, shown) =
-            shown.to_str().ok().and_then(|shown| shown.split_once(' ')).ok_or(Refused::NoToken)?;
+        let credentials = headers.get(header::AUTHORIZATION).ok_or(Rejected::NoToken)?;
+        let (scheme, credentials) = credentials
+            .to_str()
+            .ok()
+            .and_then(|credentials| credentials.split_once(' '))
+            .ok_or(Rejected::NoToken)?;
         if !scheme.eq_ignore_ascii_case("bearer") {
-            return Err(Refused::NoToken);
+            return Err(Rejected::NoToken);
         }
-        if token.is(shown.trim()) { Ok(()) } else { Err(Refused::WrongToken) }
+        if token.matches(credentials.trim()) { Ok(()) } else { Err(Rejected::WrongToken) }
     }
 
-    fn knows_host(&self, request: &Request) -> bool {
+    fn allows_host(&self, request: &Request) -> bool {
         let mut named = request.headers().get_all(header::HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else { return false };
         let Ok(host) = host.to_str().map(str::to_ascii_lowercase) else { return false };
@@ -99,19 +102,19 @@ impl Checks {
         is_loopback(name) || self.hosts.iter().any(|known| *known == host || known == name)
     }
 
-    fn knows_origin(&self, origin: &HeaderValue) -> bool {
+    fn allows_origin(&self, origin: &HeaderValue) -> bool {
         let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else { return false };
         if self.origins.contains(&origin) {
             return true;
         }
         let Ok(url) = Url::parse(&origin) else { return false };
-        let here = match url.host() {
+        let is_local = match url.host() {
             Some(Host::Domain(name)) => is_loopback(name),
             Some(Host::Ipv4(address)) => address.is_loopback(),
             Some(Host::Ipv6(address)) => address.is_loopback(),
             None => false,
         };
-        here && matches!(url.scheme(), "http" | "https")
+        is_local && matches!(url.scheme(), "http" | "https")
     }
 }
 
@@ -137,19 +140,19 @@ mod tests {
 
     use super::*;
 
-    fn judge(checks: &Checks, headers: &[(&str, &str)]) -> Result<Option<HeaderValue>, Refused> {
+    fn check(checks: &Checks, headers: &[(&str, &str)]) -> Result<Option<HeaderValue>, Rejected> {
         let request =
             headers.iter().fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
-        checks.judge_source(&request.body(Body::empty()).unwrap())
+        checks.check_source(&request.body(Body::empty()).unwrap())
     }
 
     #[test]
-    fn loopback_names_are_ours_and_no_others() {
+    fn only_loopback_hosts_are_allowed_by_default() {
         let checks = Checks::without_token();
-        for ours in
+        for allowed in
             ["localhost", "localhost:4748", "127.0.0.1:1", "127.9.9.9", "[::1]:80", "[::1]", "LOCALHOST:1"]
         {
-            assert_eq!(judge(&checks, &[("host", ours)]), Ok(None), "{ours}");
+            assert_eq!(check(&checks, &[("host", allowed)]), Ok(None), "{allowed}");
         }
         for other in [
             "evil.example",
@@ -160,18 +163,18 @@ mod tests {
             "localhost@evil.example",
             "::1:80",
         ] {
-            assert_eq!(judge(&checks, &[("host", other)]), Err(Refused::Host), "{other}");
+            assert_eq!(check(&checks, &[("host", other)]), Err(Rejected::Host), "{other}");
         }
-        assert_eq!(judge(&checks, &[]), Err(Refused::Host));
-        assert_eq!(judge(&checks, &[("host", "localhost"), ("host", "evil.example")]), Err(Refused::Host));
+        assert_eq!(check(&checks, &[]), Err(Rejected::Host));
+        assert_eq!(check(&checks, &[("host", "localhost"), ("host", "evil.example")]), Err(Rejected::Host));
     }
 
     #[test]
-    fn pages_from_elsewhere_are_refused() {
+    fn foreign_origins_are_rejected() {
         let checks = Checks::without_token();
-        let from = |origin: &str| judge(&checks, &[("host", "localhost"), ("origin", origin)]);
-        for ours in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:9"] {
-            assert!(from(ours).is_ok(), "{ours}");
+        let from = |origin: &str| check(&checks, &[("host", "localhost"), ("origin", origin)]);
+        for allowed in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:9"] {
+            assert!(from(allowed).is_ok(), "{allowed}");
         }
         for other in [
             "https://evil.example",
@@ -182,37 +185,37 @@ mod tests {
             "file:///x",
             "chrome-extension://localhost",
         ] {
-            assert_eq!(from(other), Err(Refused::Origin), "{other}");
+            assert_eq!(from(other), Err(Rejected::Origin), "{other}");
         }
     }
 
     #[test]
-    fn what_is_allowed_by_name_comes_in() {
+    fn configured_hosts_and_origins_are_allowed() {
         let checks = Checks::without_token()
             .allow_host("agents.example")
             .allow_host("other.example:8443")
             .allow_origin("https://app.example/");
-        for ours in ["agents.example", "agents.example:99", "other.example:8443"] {
-            assert!(judge(&checks, &[("host", ours)]).is_ok(), "{ours}");
+        for allowed in ["agents.example", "agents.example:99", "other.example:8443"] {
+            assert!(check(&checks, &[("host", allowed)]).is_ok(), "{allowed}");
         }
-        assert_eq!(judge(&checks, &[("host", "other.example")]), Err(Refused::Host));
-        assert!(judge(&checks, &[("host", "localhost"), ("origin", "https://app.example")]).is_ok());
-        assert!(judge(&checks, &[("host", "localhost"), ("origin", "http://app.example")]).is_err());
+        assert_eq!(check(&checks, &[("host", "other.example")]), Err(Rejected::Host));
+        assert!(check(&checks, &[("host", "localhost"), ("origin", "https://app.example")]).is_ok());
+        assert!(check(&checks, &[("host", "localhost"), ("origin", "http://app.example")]).is_err());
     }
 
     #[test]
-    fn the_token_is_asked_for_whole() {
+    fn token_must_match_completely() {
         let checks = Checks::with_token(Token::new("a-long-enough-token").unwrap());
-        let shown = |value: &str| {
+        let check_header = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-            checks.judge_token(&headers)
+            checks.check_token(&headers)
         };
-        assert_eq!(shown("Bearer a-long-enough-token"), Ok(()));
-        assert_eq!(shown("bearer a-long-enough-token"), Ok(()));
-        assert_eq!(shown("Bearer a-long-enough-toke"), Err(Refused::WrongToken));
-        assert_eq!(shown("Bearer "), Err(Refused::WrongToken));
-        assert_eq!(shown("Basic a-long-enough-token"), Err(Refused::NoToken));
-        assert_eq!(checks.judge_token(&HeaderMap::new()), Err(Refused::NoToken));
+        assert_eq!(check_header("Bearer a-long-enough-token"), Ok(()));
+        assert_eq!(check_header("bearer a-long-enough-token"), Ok(()));
+        assert_eq!(check_header("Bearer a-long-enough-toke"), Err(Rejected::WrongToken));
+        assert_eq!(check_header("Bearer "), Err(Rejected::WrongToken));
+        assert_eq!(check_header("Basic a-long-enough-token"), Err(Rejected::NoToken));
+        assert_eq!(checks.check_token(&HeaderMap::new()), Err(Rejected::NoToken));
     }
 }

@@ -13,20 +13,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::visitors::{Visitor, Visitors};
+use super::connection_limits::{ConnectionHandle, ConnectionLimits};
 
 /// How long the head of a request may take.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long requests that are being answered have when the server stops.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long accepting rests after it failed, as it does while there are no more files to open.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `stop` is ready. What is being answered then has a moment to end.
 pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) -> io::Result<()> {
-    let visitors = Visitors::new();
+    let limits = ConnectionLimits::new();
     let (closing, closed) = watch::channel(());
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
@@ -38,34 +38,44 @@ pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Outp
         };
         match accepted {
             Ok((stream, _)) => {
-                connections.spawn(answer(stream, router.clone(), visitors.enter(), closed.clone()));
+                connections.spawn(handle_connection(
+                    stream,
+                    router.clone(),
+                    limits.register(),
+                    closed.clone(),
+                ));
             }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY_PAUSE).await,
         }
     }
     drop(listener);
     let _ = closing.send(());
     let all = async { while connections.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(LAST_WORDS, all).await;
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, all).await;
     Ok(())
 }
 
-async fn answer(stream: TcpStream, router: Router, visitor: Visitor, mut closed: watch::Receiver<()>) {
+async fn handle_connection(
+    stream: TcpStream,
+    router: Router,
+    connection_handle: ConnectionHandle,
+    mut closed: watch::Receiver<()>,
+) {
     let _ = stream.set_nodelay(true);
     let router = TowerToHyperService::new(router);
-    let known = visitor.clone();
+    let handle = connection_handle.clone();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(known.clone());
+        request.extensions_mut().insert(handle.clone());
         router.call(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
+        .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = visitor.told_to_leave() => return,
+        () = connection_handle.evicted() => return,
         _ = closed.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;

@@ -19,18 +19,18 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 use tokio::time::Instant;
 
 /// How many clients may have one at once.
-const MOST: usize = 256;
+const MAX_SESSIONS: usize = 256;
 
 /// How long one is kept that nobody uses. A call that takes long is silence too.
-const IDLE: Duration = Duration::from_secs(60 * 60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// How long one that has to go may take. Its place is free in any case.
-const LEAVE_TIME: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// All of them.
 pub(super) struct Sessions {
     local: LocalSessionManager,
-    seats: Mutex<HashMap<SessionId, Arc<Seat>>>,
+    activities: Mutex<HashMap<SessionId, Arc<SessionActivity>>>,
     /// Held by who opens one, so that no two find the same place free.
     opening: tokio::sync::Mutex<()>,
 }
@@ -45,90 +45,94 @@ pub(super) enum SessionError {
 }
 
 /// What is known of a session.
-struct Seat(Mutex<Use>);
+struct SessionActivity(Mutex<ActivityState>);
 
-struct Use {
+struct ActivityState {
     /// The requests that have no answer yet.
-    open: HashSet<RequestId>,
-    last: Instant,
+    open_requests: HashSet<RequestId>,
+    last_used: Instant,
 }
 
 impl Sessions {
     pub(super) fn new() -> Sessions {
         let mut local = LocalSessionManager::default();
-        local.session_config.keep_alive = Some(IDLE);
-        Sessions { local, seats: Mutex::default(), opening: tokio::sync::Mutex::default() }
+        local.session_config.keep_alive = Some(IDLE_TIMEOUT);
+        Sessions { local, activities: Mutex::default(), opening: tokio::sync::Mutex::default() }
     }
 
     /// Whether nobody else can come in.
     pub(super) fn is_full(&self) -> bool {
-        self.seats().len() >= MOST && self.idlest().is_none()
+        self.activities().len() >= MAX_SESSIONS && self.longest_idle().is_none()
     }
 
-    fn seats(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Seat>>> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn activities(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<SessionActivity>>> {
+        self.activities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The session that could go first.
-    fn idlest(&self) -> Option<SessionId> {
-        let seats = self.seats();
-        let idle = seats.iter().filter_map(|(id, seat)| seat.idle_since().map(|since| (since, id)));
+    fn longest_idle(&self) -> Option<SessionId> {
+        let activities = self.activities();
+        let idle =
+            activities.iter().filter_map(|(id, activity)| activity.idle_since().map(|since| (since, id)));
         idle.min().map(|(_, id)| id.clone())
     }
 
     async fn make_room(&self) -> Result<(), SessionError> {
-        while self.seats().len() >= MOST {
-            let idlest = self.idlest().ok_or(SessionError::Full)?;
-            let _ = tokio::time::timeout(LEAVE_TIME, self.close_session(&idlest)).await;
+        while self.activities().len() >= MAX_SESSIONS {
+            let longest_idle = self.longest_idle().ok_or(SessionError::Full)?;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.close_session(&longest_idle)).await;
         }
         Ok(())
     }
 }
 
-impl Seat {
-    fn new() -> Seat {
-        Seat(Mutex::new(Use { open: HashSet::new(), last: Instant::now() }))
+impl SessionActivity {
+    fn new() -> SessionActivity {
+        SessionActivity(Mutex::new(ActivityState {
+            open_requests: HashSet::new(),
+            last_used: Instant::now(),
+        }))
     }
 
-    fn touch(&self) -> MutexGuard<'_, Use> {
-        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        used.last = Instant::now();
-        used
+    fn touch(&self) -> MutexGuard<'_, ActivityState> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.last_used = Instant::now();
+        state
     }
 
     /// Since when nothing has happened, where nothing is to be answered.
     fn idle_since(&self) -> Option<Instant> {
-        let used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        used.open.is_empty().then_some(used.last)
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.open_requests.is_empty().then_some(state.last_used)
     }
 
-    fn asked(&self, message: &RxJsonRpcMessage<RoleServer>) {
-        let mut used = self.touch();
+    fn on_received(&self, message: &RxJsonRpcMessage<RoleServer>) {
+        let mut state = self.touch();
         match message {
             JsonRpcMessage::Request(request) => {
-                used.open.insert(request.id.clone());
+                state.open_requests.insert(request.id.clone());
             }
             // What is given up may stay without an answer.
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    used.open.remove(id);
+                    state.open_requests.remove(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
     }
 
-    fn answered(&self, message: &TxJsonRpcMessage<RoleServer>) {
-        let mut used = self.touch();
+    fn on_sent(&self, message: &TxJsonRpcMessage<RoleServer>) {
+        let mut state = self.touch();
         match message {
             JsonRpcMessage::Response(response) => {
-                used.open.remove(&response.id);
+                state.open_requests.remove(&response.id);
             }
             JsonRpcMessage::Error(error) => {
                 if let Some(id) = &error.id {
-                    used.open.remove(id);
+                    state.open_requests.remove(id);
                 }
             }
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
@@ -137,25 +141,25 @@ impl Seat {
 }
 
 /// The messages of a session, counted. Streams of HTTP would not do: a call goes on where its stream is lost.
-pub(super) struct Counted {
+pub(super) struct TrackedTransport {
     messages: SessionTransport,
-    seat: Arc<Seat>,
+    activity: Arc<SessionActivity>,
 }
 
-impl Transport<RoleServer> for Counted {
+impl Transport<RoleServer> for TrackedTransport {
     type Error = <SessionTransport as Transport<RoleServer>>::Error;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.seat.answered(&message);
+        self.activity.on_sent(&message);
         self.messages.send(message)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let message = self.messages.receive().await?;
-        self.seat.asked(&message);
+        self.activity.on_received(&message);
         Some(message)
     }
 
@@ -166,15 +170,15 @@ impl Transport<RoleServer> for Counted {
 
 impl SessionManager for Sessions {
     type Error = SessionError;
-    type Transport = Counted;
+    type Transport = TrackedTransport;
 
-    async fn create_session(&self) -> Result<(SessionId, Counted), SessionError> {
+    async fn create_session(&self) -> Result<(SessionId, TrackedTransport), SessionError> {
         let _opening = self.opening.lock().await;
         self.make_room().await?;
         let (id, messages) = self.local.create_session().await?;
-        let seat = Arc::new(Seat::new());
-        self.seats().insert(id.clone(), seat.clone());
-        Ok((id, Counted { messages, seat }))
+        let activity = Arc::new(SessionActivity::new());
+        self.activities().insert(id.clone(), activity.clone());
+        Ok((id, TrackedTransport { messages, activity }))
     }
 
     async fn initialize_session(
@@ -187,14 +191,14 @@ impl SessionManager for Sessions {
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
         // Every request asks this first.
-        if let Some(seat) = self.seats().get(id) {
-            drop(seat.touch());
+        if let Some(activity) = self.activities().get(id) {
+            drop(activity.touch());
         }
         Ok(self.local.has_session(id).await?)
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
-        self.seats().remove(id);
+        self.activities().remove(id);
         Ok(self.local.close_session(id).await?)
     }
 

@@ -12,27 +12,27 @@ pub struct Token {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// It could be guessed, or cannot be sent.
-    #[error("a token has at least {SHORTEST} characters, all of them printable ASCII without spaces")]
-    Unfit,
+    #[error("a token has at least {MIN_TOKEN_LENGTH} characters, all of them printable ASCII without spaces")]
+    Invalid,
     /// The machine has no randomness.
     #[error("no randomness: {0}")]
     Random(String),
 }
 
 /// Shorter ones could be guessed.
-const SHORTEST: usize = 16;
+const MIN_TOKEN_LENGTH: usize = 16;
 
 impl Token {
     /// The token that is written like this.
     pub fn new(text: &str) -> Result<Token, TokenError> {
-        if text.len() < SHORTEST || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(TokenError::Unfit);
+        if text.len() < MIN_TOKEN_LENGTH || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TokenError::Invalid);
         }
         Ok(Token { hash: blake3::hash(text.as_bytes()) })
     }
 
     /// A new one, and how it is written.
-    pub fn make() -> Result<(Token, String), TokenError> {
+    pub fn generate() -> Result<(Token, String), TokenError> {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).map_err(|error| TokenError::Random(error.to_string()))?;
         let text: String = bits.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -40,7 +40,7 @@ impl Token {
     }
 
     /// Whether this is it. Hashes are compared, in constant time: how long it takes says nothing about the token.
-    pub(super) fn is(&self, text: &str) -> bool {
+    pub(super) fn matches(&self, text: &str) -> bool {
         self.hash == blake3::hash(text.as_bytes())
     }
 }

@@ -3,7 +3,7 @@
 use rmcp::model::JsonObject;
 use serde_json::Value;
 
-use super::Unbegun;
+use super::StartError;
 
 pub(super) struct Arguments(JsonObject);
 
@@ -13,26 +13,26 @@ impl Arguments {
     }
 
     /// A text that has to be there.
-    pub(super) fn text(&self, key: &str) -> Result<&str, Unbegun> {
-        self.optional_text(key)?.ok_or_else(|| Unbegun::Told(format!("Missing '{key}' argument")))
+    pub(super) fn text(&self, key: &str) -> Result<&str, StartError> {
+        self.optional_text(key)?.ok_or_else(|| StartError::Refused(format!("Missing '{key}' argument")))
     }
 
     /// A text that may be there.
-    pub(super) fn optional_text(&self, key: &str) -> Result<Option<&str>, Unbegun> {
+    pub(super) fn optional_text(&self, key: &str) -> Result<Option<&str>, StartError> {
         match self.0.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(Unbegun::Told(format!("Invalid '{key}' argument: expected a text"))),
+            Some(_) => Err(StartError::Refused(format!("Invalid '{key}' argument: expected a text"))),
         }
     }
 
     /// A number that may be there.
-    pub(super) fn number(&self, key: &str) -> Result<Option<u64>, Unbegun> {
+    pub(super) fn number(&self, key: &str) -> Result<Option<u64>, StartError> {
         match self.0.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_u64().map(Some).ok_or_else(|| {
-                Unbegun::Told(format!("Invalid '{key}' argument: expected a whole number, 0 or more"))
+                StartError::Refused(format!("Invalid '{key}' argument: expected a whole number, 0 or more"))
             }),
         }
     }

@@ -12,12 +12,12 @@ use crate::text;
 /// Why a request that fits nothing is refused.
 pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {
     let cause = match request.method.as_str() {
-        "initialize" => wrong::<InitializeRequestParams>(request),
-        "tools/call" => wrong::<CallToolRequestParams>(request)
+        "initialize" => params_error::<InitializeRequestParams>(request),
+        "tools/call" => params_error::<CallToolRequestParams>(request)
             .map(|cause| format!("{cause}; it takes name, a string, and arguments, an object")),
-        "tools/list" => wrong::<PaginatedRequestParams>(request),
-        "tasks/get" => wrong::<GetTaskParams>(request),
-        "tasks/cancel" => wrong::<CancelTaskParams>(request),
+        "tools/list" => params_error::<PaginatedRequestParams>(request),
+        "tasks/get" => params_error::<GetTaskParams>(request),
+        "tasks/cancel" => params_error::<CancelTaskParams>(request),
         _ => None,
     };
     match cause {
@@ -28,14 +28,15 @@ pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {
 
 /// The refusal of a method that this server does not have.
 pub(crate) fn not_offered(method: &str) -> ErrorData {
-    let words = format!("Unknown method: {}; this server offers tools only", text::line(method, 64));
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, words, None)
+    let message = format!("Unknown method: {}; this server offers tools only", text::one_line(method, 64));
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }
 
 /// What is wrong with the params of a method that takes these.
-fn wrong<P: DeserializeOwned>(request: &CustomRequest) -> Option<String> {
+fn params_error<P: DeserializeOwned>(request: &CustomRequest) -> Option<String> {
     let params = request.params.clone().unwrap_or_else(|| json!({}));
-    let cause = serde_json::from_value::<P>(params).err().map(|error| text::line(&error.to_string(), 200));
+    let cause =
+        serde_json::from_value::<P>(params).err().map(|error| text::one_line(&error.to_string(), 200));
     Some(cause.unwrap_or_else(|| "its params cannot be read".to_owned()))
 }
 
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_params_and_unknown_methods_are_refused_in_words() {
+    fn wrong_params_and_unknown_methods_are_refused_with_a_cause() {
         let refused = |method: &str, params| refusal(&CustomRequest::new(method, params));
         let nameless = refused("tools/call", Some(json!({ "arguments": {} })));
         assert_eq!(nameless.code, ErrorCode::INVALID_PARAMS);

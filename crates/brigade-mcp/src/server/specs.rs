@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use brigade_core::{ToolSpec, account};
+use brigade_core::{ToolSpec, usage_report};
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
@@ -12,14 +12,14 @@ pub(super) const STOP: &str = "stop";
 const READ_RESULT: &str = "read_result";
 
 /// A face, in its own words.
-pub(super) fn of_face(spec: &ToolSpec) -> Tool {
+pub(super) fn delegation_tool(spec: &ToolSpec) -> Tool {
     let mut loan = MetaObject::new();
-    loan.insert(account::LOAN.to_owned(), true.into());
+    loan.insert(usage_report::LOAN_META_KEY.to_owned(), true.into());
     tool(&spec.name, &spec.description, spec.schema.clone()).with_meta(loan)
 }
 
 /// The tools that look after sessions.
-pub(super) fn own() -> [Tool; 4] {
+pub(super) fn session_tools() -> [Tool; 4] {
     let session =
         json!({ "type": "string", "description": "The session: of a call, or of an agent below it" });
     let status = tool(
@@ -59,8 +59,8 @@ pub(super) fn own() -> [Tool; 4] {
             "required": ["session_id"]
         }),
     );
-    let reads = ToolAnnotations::new().read_only(true);
-    [status.with_annotations(reads.clone()), tell, stop, read.with_annotations(reads)]
+    let read_only = ToolAnnotations::new().read_only(true);
+    [status.with_annotations(read_only.clone()), tell, stop, read.with_annotations(read_only)]
 }
 
 fn tool(name: &str, description: &str, schema: Value) -> Tool {

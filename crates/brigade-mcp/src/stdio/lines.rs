@@ -3,52 +3,52 @@
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// The most that one line may have.
-pub(super) const LONGEST: usize = 4 * 1024 * 1024;
+pub(super) const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 
 /// One line, or what became of it.
-pub(super) enum Line {
+pub(super) enum BoundedLine {
     /// Without its end.
-    Whole(Vec<u8>),
-    /// It has more than [`LONGEST`] bytes. The rest of it is passed over.
+    Complete(Vec<u8>),
+    /// It has more than [`MAX_LINE_BYTES`] bytes. The rest of it is passed over.
     TooLong,
 }
 
 /// Reads lines. What was read of one is kept where the reading is given up and begun again.
-pub(super) struct Lines<R> {
+pub(super) struct BoundedLines<R> {
     input: BufReader<R>,
-    part: Vec<u8>,
-    is_passing_over: bool,
+    partial: Vec<u8>,
+    is_skipping: bool,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
-    pub(super) fn new(input: R) -> Lines<R> {
-        Lines { input: BufReader::new(input), part: Vec::new(), is_passing_over: false }
+impl<R: AsyncRead + Unpin> BoundedLines<R> {
+    pub(super) fn new(input: R) -> BoundedLines<R> {
+        BoundedLines { input: BufReader::new(input), partial: Vec::new(), is_skipping: false }
     }
 
     /// The next line; none at the end of the stream, and none where it cannot be read.
-    pub(super) async fn next(&mut self) -> Option<Line> {
+    pub(super) async fn next(&mut self) -> Option<BoundedLine> {
         loop {
             // Nothing is awaited between this and `consume`: what is taken is never lost.
             let read = self.input.fill_buf().await.ok()?;
             if read.is_empty() {
-                let rest = std::mem::take(&mut self.part);
-                return (!rest.is_empty()).then_some(Line::Whole(rest));
+                let rest = std::mem::take(&mut self.partial);
+                return (!rest.is_empty()).then_some(BoundedLine::Complete(rest));
             }
             let end = read.iter().position(|byte| *byte == b'\n');
-            let part = read.get(..end.unwrap_or(read.len())).unwrap_or_default();
-            let taken = part.len() + usize::from(end.is_some());
-            let is_too_long = !self.is_passing_over && self.part.len() + part.len() > LONGEST;
-            if !self.is_passing_over && !is_too_long {
-                self.part.extend_from_slice(part);
+            let piece = read.get(..end.unwrap_or(read.len())).unwrap_or_default();
+            let taken = piece.len() + usize::from(end.is_some());
+            let is_too_long = !self.is_skipping && self.partial.len() + piece.len() > MAX_LINE_BYTES;
+            if !self.is_skipping && !is_too_long {
+                self.partial.extend_from_slice(piece);
             }
             self.input.consume(taken);
             if is_too_long {
-                self.part = Vec::new();
-                self.is_passing_over = end.is_none();
-                return Some(Line::TooLong);
+                self.partial = Vec::new();
+                self.is_skipping = end.is_none();
+                return Some(BoundedLine::TooLong);
             }
-            if end.is_some() && !std::mem::take(&mut self.is_passing_over) {
-                return Some(Line::Whole(std::mem::take(&mut self.part)));
+            if end.is_some() && !std::mem::take(&mut self.is_skipping) {
+                return Some(BoundedLine::Complete(std::mem::take(&mut self.partial)));
             }
         }
     }
@@ -59,27 +59,27 @@ mod tests {
     use super::*;
 
     async fn all(input: &[u8]) -> Vec<Result<usize, ()>> {
-        let mut lines = Lines::new(input);
+        let mut lines = BoundedLines::new(input);
         let mut found = Vec::new();
         while let Some(line) = lines.next().await {
             found.push(match line {
-                Line::Whole(line) => Ok(line.len()),
-                Line::TooLong => Err(()),
+                BoundedLine::Complete(line) => Ok(line.len()),
+                BoundedLine::TooLong => Err(()),
             });
         }
         found
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_named_once_and_the_next_is_read() {
+    async fn line_too_long_is_reported_once_and_the_next_is_read() {
         let long = |length: usize| [vec![b'x'; length], b"\nabc\n".to_vec()].concat();
-        assert_eq!(all(&long(LONGEST)).await, [Ok(LONGEST), Ok(3)]);
-        assert_eq!(all(&long(LONGEST + 1)).await, [Err(()), Ok(3)]);
-        assert_eq!(all(&long(3 * LONGEST)).await, [Err(()), Ok(3)]);
+        assert_eq!(all(&long(MAX_LINE_BYTES)).await, [Ok(MAX_LINE_BYTES), Ok(3)]);
+        assert_eq!(all(&long(MAX_LINE_BYTES + 1)).await, [Err(()), Ok(3)]);
+        assert_eq!(all(&long(3 * MAX_LINE_BYTES)).await, [Err(()), Ok(3)]);
     }
 
     #[tokio::test]
-    async fn the_last_line_needs_no_end() {
+    async fn last_line_needs_no_newline() {
         assert_eq!(all(b"a\n\nbc").await, [Ok(1), Ok(0), Ok(2)]);
         assert_eq!(all(b"").await, []);
     }

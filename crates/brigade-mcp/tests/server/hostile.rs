@@ -6,7 +6,7 @@ use brigade_mcp::stdio;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::support::{FOUR, LIMIT, Stage};
+use crate::support::{FOUR, TEST_TIMEOUT, TestServer};
 
 fn lines() -> Vec<Vec<u8>> {
     let meta = |version: &str| {
@@ -80,10 +80,10 @@ fn lines() -> Vec<Vec<u8>> {
 
 /// Writes lines, then asks for a sign of life, and gives how the server ended when the client left.
 async fn survive(lines: &[&[u8]]) -> std::io::Result<()> {
-    let stage = Stage::new(FOUR);
+    let test = TestServer::new(FOUR);
     let (here, there) = tokio::io::duplex(1 << 20);
     let (input, output) = tokio::io::split(there);
-    let served = tokio::spawn(stdio::serve(stage.server.clone(), input, output, std::future::pending()));
+    let served = tokio::spawn(stdio::serve(test.server.clone(), input, output, std::future::pending()));
     let (input, mut output) = tokio::io::split(here);
     let mut input = BufReader::new(input);
     let write = async {
@@ -104,11 +104,11 @@ async fn survive(lines: &[&[u8]]) -> std::io::Result<()> {
         answers
     };
     let both = async { tokio::join!(write, read).1 };
-    let answers = tokio::time::timeout(LIMIT, both).await.unwrap();
+    let answers = tokio::time::timeout(TEST_TIMEOUT, both).await.unwrap();
     let shown: Vec<_> =
         lines.iter().map(|line| String::from_utf8_lossy(&line[..line.len().min(120)])).collect();
     assert!(answers.iter().any(|answer| answer["id"] == "last"), "no sign of life after {shown:#?}");
-    tokio::time::timeout(LIMIT + Duration::from_secs(5), served).await.unwrap().unwrap()
+    tokio::time::timeout(TEST_TIMEOUT + Duration::from_secs(5), served).await.unwrap().unwrap()
 }
 
 #[tokio::test]

@@ -13,41 +13,41 @@ use rmcp::{ClientServiceExt, RoleClient, ServiceExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
-use crate::support::{Client, FOUR, HANGS, LIMIT, Stage, call, delegate, words};
+use crate::support::{Client, FOUR, HANGS, TEST_TIMEOUT, TestServer, call, delegate, result_text};
 
 const TOKEN: &str = "a-token-of-this-test";
 
-struct Listening {
+struct HttpServer {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     served: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
-async fn listen(stage: &Stage) -> Listening {
+async fn listen(test: &TestServer) -> HttpServer {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = stage.server.clone();
+    let server = test.server.clone();
     let checks = Checks::with_token(Token::new(TOKEN).unwrap()).allow_origin("https://app.example");
     let router = http::router(move || server.clone(), checks);
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(http::serve(listener, router, async {
         let _ = stopped.await;
     }));
-    Listening { address, stop, served }
+    HttpServer { address, stop, served }
 }
 
-fn plain() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().timeout(3 * LIMIT).build().unwrap()
+fn http_client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().timeout(3 * TEST_TIMEOUT).build().unwrap()
 }
 
-impl Listening {
+impl HttpServer {
     fn url(&self) -> String {
         format!("http://{}{}", self.address, http::PATH)
     }
 
     fn transport(&self) -> StreamableHttpClientTransport<reqwest::Client> {
         let config = StreamableHttpClientTransportConfig::with_uri(self.url()).auth_header(TOKEN);
-        StreamableHttpClientTransport::with_client(plain(), config)
+        StreamableHttpClientTransport::with_client(http_client(), config)
     }
 
     async fn client(&self) -> RunningService<RoleClient, Client> {
@@ -56,7 +56,7 @@ impl Listening {
 
     /// A request that opens a session, with these headers on top or instead.
     async fn post(&self, headers: &[(&'static str, &str)]) -> reqwest::Response {
-        let mut request = plain()
+        let mut request = http_client()
             .post(self.url())
             .header("accept", "application/json, text/event-stream")
             .header("content-type", "application/json")
@@ -69,57 +69,57 @@ impl Listening {
 }
 
 #[tokio::test]
-async fn silent_connections_hold_up_no_client_with_the_token() {
-    let stage = Stage::new(FOUR);
-    let listening = listen(&stage).await;
-    let client = listening.client().await;
+async fn silent_connections_do_not_block_authenticated_clients() {
+    let test = TestServer::new(FOUR);
+    let server_http = listen(&test).await;
+    let client = server_http.client().await;
     let mut silent = Vec::new();
     for number in 0..300 {
-        let mut connection = tokio::net::TcpStream::connect(listening.address).await.unwrap();
+        let mut connection = tokio::net::TcpStream::connect(server_http.address).await.unwrap();
         if number % 2 == 0 {
             connection.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
         }
         silent.push(connection);
     }
     let soon = std::time::Duration::from_secs(5);
-    let new = tokio::time::timeout(soon, listening.client()).await.expect("a new client is served");
+    let new = tokio::time::timeout(soon, server_http.client()).await.expect("a new client is served");
     for client in [client, new] {
         let called = tokio::time::timeout(soon, client.call_tool(delegate())).await.expect("it is answered");
-        assert_eq!(words(&called.unwrap()), "[Child]: Four.");
+        assert_eq!(result_text(&called.unwrap()), "[Child]: Four.");
     }
 }
 
 #[tokio::test]
 async fn clients_of_either_lifecycle_call_over_http() {
-    let stage = Stage::new(FOUR);
-    let listening = listen(&stage).await;
-    let client = listening.client().await;
-    assert_eq!(words(&client.call_tool(delegate()).await.unwrap()), "[Child]: Four.");
+    let test = TestServer::new(FOUR);
+    let server_http = listen(&test).await;
+    let client = server_http.client().await;
+    assert_eq!(result_text(&client.call_tool(delegate()).await.unwrap()), "[Child]: Four.");
     let lifecycle = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    let newest = Client::default().serve_with_lifecycle(listening.transport(), lifecycle).await.unwrap();
-    assert_eq!(words(&newest.call_tool(delegate()).await.unwrap()), "[Child]: Four.");
-    listening.stop.send(()).unwrap();
-    tokio::time::timeout(LIMIT, listening.served).await.unwrap().unwrap().unwrap();
+    let newest = Client::default().serve_with_lifecycle(server_http.transport(), lifecycle).await.unwrap();
+    assert_eq!(result_text(&newest.call_tool(delegate()).await.unwrap()), "[Child]: Four.");
+    server_http.stop.send(()).unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, server_http.served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn nobody_comes_in_without_the_token() {
-    let listening = listen(&Stage::new(FOUR)).await;
+async fn requests_without_the_token_are_rejected() {
+    let server_http = listen(&TestServer::new(FOUR)).await;
     for headers in
         [&[][..], &[("authorization", "Bearer wrong-token-of-this")], &[("authorization", "Basic eDp5")]]
     {
-        let refused = listening.post(headers).await;
+        let refused = server_http.post(headers).await;
         assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
         assert!(refused.headers()["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
         assert!(!refused.text().await.unwrap().contains(TOKEN));
     }
     let right = format!("Bearer {TOKEN}");
-    assert_eq!(listening.post(&[("authorization", &right)]).await.status(), StatusCode::OK);
+    assert_eq!(server_http.post(&[("authorization", &right)]).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
-async fn names_and_pages_from_elsewhere_are_refused_even_with_the_token() {
-    let listening = listen(&Stage::new(FOUR)).await;
+async fn foreign_hosts_and_origins_are_rejected_even_with_the_token() {
+    let server_http = listen(&TestServer::new(FOUR)).await;
     let right = format!("Bearer {TOKEN}");
     for (name, value, expected) in [
         ("host", "evil.example", StatusCode::FORBIDDEN),
@@ -130,7 +130,7 @@ async fn names_and_pages_from_elsewhere_are_refused_even_with_the_token() {
         ("origin", "https://app.example", StatusCode::OK),
         ("host", "localhost:1", StatusCode::OK),
     ] {
-        let answer = listening.post(&[("authorization", &right), (name, value)]).await;
+        let answer = server_http.post(&[("authorization", &right), (name, value)]).await;
         assert_eq!(answer.status(), expected, "{name}: {value}");
         let readable = answer.headers().get("access-control-allow-origin").is_some();
         assert_eq!(readable, name == "origin" && expected == StatusCode::OK, "{name}: {value}");
@@ -138,10 +138,10 @@ async fn names_and_pages_from_elsewhere_are_refused_even_with_the_token() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_allowed_may_ask_first() {
-    let listening = listen(&Stage::new(FOUR)).await;
+async fn preflight_of_an_allowed_origin_succeeds() {
+    let server_http = listen(&TestServer::new(FOUR)).await;
     let ask = |origin: &'static str| {
-        plain().request(reqwest::Method::OPTIONS, listening.url()).header("origin", origin).send()
+        http_client().request(reqwest::Method::OPTIONS, server_http.url()).header("origin", origin).send()
     };
     let yes = ask("https://app.example").await.unwrap();
     assert_eq!(yes.status(), StatusCode::NO_CONTENT);
@@ -150,11 +150,11 @@ async fn a_page_that_is_allowed_may_ask_first() {
 }
 
 #[tokio::test]
-async fn bodies_have_a_limit_and_nonsense_is_refused() {
-    let listening = listen(&Stage::new(FOUR)).await;
+async fn oversized_and_malformed_bodies_are_rejected() {
+    let server_http = listen(&TestServer::new(FOUR)).await;
     let send = |body: String| {
-        plain()
-            .post(listening.url())
+        http_client()
+            .post(server_http.url())
             .bearer_auth(TOKEN)
             .header("accept", "application/json, text/event-stream")
             .header("content-type", "application/json")
@@ -169,41 +169,42 @@ async fn bodies_have_a_limit_and_nonsense_is_refused() {
     assert_eq!(send(body((4 << 20) + 1)).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
     assert_ne!(send(body(4 << 20)).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(send("{nonsense".to_owned()).await.unwrap().status(), StatusCode::BAD_REQUEST);
-    let no_json = plain().post(listening.url()).bearer_auth(TOKEN).header("content-type", "text/plain");
+    let no_json =
+        http_client().post(server_http.url()).bearer_auth(TOKEN).header("content-type", "text/plain");
     let no_json = no_json.header("accept", "application/json, text/event-stream").body("x").send();
     assert_eq!(no_json.await.unwrap().status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     assert_eq!(
-        listening.post(&[("authorization", &format!("Bearer {TOKEN}"))]).await.status(),
+        server_http.post(&[("authorization", &format!("Bearer {TOKEN}"))]).await.status(),
         StatusCode::OK
     );
 }
 
 #[tokio::test]
-async fn a_session_that_is_given_back_stops_its_trees() {
-    let stage = Stage::new(HANGS);
-    let listening = listen(&stage).await;
-    let client = listening.client().await;
+async fn deleted_session_stops_its_trees() {
+    let test = TestServer::new(HANGS);
+    let server_http = listen(&test).await;
+    let client = server_http.client().await;
     let peer = client.peer().clone();
     let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await.is_ok() });
-    let (root, child) = stage.working().await;
+    let (root, child) = test.running_child().await;
     client.cancel().await.unwrap();
-    assert!(matches!(stage.end_of(&child).await, Status::Cancelled { .. }));
-    assert!(matches!(stage.end_of(&root).await, Status::Cancelled { .. }));
+    assert!(matches!(test.status_of(&child).await, Status::Cancelled { .. }));
+    assert!(matches!(test.status_of(&root).await, Status::Cancelled { .. }));
     assert!(!calling.await.unwrap());
 }
 
 #[tokio::test]
-async fn clients_that_leave_keep_nobody_out_and_who_waits_for_an_answer_stays() {
-    let stage = Stage::new(HANGS);
-    let listening = listen(&stage).await;
-    let waiting = listening.client().await;
+async fn idle_sessions_are_evicted_and_waiting_ones_kept() {
+    let test = TestServer::new(HANGS);
+    let server_http = listen(&test).await;
+    let waiting = server_http.client().await;
     let peer = waiting.peer().clone();
     let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await.is_ok() });
-    let (root, _) = stage.working().await;
-    let plain = plain();
+    let (root, _) = test.running_child().await;
+    let http_client = http_client();
     let open = async |version: &'static str| {
-        let answer = plain
-            .post(listening.url())
+        let answer = http_client
+            .post(server_http.url())
             .bearer_auth(TOKEN)
             .header("accept", "application/json, text/event-stream")
             .header("content-type", "application/json")
@@ -219,8 +220,8 @@ async fn clients_that_leave_keep_nobody_out_and_who_waits_for_an_answer_stays() 
         session
     };
     let notify = async |session: &str| {
-        let request = plain
-            .post(listening.url())
+        let request = http_client
+            .post(server_http.url())
             .bearer_auth(TOKEN)
             .header("accept", "application/json, text/event-stream")
             .header("content-type", "application/json")
@@ -250,18 +251,18 @@ async fn clients_that_leave_keep_nobody_out_and_who_waits_for_an_answer_stays() 
 }
 
 #[tokio::test]
-async fn connections_that_say_nothing_keep_nobody_out() {
-    let listening = listen(&Stage::new(FOUR)).await;
+async fn silent_connections_are_closed_after_a_while() {
+    let server_http = listen(&TestServer::new(FOUR)).await;
     let mut silent = Vec::new();
     for _ in 0..200 {
-        let mut stream = tokio::net::TcpStream::connect(listening.address).await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect(server_http.address).await.unwrap();
         stream.write_all(b"POST /mcp HT").await.unwrap();
         silent.push(stream);
     }
     let right = format!("Bearer {TOKEN}");
-    assert_eq!(listening.post(&[("authorization", &right)]).await.status(), StatusCode::OK);
+    assert_eq!(server_http.post(&[("authorization", &right)]).await.status(), StatusCode::OK);
     // They are let go after a while.
-    let mut heard = Vec::new();
-    let closed = tokio::time::timeout(LIMIT, silent[0].read_to_end(&mut heard)).await;
+    let mut received = Vec::new();
+    let closed = tokio::time::timeout(TEST_TIMEOUT, silent[0].read_to_end(&mut received)).await;
     assert!(closed.is_ok(), "it is still open");
 }

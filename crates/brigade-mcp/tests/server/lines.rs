@@ -3,22 +3,22 @@
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 
-use crate::support::{FOUR, LIMIT, Stage};
+use crate::support::{FOUR, TEST_TIMEOUT, TestServer};
 
 /// A client that writes what it likes.
-struct Raw {
+struct RawClient {
     input: BufReader<ReadHalf<DuplexStream>>,
     output: WriteHalf<DuplexStream>,
 }
 
-impl Raw {
-    fn new(stage: &Stage) -> Raw {
-        let (input, output) = tokio::io::split(stage.pipe());
-        Raw { input: BufReader::new(input), output }
+impl RawClient {
+    fn new(test: &TestServer) -> RawClient {
+        let (input, output) = tokio::io::split(test.pipe());
+        RawClient { input: BufReader::new(input), output }
     }
 
-    async fn greeted(stage: &Stage) -> Raw {
-        let mut raw = Raw::new(stage);
+    async fn initialized(test: &TestServer) -> RawClient {
+        let mut raw = RawClient::new(test);
         let about = json!({ "name": "test", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about });
         let line = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello }).to_string();
@@ -30,15 +30,15 @@ impl Raw {
     async fn ask(&mut self, line: impl AsRef<[u8]>) -> Value {
         self.output.write_all(line.as_ref()).await.unwrap();
         self.output.write_all(b"\n").await.unwrap();
-        let mut heard = String::new();
-        tokio::time::timeout(LIMIT, self.input.read_line(&mut heard)).await.unwrap().unwrap();
-        serde_json::from_str(&heard).unwrap()
+        let mut received = String::new();
+        tokio::time::timeout(TEST_TIMEOUT, self.input.read_line(&mut received)).await.unwrap().unwrap();
+        serde_json::from_str(&received).unwrap()
     }
 }
 
 #[tokio::test]
-async fn wrong_lines_are_answered_and_the_next_is_heard() {
-    let mut raw = Raw::greeted(&Stage::new(FOUR)).await;
+async fn invalid_lines_get_errors_and_the_next_is_read() {
+    let mut raw = RawClient::initialized(&TestServer::new(FOUR)).await;
     for line in [&b"{bad json"[..], b"\xff\xfe"] {
         let answer = raw.ask(line).await;
         assert!(answer["error"]["code"] == -32700 && answer["id"].is_null(), "{answer}");
@@ -53,29 +53,29 @@ async fn wrong_lines_are_answered_and_the_next_is_heard() {
 }
 
 #[tokio::test]
-async fn wrong_params_and_unknown_methods_are_told_apart() {
-    let mut raw = Raw::greeted(&Stage::new(FOUR)).await;
+async fn invalid_params_and_unknown_methods_have_distinct_codes() {
+    let mut raw = RawClient::initialized(&TestServer::new(FOUR)).await;
     let mut refused = async |method: &str, params: Value| {
         let line = json!({ "jsonrpc": "2.0", "id": "a", "method": method, "params": params }).to_string();
         let answer = raw.ask(line).await;
         assert_eq!(answer["id"], "a");
         (answer["error"]["code"].as_i64().unwrap(), answer["error"]["message"].as_str().unwrap().to_owned())
     };
-    let (code, words) = refused("tools/call", json!({})).await;
-    assert!(code == -32602 && words.contains("name"), "{words}");
-    let (code, words) = refused("tools/call", json!({ "name": "delegate", "arguments": "x" })).await;
-    assert!(code == -32602 && words.contains("arguments"), "{words}");
+    let (code, text) = refused("tools/call", json!({})).await;
+    assert!(code == -32602 && text.contains("name"), "{text}");
+    let (code, text) = refused("tools/call", json!({ "name": "delegate", "arguments": "x" })).await;
+    assert!(code == -32602 && text.contains("arguments"), "{text}");
     for method in ["no/such/method", "prompts/get", "resources/read"] {
         let params = json!({ "name": "x", "uri": "x:y" });
-        let (code, words) = refused(method, params).await;
-        assert!(code == -32601 && words.starts_with(&format!("Unknown method: {method};")), "{words}");
+        let (code, text) = refused(method, params).await;
+        assert!(code == -32601 && text.starts_with(&format!("Unknown method: {method};")), "{text}");
     }
 }
 
 #[tokio::test]
-async fn what_comes_before_the_greeting_ends_nothing() {
-    let stage = Stage::new(FOUR);
-    let mut raw = Raw::new(&stage);
+async fn messages_before_initialize_do_not_end_the_server() {
+    let test = TestServer::new(FOUR);
+    let mut raw = RawClient::new(&test);
     raw.output.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await.unwrap();
     let answer = raw.ask("hello").await;
     assert_eq!(answer["error"]["code"], -32700);

@@ -6,11 +6,11 @@
     reason = "tests start tasks, and fail where something is not as it should be"
 )]
 
+mod approvals;
 mod calls;
 mod hostile;
 mod http;
 mod lines;
-mod questions;
 mod sessions;
 mod support;
 mod tasks;

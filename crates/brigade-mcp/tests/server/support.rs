@@ -20,14 +20,14 @@ use serde_json::Value;
 use tokio::io::DuplexStream;
 
 /// Everything has to happen within this.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A child that answers.
 pub(crate) const FOUR: &str = "[[reply]]\ntext = 'Four.'\nusage = { input = 10, output = 5 }\n";
 /// A child that never does.
 pub(crate) const HANGS: &str = "[[reply]]\nfault = 'hang'\n";
 
-pub(crate) struct Stage {
+pub(crate) struct TestServer {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) server: Server,
@@ -42,7 +42,7 @@ impl Watchdog {
         let (alive, ended) = mpsc::channel();
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         std::thread::spawn(move || {
-            if ended.recv_timeout(3 * LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(3 * TEST_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
                 // A panic here would be heard by nobody, and the print is not caught as that of a test is.
                 let _ = writeln!(std::io::stderr(), "{test} hangs");
                 std::process::exit(101);
@@ -52,22 +52,22 @@ impl Watchdog {
     }
 }
 
-impl Stage {
-    pub(crate) fn new(script: &str) -> Stage {
-        Stage::with(script, |_| {})
+impl TestServer {
+    pub(crate) fn new(script: &str) -> TestServer {
+        TestServer::with(script, |_| {})
     }
 
-    pub(crate) fn with(script: &str, tweak: impl Fn(&mut Settings)) -> Stage {
+    pub(crate) fn with(script: &str, tweak: impl Fn(&mut Settings)) -> TestServer {
         let (store, folder) = (Arc::new(MemoryStore::new()), tempfile::tempdir().unwrap());
         let mut settings = Settings::new("script", Workspace::open(folder.path()).unwrap());
         tweak(&mut settings);
         let models = Models::default().with("script", Script::parse(script).unwrap());
         let server = Server::new(store.clone(), settings, models, None).unwrap();
-        Stage::over(store, folder, server)
+        TestServer::over(store, folder, server)
     }
 
-    pub(crate) fn over(store: Arc<MemoryStore>, folder: tempfile::TempDir, server: Server) -> Stage {
-        Stage { store, folder, server, _watchdog: Watchdog::new() }
+    pub(crate) fn over(store: Arc<MemoryStore>, folder: tempfile::TempDir, server: Server) -> TestServer {
+        TestServer { store, folder, server, _watchdog: Watchdog::new() }
     }
 
     /// A client over a pipe, in a session of the protocol.
@@ -76,7 +76,7 @@ impl Stage {
     }
 
     /// A client over a pipe that speaks the newest version, which has no sessions.
-    pub(crate) async fn newest_client(&self, client: Client) -> RunningService<RoleClient, Client> {
+    pub(crate) async fn stateless_client(&self, client: Client) -> RunningService<RoleClient, Client> {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         let lifecycle = ClientLifecycleMode::Discover { preferred_versions };
         client.serve_with_lifecycle(self.pipe(), lifecycle).await.unwrap()
@@ -91,7 +91,7 @@ impl Stage {
     }
 
     /// Waits until a session has ended, and says how.
-    pub(crate) async fn end_of(&self, session: &SessionId) -> Status {
+    pub(crate) async fn status_of(&self, session: &SessionId) -> Status {
         let end = async {
             loop {
                 let records = self.store.read(session, 0).await.unwrap();
@@ -101,11 +101,11 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(LIMIT, end).await.unwrap()
+        tokio::time::timeout(TEST_TIMEOUT, end).await.unwrap()
     }
 
     /// Waits until the first tree has a child that thinks, and gives both.
-    pub(crate) async fn working(&self) -> (SessionId, SessionId) {
+    pub(crate) async fn running_child(&self) -> (SessionId, SessionId) {
         let found = async {
             loop {
                 for root in self.store.roots().await.unwrap() {
@@ -118,7 +118,7 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(LIMIT, found).await.unwrap()
+        tokio::time::timeout(TEST_TIMEOUT, found).await.unwrap()
     }
 }
 
@@ -126,7 +126,7 @@ impl Stage {
 #[derive(Clone, Default)]
 pub(crate) struct Client {
     pub(crate) notes: Arc<Mutex<Vec<ProgressNotificationParam>>>,
-    pub(crate) knows_tasks: bool,
+    pub(crate) supports_tasks: bool,
     /// What its person answers, where there is one.
     pub(crate) answers: Option<Value>,
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
@@ -134,14 +134,14 @@ pub(crate) struct Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        let mut can = ClientCapabilities::default();
-        if self.knows_tasks {
-            can = ClientCapabilities::builder().enable_tasks().build();
+        let mut capabilities = ClientCapabilities::default();
+        if self.supports_tasks {
+            capabilities = ClientCapabilities::builder().enable_tasks().build();
         }
         if self.answers.is_some() {
-            can = ClientCapabilities::builder().enable_elicitation().build();
+            capabilities = ClientCapabilities::builder().enable_elicitation().build();
         }
-        ClientConfig::new(can, Implementation::new("test", "1"))
+        ClientConfig::new(capabilities, Implementation::new("test", "1"))
     }
 
     async fn on_progress(&self, note: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
@@ -171,16 +171,16 @@ pub(crate) fn delegate() -> CallToolRequestParams {
 }
 
 /// The same call, as an agent of another Brigade makes it that stands there.
-pub(crate) fn from(hop: Value, mut request: CallToolRequestParams) -> CallToolRequestParams {
+pub(crate) fn from(remote_context: Value, mut request: CallToolRequestParams) -> CallToolRequestParams {
     let mut meta = MetaObject::new();
-    meta.insert("brigade/hop".to_owned(), hop);
+    meta.insert("brigade/hop".to_owned(), remote_context);
     request.meta = Some(RequestMetaObject::from(meta));
     request
 }
 
 /// The words of a result.
 #[track_caller]
-pub(crate) fn words(result: &CallToolResult) -> String {
+pub(crate) fn result_text(result: &CallToolResult) -> String {
     let texts = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone());
     texts.collect::<Vec<_>>().join("\n")
 }

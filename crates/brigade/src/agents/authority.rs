@@ -1,148 +1,157 @@
 //! The keys about authority: what an agent may use, and what a file takes away.
 
-use brigade_core::faces::DELEGATION_TOOLS;
+use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::permission::{Mode, Rule};
 use serde_json::Value;
 
-use super::build::{Builder, Said, honoured};
+use super::build::{Builder, KeyResult, honoured};
 use super::format::Format;
-use super::problem::Class;
+use super::problem::KeyStatus;
+use super::tools_key::{ToolsKey, list_names};
 use super::value;
-use super::whitelist::{Whitelist, some};
 
 impl Builder {
-    pub(super) fn tools(&mut self, value: &Value, format: Format) -> Said {
-        let list = Whitelist::read(value, format)?;
-        list.off.iter().for_each(|tool| self.narrow.without(tool));
+    pub(super) fn tools(&mut self, value: &Value, format: Format) -> KeyResult {
+        let list = ToolsKey::read(value, format)?;
+        list.disabled.iter().for_each(|tool| self.restrictions.deny_tool(tool));
         let remarks = list.remarks();
-        let off = if list.off.is_empty() { String::new() } else { format!(", without {}", some(&list.off)) };
+        let disabled = if list.disabled.is_empty() {
+            String::new()
+        } else {
+            format!(", without {}", list_names(&list.disabled))
+        };
         let named = match &list.tools {
-            Some(tools) => some(tools),
+            Some(tools) => list_names(tools),
             None => "all that the parent lends".to_owned(),
         };
-        let class = match list.translated || !remarks.is_empty() {
-            true => Class::Translated,
-            false => Class::Honoured,
+        let status = match list.is_translated || !remarks.is_empty() {
+            true => KeyStatus::Translated,
+            false => KeyStatus::Honoured,
         };
         self.agent.tools = list.tools;
-        Ok((class, format!("{named}{off}{remarks}")))
+        Ok((status, format!("{named}{disabled}{remarks}")))
     }
 
-    pub(super) fn lend(&mut self, value: &Value, format: Format) -> Said {
-        let list = Whitelist::read_lent(value, format)?;
+    pub(super) fn lend(&mut self, value: &Value, format: Format) -> KeyResult {
+        let list = ToolsKey::read_lend(value, format)?;
         let remarks = list.remarks();
         self.agent.lend = list.tools;
-        let class = if list.translated { Class::Translated } else { Class::Honoured };
-        Ok((class, remarks.trim_start_matches("; ").to_owned()))
+        let status = if list.is_translated { KeyStatus::Translated } else { KeyStatus::Honoured };
+        Ok((status, remarks.trim_start_matches("; ").to_owned()))
     }
 
     /// Rules of ours; one that cannot be read would protect nothing.
-    pub(super) fn deny(&mut self, value: &Value) -> Said {
+    pub(super) fn deny(&mut self, value: &Value) -> KeyResult {
         for rule in value::names(value)? {
             let rule: Rule = rule.parse().map_err(|error| format!("{error}"))?;
-            self.narrow.deny.insert(rule);
+            self.restrictions.deny.insert(rule);
         }
         honoured()
     }
 
-    pub(super) fn disallowed(&mut self, value: &Value) -> Said {
-        let unknown = self.narrow.disallow(value)?;
+    pub(super) fn disallowed(&mut self, value: &Value) -> KeyResult {
+        let unknown = self.restrictions.disallow(value)?;
         let text = match unknown.is_empty() {
             true => "as rules of `deny`".to_owned(),
-            false => format!("as rules of `deny`; there is no tool called {}", some(&unknown)),
+            false => format!("as rules of `deny`; there is no tool called {}", list_names(&unknown)),
         };
-        Ok((Class::Translated, text))
+        Ok((KeyStatus::Translated, text))
     }
 
-    pub(super) fn permission(&mut self, value: &Value) -> Said {
-        let mut remarks = self.narrow.permission(value)?;
+    pub(super) fn permission(&mut self, value: &Value) -> KeyResult {
+        let mut remarks = self.restrictions.permission(value)?;
         remarks.insert(0, "what it denies or asks about; it never widens".to_owned());
-        Ok((Class::Translated, remarks.join("; ")))
+        Ok((KeyStatus::Translated, remarks.join("; ")))
     }
 
-    fn at_most(&mut self, mode: Mode) -> Said {
-        self.narrow.at_most(mode);
-        Ok((Class::Translated, format!("works in mode `{mode}` at most")))
+    fn limit_mode(&mut self, mode: Mode) -> KeyResult {
+        self.restrictions.limit_mode(mode);
+        Ok((KeyStatus::Translated, format!("works in mode `{mode}` at most")))
     }
 
-    pub(super) fn permission_mode(&mut self, value: &Value) -> Said {
+    pub(super) fn permission_mode(&mut self, value: &Value) -> KeyResult {
         match value::text(value)?.as_deref() {
-            Some("plan") => self.at_most(Mode::Plan),
-            Some("dontAsk") => self.at_most(Mode::Ask),
-            Some("acceptEdits") => self.at_most(Mode::Edit),
-            Some("auto") => self.at_most(Mode::Auto),
-            None | Some("default" | "manual") => Ok((Class::Ignored, "the parent's mode is used".to_owned())),
+            Some("plan") => self.limit_mode(Mode::Plan),
+            Some("dontAsk") => self.limit_mode(Mode::Ask),
+            Some("acceptEdits") => self.limit_mode(Mode::Edit),
+            Some("auto") => self.limit_mode(Mode::Auto),
+            None | Some("default" | "manual") => {
+                Ok((KeyStatus::Ignored, "the parent's mode is used".to_owned()))
+            }
             Some("bypassPermissions") => {
-                Ok((Class::Ignored, "a file never widens what is allowed".to_owned()))
+                Ok((KeyStatus::Ignored, "a file never widens what is allowed".to_owned()))
             }
             Some(_) => Err("is no mode that is known; write plan, acceptEdits or dontAsk".to_owned()),
         }
     }
 
-    pub(super) fn sandbox_mode(&mut self, value: &Value) -> Said {
+    pub(super) fn sandbox_mode(&mut self, value: &Value) -> KeyResult {
         match value::text(value)?.as_deref() {
-            Some("read-only") => self.at_most(Mode::Plan),
-            Some("workspace-write") => self.at_most(Mode::Edit),
+            Some("read-only") => self.limit_mode(Mode::Plan),
+            Some("workspace-write") => self.limit_mode(Mode::Edit),
             Some("danger-full-access") => {
-                Ok((Class::Ignored, "a file never widens what is allowed".to_owned()))
+                Ok((KeyStatus::Ignored, "a file never widens what is allowed".to_owned()))
             }
             _ => Err("has to be read-only, workspace-write or danger-full-access".to_owned()),
         }
     }
 
-    pub(super) fn approval_policy(&mut self, value: &Value) -> Said {
+    pub(super) fn approval_policy(&mut self, value: &Value) -> KeyResult {
         match value {
-            Value::String(word) if word == "untrusted" => self.at_most(Mode::Ask),
-            _ => Ok((Class::Ignored, "the person's permissions decide what is asked".to_owned())),
+            Value::String(word) if word == "untrusted" => self.limit_mode(Mode::Ask),
+            _ => Ok((KeyStatus::Ignored, "the person's permissions decide what is asked".to_owned())),
         }
     }
 
-    pub(super) fn read_only(&mut self, value: &Value) -> Said {
+    pub(super) fn read_only(&mut self, value: &Value) -> KeyResult {
         match value::flag(value)? {
-            true => self.at_most(Mode::Plan),
+            true => self.limit_mode(Mode::Plan),
             false => honoured(),
         }
     }
 
     /// A choice of agents cannot be kept, so whoever may hand work to a few hands it to none.
-    pub(super) fn agents(&mut self, value: &Value) -> Said {
+    pub(super) fn agents(&mut self, value: &Value) -> KeyResult {
         if value::names(value)?.iter().any(|name| name == "*") {
             return honoured();
         }
-        DELEGATION_TOOLS.iter().for_each(|tool| self.narrow.without(tool));
-        Ok((Class::Translated, "hands no work to others, as a choice of agents cannot be kept".to_owned()))
+        DELEGATION_TOOLS.iter().for_each(|tool| self.restrictions.deny_tool(tool));
+        Ok((
+            KeyStatus::Translated,
+            "hands no work to others, as a choice of agents cannot be kept".to_owned(),
+        ))
     }
 
-    pub(super) fn mode(&mut self, value: &Value, format: Format) -> Said {
+    pub(super) fn mode(&mut self, value: &Value, format: Format) -> KeyResult {
         let word = value::text(value)?.unwrap_or_default();
         match word.parse::<Mode>() {
             Ok(mode) => {
-                self.narrow.at_most(mode);
+                self.restrictions.limit_mode(mode);
                 honoured()
             }
             Err(_) if matches!(word.as_str(), "primary" | "subagent" | "all") => {
-                Ok((Class::Ignored, "every agent can be started and dispatched to".to_owned()))
+                Ok((KeyStatus::Ignored, "every agent can be started and dispatched to".to_owned()))
             }
-            Err(error) if format.has_our_defaults() => Err(error.to_string()),
-            Err(_) => Ok((Class::Ignored, "about the program that the file was written for".to_owned())),
+            Err(error) if format.is_native() => Err(error.to_string()),
+            Err(_) => Ok((KeyStatus::Ignored, "about the program that the file was written for".to_owned())),
         }
     }
 
     /// What is taken away is taken out of the list as well, and nothing left is no list at all.
-    pub(super) fn settle_tools(&mut self) {
-        if let Some(only) = &self.narrow.only {
-            let kept = only.iter().map(|tool| (*tool).to_owned());
+    pub(super) fn resolve_tools(&mut self) {
+        if let Some(allowed_only) = &self.restrictions.allowed_only {
+            let kept = allowed_only.iter().map(|tool| (*tool).to_owned());
             match &mut self.agent.tools {
-                Some(tools) => tools.retain(|tool| only.contains(tool.as_str())),
+                Some(tools) => tools.retain(|tool| allowed_only.contains(tool.as_str())),
                 None => self.agent.tools = Some(kept.collect()),
             }
         }
         let Some(tools) = &mut self.agent.tools else { return };
-        let narrow = &self.narrow;
+        let restrictions = &self.restrictions;
         let before = tools.len();
-        tools.retain(|tool| !narrow.denies(tool));
-        let is_nothing = tools.is_empty() && (before > 0 || narrow.only.is_some());
-        if is_nothing && !self.notes.iter().any(|note| note.class == Class::Refused) {
+        tools.retain(|tool| !restrictions.denies(tool));
+        let is_nothing = tools.is_empty() && (before > 0 || restrictions.allowed_only.is_some());
+        if is_nothing && !self.notes.iter().any(|note| note.status == KeyStatus::Refused) {
             self.refuse("tools", None, "comes to no tool at all after what the file denies".to_owned());
         }
     }

@@ -2,25 +2,25 @@
 
 use std::path::Path;
 
-use brigade_core::{Agent, Budget, Place, amount};
+use brigade_core::{Agent, Backend, Budget, amount};
 use serde_json::Value;
 
 use super::document::{Document, Field};
-use super::format::{Format, Text};
+use super::format::{Format, Syntax};
 use super::keys::{self, Key};
-use super::narrow::Narrow;
-use super::problem::{Class, Fault, Note};
+use super::problem::{DefinitionError, KeyNote, KeyStatus};
+use super::restrictions::Restrictions;
 use super::{id, model, value};
 use crate::secret::Secret;
 
 /// What a file comes to.
-pub(super) struct Built {
-    pub(super) notes: Vec<Note>,
-    pub(super) outcome: Result<(Agent, Option<Secret>), Fault>,
+pub(super) struct BuildResult {
+    pub(super) notes: Vec<KeyNote>,
+    pub(super) outcome: Result<(Agent, Option<Secret>), DefinitionError>,
 }
 
 /// The longest name that is shown.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// An agent in the making.
 #[derive(Default)]
@@ -30,30 +30,30 @@ pub(super) struct Builder {
     display_name: Option<String>,
     /// Prompts by the key that they stand at.
     prompts: Vec<(String, String)>,
-    pub(super) narrow: Narrow,
+    pub(super) restrictions: Restrictions,
     tokens: Option<u64>,
     usd: Option<u64>,
     names_provider: bool,
     seen: Vec<Key>,
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<KeyNote>,
 }
 
 /// What became of a key: its class and what is said about it, or why it is refused.
-pub(super) type Said = Result<(Class, String), String>;
+pub(super) type KeyResult = Result<(KeyStatus, String), String>;
 
-pub(super) fn honoured() -> Said {
-    Ok((Class::Honoured, String::new()))
+pub(super) fn honoured() -> KeyResult {
+    Ok((KeyStatus::Honoured, String::new()))
 }
 
 /// Builds the agent that a document describes.
-pub(super) fn build(document: Document, file: &Path, format: Format, entry: Option<&str>) -> Built {
+pub(super) fn build(document: Document, file: &Path, format: Format, entry: Option<&str>) -> BuildResult {
     let mut builder = Builder {
         names_provider: document.get("provider").is_some() || format == Format::Goose,
         ..Builder::default()
     };
     if let Some(cause) = &document.repaired {
         let text = format!("{cause}; its keys were told apart line by line");
-        builder.note("frontmatter", None, Class::Translated, text);
+        builder.note("frontmatter", None, KeyStatus::Translated, text);
     }
     for field in &document.fields {
         builder.field(field, &field.key, format);
@@ -62,36 +62,36 @@ pub(super) fn build(document: Document, file: &Path, format: Format, entry: Opti
 }
 
 impl Builder {
-    fn note(&mut self, key: &str, line: Option<u32>, class: Class, text: String) {
+    fn note(&mut self, key: &str, line: Option<u32>, status: KeyStatus, text: String) {
         let key = key.chars().take(80).collect();
-        self.notes.push(Note { key, line, class, text });
+        self.notes.push(KeyNote { key, line, status, text });
     }
 
     pub(super) fn refuse(&mut self, key: &str, line: Option<u32>, cause: String) {
-        self.note(key, line, Class::Refused, cause);
+        self.note(key, line, KeyStatus::Refused, cause);
     }
 
     /// Reads one key; `shown` is how it is called in notes.
     fn field(&mut self, field: &Field, shown: &str, format: Format) {
         let name = field.key.as_str();
-        let Some(key) = keys::key(name) else {
-            match keys::misspelled(name) {
+        let Some(key) = keys::lookup(name) else {
+            match keys::suggest_authority_key(name) {
                 Some(known) => {
                     let cause = format!("is no key, but looks like `{known}`; write that, or leave it out");
                     self.refuse(shown, field.line, cause);
                 }
-                None => self.note(shown, field.line, Class::Ignored, "no such key".to_owned()),
+                None => self.note(shown, field.line, KeyStatus::Ignored, "no such key".to_owned()),
             }
             return;
         };
-        if self.is_a_repetition(key) {
-            match keys::is_about_authority(name) {
+        if self.is_duplicate(key) {
+            match keys::is_authority_key(name) {
                 true => self.refuse(shown, field.line, "stands there twice, in two spellings".to_owned()),
                 false => {
                     self.note(
                         shown,
                         field.line,
-                        Class::Ignored,
+                        KeyStatus::Ignored,
                         "another spelling of it comes first".to_owned(),
                     );
                 }
@@ -101,13 +101,13 @@ impl Builder {
         if key == Key::Section {
             return self.section(field, format);
         }
-        match self.said(key, field, format) {
-            Ok((class, text)) => self.note(shown, field.line, class, text),
+        match self.apply_key(key, field, format) {
+            Ok((status, text)) => self.note(shown, field.line, status, text),
             Err(cause) => self.refuse(shown, field.line, cause),
         }
     }
 
-    fn is_a_repetition(&mut self, key: Key) -> bool {
+    fn is_duplicate(&mut self, key: Key) -> bool {
         let may_repeat = matches!(key, Key::Ignored(_) | Key::Prompt | Key::Section | Key::Permission);
         let seen = !may_repeat && self.seen.contains(&key);
         self.seen.push(key);
@@ -127,7 +127,7 @@ impl Builder {
         }
     }
 
-    fn said(&mut self, key: Key, field: &Field, format: Format) -> Said {
+    fn apply_key(&mut self, key: Key, field: &Field, format: Format) -> KeyResult {
         let value = &field.value;
         match key {
             Key::Name => self.agent.name = value::text(value)?.unwrap_or_default(),
@@ -143,8 +143,8 @@ impl Builder {
             Key::ApiBase => self.agent.api_base = value::text(value)?.filter(|base| !base.is_empty()),
             Key::Temperature => self.agent.temperature = Some(value::temperature(value)?),
             Key::MaxTokens => self.agent.max_tokens = Some(value::count(value)?),
-            Key::Tokens => self.tokens = Some(amount::tokens(value)?),
-            Key::Usd => self.usd = Some(amount::dollars(value)?),
+            Key::Tokens => self.tokens = Some(amount::tokens_from_value(value)?),
+            Key::Usd => self.usd = Some(amount::dollars_from_value(value)?),
             Key::Budget => self.budget(value)?,
             Key::MaxTurns => self.agent.max_turns = Some(value::small_count(value)?),
             Key::Timeout => self.agent.timeout = Some(value::duration(value)?),
@@ -153,7 +153,7 @@ impl Builder {
             Key::Acp => {
                 let place = value::text(value)?.filter(|place| !place.is_empty());
                 let place = place.ok_or("is empty; name a server of acp.servers, or SERVER/AGENT")?;
-                self.agent.place = Place::Acp(place);
+                self.agent.backend = Backend::Acp(place);
             }
             Key::AllowSkills => self.agent.allow_skills = value::flag(value)?,
             Key::IgnoreInstructions => self.agent.ignore_instructions = value::flag(value)?,
@@ -171,7 +171,7 @@ impl Builder {
             Key::Disable => return disable(value),
             Key::Kind => return kind(value),
             Key::Section => {}
-            Key::Ignored(why) => return Ok((Class::Ignored, why.to_owned())),
+            Key::Ignored(why) => return Ok((KeyStatus::Ignored, why.to_owned())),
         }
         honoured()
     }
@@ -182,26 +182,26 @@ impl Builder {
         };
         for (key, value) in map {
             match key.as_str() {
-                "tokens" => self.tokens = Some(amount::tokens(value)?),
-                "usd" => self.usd = Some(amount::dollars(value)?),
+                "tokens" => self.tokens = Some(amount::tokens_from_value(value)?),
+                "usd" => self.usd = Some(amount::dollars_from_value(value)?),
                 other => return Err(format!("has no key '{other}'; write tokens and usd")),
             }
         }
         Ok(())
     }
 
-    fn description(&mut self, value: &Value) -> Said {
+    fn description(&mut self, value: &Value) -> KeyResult {
         let text = value::text(value)?.unwrap_or_default();
         let unescaped = text.replace("\\n", "\n").trim().to_owned();
         let is_same = unescaped == text;
         self.agent.description = unescaped;
         match is_same {
             true => honoured(),
-            false => Ok((Class::Translated, "`\\n` ends a line".to_owned())),
+            false => Ok((KeyStatus::Translated, "`\\n` ends a line".to_owned())),
         }
     }
 
-    fn prompt(&mut self, field: &Field) -> Said {
+    fn prompt(&mut self, field: &Field) -> KeyResult {
         let text = value::text(&field.value)?.unwrap_or_default();
         if text.starts_with("{file:") {
             return Err("names another file, which is not read; put the text itself here".to_owned());
@@ -210,40 +210,42 @@ impl Builder {
         honoured()
     }
 
-    fn model(&mut self, value: &Value, format: Format) -> Said {
+    fn model(&mut self, value: &Value, format: Format) -> KeyResult {
         if value.is_array() {
-            return Ok((Class::Ignored, "is a list of choices; the parent's model is used".to_owned()));
+            return Ok((KeyStatus::Ignored, "is a list of choices; the parent's model is used".to_owned()));
         }
         let name = value::text(value)?.unwrap_or_default();
-        let (model, class, text) = model::choose(&name, format, self.names_provider);
+        let (model, status, text) = model::resolve_model(&name, format, self.names_provider);
         self.agent.model = model;
-        Ok((class, text))
+        Ok((status, text))
     }
 
-    fn finish(mut self, document: Document, file: &Path, format: Format, entry: Option<&str>) -> Built {
-        self.settle_name(file, format, entry);
-        self.settle_prompt(document.body, file, format);
-        self.settle_tools();
+    fn finish(mut self, document: Document, file: &Path, format: Format, entry: Option<&str>) -> BuildResult {
+        self.resolve_name(file, format, entry);
+        self.resolve_prompt(document.body, file, format);
+        self.resolve_tools();
         self.agent.budget = Budget::of(self.tokens, self.usd);
-        self.agent.mode = self.narrow.mode;
-        self.agent.deny = self.narrow.deny.iter().cloned().collect();
-        let refusal = self.notes.iter().find(|note| note.class == Class::Refused);
+        self.agent.mode = self.restrictions.mode;
+        self.agent.deny = self.restrictions.deny.iter().cloned().collect();
+        let refusal = self.notes.iter().find(|note| note.status == KeyStatus::Refused);
         let outcome = match refusal {
-            Some(note) => Err(Fault { line: note.line, cause: format!("`{}` {}", note.key, note.text) }),
+            Some(note) => {
+                Err(DefinitionError { line: note.line, cause: format!("`{}` {}", note.key, note.text) })
+            }
             None => Ok((self.agent, self.api_key)),
         };
-        Built { notes: self.notes, outcome }
+        BuildResult { notes: self.notes, outcome }
     }
 
-    fn settle_name(&mut self, file: &Path, format: Format, entry: Option<&str>) {
-        let written = entry.map(str::to_owned).unwrap_or_else(|| std::mem::take(&mut self.agent.name));
+    fn resolve_name(&mut self, file: &Path, format: Format, entry: Option<&str>) {
+        let given_name = entry.map(str::to_owned).unwrap_or_else(|| std::mem::take(&mut self.agent.name));
         let title = self.display_name.take().unwrap_or_default();
-        let name = [&written, &title].into_iter().find(|name| !name.trim().is_empty()).cloned();
+        let name = [&given_name, &title].into_iter().find(|name| !name.trim().is_empty()).cloned();
         match id::id(file, format, name.as_deref()) {
             Ok(id) => self.agent.id = id,
             Err(cause) => self.refuse("id", None, format!("is missing: {cause}")),
         }
-        if name.is_none() && format.has_our_defaults() {
+        if name.is_none() && format.is_native() {
             self.refuse("name", None, "is missing".to_owned());
         }
         if self.agent.description.is_empty() {
@@ -252,7 +254,7 @@ impl Builder {
                 _ => self.note(
                     "description",
                     None,
-                    Class::Ignored,
+                    KeyStatus::Ignored,
                     "is missing; nobody can tell when to use this agent".to_owned(),
                 ),
             }
@@ -262,7 +264,7 @@ impl Builder {
     }
 
     /// The body, or the first of the keys that hold a prompt.
-    fn settle_prompt(&mut self, body: String, file: &Path, format: Format) {
+    fn resolve_prompt(&mut self, body: String, file: &Path, format: Format) {
         let mut prompts = std::mem::take(&mut self.prompts);
         prompts.retain(|(_, text)| !text.is_empty());
         // Where there are instructions too, a prompt is the first task.
@@ -272,45 +274,47 @@ impl Builder {
         self.agent.prompt = keyed.map_or(body, |(_, text)| text);
         let rest: Vec<String> = prompts.map(|(key, _)| key).collect();
         for note in self.notes.iter_mut().filter(|note| rest.contains(&note.key)) {
-            note.class = Class::Ignored;
+            note.status = KeyStatus::Ignored;
             note.text = "another prompt comes first".to_owned();
         }
         if self.agent.prompt.is_empty() {
             // Settings of any program are TOML or JSON too; what has no prompt was not meant to be an agent.
-            match (format, Text::of(file)) {
-                (_, Some(Text::Markdown)) => self.note("prompt", None, Class::Ignored, "is empty".to_owned()),
+            match (format, Syntax::of(file)) {
+                (_, Some(Syntax::Markdown)) => {
+                    self.note("prompt", None, KeyStatus::Ignored, "is empty".to_owned())
+                }
                 (Format::Codex, _) => self.refuse("developer_instructions", None, "is missing".to_owned()),
                 (Format::Goose, _) => self.refuse("instructions", None, "is missing".to_owned()),
                 _ => self.refuse("prompt", None, "is missing".to_owned()),
             }
         }
         if format == Format::Picklebot {
-            self.picklebot(file);
+            self.note_picklebot_features(file);
         }
     }
 
     /// What only picklebot does with its files.
-    fn picklebot(&mut self, file: &Path) {
+    fn note_picklebot_features(&mut self, file: &Path) {
         if self.agent.prompt.contains("{{") {
-            self.note("{{…}}", None, Class::Ignored, "the body is used as it is written".to_owned());
+            self.note("{{…}}", None, KeyStatus::Ignored, "the body is used as it is written".to_owned());
         }
         if file.with_file_name("SOUL.md").exists() {
-            self.note("SOUL.md", None, Class::Ignored, "only AGENT.md is read".to_owned());
+            self.note("SOUL.md", None, KeyStatus::Ignored, "only AGENT.md is read".to_owned());
         }
     }
 }
 
-fn disable(value: &Value) -> Said {
+fn disable(value: &Value) -> KeyResult {
     match value::flag(value)? {
         true => Err("switches this agent off".to_owned()),
         false => honoured(),
     }
 }
 
-fn kind(value: &Value) -> Said {
+fn kind(value: &Value) -> KeyResult {
     match value::text(value)?.as_deref() {
         Some("remote") => Err("is an agent on another machine, which cannot be run here".to_owned()),
-        _ => Ok((Class::Ignored, "agents run here".to_owned())),
+        _ => Ok((KeyStatus::Ignored, "agents run here".to_owned())),
     }
 }
 
@@ -319,5 +323,5 @@ fn one_line(name: &str) -> String {
     let plain: String =
         name.chars().map(|c| if c.is_control() || matches!(c, '[' | ']') { ' ' } else { c }).collect();
     let words: Vec<&str> = plain.split_whitespace().collect();
-    words.join(" ").chars().take(LONGEST_NAME).collect()
+    words.join(" ").chars().take(MAX_NAME_CHARS).collect()
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use brigade_core::json;
 use serde_json::{Map, Value};
 
-use super::format::Text;
-use super::problem::Fault;
+use super::format::Syntax;
+use super::problem::DefinitionError;
 use super::{lines, yaml};
 
 /// One key of a file.
@@ -28,7 +28,7 @@ pub(super) struct Document {
 }
 
 /// The part of a file that has the keys.
-pub(super) struct Head<'a> {
+pub(super) struct Header<'a> {
     pub(super) text: std::borrow::Cow<'a, str>,
     /// The line of the file that its first line is.
     pub(super) first_line: u32,
@@ -36,23 +36,23 @@ pub(super) struct Head<'a> {
 }
 
 impl Document {
-    pub(super) fn parse(head: Head<'_>, text: Text) -> Result<Document, Fault> {
+    pub(super) fn parse(head: Header<'_>, text: Syntax) -> Result<Document, DefinitionError> {
         match text {
-            Text::Markdown => markdown(head),
-            Text::Yaml => {
+            Syntax::Markdown => markdown(head),
+            Syntax::Yaml => {
                 Ok(Document { fields: fields(yaml::parse(&head.text)?, &head)?, ..Document::default() })
             }
-            Text::Toml => {
+            Syntax::Toml => {
                 let value: Value = toml::from_str(&head.text).map_err(|error| {
                     let at = error.span().map(|span| line_at(&head.text, span.start));
-                    Fault { line: at, cause: format!("is not valid TOML: {}", error.message()) }
+                    DefinitionError { line: at, cause: format!("is not valid TOML: {}", error.message()) }
                 })?;
                 Ok(Document { fields: fields(value, &head)?, ..Document::default() })
             }
-            Text::Json => {
+            Syntax::Json => {
                 let value = json::parse(&head.text).map_err(|error| {
                     let line = u32::try_from(error.line()).ok().filter(|line| *line > 0);
-                    Fault { line, cause: format!("is not valid JSON: {error}") }
+                    DefinitionError { line, cause: format!("is not valid JSON: {error}") }
                 })?;
                 Ok(Document { fields: fields(value, &head)?, ..Document::default() })
             }
@@ -64,22 +64,25 @@ impl Document {
     }
 }
 
-impl Head<'_> {
+impl Header<'_> {
     /// The part of a file that has the keys: all of it, or the frontmatter of Markdown.
-    pub(super) fn of(text: &str, written: Text) -> Result<Head<'_>, Fault> {
-        match written {
-            Text::Markdown => frontmatter(text),
-            Text::Toml | Text::Yaml | Text::Json => {
-                Ok(Head { text: text.into(), first_line: 1, body: String::new() })
+    pub(super) fn of(text: &str, syntax: Syntax) -> Result<Header<'_>, DefinitionError> {
+        match syntax {
+            Syntax::Markdown => frontmatter(text),
+            Syntax::Toml | Syntax::Yaml | Syntax::Json => {
+                Ok(Header { text: text.into(), first_line: 1, body: String::new() })
             }
         }
     }
 }
 
 /// Keys that are valid YAML, or else keys told apart line by line.
-fn markdown(mut head: Head<'_>) -> Result<Document, Fault> {
+fn markdown(mut head: Header<'_>) -> Result<Document, DefinitionError> {
     let below = head.first_line.saturating_sub(1);
-    let shift = |fault: Fault| Fault { line: fault.line.map(|line| line.saturating_add(below)), ..fault };
+    let shift = |fault: DefinitionError| DefinitionError {
+        line: fault.line.map(|line| line.saturating_add(below)),
+        ..fault
+    };
     let body = std::mem::take(&mut head.body);
     match yaml::read(&head.text) {
         Ok(value) => Ok(Document { fields: fields(value, &head)?, body, repaired: None }),
@@ -94,17 +97,17 @@ fn markdown(mut head: Head<'_>) -> Result<Document, Fault> {
     }
 }
 
-fn fields(value: Value, head: &Head<'_>) -> Result<Vec<Field>, Fault> {
+fn fields(value: Value, head: &Header<'_>) -> Result<Vec<Field>, DefinitionError> {
     let map = match value {
         Value::Object(map) => map,
         Value::Null => Map::new(),
         Value::Array(_) => {
-            return Err(Fault::at(
+            return Err(DefinitionError::at(
                 head.first_line,
                 "is a list of agents, which only other machines could run; write one agent with keys such as `name: …`",
             ));
         }
-        _ => return Err(Fault::at(head.first_line, "has no keys; write them as `name: …`")),
+        _ => return Err(DefinitionError::at(head.first_line, "has no keys; write them as `name: …`")),
     };
     let at = key_lines(head);
     let field = |(key, value): (String, Value)| Field { line: at.get(key.as_str()).copied(), key, value };
@@ -114,7 +117,7 @@ fn fields(value: Value, head: &Head<'_>) -> Result<Vec<Field>, Fault> {
 }
 
 /// The line in which each key stands first.
-fn key_lines<'a>(head: &'a Head<'_>) -> HashMap<&'a str, u32> {
+fn key_lines<'a>(head: &'a Header<'_>) -> HashMap<&'a str, u32> {
     let mut found = HashMap::new();
     for (number, line) in (head.first_line..).zip(head.text.lines()) {
         let line = line.trim_start_matches([' ', '\t', '[', '{', ',']);
@@ -135,9 +138,13 @@ fn line_at(text: &str, offset: usize) -> u32 {
 }
 
 /// Splits Markdown at its frontmatter, which may be indented as a whole.
-fn frontmatter(text: &str) -> Result<Head<'_>, Fault> {
-    let none =
-        || Fault::at(1, "has no frontmatter; begin the file with a line `---`, keys, and another `---`");
+fn frontmatter(text: &str) -> Result<Header<'_>, DefinitionError> {
+    let none = || {
+        DefinitionError::at(
+            1,
+            "has no frontmatter; begin the file with a line `---`, keys, and another `---`",
+        )
+    };
     let all: Vec<&str> = text.lines().collect();
     let opening = all.iter().position(|line| !line.trim().is_empty()).ok_or_else(none)?;
     if all[opening].trim() != "---" {
@@ -149,14 +156,17 @@ fn frontmatter(text: &str) -> Result<Head<'_>, Fault> {
     let is_closing = |line: &&str| matches!(line.trim(), "---" | "...") && indent(line) <= outer;
     let opened = u32::try_from(opening).unwrap_or(u32::MAX - 2).saturating_add(1);
     let Some(closing) = inside.iter().position(is_closing) else {
-        return Err(Fault::at(opened, "the frontmatter that begins here is not closed by a line `---`"));
+        return Err(DefinitionError::at(
+            opened,
+            "the frontmatter that begins here is not closed by a line `---`",
+        ));
     };
     let keys = &inside[..closing];
     let common =
         keys.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(line)).min().unwrap_or(0);
     let text = dedent(keys, common);
     let body = dedent(&inside[closing + 1..], outer);
-    Ok(Head { text: text.into(), first_line: opened.saturating_add(1), body: body.trim().to_owned() })
+    Ok(Header { text: text.into(), first_line: opened.saturating_add(1), body: body.trim().to_owned() })
 }
 
 /// The lines without so much of their indentation, as far as they have it.

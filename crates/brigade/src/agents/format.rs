@@ -35,7 +35,7 @@ pub enum Format {
 
 /// How the text of a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Text {
+pub(super) enum Syntax {
     Markdown,
     Toml,
     Yaml,
@@ -66,12 +66,12 @@ impl Format {
         let within = |folder: &str| path.components().any(|part| part == Component::Normal(folder.as_ref()));
         let parts: Vec<&OsStr> = path.iter().collect();
         let below = |folder: &str| parts.windows(2).any(|pair| pair[0] == folder && pair[1] == "agents");
-        match Text::of(path) {
-            Some(Text::Toml) => return Format::Codex,
-            Some(Text::Yaml) => return Format::Goose,
-            Some(Text::Json) if within(".goose") => return Format::Goose,
-            Some(Text::Json) => return Format::Opencode,
-            Some(Text::Markdown) | None => {}
+        match Syntax::of(path) {
+            Some(Syntax::Toml) => return Format::Codex,
+            Some(Syntax::Yaml) => return Format::Goose,
+            Some(Syntax::Json) if within(".goose") => return Format::Goose,
+            Some(Syntax::Json) => return Format::Opencode,
+            Some(Syntax::Markdown) | None => {}
         }
         match name {
             "AGENT.md" => Format::Brigade,
@@ -86,24 +86,24 @@ impl Format {
     }
 
     /// Whether the id is the name of the folder.
-    pub(super) fn is_a_folder(self) -> bool {
+    pub(super) fn is_folder_based(self) -> bool {
         matches!(self, Format::Brigade | Format::Picklebot | Format::Deepagents)
     }
 
     /// Whether the defaults of contract C hold.
-    pub(super) fn has_our_defaults(self) -> bool {
+    pub(super) fn is_native(self) -> bool {
         matches!(self, Format::Brigade | Format::Picklebot)
     }
 }
 
-impl Text {
+impl Syntax {
     /// How the file is written, if it can be a definition at all.
-    pub(super) fn of(path: &Path) -> Option<Text> {
+    pub(super) fn of(path: &Path) -> Option<Syntax> {
         match path.extension()?.to_str()? {
-            "md" | "markdown" => Some(Text::Markdown),
-            "toml" => Some(Text::Toml),
-            "yaml" | "yml" => Some(Text::Yaml),
-            "json" => Some(Text::Json),
+            "md" | "markdown" => Some(Syntax::Markdown),
+            "toml" => Some(Syntax::Toml),
+            "yaml" | "yml" => Some(Syntax::Yaml),
+            "json" => Some(Syntax::Json),
             _ => None,
         }
     }

@@ -7,14 +7,14 @@ use brigade_core::agent::{id_of_name, normalised_id};
 use super::format::{Format, stem};
 
 /// The longest id.
-const LONGEST: usize = 64;
+const MAX_ID_BYTES: usize = 64;
 /// The agent that exists without a file.
-const BUILT_IN: &str = "lead";
+const BUILTIN_AGENT: &str = "lead";
 
 /// Whether a text is an id: 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-`, and a letter or digit first.
 pub fn is_id(text: &str) -> bool {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    (1..=LONGEST).contains(&text.len())
+    (1..=MAX_ID_BYTES).contains(&text.len())
         && text.bytes().next().is_some_and(letter)
         && text.bytes().all(|b| letter(b) || matches!(b, b'.' | b'_' | b'-'))
 }
@@ -26,7 +26,7 @@ pub(super) fn id_of_folder(name: &str) -> Option<String> {
 
 /// The id of what stands in a file.
 pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<String, String> {
-    let id = if format.is_a_folder() {
+    let id = if format.is_folder_based() {
         let folder =
             file.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
         let named = || {
@@ -36,7 +36,7 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
         };
         id_of_folder(folder).ok_or_else(named)?
     } else {
-        let path = || (format == Format::Opencode).then(|| nested(file)).flatten();
+        let path = || (format == Format::Opencode).then(|| opencode_name(file)).flatten();
         let first = match format {
             Format::Opencode => path().or_else(|| name.map(str::to_owned)),
             _ => name.map(str::to_owned),
@@ -46,19 +46,21 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
         found
             .ok_or_else(|| "neither `name` nor the file's name has letters for an id (a-z, 0-9)".to_owned())?
     };
-    match id == BUILT_IN {
-        true => Err(format!("`{BUILT_IN}` is the agent that exists without a file; choose another name")),
+    match id == BUILTIN_AGENT {
+        true => {
+            Err(format!("`{BUILTIN_AGENT}` is the agent that exists without a file; choose another name"))
+        }
         false => Ok(id),
     }
 }
 
 /// The id that a file has by its place alone.
-pub(super) fn of_file(file: &Path) -> Option<String> {
+pub(super) fn id_from_file(file: &Path) -> Option<String> {
     id(file, Format::of(file), None).ok()
 }
 
 /// The path below the folder of agents, where OpenCode takes the name from.
-fn nested(file: &Path) -> Option<String> {
+fn opencode_name(file: &Path) -> Option<String> {
     let parts: Vec<&str> =
         file.parent()?.components().map(Component::as_os_str).filter_map(|part| part.to_str()).collect();
     let root = parts.iter().rposition(|part| matches!(*part, "agent" | "agents"))?;
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_have_plain_letters() {
+    fn is_id_accepts_lowercase_ascii_only() {
         for good in ["a", "code-reviewer", "powershell-5.1-expert", "a_b", "9"] {
             assert!(is_id(good), "{good}");
         }
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_ids() {
+    fn id_of_name_slugifies_names() {
         let slug = id_of_name;
         assert_eq!(slug("Code Reviewer"), "code-reviewer");
         assert_eq!(slug("plugin:agent"), "plugin-agent");
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_named_freely() {
+    fn folder_names_are_normalized_to_ids() {
         let id =
             |folder: &str| id(&Path::new("/p/agents").join(folder).join("AGENT.md"), Format::Brigade, None);
         assert_eq!(id("Pickle"), Ok("pickle".to_owned()));
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_names_an_agent_of_opencode() {
+    fn opencode_id_is_taken_from_the_path() {
         let file = Path::new("/p/.opencode/agents/review/security.md");
         assert_eq!(id(file, Format::Opencode, Some("other")), Ok("review-security".to_owned()));
         assert!(id(Path::new("/p/lead.md"), Format::Claude, None).is_err());

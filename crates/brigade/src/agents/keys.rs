@@ -60,7 +60,7 @@ const TUNING: Key = Ignored("models are tuned by temperature and max_tokens only
 const RECIPE: Key = Ignored("recipes are used for their instructions only");
 
 /// Every key by its usual spellings.
-const TABLE: &[(&[&str], Key)] = &[
+const KEYS: &[(&[&str], Key)] = &[
     (&["name"], Key::Name),
     (&["display_name", "title"], Key::DisplayName),
     (&["description"], Key::Description),
@@ -118,7 +118,7 @@ const TABLE: &[(&[&str], Key)] = &[
 ];
 
 /// Keys of which a misspelling would widen what an agent may do.
-const AUTHORITY: [&str; 11] = [
+const AUTHORITY_KEYS: [&str; 11] = [
     "tools",
     "allowedtools",
     "disallowedtools",
@@ -149,39 +149,39 @@ const NOT_IN_MARKDOWN: [&str; 12] = [
 ];
 
 /// What a key is about: case, `-` and `_` do not matter.
-pub(super) fn key(name: &str) -> Option<Key> {
+pub(super) fn lookup(name: &str) -> Option<Key> {
     static FOLDED: LazyLock<HashMap<String, Key>> = LazyLock::new(|| {
         let entries =
-            TABLE.iter().flat_map(|(spellings, key)| spellings.iter().map(|name| (fold(name), *key)));
+            KEYS.iter().flat_map(|(spellings, key)| spellings.iter().map(|name| (fold(name), *key)));
         entries.collect()
     });
     FOLDED.get(&fold(name)).copied()
 }
 
 /// Whether a line that begins like this begins a field.
-pub(super) fn stands_in_markdown(name: &str) -> bool {
+pub(super) fn is_markdown_key(name: &str) -> bool {
     if name.starts_with(char::is_uppercase) || NOT_IN_MARKDOWN.contains(&name) {
         return false;
     }
-    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') && key(name).is_some()
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') && lookup(name).is_some()
 }
 
 /// Whether the key narrows or widens what an agent may do.
-pub(super) fn is_about_authority(name: &str) -> bool {
-    AUTHORITY.contains(&fold(name).as_str())
+pub(super) fn is_authority_key(name: &str) -> bool {
+    AUTHORITY_KEYS.contains(&fold(name).as_str())
 }
 
 /// Whether the key holds prose.
 pub(super) fn is_prose(name: &str) -> bool {
-    matches!(key(name), Some(Key::Description | Key::Prompt))
+    matches!(lookup(name), Some(Key::Description | Key::Prompt))
 }
 
 /// The key about authority that an unknown one was probably meant to be.
-pub(super) fn misspelled(name: &str) -> Option<&'static str> {
+pub(super) fn suggest_authority_key(name: &str) -> Option<&'static str> {
     let folded = fold(name);
     let near =
         |known: &&&str| known.len() > 4 && distance(&folded, known) <= if known.len() > 5 { 2 } else { 1 };
-    AUTHORITY.iter().find(near).copied()
+    AUTHORITY_KEYS.iter().find(near).copied()
 }
 
 /// A key without what spellings differ in.
@@ -217,36 +217,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_do_not_matter() {
+    fn lookup_ignores_case_and_separators() {
         for name in ["max_turns", "maxTurns", "max-turns", "MaxTurns"] {
-            assert_eq!(key(name), Some(Key::MaxTurns));
+            assert_eq!(lookup(name), Some(Key::MaxTurns));
         }
-        assert_eq!(key("mcp-servers"), Some(SERVERS));
-        assert_eq!(key("apiKey"), Some(Key::Credential));
-        assert_eq!(key("colour"), None);
+        assert_eq!(lookup("mcp-servers"), Some(SERVERS));
+        assert_eq!(lookup("apiKey"), Some(Key::Credential));
+        assert_eq!(lookup("colour"), None);
     }
 
     #[test]
-    fn a_misspelled_whitelist_is_recognised() {
-        assert_eq!(misspelled("tool"), Some("tools"));
-        assert_eq!(misspelled("toolz"), Some("tools"));
-        assert_eq!(misspelled("dissallowed_tools"), Some("disallowedtools"));
-        assert_eq!(misspelled("read_olny"), Some("readonly"));
+    fn misspelled_authority_key_is_recognised() {
+        assert_eq!(suggest_authority_key("tool"), Some("tools"));
+        assert_eq!(suggest_authority_key("toolz"), Some("tools"));
+        assert_eq!(suggest_authority_key("dissallowed_tools"), Some("disallowedtools"));
+        assert_eq!(suggest_authority_key("read_olny"), Some("readonly"));
         for other in ["roles", "rules", "skill", "expertise_level", "model_tier", "x", ""] {
-            assert_eq!(misspelled(other), None, "{other}");
+            assert_eq!(suggest_authority_key(other), None, "{other}");
         }
     }
 
     #[test]
-    fn dialogues_are_no_keys() {
+    fn dialogue_lines_are_not_keys() {
         for word in ["user", "assistant", "Context", "system", "Name", "<example>", "- model"] {
-            assert!(!stands_in_markdown(word), "{word}");
+            assert!(!is_markdown_key(word), "{word}");
         }
-        assert!(stands_in_markdown("tools") && stands_in_markdown("permissionMode"));
+        assert!(is_markdown_key("tools") && is_markdown_key("permissionMode"));
     }
 
     #[test]
-    fn distances_are_those_of_letters() {
+    fn distance_counts_edited_letters() {
         assert_eq!(distance("tools", "tools"), 0);
         assert_eq!(distance("tool", "tools"), 1);
         assert_eq!(distance("toosl", "tools"), 2);

@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use super::document::Field;
 use super::keys;
-use super::problem::Fault;
+use super::problem::DefinitionError;
 use super::yaml;
 
 /// Splits the text. The error is what is wrong with a field, or nothing where there is none to be found.
-pub(super) fn split(text: &str, first_line: u32) -> Result<Vec<Field>, Option<Fault>> {
+pub(super) fn split(text: &str, first_line: u32) -> Result<Vec<Field>, Option<DefinitionError>> {
     let mut found: Vec<(&str, u32, String)> = Vec::new();
     for (number, line) in (first_line..).zip(text.lines()) {
         let key = key_of(line);
         let twice = key.filter(|key| found.iter().any(|(other, ..)| other == key));
-        if let Some(key) = twice.filter(|key| keys::is_about_authority(key)) {
-            return Err(Some(Fault::at(number, format!("`{key}` stands there twice"))));
+        if let Some(key) = twice.filter(|key| keys::is_authority_key(key)) {
+            return Err(Some(DefinitionError::at(number, format!("`{key}` stands there twice"))));
         }
         match (key, found.last_mut()) {
             (Some(key), _) if twice.is_none() => found.push((key, number, line.to_owned())),
@@ -38,26 +38,29 @@ pub(super) fn split(text: &str, first_line: u32) -> Result<Vec<Field>, Option<Fa
 fn key_of(line: &str) -> Option<&str> {
     let (key, rest) = line.split_once(':')?;
     let is_value = rest.is_empty() || rest.starts_with([' ', '\t']);
-    (is_value && keys::stands_in_markdown(key)).then_some(key)
+    (is_value && keys::is_markdown_key(key)).then_some(key)
 }
 
 /// A field is YAML of its own where it can be, and else the text as it stands there.
-fn field(key: &str, line: u32, text: &str) -> Result<Field, Fault> {
+fn field(key: &str, line: u32, text: &str) -> Result<Field, DefinitionError> {
     let read = yaml::read(text).ok().and_then(|value| match value {
         Value::Object(mut map) if map.len() == 1 => map.remove(key),
         _ => None,
     });
     let value = match read {
         Some(value) => value,
-        None => plain(key, line, text)?,
+        None => plain_value(key, line, text)?,
     };
     Ok(Field { key: key.to_owned(), line: Some(line), value })
 }
 
-fn plain(key: &str, line: u32, text: &str) -> Result<Value, Fault> {
+fn plain_value(key: &str, line: u32, text: &str) -> Result<Value, DefinitionError> {
     let value = text.split_once(':').map_or("", |(_, value)| value).trim();
     if value.starts_with(['[', '{']) && !keys::is_prose(key) {
-        return Err(Fault::at(line, format!("`{key}` begins a list or a section that is not valid YAML")));
+        return Err(DefinitionError::at(
+            line,
+            format!("`{key}` begins a list or a section that is not valid YAML"),
+        ));
     }
     let quoted = |quote: char| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);

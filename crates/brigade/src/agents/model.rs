@@ -1,10 +1,10 @@
 //! The key `model`, as other programs write it.
 
 use super::format::Format;
-use super::problem::Class;
+use super::problem::KeyStatus;
 
 /// What a name of a model comes to: the model, or none for the parent's; and what is said about it.
-pub(super) type Choice = (Option<String>, Class, String);
+pub(super) type ModelChoice = (Option<String>, KeyStatus, String);
 
 /// Prefixes by which the names of a provider are known.
 const PROVIDERS: [(&str, &str); 8] = [
@@ -19,12 +19,12 @@ const PROVIDERS: [(&str, &str); 8] = [
 ];
 
 /// Reads a name. A name that stands alone is taken as it is in files that name their provider.
-pub(super) fn choose(name: &str, format: Format, names_provider: bool) -> Choice {
+pub(super) fn resolve_model(name: &str, format: Format, names_provider: bool) -> ModelChoice {
     if matches!(name, "" | "inherit" | "default") {
-        return (None, Class::Honoured, "the parent's model".to_owned());
+        return (None, KeyStatus::Honoured, "the parent's model".to_owned());
     }
-    let as_it_is = || (Some(name.to_owned()), Class::Honoured, String::new());
-    if names_provider || format.has_our_defaults() {
+    let as_it_is = || (Some(name.to_owned()), KeyStatus::Honoured, String::new());
+    if names_provider || format.is_native() {
         return as_it_is();
     }
     let is_plain = name.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '|' | '\'' | '"' | '(' | '['));
@@ -37,17 +37,17 @@ pub(super) fn choose(name: &str, format: Format, names_provider: bool) -> Choice
         && !model.is_empty()
     {
         let model = format!("{provider}/{model}");
-        return (Some(model.clone()), Class::Translated, model);
+        return (Some(model.clone()), KeyStatus::Translated, model);
     }
     let lower = name.to_ascii_lowercase();
     match PROVIDERS.iter().find(|(prefix, _)| is_plain && lower.starts_with(prefix)) {
         Some((_, provider)) => {
             let model = format!("{provider}/{lower}");
-            (Some(model.clone()), Class::Translated, model)
+            (Some(model.clone()), KeyStatus::Translated, model)
         }
         None => (
             None,
-            Class::Ignored,
+            KeyStatus::Ignored,
             "is a name that only the other program knows; the parent's model is used, or write provider/model"
                 .to_owned(),
         ),
@@ -59,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_models_come_in_many_forms() {
-        let model = |name: &str| choose(name, Format::Claude, false).0;
+    fn resolve_model_accepts_names_of_other_programs() {
+        let model = |name: &str| resolve_model(name, Format::Claude, false).0;
         assert_eq!(model("inherit"), None);
         assert_eq!(model("sonnet"), None);
         assert_eq!(model("anthropic/claude-sonnet-4-5").as_deref(), Some("anthropic/claude-sonnet-4-5"));
@@ -68,7 +68,10 @@ mod tests {
         assert_eq!(model("claude-sonnet-4-20250514").as_deref(), Some("anthropic/claude-sonnet-4-20250514"));
         assert_eq!(model("GPT-4.1").as_deref(), Some("openai/gpt-4.1"));
         assert_eq!(model("GPT-4.1 | 'gpt-5'"), None);
-        assert_eq!(choose("any", Format::Brigade, false).0.as_deref(), Some("any"));
-        assert_eq!(choose("script:x.toml", Format::Brigade, false).0.as_deref(), Some("script:x.toml"));
+        assert_eq!(resolve_model("any", Format::Brigade, false).0.as_deref(), Some("any"));
+        assert_eq!(
+            resolve_model("script:x.toml", Format::Brigade, false).0.as_deref(),
+            Some("script:x.toml")
+        );
     }
 }

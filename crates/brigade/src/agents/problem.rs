@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Why a file gives no definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct AgentProblem {
     /// The file.
     pub file: PathBuf,
     /// The line, where one is to blame.
@@ -31,13 +31,18 @@ pub enum ProblemKind {
     Shadowed,
 }
 
-impl Problem {
-    pub(super) fn refused(file: &Path, fault: Fault) -> Problem {
-        Problem { file: file.to_owned(), line: fault.line, kind: ProblemKind::Refused, cause: fault.cause }
+impl AgentProblem {
+    pub(super) fn refused(file: &Path, fault: DefinitionError) -> AgentProblem {
+        AgentProblem {
+            file: file.to_owned(),
+            line: fault.line,
+            kind: ProblemKind::Refused,
+            cause: fault.cause,
+        }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for AgentProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if let Some(line) = self.line {
@@ -49,31 +54,32 @@ impl fmt::Display for Problem {
 
 /// What is wrong in a text that does not know its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct DefinitionError {
     pub(super) line: Option<u32>,
     pub(super) cause: String,
 }
 
-impl Fault {
-    pub(super) fn new(cause: impl Into<String>) -> Fault {
-        Fault { line: None, cause: cause.into() }
+impl DefinitionError {
+    pub(super) fn new(cause: impl Into<String>) -> DefinitionError {
+        DefinitionError { line: None, cause: cause.into() }
     }
 
-    pub(super) fn at(line: u32, cause: impl Into<String>) -> Fault {
-        Fault { line: Some(line), cause: cause.into() }
+    pub(super) fn at(line: u32, cause: impl Into<String>) -> DefinitionError {
+        DefinitionError { line: Some(line), cause: cause.into() }
     }
 }
 
 /// What became of one key of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Note {
+pub struct KeyNote {
     /// The key as it is written.
     pub key: String,
     /// Its line, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// What became of it.
-    pub class: Class,
+    #[serde(rename = "class")]
+    pub status: KeyStatus,
     /// How, or why; empty where there is nothing to say.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
@@ -82,7 +88,7 @@ pub struct Note {
 /// What became of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum KeyStatus {
     /// It means here what it means there.
     Honoured,
     /// It is in force in another form.
@@ -93,14 +99,14 @@ pub enum Class {
     Refused,
 }
 
-impl Class {
+impl KeyStatus {
     /// One word for it.
     pub fn word(self) -> &'static str {
         match self {
-            Class::Honoured => "honoured",
-            Class::Translated => "translated",
-            Class::Ignored => "ignored",
-            Class::Refused => "refused",
+            KeyStatus::Honoured => "honoured",
+            KeyStatus::Translated => "translated",
+            KeyStatus::Ignored => "ignored",
+            KeyStatus::Refused => "refused",
         }
     }
 }

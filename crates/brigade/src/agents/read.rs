@@ -4,35 +4,35 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::build::{Built, build};
-use super::document::{Document, Field, Head};
-use super::format::{Format, Text};
-use super::problem::{Fault, Problem};
-use super::secret::{secrets, without};
-use super::{Definition, Refusal, Report, file};
+use super::build::{BuildResult, build};
+use super::document::{Document, Field, Header};
+use super::format::{Format, Syntax};
+use super::problem::{AgentProblem, DefinitionError};
+use super::secret::{find_secrets, redact};
+use super::{AgentDefinition, FileReport, LoadFailure, file};
 
 /// Reads a file and says what became of it. A file of OpenCode's configuration may hold several agents.
-pub(super) fn read(path: &Path) -> Vec<Report> {
+pub(super) fn read(path: &Path) -> Vec<FileReport> {
     let format = Format::of(path);
     let text = match file::read(path) {
         Ok(text) => text,
         Err(fault) => return vec![refused(path, format, fault, &[])],
     };
-    let written = Text::of(path).unwrap_or(Text::Markdown);
-    let head = match Head::of(&text, written) {
+    let syntax = Syntax::of(path).unwrap_or(Syntax::Markdown);
+    let head = match Header::of(&text, syntax) {
         Ok(head) => head,
         Err(fault) => return vec![refused(path, format, fault, &[])],
     };
-    let hidden = secrets(&head.text);
-    match Document::parse(head, written) {
+    let secrets = find_secrets(&head.text);
+    match Document::parse(head, syntax) {
         Ok(document) => documents(document, format)
             .into_iter()
             .map(|(document, format, entry)| {
                 let built = build(document, path, format, entry.as_deref());
-                report(path, format, built, &hidden)
+                report(path, format, built, &secrets)
             })
             .collect(),
-        Err(fault) => vec![refused(path, format, fault, &hidden)],
+        Err(fault) => vec![refused(path, format, fault, &secrets)],
     }
 }
 
@@ -68,27 +68,27 @@ fn entries(agents: Field) -> Vec<(Document, Format, Option<String>)> {
     agents_by_name.into_iter().map(|(name, value)| (document(value), Format::Opencode, Some(name))).collect()
 }
 
-fn report(path: &Path, format: Format, built: Built, hidden: &[String]) -> Report {
+fn report(path: &Path, format: Format, built: BuildResult, secrets: &[String]) -> FileReport {
     let mut notes = built.notes;
     for note in &mut notes {
-        note.text = without(hidden, std::mem::take(&mut note.text));
-        note.key = without(hidden, std::mem::take(&mut note.key));
+        note.text = redact(secrets, std::mem::take(&mut note.text));
+        note.key = redact(secrets, std::mem::take(&mut note.key));
     }
     let outcome = match built.outcome {
         Ok((mut agent, api_key)) => {
             agent.key_of = api_key.as_ref().map(|_| agent.id.clone());
-            Ok(Definition { agent, api_key, file: path.to_owned(), format, notes })
+            Ok(AgentDefinition { agent, api_key, file: path.to_owned(), format, notes })
         }
-        Err(fault) => Err(Refusal { problem: problem(path, fault, hidden), notes }),
+        Err(fault) => Err(LoadFailure { problem: problem(path, fault, secrets), notes }),
     };
-    Report { file: path.to_owned(), format, outcome }
+    FileReport { file: path.to_owned(), format, outcome }
 }
 
-fn refused(path: &Path, format: Format, fault: Fault, hidden: &[String]) -> Report {
-    let refusal = Refusal { problem: problem(path, fault, hidden), notes: Vec::new() };
-    Report { file: path.to_owned(), format, outcome: Err(refusal) }
+fn refused(path: &Path, format: Format, fault: DefinitionError, secrets: &[String]) -> FileReport {
+    let refusal = LoadFailure { problem: problem(path, fault, secrets), notes: Vec::new() };
+    FileReport { file: path.to_owned(), format, outcome: Err(refusal) }
 }
 
-fn problem(path: &Path, fault: Fault, hidden: &[String]) -> Problem {
-    Problem::refused(path, Fault { cause: without(hidden, fault.cause), ..fault })
+fn problem(path: &Path, fault: DefinitionError, secrets: &[String]) -> AgentProblem {
+    AgentProblem::refused(path, DefinitionError { cause: redact(secrets, fault.cause), ..fault })
 }

@@ -1,7 +1,7 @@
 //! Keys that stand in the text of a definition, so that no message shows them.
 
 /// What stands after `api_key` in a text, however broken the rest of it is.
-pub(super) fn secrets(text: &str) -> Vec<String> {
+pub(super) fn find_secrets(text: &str) -> Vec<String> {
     let mut found: Vec<String> = text.lines().filter_map(secret_of).collect();
     // A longer key may contain a shorter one.
     found.sort_by_key(|key| std::cmp::Reverse(key.len()));
@@ -24,7 +24,7 @@ fn names_a_key(text: &str) -> bool {
 }
 
 /// The text without the secrets.
-pub(super) fn without(secrets: &[String], text: String) -> String {
+pub(super) fn redact(secrets: &[String], text: String) -> String {
     secrets.iter().fold(text, |text, secret| match text.contains(secret.as_str()) {
         true => text.replace(secret.as_str(), "(api_key)"),
         false => text,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The most names of a list. There are far fewer tools.
-const MOST_NAMES: usize = 1_000;
+const MAX_NAMES: usize = 1_000;
 
 /// Text; numbers and truth values are text too, and nothing at all is none.
 pub(super) fn text(value: &Value) -> Result<Option<String>, String> {
@@ -60,9 +60,9 @@ pub(super) fn temperature(value: &Value) -> Result<f64, String> {
 /// A duration in milliseconds: `90`, `90s`, `10m`, `2h`, `500ms`.
 pub(super) fn duration(value: &Value) -> Result<u64, String> {
     let wrong = || "has to be a duration such as \"10m\"".to_owned();
-    let written = text(value)?.ok_or_else(wrong)?;
-    let digits = written.len() - written.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = written.split_at(digits);
+    let duration_text = text(value)?.ok_or_else(wrong)?;
+    let digits = duration_text.len() - duration_text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = duration_text.split_at(digits);
     let unit = match unit.trim() {
         "ms" => 1,
         "" | "s" => 1_000,
@@ -101,8 +101,8 @@ pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
         }
         _ => return Err(wrong()),
     }
-    match names.len() > MOST_NAMES {
-        true => Err(format!("has more than {MOST_NAMES} names")),
+    match names.len() > MAX_NAMES {
+        true => Err(format!("has more than {MAX_NAMES} names")),
         false => Ok(names),
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_split_outside_of_parentheses() {
+    fn names_split_at_commas_outside_of_parentheses() {
         assert_eq!(names(&json!("Read, Agent(a, b) ,Bash")).unwrap(), ["Read", "Agent(a, b)", "Bash"]);
         assert_eq!(names(&json!(["Read", "Grep, Glob"])).unwrap(), ["Read", "Grep", "Glob"]);
         assert_eq!(names(&json!("- Read\n- Grep")).unwrap(), ["Read", "Grep"]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_units() {
+    fn duration_parses_units() {
         assert_eq!(duration(&json!("10m")), Ok(600_000));
         assert_eq!(duration(&json!(90)), Ok(90_000));
         assert_eq!(minutes(&json!(1.5)), Ok(90_000));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_bounds() {
+    fn numbers_out_of_range_are_refused() {
         assert_eq!(temperature(&json!(2)), Ok(2.0));
         for broken in [json!(2.1), json!(-0.1), json!("NaN"), json!("hot"), json!(null)] {
             assert!(temperature(&broken).is_err(), "{broken}");

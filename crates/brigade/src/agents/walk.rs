@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::format::{Text, file_name};
-use super::problem::{Fault, Problem};
+use super::format::{Syntax, file_name};
+use super::problem::{AgentProblem, DefinitionError};
 
 /// How deep folders are searched, and how many files are looked at.
-const DEEPEST: usize = 8;
-const MOST_FILES: usize = 10_000;
+const MAX_DEPTH: usize = 8;
+const MAX_FILES: usize = 10_000;
 
 /// Files that stand beside definitions and are none, in lower case.
-const NO_DEFINITIONS: [&str; 10] = [
+const IGNORED_FILES: [&str; 10] = [
     "readme.md",
     "changelog.md",
     "contributing.md",
@@ -27,17 +27,17 @@ const NO_DEFINITIONS: [&str; 10] = [
 
 /// What was found, in the order of the names.
 #[derive(Default)]
-pub(super) struct Walk {
+pub(super) struct AgentFileWalk {
     pub(super) files: Vec<PathBuf>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<AgentProblem>,
     visited: HashSet<(u64, u64)>,
     is_full: bool,
 }
 
-impl Walk {
+impl AgentFileWalk {
     /// Searches a folder; one that does not exist holds nothing.
-    pub(super) fn of(folder: &Path) -> Walk {
-        let mut walk = Walk::default();
+    pub(super) fn of(folder: &Path) -> AgentFileWalk {
+        let mut walk = AgentFileWalk::default();
         if !matches!(std::fs::metadata(folder), Err(error) if is_absent(&error)) {
             walk.folder(folder, 0);
         }
@@ -45,16 +45,17 @@ impl Walk {
     }
 
     fn problem(&mut self, path: &Path, cause: impl Into<String>) {
-        self.problems.push(Problem::refused(path, Fault::new(cause)));
+        self.problems.push(AgentProblem::refused(path, DefinitionError::new(cause)));
     }
 
     fn folder(&mut self, folder: &Path, depth: usize) {
-        if depth > DEEPEST {
-            return self.problem(folder, format!("is more than {DEEPEST} folders deep and is not searched"));
+        if depth > MAX_DEPTH {
+            return self
+                .problem(folder, format!("is more than {MAX_DEPTH} folders deep and is not searched"));
         }
         // A link may lead back to where the search came from.
         match std::fs::metadata(folder) {
-            Ok(seen) if self.visited.insert((seen.dev(), seen.ino())) => {}
+            Ok(metadata) if self.visited.insert((metadata.dev(), metadata.ino())) => {}
             Ok(_) => return,
             Err(error) => return self.problem(folder, format!("cannot be searched: {error}")),
         }
@@ -62,11 +63,11 @@ impl Walk {
             Ok(names) => names,
             Err(error) => return self.problem(folder, format!("cannot be searched: {error}")),
         };
-        let own = ["AGENT.md", "AGENTS.md"]
+        let agent_file = ["AGENT.md", "AGENTS.md"]
             .into_iter()
-            .find(|own| depth > 0 && names.iter().any(|name| name == own));
-        if let Some(own) = own {
-            return self.files.push(folder.join(own));
+            .find(|agent_file| depth > 0 && names.iter().any(|name| name == agent_file));
+        if let Some(agent_file) = agent_file {
+            return self.files.push(folder.join(agent_file));
         }
         for name in names {
             self.entry(&folder.join(&name), &name, depth);
@@ -77,20 +78,20 @@ impl Walk {
         if name.starts_with('.') {
             return;
         }
-        let is_folder = std::fs::metadata(path).is_ok_and(|seen| seen.is_dir());
+        let is_folder = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir());
         if is_folder {
             return self.folder(path, depth + 1);
         }
         if !can_be_a_definition(path) {
             return;
         }
-        if self.files.len() < MOST_FILES {
+        if self.files.len() < MAX_FILES {
             self.files.push(path.to_owned());
         } else if !self.is_full {
             self.is_full = true;
             self.problem(
                 path,
-                format!("comes after {MOST_FILES} other files; neither it nor what follows is read"),
+                format!("comes after {MAX_FILES} other files; neither it nor what follows is read"),
             );
         }
     }
@@ -109,9 +110,9 @@ fn names(folder: &Path) -> std::io::Result<Vec<String>> {
 fn can_be_a_definition(path: &Path) -> bool {
     let name = file_name(path);
     let is_hidden_from_gemini = name.starts_with('_');
-    Text::of(path).is_some()
+    Syntax::of(path).is_some()
         && !is_hidden_from_gemini
-        && !NO_DEFINITIONS.contains(&name.to_lowercase().as_str())
+        && !IGNORED_FILES.contains(&name.to_lowercase().as_str())
 }
 
 fn is_absent(error: &std::io::Error) -> bool {

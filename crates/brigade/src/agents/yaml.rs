@@ -3,15 +3,15 @@
 use serde_json::Value;
 use serde_saphyr::Options;
 
-use super::problem::Fault;
+use super::problem::DefinitionError;
 
 /// Why a text is not read as YAML.
 #[derive(Debug)]
 pub(super) enum Error {
     /// It is not YAML.
-    Invalid(Fault),
+    Invalid(DefinitionError),
     /// It is YAML that unfolds to more than any definition needs.
-    Bomb(Fault),
+    Bomb(DefinitionError),
 }
 
 fn options() -> Options {
@@ -45,18 +45,21 @@ pub(super) fn read(text: &str) -> Result<Value, Error> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let line = error.location().and_then(|place| u32::try_from(place.line()).ok());
         match is_bomb(&error) {
-            true => Error::Bomb(Fault {
+            true => Error::Bomb(DefinitionError {
                 line,
                 cause: "unfolds to more than a definition needs: too deep, too many keys or too many aliases"
                     .to_owned(),
             }),
-            false => Error::Invalid(Fault { line, cause: format!("not valid YAML: {}", words(&error)) }),
+            false => Error::Invalid(DefinitionError {
+                line,
+                cause: format!("not valid YAML: {}", short_message(&error)),
+            }),
         }
     })
 }
 
 /// Reads YAML, whatever is wrong with it.
-pub(super) fn parse(text: &str) -> Result<Value, Fault> {
+pub(super) fn parse(text: &str) -> Result<Value, DefinitionError> {
     read(text).map_err(|error| match error {
         Error::Invalid(fault) | Error::Bomb(fault) => fault,
     })
@@ -80,7 +83,7 @@ fn is_bomb(error: &serde_saphyr::Error) -> bool {
 }
 
 /// What the parser says, in one line and without the place, which stands elsewhere.
-fn words(error: &serde_saphyr::Error) -> String {
+fn short_message(error: &serde_saphyr::Error) -> String {
     let shown = error.to_string();
     let first = shown.lines().next().unwrap_or_default();
     let cause = first.split(" at line ").next().unwrap_or(first);

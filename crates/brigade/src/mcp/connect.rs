@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_core::text;
-use brigade_sandbox::{End, Finished, Job, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProtocolVersion,
 };
@@ -18,28 +18,28 @@ use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::{StreamableHttpClient, StreamableHttpClientTransportConfig};
 use rmcp::{ClientHandler, Peer, RoleClient, ServiceError};
 
-use super::fate::Fate;
-use super::line::{Bounded, LONGEST};
-use super::login::{self, Who};
-use super::news::{Attentive, News, listen};
-use super::patience::Listeners;
-use super::unreachable::Lost;
-use super::wire::{self, Wire};
-use super::{Address, Program, Way, unreachable};
+use super::bounded_io::{BoundedReader, MAX_MESSAGE_BYTES};
+use super::call_timeout::ProgressListeners;
+use super::close_reason::CloseReason;
+use super::http::{self, HttpClient};
+use super::http_errors::LostRequest;
+use super::oauth::{self, GrantType};
+use super::tool_changes::{NotifyingTransport, ToolChanges, listen};
+use super::{HttpEndpoint, StdioCommand, Transport, http_errors};
 use crate::secret::Secret;
 use crate::task::{AbortOnDrop, spawn};
 
 /// How much of what a server says on standard error is kept.
-const ERRORS: usize = 4096;
+const MAX_STDERR_BYTES: usize = 4096;
 
 /// A server that answers. Dropping it ends the server's processes.
 pub(super) struct Connection {
-    service: RunningService<RoleClient, Client>,
-    pub(super) fate: Fate,
+    service: RunningService<RoleClient, McpClient>,
+    pub(super) close_reason: CloseReason,
     /// Where it is, if it is not a process of ours.
-    address: Option<Address>,
+    endpoint: Option<HttpEndpoint>,
     /// Who hears how far their calls are.
-    pub(super) listeners: Listeners,
+    pub(super) listeners: ProgressListeners,
     _tasks: Vec<AbortOnDrop<()>>,
 }
 
@@ -50,45 +50,53 @@ impl Connection {
     }
 
     /// Whether nothing can be asked of it any more.
-    pub(super) fn is_over(&self) -> bool {
-        self.service.is_closed() || self.peer().is_transport_closed() || self.fate.reason().is_some()
+    pub(super) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.peer().is_transport_closed() || self.close_reason.reason().is_some()
     }
 
     /// Reason why a request has no answer.
-    pub(super) async fn lost(&self, error: &ServiceError) -> Lost {
-        let Some(address) = &self.address else { return Lost::Sent(self.fate.last_words().await) };
+    pub(super) async fn lost_request(&self, error: &ServiceError) -> LostRequest {
+        let Some(endpoint) = &self.endpoint else {
+            return LostRequest::MaybeExecuted(self.close_reason.wait_for_reason().await);
+        };
         match error {
             ServiceError::TransportSend(cause) => {
-                if let Some(lack) = login::lack(cause.error.as_ref()) {
-                    let lacking = login::lacking(address, lack).await;
-                    if address.login.who == Who::Client {
+                if let Some(failure) = oauth::auth_failure(cause.error.as_ref()) {
+                    let message = oauth::auth_failure_message(endpoint, failure).await;
+                    if endpoint.login.grant_type == GrantType::ClientCredentials {
                         // The next call logs in anew.
-                        self.fate.seal(lacking.clone());
+                        self.close_reason.set(message.clone());
                     }
-                    return Lost::Unsent(lacking);
+                    return LostRequest::NotExecuted(message);
                 }
-                unreachable::unanswered(address, cause.error.as_ref())
+                http_errors::request_error(endpoint, cause.error.as_ref())
             }
-            _ => Lost::Sent(self.fate.reason().unwrap_or("the connection is closed").to_owned()),
+            _ => LostRequest::MaybeExecuted(
+                self.close_reason.reason().unwrap_or("the connection is closed").to_owned(),
+            ),
         }
     }
 
     /// Connects. Failure is in words for a person.
-    pub(super) async fn open(name: &str, way: &Way, news: &Arc<News>) -> Result<Connection, String> {
-        match way {
-            Way::Program(program) => start(name, program, news).await,
-            Way::Http(address) => reach(address, news).await,
+    pub(super) async fn open(
+        name: &str,
+        transport: &Transport,
+        changes: &Arc<ToolChanges>,
+    ) -> Result<Connection, String> {
+        match transport {
+            Transport::Stdio(program) => start_process(name, program, changes).await,
+            Transport::Http(endpoint) => connect_http(endpoint, changes).await,
         }
     }
 
     async fn ready(
-        service: RunningService<RoleClient, Client>,
-        fate: Fate,
-        news: &Arc<News>,
-        address: Option<Address>,
+        service: RunningService<RoleClient, McpClient>,
+        close_reason: CloseReason,
+        changes: &Arc<ToolChanges>,
+        endpoint: Option<HttpEndpoint>,
         mut tasks: Vec<AbortOnDrop<()>>,
     ) -> Connection {
-        fate.connected();
+        close_reason.connected();
         let listeners = service.service().listeners.clone();
         let peer = service.peer().clone();
         // What a server says now counts, not what it said for how long its last answer would hold.
@@ -99,21 +107,25 @@ impl Connection {
                 && tools.is_some_and(|tools| tools.list_changed == Some(true))
         });
         if listens {
-            tasks.push(AbortOnDrop(spawn(listen(peer, news.clone()))));
+            tasks.push(AbortOnDrop(spawn(listen(peer, changes.clone()))));
         }
-        Connection { service, fate, address, listeners, _tasks: tasks }
+        Connection { service, close_reason, endpoint, listeners, _tasks: tasks }
     }
 }
 
 /// What we are to a server: somebody who calls tools, and no more.
 #[derive(Default)]
-pub(super) struct Client {
-    listeners: Listeners,
+pub(super) struct McpClient {
+    listeners: ProgressListeners,
 }
 
-impl ClientHandler for Client {
-    async fn on_progress(&self, news: ProgressNotificationParam, _context: NotificationContext<RoleClient>) {
-        self.listeners.hear(&news);
+impl ClientHandler for McpClient {
+    async fn on_progress(
+        &self,
+        notification: ProgressNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        self.listeners.notify(&notification);
     }
 
     fn get_info(&self) -> ClientConfig {
@@ -130,79 +142,98 @@ fn newest_first() -> ClientLifecycleMode {
     }
 }
 
-async fn start(name: &str, program: &Program, news: &Arc<News>) -> Result<Connection, String> {
-    let words = std::iter::once(&program.command).chain(&program.arguments);
-    let words: Vec<String> = words.map(|word| quoted(word)).collect();
+async fn start_process(
+    name: &str,
+    program: &StdioCommand,
+    changes: &Arc<ToolChanges>,
+) -> Result<Connection, String> {
+    let arguments = std::iter::once(&program.command).chain(&program.arguments);
+    let arguments: Vec<String> = arguments.map(|word| shell_quote(word)).collect();
     let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
     let job = Job {
-        command: format!("exec {}", words.join(" ")),
+        command: format!("exec {}", arguments.join(" ")),
         directory: program.directory.clone(),
         environment: program.environment.iter().map(exposed).collect(),
         time_limit: Duration::MAX,
-        output_limit: ERRORS,
+        output_limit: MAX_STDERR_BYTES,
         limits: ResourceLimits::default(),
-        mark: format!("mcp:{name}"),
+        tag: format!("mcp:{name}"),
     };
-    let fate = Fate::default();
-    let doomed = fate.clone();
+    let close_reason = CloseReason::default();
+    let closing = close_reason.clone();
     let (stream, run) =
-        brigade_sandbox::serve(program.guard.clone(), job, async move { doomed.sealed().await })
+        brigade_sandbox::serve(program.guard.clone(), job, async move { closing.closed().await })
             .map_err(|error| format!("it cannot be started: {error}"))?;
-    let (ending, secrets) = (fate.clone(), program.environment.clone());
+    let (ending, secrets) = (close_reason.clone(), program.environment.clone());
     let process = AbortOnDrop(spawn(async move {
-        ending.seal(match run.await {
-            Ok(finished) => end(&finished, &secrets, ending.since_last_message()),
+        ending.set(match run.await {
+            Ok(finished) => exit_reason(&finished, &secrets, ending.since_last_message()),
             Err(error) => error.to_string(),
         });
     }));
     let (reader, writer) = stream.into_split();
-    let inner = AsyncRwTransport::new_client(Bounded::new(reader, fate.clone()), writer);
-    let transport = Attentive { inner, news: news.clone(), fate: fate.clone() };
-    match Client::default().serve_with_lifecycle(transport, newest_first()).await {
-        Ok(service) => Ok(Connection::ready(service, fate, news, None, vec![process]).await),
+    let inner = AsyncRwTransport::new_client(BoundedReader::new(reader, close_reason.clone()), writer);
+    let transport =
+        NotifyingTransport { inner, changes: changes.clone(), close_reason: close_reason.clone() };
+    match McpClient::default().serve_with_lifecycle(transport, newest_first()).await {
+        Ok(service) => Ok(Connection::ready(service, close_reason, changes, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
-            Err(format!("it did not start: {}", fate.last_words().await))
+            Err(format!("it did not start: {}", close_reason.wait_for_reason().await))
         }
-        Err(error) => Err(format!("it did not start: {}", short(&error.to_string()))),
+        Err(error) => Err(format!("it did not start: {}", sanitize(&error.to_string()))),
     }
 }
 
-async fn reach(address: &Address, news: &Arc<News>) -> Result<Connection, String> {
-    let fate = Fate::default();
-    let wire = Wire::new(address, fate.clone()).await?;
-    match login::manager(address).await? {
-        Some(manager) => greet(AuthClient::new(wire, manager), address, fate, news).await,
-        None => greet(wire, address, fate, news).await,
+async fn connect_http(endpoint: &HttpEndpoint, changes: &Arc<ToolChanges>) -> Result<Connection, String> {
+    let close_reason = CloseReason::default();
+    let http_client = HttpClient::new(endpoint, close_reason.clone()).await?;
+    match oauth::manager(endpoint).await? {
+        Some(manager) => {
+            handshake(AuthClient::new(http_client, manager), endpoint, close_reason, changes).await
+        }
+        None => handshake(http_client, endpoint, close_reason, changes).await,
     }
 }
 
-async fn greet<C>(client: C, address: &Address, fate: Fate, news: &Arc<News>) -> Result<Connection, String>
+async fn handshake<C>(
+    client: C,
+    endpoint: &HttpEndpoint,
+    close_reason: CloseReason,
+    changes: &Arc<ToolChanges>,
+) -> Result<Connection, String>
 where
     C: StreamableHttpClient + Sync,
 {
-    match greeted(client, address, news).await? {
-        Ok(service) => Ok(Connection::ready(service, fate, news, Some(address.clone()), Vec::new()).await),
-        Err(error) if error.is_authorization_required() => Err(login::required(address)),
-        Err(error) => Err(unreachable::greeting(address, &error)),
+    match try_handshake(client, endpoint, changes).await? {
+        Ok(service) => {
+            Ok(Connection::ready(service, close_reason, changes, Some(endpoint.clone()), Vec::new()).await)
+        }
+        Err(error) if error.is_authorization_required() => Err(oauth::login_required_message(endpoint)),
+        Err(error) => Err(http_errors::connect_error(endpoint, &error)),
     }
 }
 
-type Greeted = Result<RunningService<RoleClient, Client>, ClientInitializeError>;
+type Handshake = Result<RunningService<RoleClient, McpClient>, ClientInitializeError>;
 
-async fn greeted<C>(client: C, address: &Address, news: &Arc<News>) -> Result<Greeted, String>
+async fn try_handshake<C>(
+    client: C,
+    endpoint: &HttpEndpoint,
+    changes: &Arc<ToolChanges>,
+) -> Result<Handshake, String>
 where
     C: StreamableHttpClient + Sync,
 {
-    unreachable::checked(address)?;
-    let headers = wire::headers(&address.headers)?;
+    http_errors::check_url(endpoint)?;
+    let headers = http::headers(&endpoint.headers)?;
     let attempt = |lifecycle| {
-        let config = StreamableHttpClientTransportConfig::with_uri(address.url.expose())
+        let config = StreamableHttpClientTransportConfig::with_uri(endpoint.url.expose())
             .custom_headers(headers.clone())
-            .max_sse_event_size(LONGEST);
+            .max_sse_event_size(MAX_MESSAGE_BYTES);
         let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
         // Nothing that it writes beside its answers is read, so no message needs to be dated.
-        let transport = Attentive { inner, news: news.clone(), fate: Fate::default() };
-        Client::default().serve_with_lifecycle(transport, lifecycle)
+        let transport =
+            NotifyingTransport { inner, changes: changes.clone(), close_reason: CloseReason::default() };
+        McpClient::default().serve_with_lifecycle(transport, lifecycle)
     };
     match attempt(newest_first()).await {
         // Older servers refuse whatever is not the first message that they know.
@@ -214,51 +245,51 @@ where
 }
 
 /// What a server says to somebody whom it does not know, where it wants to know them: its challenge, which may be empty.
-pub(super) async fn challenge(address: &Address) -> Result<Option<String>, String> {
-    let wire = Wire::new(address, Fate::default()).await?;
-    match greeted(wire, address, &Arc::default()).await? {
+pub(super) async fn challenge(endpoint: &HttpEndpoint) -> Result<Option<String>, String> {
+    let http_client = HttpClient::new(endpoint, CloseReason::default()).await?;
+    match try_handshake(http_client, endpoint, &Arc::default()).await? {
         Ok(service) => match service.peer().list_tools(None).await {
-            Err(ServiceError::TransportSend(cause)) => Ok(login::challenge(cause.error.as_ref())),
+            Err(ServiceError::TransportSend(cause)) => Ok(oauth::challenge(cause.error.as_ref())),
             _ => Ok(None),
         },
         Err(error) if error.is_authorization_required() => {
             Ok(Some(error.auth_challenge().unwrap_or_default().to_owned()))
         }
-        Err(error) => Err(unreachable::greeting(address, &error)),
+        Err(error) => Err(http_errors::connect_error(endpoint, &error)),
     }
 }
 
 /// How a process ended, and what it said about it since it was sent its last message: older lines are no cause.
-fn end(finished: &Finished, secrets: &[(String, Secret)], since: Option<Duration>) -> String {
-    let how = match finished.end {
-        End::Exited(code) => format!("it ended with exit code {code}"),
-        End::Signalled(signal) => format!("it was ended by signal {signal}"),
-        End::TimedOut | End::Cancelled => "it was ended".to_owned(),
+fn exit_reason(finished: &JobResult, secrets: &[(String, Secret)], since: Option<Duration>) -> String {
+    let status = match finished.end {
+        ExitReason::Exited(code) => format!("it ended with exit code {code}"),
+        ExitReason::Signalled(signal) => format!("it was ended by signal {signal}"),
+        ExitReason::TimedOut | ExitReason::Cancelled => "it was ended".to_owned(),
     };
-    let said = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
-    let said = String::from_utf8_lossy(said);
-    let Some(complaint) = text::complaint(&said) else { return how };
-    let mut said = complaint.to_owned();
+    let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
+    let stderr = String::from_utf8_lossy(stderr);
+    let Some(complaint) = text::error_line(&stderr) else { return status };
+    let mut stderr = complaint.to_owned();
     for (_, secret) in secrets {
         // Short values, such as a number, are everywhere and no keys.
         if secret.expose().len() >= 6 {
-            said = said.replace(secret.expose(), "(hidden)");
+            stderr = stderr.replace(secret.expose(), "(hidden)");
         }
     }
-    format!("{how}: {}", short(&said))
+    format!("{status}: {}", sanitize(&stderr))
 }
 
 /// A few plain words of a stranger.
-pub(super) fn short(text: &str) -> String {
-    const MOST: usize = 300;
-    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(MOST).collect();
-    if shown.len() < text.len() && text.chars().count() > MOST {
+pub(super) fn sanitize(text: &str) -> String {
+    const MAX_CHARS: usize = 300;
+    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(MAX_CHARS).collect();
+    if shown.len() < text.len() && text.chars().count() > MAX_CHARS {
         shown.push('…');
     }
     shown
 }
 
 /// A word that a shell takes as it is.
-fn quoted(word: &str) -> String {
+fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

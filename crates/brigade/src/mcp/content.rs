@@ -6,7 +6,7 @@ use brigade_core::ToolOutput;
 use rmcp::model::{CallToolResult, ContentBlock, GetPromptResult, ResourceContents, Role};
 
 /// How much of an answer a model reads.
-const MOST: usize = 64 << 10;
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
 /// The result of a call.
 pub(super) fn output(result: &CallToolResult) -> ToolOutput {
@@ -17,7 +17,7 @@ pub(super) fn output(result: &CallToolResult) -> ToolOutput {
     }
     let text = match parts.is_empty() {
         true => "(no output)".to_owned(),
-        false => bounded(parts.join("\n")),
+        false => truncate(parts.join("\n")),
     };
     match result.is_error {
         Some(true) => ToolOutput::error(text),
@@ -29,8 +29,8 @@ pub(super) fn output(result: &CallToolResult) -> ToolOutput {
 fn block(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text.clone(),
-        ContentBlock::Image(image) => bytes("image", &image.mime_type, &image.data),
-        ContentBlock::Audio(audio) => bytes("audio", &audio.mime_type, &audio.data),
+        ContentBlock::Image(image) => binary_note("image", &image.mime_type, &image.data),
+        ContentBlock::Audio(audio) => binary_note("audio", &audio.mime_type, &audio.data),
         ContentBlock::Resource(embedded) => resource(&embedded.resource),
         ContentBlock::ResourceLink(link) => format!("(resource {}: {})", link.name, link.uri),
         _ => "(content of a kind that is not known here)".to_owned(),
@@ -43,7 +43,7 @@ pub(super) fn resource(contents: &ResourceContents) -> String {
         ResourceContents::TextResourceContents { uri, text, .. } => format!("{uri}:\n{text}"),
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
             let kind = mime_type.as_deref().unwrap_or("unknown type");
-            format!("{uri}: {}", bytes("data", kind, blob))
+            format!("{uri}: {}", binary_note("data", kind, blob))
         }
         _ => "(a resource of a kind that is not known here)".to_owned(),
     }
@@ -51,15 +51,15 @@ pub(super) fn resource(contents: &ResourceContents) -> String {
 
 /// A prompt that was filled in.
 pub(super) fn prompt(result: &GetPromptResult) -> ToolOutput {
-    let said = result.messages.iter().map(|message| {
-        let who = match message.role {
+    let messages = result.messages.iter().map(|message| {
+        let role = match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
         };
-        format!("{who}: {}", block(&message.content))
+        format!("{role}: {}", block(&message.content))
     });
-    let said: Vec<String> = said.collect();
-    ToolOutput::ok(bounded(said.join("\n")))
+    let messages: Vec<String> = messages.collect();
+    ToolOutput::ok(truncate(messages.join("\n")))
 }
 
 /// A line of a list.
@@ -71,19 +71,19 @@ pub(super) fn entry(name: &str, more: &str, description: Option<&str>) -> String
 /// A list of what there is.
 pub(super) fn list(entries: impl Iterator<Item = String>) -> ToolOutput {
     let entries: Vec<String> = entries.collect();
-    ToolOutput::ok(if entries.is_empty() { "(none)".to_owned() } else { bounded(entries.join("\n")) })
+    ToolOutput::ok(if entries.is_empty() { "(none)".to_owned() } else { truncate(entries.join("\n")) })
 }
 
 /// Stands for data that a model cannot read; three bytes are four characters of Base64.
-fn bytes(kind: &str, mime_type: &str, encoded: &str) -> String {
+fn binary_note(kind: &str, mime_type: &str, encoded: &str) -> String {
     format!("({kind}, {mime_type}, about {} bytes, not shown)", encoded.len() / 4 * 3)
 }
 
 /// The beginning of a text that is too long, with a note of what is missing.
-pub(super) fn bounded(mut text: String) -> String {
-    if text.len() > MOST {
+pub(super) fn truncate(mut text: String) -> String {
+    if text.len() > MAX_OUTPUT_BYTES {
         let all = text.len();
-        text.truncate(text.floor_char_boundary(MOST));
+        text.truncate(text.floor_char_boundary(MAX_OUTPUT_BYTES));
         let _ = write!(text, "\n(… {} bytes left out …)", all - text.len());
     }
     text
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_content_is_text() {
+    fn content_of_every_kind_becomes_text() {
         let content = json!({ "content": [
             { "type": "text", "text": "one" },
             { "type": "image", "mimeType": "image/png", "data": "AAAAAAAA" },
@@ -118,9 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_is_cut_between_characters() {
-        let (text, _) = read(json!({ "content": [{ "type": "text", "text": "€".repeat(MOST) }] }));
-        assert!(text.len() < MOST + 100, "{}", text.len());
+    fn long_output_is_cut_at_a_char_boundary() {
+        let (text, _) =
+            read(json!({ "content": [{ "type": "text", "text": "€".repeat(MAX_OUTPUT_BYTES) }] }));
+        assert!(text.len() < MAX_OUTPUT_BYTES + 100, "{}", text.len());
         assert!(text.ends_with(" bytes left out …)"), "{}", &text[text.len() - 40..]);
     }
 }

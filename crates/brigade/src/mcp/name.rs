@@ -3,11 +3,11 @@
 use brigade_core::permission::Rule;
 
 /// Providers take no longer names.
-const LONGEST: usize = 64;
+const MAX_TOOL_NAME_BYTES: usize = 64;
 
 /// The name of a server in the names of its tools. A double underscore would make those ambiguous.
-pub(super) fn server(written: &str) -> Result<String, String> {
-    let name = written.to_ascii_lowercase();
+pub(super) fn server(raw: &str) -> Result<String, String> {
+    let name = raw.to_ascii_lowercase();
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= 32 && name.bytes().all(known);
     if !is_name || name.contains("__") || name.starts_with('_') || name.ends_with('_') {
@@ -21,9 +21,9 @@ pub(super) fn server(written: &str) -> Result<String, String> {
 }
 
 /// The name of a tool of a server: what rules and models do not know becomes small or an underscore.
-pub(super) fn tool(server: &str, written: &str) -> Result<String, String> {
-    let shown: String = written.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
-    let plain: String = written
+pub(super) fn tool(server: &str, raw: &str) -> Result<String, String> {
+    let shown: String = raw.chars().filter(|c| !c.is_control()).take(MAX_TOOL_NAME_BYTES).collect();
+    let plain: String = raw
         .chars()
         .map(|c| match c.to_ascii_lowercase() {
             c if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' => c,
@@ -37,8 +37,10 @@ pub(super) fn tool(server: &str, written: &str) -> Result<String, String> {
             "its tool '{shown}' is left out: the name has characters that no rule could name"
         ));
     }
-    if name.len() > LONGEST {
-        return Err(format!("its tool '{shown}' is left out: '{name}' is longer than {LONGEST} characters"));
+    if name.len() > MAX_TOOL_NAME_BYTES {
+        return Err(format!(
+            "its tool '{shown}' is left out: '{name}' is longer than {MAX_TOOL_NAME_BYTES} characters"
+        ));
     }
     match name.parse::<Rule>() {
         Ok(_) => Ok(name),
@@ -51,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_splits_in_one_way_only() {
+    fn server_name_without_double_underscore_is_accepted() {
         for fits in ["everything", "my-server", "a_b", "GitHub", "x1"] {
             assert_eq!(server(fits), Ok(fits.to_ascii_lowercase()));
         }
@@ -61,8 +63,8 @@ mod tests {
     }
 
     #[test]
-    fn tools_get_names_that_rules_can_name() {
-        let named = |written: &str| tool("s", written).ok();
+    fn tool_name_is_normalized_for_rules() {
+        let named = |raw: &str| tool("s", raw).ok();
         assert_eq!(named("echo").as_deref(), Some("mcp__s__echo"));
         assert_eq!(named("getTinyImage").as_deref(), Some("mcp__s__gettinyimage"));
         assert_eq!(named("fs.read/file").as_deref(), Some("mcp__s__fs_read_file"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use brigade_core::account::Account;
+use brigade_core::usage_report::UsageReport;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientRequest, ErrorCode, InputRequest, InputRequiredResult, InputResponses,
@@ -13,18 +13,18 @@ use rmcp::service::PeerRequestOptions;
 use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::json;
 
+use super::call_timeout::ProgressListener;
 use super::connect::Connection;
-use super::patience::Listener;
 use crate::task::spawn;
-use crate::tool::{Purse, ToolContext};
+use crate::tool::{RemoteLoan, ToolContext};
 
 /// How often a server may ask back within one call.
-const MOST_ROUNDS: usize = 8;
+const MAX_INPUT_ROUNDS: usize = 8;
 
 /// Why a call did not end in a result.
-pub(super) enum Failure {
+pub(super) enum CallFailure {
     Service(ServiceError),
-    Words(&'static str),
+    Message(&'static str),
 }
 
 /// Calls a tool. Questions of the server to the person are declined; what it wants to be reminded of is.
@@ -33,86 +33,89 @@ pub(super) async fn call_tool(
     tool: &str,
     arguments: JsonObject,
     context: &ToolContext,
-    listener: &Arc<Listener>,
-) -> Result<CallToolResult, Failure> {
+    listener: &Arc<ProgressListener>,
+) -> Result<CallToolResult, CallFailure> {
     let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
     let mut meta = JsonObject::new();
-    context.hop.put(&mut meta);
-    context.purse.hand_on();
-    for _ in 0..MOST_ROUNDS {
-        let answer = ask(connection, params.clone(), meta.clone(), listener).await;
-        match answer.inspect_err(|error| refused(error, &context.purse)).map_err(Failure::Service)? {
+    context.remote_context.write_meta(&mut meta);
+    context.loan.mark_sent();
+    for _ in 0..MAX_INPUT_ROUNDS {
+        let answer = send_call(connection, params.clone(), meta.clone(), listener).await;
+        match answer
+            .inspect_err(|error| settle_if_rejected(error, &context.loan))
+            .map_err(CallFailure::Service)?
+        {
             ServerResult::CallToolResult(result) => {
-                settle(&result, &context.purse);
+                settle(&result, &context.loan);
                 return Ok(result);
             }
-            ServerResult::InputRequiredResult(asked) => {
-                params.input_responses = declined(&asked)?;
-                params.request_state = asked.request_state;
+            ServerResult::InputRequiredResult(input_required) => {
+                params.input_responses = decline_input(&input_required)?;
+                params.request_state = input_required.request_state;
             }
-            _ => return Err(Failure::Service(ServiceError::UnexpectedResponse)),
+            _ => return Err(CallFailure::Service(ServiceError::UnexpectedResponse)),
         }
     }
-    Err(Failure::Words("it asked back again and again"))
+    Err(CallFailure::Message("it asked back again and again"))
 }
 
 /// Books what the far side says that it used. Where that cannot be read, nobody knows.
-fn settle(result: &CallToolResult, purse: &Purse) {
-    let account = result.meta.as_ref().map_or(Ok(None), |meta| Account::in_meta(meta));
+fn settle(result: &CallToolResult, loan: &RemoteLoan) {
+    let account = result.meta.as_ref().map_or(Ok(None), |meta| UsageReport::from_meta(meta));
     if let Ok(account) = account {
-        purse.settle(account.as_ref());
+        loan.settle(account.as_ref());
     }
 }
 
 /// Nothing was begun where the server did not understand the call.
-fn refused(error: &ServiceError, purse: &Purse) {
+fn settle_if_rejected(error: &ServiceError, loan: &RemoteLoan) {
     if let ServiceError::McpError(error) = error
         && matches!(error.code, ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND)
     {
-        purse.settle(None);
+        loan.settle(None);
     }
 }
 
 /// Sends a call and waits for the answer. The server is told where nobody waits any more.
-async fn ask(
+async fn send_call(
     connection: &Connection,
     params: CallToolRequestParams,
     meta: JsonObject,
-    listener: &Arc<Listener>,
+    listener: &Arc<ProgressListener>,
 ) -> Result<ServerResult, ServiceError> {
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     let options = PeerRequestOptions::no_options().with_meta(RequestMetaObject(MetaObject(meta)));
     let peer = connection.peer();
     let handle = peer.send_request_with_option(request, options).await?;
     let _listening = connection.listeners.add(handle.progress_token.clone(), listener.clone());
-    let mut waiting = Waiting { peer: peer.clone(), request: Some(handle.id.clone()) };
+    let mut cancel_guard = CancelOnDrop { peer: peer.clone(), request: Some(handle.id.clone()) };
     let answer = handle.await_response().await;
-    waiting.request = None;
+    cancel_guard.request = None;
     answer
 }
 
 /// Answers to what a server asks back. There is nobody to answer for a model or for folders.
-fn declined(asked: &InputRequiredResult) -> Result<Option<InputResponses>, Failure> {
+fn decline_input(input_required: &InputRequiredResult) -> Result<Option<InputResponses>, CallFailure> {
     let mut answers = BTreeMap::new();
-    for (key, request) in asked.input_requests.iter().flatten() {
+    for (key, request) in input_required.input_requests.iter().flatten() {
         match request {
             InputRequest::Elicitation(_) => answers.insert(key.clone(), json!({ "action": "decline" })),
-            _ => return Err(Failure::Words(super::server::ASKS_BACK)),
+            _ => return Err(CallFailure::Message(super::server::INPUT_UNSUPPORTED)),
         };
     }
-    if answers.is_empty() && asked.request_state.is_none() {
-        return Err(Failure::Service(ServiceError::UnexpectedResponse));
+    if answers.is_empty() && input_required.request_state.is_none() {
+        return Err(CallFailure::Service(ServiceError::UnexpectedResponse));
     }
     Ok((!answers.is_empty()).then_some(answers))
 }
 
 /// A request that somebody waits for.
-struct Waiting {
+struct CancelOnDrop {
     peer: Peer<RoleClient>,
     request: Option<RequestId>,
 }
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let Some(request) = self.request.take() else { return };
         if tokio::runtime::Handle::try_current().is_err() {

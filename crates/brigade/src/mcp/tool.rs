@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
-use brigade_core::permission::{Action, Kind, Subject};
-use brigade_core::{ToolOutput, ToolSpec, account};
+use brigade_core::permission::{Action, ActionKind, Subject};
+use brigade_core::{ToolOutput, ToolSpec, usage_report};
 use futures::future::BoxFuture;
 use rmcp::model::{MetaObject, Tool};
 use serde_json::Value;
 
 use super::server::Server;
-use crate::tool::{AnyTool, Change, EditPlan, Files, ToolContext, drop_unfit_nulls};
+use crate::tool::{AnyTool, EditPlan, Files, ToolChange, ToolContext, drop_invalid_nulls};
 
 /// A tool of a server.
 pub(super) struct ServerTool {
     server: Arc<Server>,
     /// What the server calls it.
-    theirs: String,
+    remote_name: String,
     spec: ToolSpec,
     effect: Effect,
     /// Whether it says that it is a Brigade's way to delegate, and so knows what to do with a loan.
-    hands_on: bool,
+    delegates_remotely: bool,
 }
 
 impl ServerTool {
@@ -34,11 +34,11 @@ impl ServerTool {
             object.entry("type").or_insert_with(|| "object".into());
         }
         let is_read_only = tool.annotations.as_ref().is_some_and(|hints| hints.read_only_hint == Some(true));
-        let is_marked = |meta: &MetaObject| meta.get(account::LOAN) == Some(&Value::Bool(true));
+        let is_marked = |meta: &MetaObject| meta.get(usage_report::LOAN_META_KEY) == Some(&Value::Bool(true));
         ServerTool {
             server,
-            hands_on: !is_read_only && tool.meta.as_ref().is_some_and(is_marked),
-            theirs: tool.name.into_owned(),
+            delegates_remotely: !is_read_only && tool.meta.as_ref().is_some_and(is_marked),
+            remote_name: tool.name.into_owned(),
             spec: ToolSpec { name, description, schema, category: Category::Other },
             effect: if is_read_only { Effect::Pure } else { Effect::Opaque },
         }
@@ -55,19 +55,19 @@ impl AnyTool for ServerTool {
     }
 
     fn network(&self) -> bool {
-        self.server.is_elsewhere()
+        self.server.is_remote()
     }
 
-    fn hands_on(&self) -> bool {
-        self.hands_on
+    fn delegates_remotely(&self) -> bool {
+        self.delegates_remotely
     }
 
-    fn change(&self) -> Option<Change> {
-        self.server.change(&self.theirs)
+    fn change(&self) -> Option<ToolChange> {
+        self.server.change(&self.remote_name)
     }
 
-    fn accept(&self, change: &Change) {
-        self.server.accept(&self.theirs, change);
+    fn accept(&self, change: &ToolChange) {
+        self.server.accept(&self.remote_name, change);
     }
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
@@ -76,17 +76,17 @@ impl AnyTool for ServerTool {
             return Err(ToolOutput::error(format!("The arguments of {name} do not fit: expected an object")));
         }
         // A server's word that it only reads decides whether a call is repeated, not whether it is allowed.
-        judge(&Action { tool: name, kind: Kind::Other, subject: Subject::Nothing });
+        judge(&Action { tool: name, kind: ActionKind::Other, subject: Subject::Nothing });
         Ok(())
     }
 
     fn run<'a>(&'a self, mut arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        drop_unfit_nulls(&mut arguments, &self.spec.schema);
+        drop_invalid_nulls(&mut arguments, &self.spec.schema);
         let arguments = match arguments {
             Value::Object(object) => object,
             _ => serde_json::Map::new(),
         };
-        Box::pin(self.server.call(&self.spec.name, &self.theirs, arguments, context))
+        Box::pin(self.server.call(&self.spec.name, &self.remote_name, arguments, context))
     }
 
     fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {

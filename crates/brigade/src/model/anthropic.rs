@@ -6,9 +6,9 @@ mod request;
 use futures::stream::BoxStream;
 use reqwest::header::HeaderValue;
 
-use super::http::{self, Draft, Endpoint};
-use super::written::Written;
-use super::{About, Chunk, Model, ModelError, Request};
+use super::http::{self, Endpoint, RequestBuilder};
+use super::tool_cache::ToolCache;
+use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
 pub(super) const VERSION: &str = "2023-06-01";
 
@@ -27,18 +27,18 @@ pub(super) const VERSION: &str = "2023-06-01";
 #[derive(Debug, Clone)]
 pub struct Anthropic {
     endpoint: Endpoint,
-    written: Written,
+    tool_cache: ToolCache,
 }
 
 impl Anthropic {
     /// Anthropic, or a server that speaks the same. Its address may end with `/v1` or not.
     pub fn new(endpoint: Endpoint) -> Anthropic {
-        Anthropic { endpoint, written: Written::default() }
+        Anthropic { endpoint, tool_cache: ToolCache::default() }
     }
 
     /// A request as it is sent, and who reads its reply.
-    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(Draft, reply::Decoder)> {
-        let body = request::body(request, self.endpoint.name(), &self.written)?;
+    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
+        let body = request::body(request, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());
         let path = if self.endpoint.ends_with("/v1") { "/messages" } else { "/v1/messages" };
         let mut post =
@@ -52,11 +52,11 @@ impl Anthropic {
 
 impl Model for Anthropic {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let (model, bytes) = (self.clone(), self.written.bytes(&request));
-        http::converse(&self.endpoint, bytes, move || model.write(&request))
+        let (model, bytes) = (self.clone(), self.tool_cache.bytes(&request));
+        http::stream_reply(&self.endpoint, bytes, move || model.write(&request))
     }
 
-    fn about(&self, model: &str) -> About {
-        self.endpoint.about(model)
+    fn model_info(&self, model: &str) -> ModelInfo {
+        self.endpoint.model_info(model)
     }
 }

@@ -8,8 +8,8 @@ use brigade_core::{Message, Purpose, Reply, SessionId};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::http::{Decoder, Endpoint, Pieces, arguments};
-use super::sse::{Event, Parser};
+use super::http::{ChunkBuffer, Decoder, Endpoint, arguments_object};
+use super::sse::{SseEvent, SseParser};
 use super::{Ingest, Request, anthropic, gemini, openai, responses};
 
 #[path = "../../tests/models/recorded.rs"]
@@ -43,7 +43,7 @@ const STREAMS: [(Api, &str); 8] = [
 ];
 
 /// Pieces that spoil what they are put into.
-const PIECES: [&str; 24] = [
+const SNIPPETS: [&str; 24] = [
     "null",
     "[]",
     "{}",
@@ -71,9 +71,9 @@ const PIECES: [&str; 24] = [
 ];
 
 /// Numbers by chance, the same ones for the same seed (splitmix64).
-struct Chance(u64);
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -103,9 +103,9 @@ impl Chance {
 }
 
 /// Says which case it was, where one fails.
-struct Case(u64);
+struct PrintSeedOnPanic(u64);
 
-impl Drop for Case {
+impl Drop for PrintSeedOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("run it again with FUZZ=1 FUZZ_SEED={}", self.0);
@@ -113,16 +113,16 @@ impl Drop for Case {
     }
 }
 
-fn spoil(bytes: &mut Vec<u8>, chance: &mut Chance) {
-    let (from, to) = chance.range(bytes.len());
-    match chance.below(10) {
+fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    let (from, to) = rng.range(bytes.len());
+    match rng.below(10) {
         0 if !bytes.is_empty() => {
-            let at = chance.below(bytes.len());
-            bytes[at] ^= 1 << chance.below(8);
+            let at = rng.below(bytes.len());
+            bytes[at] ^= 1 << rng.below(8);
         }
         1 if !bytes.is_empty() => {
-            let at = chance.below(bytes.len());
-            bytes[at] = chance.next().to_le_bytes()[0];
+            let at = rng.below(bytes.len());
+            bytes[at] = rng.next().to_le_bytes()[0];
         }
         2 => bytes.truncate(from),
         3 => drop(bytes.drain(from..to)),
@@ -131,34 +131,34 @@ fn spoil(bytes: &mut Vec<u8>, chance: &mut Chance) {
             bytes.splice(to..to, twice);
         }
         5 => {
-            let other = chance.pick(&STREAMS).1.as_bytes();
-            let (start, end) = chance.range(other.len());
+            let other = rng.pick(&STREAMS).1.as_bytes();
+            let (start, end) = rng.range(other.len());
             bytes.splice(from..to, other[start..end].iter().copied());
         }
-        6 => drop(bytes.splice(from..from, chance.pick(&PIECES).bytes())),
-        7 => number(bytes, from, chance),
-        _ => events(bytes, chance),
+        6 => drop(bytes.splice(from..from, rng.pick(&SNIPPETS).bytes())),
+        7 => replace_value(bytes, from, rng),
+        _ => mutate_events(bytes, rng),
     }
 }
 
 /// Puts another value where the next number or word begins.
-fn number(bytes: &mut Vec<u8>, from: usize, chance: &mut Chance) {
+fn replace_value(bytes: &mut Vec<u8>, from: usize, rng: &mut Rng) {
     let Some(colon) = bytes[from..].iter().position(|byte| *byte == b':') else { return };
     let start = from + colon + 1;
     let length = bytes[start..].iter().position(|byte| matches!(byte, b',' | b'}' | b']' | b'\n'));
-    let piece = chance.pick(&PIECES);
+    let piece = rng.pick(&SNIPPETS);
     bytes.splice(start..start + length.unwrap_or_default(), piece.bytes());
 }
 
 /// Drops, doubles or moves a whole event.
-fn events(bytes: &mut Vec<u8>, chance: &mut Chance) {
+fn mutate_events(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let mut events: Vec<&str> = text.split_inclusive("\n\n").collect();
     if events.is_empty() {
         return;
     }
-    let (at, to) = (chance.below(events.len()), chance.below(events.len()));
-    match chance.below(3) {
+    let (at, to) = (rng.below(events.len()), rng.below(events.len()));
+    match rng.below(3) {
         0 => drop(events.remove(at)),
         1 => events.insert(to, events[at]),
         _ => events.swap(at, to),
@@ -168,12 +168,12 @@ fn events(bytes: &mut Vec<u8>, chance: &mut Chance) {
 
 /// What an event says. Decoders pass over keys that they do not know, and over numbers there that are no numbers; such
 /// an event is read as text.
-fn said(event: &Event) -> Value {
+fn event_value(event: &SseEvent) -> Value {
     serde_json::from_str(&event.data).unwrap_or_else(|_| Value::String(event.data.clone()))
 }
 
 /// Whether an event has text behind this key, in a list or an object of this name.
-fn has(value: &Value, parent: &str, key: &str) -> bool {
+fn has_text(value: &Value, parent: &str, key: &str) -> bool {
     let is_text = |one: &Value| one.get(key).is_some_and(Value::is_string);
     match (value, value.get(parent)) {
         (Value::String(text), _) => text.contains(&format!("\"{key}\":\"")),
@@ -183,9 +183,9 @@ fn has(value: &Value, parent: &str, key: &str) -> bool {
 }
 
 /// Whether the events say that the reply is over, and the body was read to its end.
-fn is_over(api: Api, events: &[Event], has_end: bool) -> bool {
-    let any = |parent: &str, key: &str| events.iter().any(|event| has(&said(event), parent, key));
-    let is = |event: &Event, kinds: &[&str]| match said(event) {
+fn is_reply_complete(api: Api, events: &[SseEvent], has_end: bool) -> bool {
+    let any = |parent: &str, key: &str| events.iter().any(|event| has_text(&event_value(event), parent, key));
+    let is = |event: &SseEvent, kinds: &[&str]| match event_value(event) {
         Value::String(text) => kinds.iter().any(|kind| text.contains(kind)),
         value => {
             let kind = value["type"].as_str().filter(|kind| !kind.is_empty());
@@ -205,8 +205,9 @@ fn is_over(api: Api, events: &[Event], has_end: bool) -> bool {
         }
         Api::Gemini => {
             let is_listed = events.iter().any(|event| {
-                let first = said(event).get(0).cloned().unwrap_or_default();
-                has(&first, "candidates", "finishReason") || has(&first, "promptFeedback", "blockReason")
+                let first = event_value(event).get(0).cloned().unwrap_or_default();
+                has_text(&first, "candidates", "finishReason")
+                    || has_text(&first, "promptFeedback", "blockReason")
             });
             has_end
                 && (is_listed || any("candidates", "finishReason") || any("promptFeedback", "blockReason"))
@@ -215,12 +216,12 @@ fn is_over(api: Api, events: &[Event], has_end: bool) -> bool {
 }
 
 /// Gives the bytes to a decoder as they may arrive. Whatever comes of it, there is a reply only if it is over.
-fn decode(api: Api, mut decoder: impl Decoder, bytes: &[u8], chance: &mut Chance) -> Option<Reply> {
-    let (mut parser, mut seen, mut chunks) = (Parser::default(), Vec::new(), Pieces::default());
+fn decode(api: Api, mut decoder: impl Decoder, bytes: &[u8], rng: &mut Rng) -> Option<Reply> {
+    let (mut parser, mut seen, mut chunks) = (SseParser::default(), Vec::new(), ChunkBuffer::default());
     let (mut left, mut is_broken) = (bytes, false);
-    while !left.is_empty() && !is_broken && !chunks.are_done() {
-        let longest = if chance.one_in(3) { left.len() } else { left.len().min(30) };
-        let (piece, rest) = left.split_at(1 + chance.below(longest));
+    while !left.is_empty() && !is_broken && !chunks.is_done() {
+        let longest = if rng.one_in(3) { left.len() } else { left.len().min(30) };
+        let (piece, rest) = left.split_at(1 + rng.below(longest));
         left = rest;
         let mut events = Vec::new();
         is_broken = parser.feed(piece, &mut events).is_err();
@@ -231,13 +232,13 @@ fn decode(api: Api, mut decoder: impl Decoder, bytes: &[u8], chance: &mut Chance
                 is_broken = true;
                 break;
             }
-            if chunks.are_done() {
+            if chunks.is_done() {
                 break;
             }
         }
     }
-    let has_end = !is_broken && chance.one_in(2);
-    if has_end && !chunks.are_done() {
+    let has_end = !is_broken && rng.one_in(2);
+    if has_end && !chunks.is_done() {
         let _ = decoder.end(&mut chunks);
     }
     let mut ingest = Ingest::default();
@@ -245,22 +246,25 @@ fn decode(api: Api, mut decoder: impl Decoder, bytes: &[u8], chance: &mut Chance
         ingest.take(chunk).expect("pieces that belong together, the terminal one last");
     }
     let reply = ingest.finish().ok().map(|(reply, _)| reply);
-    assert!(reply.is_none() || is_over(api, &seen, has_end), "{api:?} gave a reply that was not over");
+    assert!(
+        reply.is_none() || is_reply_complete(api, &seen, has_end),
+        "{api:?} gave a reply that was not over"
+    );
     reply
 }
 
-fn ask(api: Api, bytes: &[u8], chance: &mut Chance) -> Option<Reply> {
+fn decode_as(api: Api, bytes: &[u8], rng: &mut Rng) -> Option<Reply> {
     let (endpoint, name) = (ENDPOINT.clone(), "gemini-3".to_owned());
     match api {
-        Api::Chat => decode(api, openai::reply::Decoder::new(endpoint, 9, true), bytes, chance),
-        Api::Messages => decode(api, anthropic::reply::Decoder::new(endpoint, 9), bytes, chance),
-        Api::Responses => decode(api, responses::reply::Decoder::new(endpoint, name, 9), bytes, chance),
-        Api::Gemini => decode(api, gemini::reply::Decoder::new(endpoint, name, 9), bytes, chance),
+        Api::Chat => decode(api, openai::reply::Decoder::new(endpoint, 9, true), bytes, rng),
+        Api::Messages => decode(api, anthropic::reply::Decoder::new(endpoint, 9), bytes, rng),
+        Api::Responses => decode(api, responses::reply::Decoder::new(endpoint, name, 9), bytes, rng),
+        Api::Gemini => decode(api, gemini::reply::Decoder::new(endpoint, name, 9), bytes, rng),
     }
 }
 
 /// Writes a request with the reply in it, for every API.
-fn send_back(reply: Reply) {
+fn write_requests_with(reply: Reply) {
     let request = Request {
         session: SessionId::root(7),
         agent: "lead".to_owned(),
@@ -274,7 +278,7 @@ fn send_back(reply: Reply) {
         messages: vec![Message::Assistant(Arc::new(reply))],
         max_tokens: 9,
         temperature: None,
-        hop: None,
+        remote_context: None,
     };
     openai::OpenAi::compatible(ENDPOINT.clone()).write(&request).expect("a request");
     anthropic::Anthropic::new(ENDPOINT.clone()).write(&request).expect("a request");
@@ -283,44 +287,45 @@ fn send_back(reply: Reply) {
 }
 
 /// What is sent for arguments is an object, whatever the model wrote.
-fn read_arguments(text: &str) {
+fn check_arguments(text: &str) {
     let _ = brigade_core::json::parse(text);
-    let sent = arguments(text);
+    let sent = arguments_object(text);
     let is_json = serde_json::from_str::<&RawValue>(&sent).is_ok();
     assert!(is_json && sent.trim_start().starts_with('{'), "{sent}");
 }
 
-fn run(seed: u64) -> bool {
-    let _case = Case(seed);
-    let mut chance = Chance(seed);
-    let (own, stream) = chance.pick(&STREAMS);
+fn run_case(seed: u64) -> bool {
+    let _case = PrintSeedOnPanic(seed);
+    let mut rng = Rng(seed);
+    let (recorded_api, stream) = rng.pick(&STREAMS);
     let mut bytes = stream.as_bytes().to_vec();
-    if chance.one_in(20) {
-        bytes = (0..chance.below(300)).map(|_| chance.next().to_le_bytes()[0]).collect();
+    if rng.one_in(20) {
+        bytes = (0..rng.below(300)).map(|_| rng.next().to_le_bytes()[0]).collect();
     }
-    for _ in 0..chance.below(6) {
-        spoil(&mut bytes, &mut chance);
+    for _ in 0..rng.below(6) {
+        mutate(&mut bytes, &mut rng);
     }
-    let api = if chance.one_in(5) { chance.pick(&APIS) } else { own };
-    let reply = ask(api, &bytes, &mut chance);
-    let (from, to) = chance.range(bytes.len());
-    read_arguments(&String::from_utf8_lossy(&bytes[from..to]));
+    let api = if rng.one_in(5) { rng.pick(&APIS) } else { recorded_api };
+    let reply = decode_as(api, &bytes, &mut rng);
+    let (from, to) = rng.range(bytes.len());
+    check_arguments(&String::from_utf8_lossy(&bytes[from..to]));
     let is_reply = reply.is_some();
     if let Some(reply) = reply {
-        reply.calls.iter().for_each(|call| read_arguments(call.arguments.as_str()));
-        send_back(reply);
+        reply.calls.iter().for_each(|call| check_arguments(call.arguments.as_str()));
+        write_requests_with(reply);
     }
     is_reply
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "only a long run by hand sets them")]
-fn spoilt_streams_make_nothing_fall_over() {
+fn mutated_streams_never_panic() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (cases, seed) = (number("FUZZ").unwrap_or(CASES), number("FUZZ_SEED").unwrap_or(1));
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let count =
-        |first: u64| (seed + first..seed + cases).step_by(threads as usize).filter(|seed| run(*seed)).count();
+    let count = |first: u64| {
+        (seed + first..seed + cases).step_by(threads as usize).filter(|seed| run_case(*seed)).count()
+    };
     let replies: usize = std::thread::scope(|scope| {
         let runs: Vec<_> = (0..threads.min(cases)).map(|first| scope.spawn(move || count(first))).collect();
         runs.into_iter().map(|run| run.join().expect("no case falls over")).sum()

@@ -5,9 +5,9 @@ mod request;
 
 use futures::stream::BoxStream;
 
-use super::http::{self, Draft, Endpoint};
-use super::written::Written;
-use super::{About, Chunk, Model, ModelError, Request};
+use super::http::{self, Endpoint, RequestBuilder};
+use super::tool_cache::ToolCache;
+use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
 /// Collections of models; a name without one is that of a base model.
 const COLLECTIONS: [&str; 2] = ["models", "tunedModels"];
@@ -27,19 +27,19 @@ const COLLECTIONS: [&str; 2] = ["models", "tunedModels"];
 #[derive(Debug, Clone)]
 pub struct Gemini {
     endpoint: Endpoint,
-    written: Written,
+    tool_cache: ToolCache,
 }
 
 impl Gemini {
     /// Gemini, or a server that speaks the same. An address without a version such as `/v1beta` is taken for that one.
     pub fn new(endpoint: Endpoint) -> Gemini {
-        Gemini { endpoint, written: Written::default() }
+        Gemini { endpoint, tool_cache: ToolCache::default() }
     }
 
     /// A request as it is sent, and who reads its reply.
-    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(Draft, reply::Decoder)> {
-        let body = request::body(request, self.endpoint.name(), &self.written)?;
-        let version = if self.endpoint.names_version() { "" } else { "/v1beta" };
+    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
+        let body = request::body(request, self.endpoint.name(), &self.tool_cache)?;
+        let version = if self.endpoint.has_version() { "" } else { "/v1beta" };
         let path = format!("{version}{}", path(&request.model));
         let decoder = reply::Decoder::new(self.endpoint.clone(), request.model.clone(), body.len());
         let mut post = self.endpoint.post(&path, body);
@@ -52,28 +52,28 @@ impl Gemini {
 
 impl Model for Gemini {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let (model, bytes) = (self.clone(), self.written.bytes(&request));
-        http::converse(&self.endpoint, bytes, move || model.write(&request))
+        let (model, bytes) = (self.clone(), self.tool_cache.bytes(&request));
+        http::stream_reply(&self.endpoint, bytes, move || model.write(&request))
     }
 
-    fn about(&self, model: &str) -> About {
-        self.endpoint.about(model)
+    fn model_info(&self, model: &str) -> ModelInfo {
+        self.endpoint.model_info(model)
     }
 }
 
 /// Where a model answers. No name leads out of its collection.
 fn path(model: &str) -> String {
-    let (collection, name) = split(model);
-    format!("/{collection}/{}:streamGenerateContent?alt=sse", encoded(name))
+    let (collection, name) = split_collection(model);
+    format!("/{collection}/{}:streamGenerateContent?alt=sse", percent_encode(name))
 }
 
 /// The collection of a model, and its name there.
-fn split(model: &str) -> (&str, &str) {
+fn split_collection(model: &str) -> (&str, &str) {
     let named = model.split_once('/').filter(|(collection, _)| COLLECTIONS.contains(collection));
     named.unwrap_or(("models", model))
 }
 
-fn encoded(name: &str) -> String {
+fn percent_encode(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {
         match byte {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stay_in_their_place_of_the_address() {
+    fn model_names_are_escaped_in_the_path() {
         let at = |model: &str| path(model).replace(":streamGenerateContent?alt=sse", "");
         assert_eq!(at("gemini-2.5-flash"), "/models/gemini-2.5-flash");
         assert_eq!(at("models/gemini-2.5-flash"), "/models/gemini-2.5-flash");

@@ -7,14 +7,14 @@ use reqwest::header::{self, HeaderValue};
 use serde_json::Value;
 
 use super::ModelError;
-use super::http::{self, Endpoint, Unfetched};
+use super::http::{self, Endpoint, FetchError};
 
 /// The most bytes of a list.
-const LIST_BYTES: usize = 16 << 20;
+const MAX_LIST_BYTES: usize = 16 << 20;
 /// Longer names are none.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 /// Where servers say how much a model reads.
-const WINDOWS: [&str; 5] =
+const CONTEXT_WINDOW_KEYS: [&str; 5] =
     ["context_length", "context_window", "max_model_len", "max_input_tokens", "inputTokenLimit"];
 
 /// The API in which a provider is asked for its models.
@@ -30,7 +30,7 @@ pub enum Api {
 
 /// A model that a provider has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedModel {
     /// What the provider calls it. Whoever shows it has to see that it is safe to be shown.
     pub name: String,
     /// How much it reads, where the provider says so.
@@ -49,13 +49,13 @@ pub enum ListError {
 }
 
 /// Asks a provider for its models, by name. The time limit is that of the endpoint.
-pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<Listed>, ListError> {
+pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<ListedModel>, ListError> {
     let key = |prefix| endpoint.key_header(prefix);
     let (path, header, key) = match api {
         Api::OpenAi => ("/models", header::AUTHORIZATION.as_str(), key("Bearer ")),
         Api::Anthropic if endpoint.ends_with("/v1") => ("/models?limit=1000", "x-api-key", key("")),
         Api::Anthropic => ("/v1/models?limit=1000", "x-api-key", key("")),
-        Api::Gemini if endpoint.names_version() => ("/models?pageSize=1000", "x-goog-api-key", key("")),
+        Api::Gemini if endpoint.has_version() => ("/models?pageSize=1000", "x-goog-api-key", key("")),
         Api::Gemini => ("/v1beta/models?pageSize=1000", "x-goog-api-key", key("")),
     };
     let mut request = endpoint.get(path);
@@ -65,20 +65,20 @@ pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<Listed>, ListErro
     if let Some(key) = key {
         request = request.header(header, key);
     }
-    let body = http::fetch(endpoint, request, LIST_BYTES).await.map_err(|error| match error {
-        Unfetched::Unreachable(error) => ListError::Unreachable(error),
-        Unfetched::Failed(error) => ListError::Failed(error),
+    let body = http::fetch(endpoint, request, MAX_LIST_BYTES).await.map_err(|error| match error {
+        FetchError::Unreachable(error) => ListError::Unreachable(error),
+        FetchError::Failed(error) => ListError::Failed(error),
     })?;
-    read(&body).ok_or_else(|| ListError::Failed(http::refused(endpoint, "it is no list of models")))
+    read(&body).ok_or_else(|| ListError::Failed(http::invalid_reply(endpoint, "it is no list of models")))
 }
 
 /// Asks several providers at once; the answers are in the order of the questions.
-pub async fn list_all(asked: &[(Endpoint, Api)]) -> Vec<Result<Vec<Listed>, ListError>> {
-    join_all(asked.iter().map(|(endpoint, api)| list(endpoint, *api))).await
+pub async fn list_all(endpoints: &[(Endpoint, Api)]) -> Vec<Result<Vec<ListedModel>, ListError>> {
+    join_all(endpoints.iter().map(|(endpoint, api)| list(endpoint, *api))).await
 }
 
 /// The models of a list, whoever wrote it: sorted, each once.
-fn read(body: &[u8]) -> Option<Vec<Listed>> {
+fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
     let whole: Value = serde_json::from_slice(body).ok()?;
     let entries = match &whole {
         Value::Array(entries) => entries,
@@ -90,11 +90,14 @@ fn read(body: &[u8]) -> Option<Vec<Listed>> {
     for entry in entries {
         let name = ["id", "name"].iter().find_map(|key| entry.get(key)?.as_str());
         let name = name.map(|name| name.strip_prefix("models/").unwrap_or(name));
-        let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME) else { continue };
-        let window = WINDOWS.iter().find_map(|key| entry.get(key)?.as_u64()).filter(|window| *window > 0);
+        let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= MAX_NAME_BYTES) else {
+            continue;
+        };
+        let window =
+            CONTEXT_WINDOW_KEYS.iter().find_map(|key| entry.get(key)?.as_u64()).filter(|window| *window > 0);
         found.insert(name.to_owned(), window);
     }
-    Some(found.into_iter().map(|(name, window)| Listed { name, window }).collect())
+    Some(found.into_iter().map(|(name, window)| ListedModel { name, window }).collect())
 }
 
 #[cfg(test)]
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_all_apis_are_read() {
+    fn model_lists_of_all_apis_are_parsed() {
         assert_eq!(
             names(r#"{"object":"list","data":[{"id":"b"},{"id":"a"},{"id":"b"}]}"#).unwrap(),
             ["a", "b"]
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_kept_where_a_server_says_them() {
+    fn context_windows_are_parsed_if_present() {
         let body = r#"{"data":[{"id":"a","context_length":4096},{"id":"b","max_model_len":0},{"id":"c","context_length":"x"}]}"#;
         let windows: Vec<_> =
             read(body.as_bytes()).unwrap().into_iter().map(|listed| listed.window).collect();
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn other_json_is_not_a_model_list() {
         for wrong in ["", "null", "{}", r#"{"data":{}}"#, r#"{"error":"x"}"#, "<html>", r#"{"data":"x"}"#] {
             assert_eq!(names(wrong), None, "{wrong}");
         }

@@ -1,7 +1,7 @@
 //! OpenAI Chat Completions, and the many servers that speak them in their own way.
 
 mod calls;
-mod frame;
+mod event_template;
 pub(super) mod reply;
 mod request;
 mod thought;
@@ -9,9 +9,9 @@ mod thought;
 use futures::stream::BoxStream;
 use reqwest::header;
 
-use super::http::{self, Draft, Endpoint};
-use super::written::Written;
-use super::{About, Chunk, Model, ModelError, Request};
+use super::http::{self, Endpoint, RequestBuilder};
+use super::tool_cache::ToolCache;
+use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
 /// A provider that speaks Chat Completions.
 ///
@@ -29,14 +29,14 @@ use super::{About, Chunk, Model, ModelError, Request};
 pub struct OpenAi {
     endpoint: Endpoint,
     dialect: Dialect,
-    written: Written,
+    tool_cache: ToolCache,
 }
 
 /// Which of the small differences count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     /// OpenAI itself: newer names of keys.
-    Own,
+    OpenAi,
     /// Everybody else: the names that all of them know.
     Compatible,
 }
@@ -44,17 +44,17 @@ enum Dialect {
 impl OpenAi {
     /// OpenAI itself, or a gateway that passes requests on to it.
     pub fn new(endpoint: Endpoint) -> OpenAi {
-        OpenAi { endpoint, dialect: Dialect::Own, written: Written::default() }
+        OpenAi { endpoint, dialect: Dialect::OpenAi, tool_cache: ToolCache::default() }
     }
 
     /// Another server that speaks Chat Completions, such as Ollama, vLLM, llama.cpp, OpenRouter, DeepSeek or Groq.
     pub fn compatible(endpoint: Endpoint) -> OpenAi {
-        OpenAi { endpoint, dialect: Dialect::Compatible, written: Written::default() }
+        OpenAi { endpoint, dialect: Dialect::Compatible, tool_cache: ToolCache::default() }
     }
 
     /// A request as it is sent, and who reads its reply.
-    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(Draft, reply::Decoder)> {
-        let body = request::body(request, self.dialect, self.endpoint.name(), &self.written)?;
+    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
+        let body = request::body(request, self.dialect, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len(), request::has_calls(request));
         let mut post = self.endpoint.post("/chat/completions", body);
         if let Some(key) = self.endpoint.key_header("Bearer ") {
@@ -66,11 +66,11 @@ impl OpenAi {
 
 impl Model for OpenAi {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let (model, bytes) = (self.clone(), self.written.bytes(&request));
-        http::converse(&self.endpoint, bytes, move || model.write(&request))
+        let (model, bytes) = (self.clone(), self.tool_cache.bytes(&request));
+        http::stream_reply(&self.endpoint, bytes, move || model.write(&request))
     }
 
-    fn about(&self, model: &str) -> About {
-        self.endpoint.about(model)
+    fn model_info(&self, model: &str) -> ModelInfo {
+        self.endpoint.model_info(model)
     }
 }

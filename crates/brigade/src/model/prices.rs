@@ -7,18 +7,19 @@ use brigade_core::Price;
 use serde::Deserialize;
 use url::Url;
 
-use super::About;
-use super::http::{Place, place};
+use super::ModelInfo;
+use super::http::{Locality, locality};
 
-const TEXT: &str = include_str!("prices.toml");
+const TABLE_TOML: &str = include_str!("prices.toml");
 const NANO_DIGITS: usize = 9;
 /// Words that OpenRouter lets one put behind a model and that never make it dearer.
-const VARIANTS: [&str; 4] = ["beta", "floor", "free", "thinking"];
+const OPENROUTER_VARIANTS: [&str; 4] = ["beta", "floor", "free", "thinking"];
 /// Whose models OpenRouter passes on for the price of their maker. Open models cost there what one of many hosts takes.
-const RESOLD: [(&str, &str); 3] = [("anthropic", "anthropic"), ("google", "gemini"), ("openai", "openai")];
+const OPENROUTER_VENDORS: [(&str, &str); 3] =
+    [("anthropic", "anthropic"), ("google", "gemini"), ("openai", "openai")];
 
 /// Providers that run models themselves, whatever is sent to them.
-const LOCAL: [&str; 4] = ["ollama", "lmstudio", "llamacpp", "vllm"];
+const LOCAL_PROVIDERS: [&str; 4] = ["ollama", "lmstudio", "llamacpp", "vllm"];
 
 /// What is known of models by their names, `provider/model`.
 ///
@@ -27,23 +28,23 @@ const LOCAL: [&str; 4] = ["ollama", "lmstudio", "llamacpp", "vllm"];
 /// is first asked.
 ///
 /// ```
-/// use brigade::model::{Figures, PriceList};
+/// use brigade::model::{ModelOverrides, PriceList};
 ///
 /// let prices = PriceList::built_in()
-///     .with("work/large", Figures { input: Some(3_000_000_000), output: Some(15_000_000_000), ..Figures::default() });
-/// assert!(prices.about("work/large").price.is_some());
-/// assert!(prices.about("openai/gpt-4o").window.is_some());
-/// assert!(prices.about("openai/no-such-model").price.is_none());
+///     .with("work/large", ModelOverrides { input: Some(3_000_000_000), output: Some(15_000_000_000), ..ModelOverrides::default() });
+/// assert!(prices.model_info("work/large").price.is_some());
+/// assert!(prices.model_info("openai/gpt-4o").window.is_some());
+/// assert!(prices.model_info("openai/no-such-model").price.is_none());
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct PriceList {
-    table: Table,
-    own: Arc<BTreeMap<String, Figures>>,
+    table: TableSource,
+    overrides: Arc<BTreeMap<String, ModelOverrides>>,
 }
 
 /// Which table is looked into.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Table {
+enum TableSource {
     #[default]
     None,
     BuiltIn,
@@ -63,7 +64,7 @@ pub enum Auth {
 /// Prices are nano-dollars per million tokens. Where `input` is given and the price of a cache is not, it is set so
 /// high that it is not below the real one: reading costs as much as input, writing a quarter more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct ModelOverrides {
     /// Input tokens.
     pub input: Option<u64>,
     /// Output tokens.
@@ -81,12 +82,12 @@ pub struct Figures {
 impl PriceList {
     /// The table that comes with the library.
     pub fn built_in() -> PriceList {
-        PriceList { table: Table::BuiltIn, own: Arc::default() }
+        PriceList { table: TableSource::BuiltIn, overrides: Arc::default() }
     }
 
     /// The same list, where this is said about a model.
-    pub fn with(mut self, name: impl Into<String>, figures: Figures) -> PriceList {
-        Arc::make_mut(&mut self.own).insert(name.into(), figures);
+    pub fn with(mut self, name: impl Into<String>, overrides: ModelOverrides) -> PriceList {
+        Arc::make_mut(&mut self.overrides).insert(name.into(), overrides);
         self
     }
 
@@ -96,33 +97,33 @@ impl PriceList {
     }
 
     /// What is known of a model.
-    pub fn about(&self, name: &str) -> About {
-        self.about_as(name, Some(name))
+    pub fn model_info(&self, name: &str) -> ModelInfo {
+        self.lookup(name, Some(name))
     }
 
     /// What is known of the model of a provider at an address. People speak of the provider by its name; the table
     /// holds at the addresses that it was made for. On this machine a model costs nothing, unless somebody says
     /// otherwise. A server here that is sent a key may pass requests on for money: its price is not known, unless the
     /// provider is known to run models itself.
-    pub fn about_at(&self, base_url: &str, provider: &str, model: &str, auth: Auth) -> About {
+    pub fn model_info_at(&self, base_url: &str, provider: &str, model: &str, auth: Auth) -> ModelInfo {
         match Url::parse(base_url.trim()) {
-            Ok(base) => self.about_on(&base, provider, model, auth),
-            Err(_) => self.about_as(&format!("{provider}/{model}"), None),
+            Ok(base) => self.model_info_for(&base, provider, model, auth),
+            Err(_) => self.lookup(&format!("{provider}/{model}"), None),
         }
     }
 
-    pub(super) fn about_on(&self, base: &Url, provider: &str, model: &str, auth: Auth) -> About {
+    pub(super) fn model_info_for(&self, base: &Url, provider: &str, model: &str, auth: Auth) -> ModelInfo {
         let name = format!("{provider}/{model}");
-        match place(base) {
-            Place::Here => {
-                let about = self.about_as(&name, None);
-                let is_free = auth == Auth::Keyless || LOCAL.contains(&provider);
-                About { price: about.price.or_else(|| is_free.then(Price::default)), ..about }
+        match locality(base) {
+            Locality::Local => {
+                let info = self.lookup(&name, None);
+                let is_free = auth == Auth::Keyless || LOCAL_PROVIDERS.contains(&provider);
+                ModelInfo { price: info.price.or_else(|| is_free.then(Price::default)), ..info }
             }
-            Place::Elsewhere => {
+            Locality::Remote => {
                 let vendor = base.host_str().and_then(|host| self.rows()?.hosts.get(host));
                 let model = model.strip_prefix("models/").unwrap_or(model);
-                self.about_as(&name, vendor.map(|vendor| format!("{vendor}/{model}")).as_deref())
+                self.lookup(&name, vendor.map(|vendor| format!("{vendor}/{model}")).as_deref())
             }
         }
     }
@@ -130,38 +131,38 @@ impl PriceList {
     /// The names of a provider's models that the table or somebody else speaks of. One may come twice.
     pub fn models<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = &'a str> {
         let table = self.rows().into_iter().flat_map(|rows| rows.models.keys());
-        let names = table.chain(self.own.keys()).map(String::as_str);
+        let names = table.chain(self.overrides.keys()).map(String::as_str);
         names.filter(move |name| name.strip_prefix(provider).is_some_and(|rest| rest.starts_with('/')))
     }
 
-    fn about_as(&self, name: &str, in_table: Option<&str>) -> About {
+    fn lookup(&self, name: &str, in_table: Option<&str>) -> ModelInfo {
         let table = in_table.and_then(|name| self.rows()?.find(name));
-        let own = longest(&self.own, name);
-        match (own, table) {
-            (None, None) => About::default(),
-            (None, Some(row)) => row.of.about(),
-            (Some(own), None) => own.of.over(&About::default()),
+        let overridden = longest_match(&self.overrides, name);
+        match (overridden, table) {
+            (None, None) => ModelInfo::default(),
+            (None, Some(row)) => row.of.model_info(),
+            (Some(overridden), None) => overridden.of.apply_to(&ModelInfo::default()),
             // What people say of `gpt-4o` they do not say of a dated version that has a price of its own.
-            (Some(own), Some(row)) if row.rest < own.rest => row.of.about(),
-            (Some(own), Some(row)) => own.of.over(&row.of.about()),
+            (Some(overridden), Some(row)) if row.rest < overridden.rest => row.of.model_info(),
+            (Some(overridden), Some(row)) => overridden.of.apply_to(&row.of.model_info()),
         }
     }
 
-    fn rows(&self) -> Option<&'static Rows> {
+    fn rows(&self) -> Option<&'static PriceTable> {
         match self.table {
-            Table::None => None,
-            Table::BuiltIn => Some(built_in()),
+            TableSource::None => None,
+            TableSource::BuiltIn => Some(built_in()),
         }
     }
 }
 
-impl Figures {
-    fn over(&self, about: &About) -> About {
-        About {
-            price: self.price(about.price),
-            window: self.window.or(about.window),
-            max_output: self.max_output.or(about.max_output),
-            framing: about.framing,
+impl ModelOverrides {
+    fn apply_to(&self, info: &ModelInfo) -> ModelInfo {
+        ModelInfo {
+            price: self.price(info.price),
+            window: self.window.or(info.window),
+            max_output: self.max_output.or(info.max_output),
+            framing: info.framing,
         }
     }
 
@@ -170,8 +171,10 @@ impl Figures {
         let output = self.output.or_else(|| Some(table?.output))?;
         let (read, write) = match (self.input, table) {
             (None, Some(table)) => (table.cache_read, table.cache_write),
-            (Some(input), table) => (input, dearer(input).max(table.map_or(0, |table| table.cache_write))),
-            (None, None) => (input, dearer(input)),
+            (Some(input), table) => {
+                (input, cache_write_price(input).max(table.map_or(0, |table| table.cache_write)))
+            }
+            (None, None) => (input, cache_write_price(input)),
         };
         Some(Price {
             input,
@@ -183,34 +186,34 @@ impl Figures {
 }
 
 /// A quarter more, rounded up: no provider takes more for writing to a cache that lasts minutes.
-fn dearer(price: u64) -> u64 {
+fn cache_write_price(price: u64) -> u64 {
     price.saturating_add(price.div_ceil(4))
 }
 
 /// The table, read.
 #[derive(Debug, Default, Deserialize)]
-struct Rows {
+struct PriceTable {
     date: String,
     hosts: BTreeMap<String, String>,
     models: BTreeMap<String, Row>,
 }
 
-fn built_in() -> &'static Rows {
-    static ROWS: OnceLock<Rows> = OnceLock::new();
+fn built_in() -> &'static PriceTable {
+    static ROWS: OnceLock<PriceTable> = OnceLock::new();
     // That it can be read is tested. If it ever could not, nothing would be known, which only refuses.
-    ROWS.get_or_init(|| toml::from_str(TEXT).unwrap_or_default())
+    ROWS.get_or_init(|| toml::from_str(TABLE_TOML).unwrap_or_default())
 }
 
-impl Rows {
+impl PriceTable {
     fn find(&self, name: &str) -> Option<Match<'_, Row>> {
-        longest(&self.models, name).or_else(|| longest(&self.models, &resold(name)?))
+        longest_match(&self.models, name).or_else(|| longest_match(&self.models, &vendor_name(name)?))
     }
 }
 
 /// The name that the maker of a model has for it, where OpenRouter passes it on.
-fn resold(name: &str) -> Option<String> {
+fn vendor_name(name: &str) -> Option<String> {
     let (maker, model) = name.strip_prefix("openrouter/")?.split_once('/')?;
-    let (_, provider) = RESOLD.iter().find(|(known, _)| *known == maker)?;
+    let (_, provider) = OPENROUTER_VENDORS.iter().find(|(known, _)| *known == maker)?;
     let model = if maker == "anthropic" { model.replace('.', "-") } else { model.to_owned() };
     Some(format!("{provider}/{model}"))
 }
@@ -223,18 +226,18 @@ struct Match<'a, T> {
 }
 
 /// The longest entry that answers for a name.
-fn longest<'a, T>(entries: &'a BTreeMap<String, T>, name: &str) -> Option<Match<'a, T>> {
-    let answering = entries.iter().filter(|(entry, _)| answers_for(entry, name));
+fn longest_match<'a, T>(entries: &'a BTreeMap<String, T>, name: &str) -> Option<Match<'a, T>> {
+    let answering = entries.iter().filter(|(entry, _)| matches_name(entry, name));
     let (entry, of) = answering.max_by_key(|(entry, _)| entry.len())?;
     Some(Match { of, rest: name.len().saturating_sub(entry.len()) })
 }
 
-fn answers_for(entry: &str, name: &str) -> bool {
+fn matches_name(entry: &str, name: &str) -> bool {
     let Some(rest) = name.strip_prefix(entry) else { return false };
     let (version, variant) =
         rest.split_once(':').map_or((rest, None), |(version, word)| (version, Some(word)));
     let is_dated = version.strip_prefix(['-', '@']).is_some_and(is_date);
-    (version.is_empty() || is_dated) && variant.is_none_or(|word| VARIANTS.contains(&word))
+    (version.is_empty() || is_dated) && variant.is_none_or(|word| OPENROUTER_VARIANTS.contains(&word))
 }
 
 /// Whether a text is a day: `20250929` or `2025-09-29`.
@@ -253,16 +256,16 @@ fn is_date(text: &str) -> bool {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
-    input: Nano,
-    output: Nano,
-    cache_read: Option<Nano>,
-    cache_write: Option<Nano>,
+    input: NanoDollars,
+    output: NanoDollars,
+    cache_read: Option<NanoDollars>,
+    cache_write: Option<NanoDollars>,
     context_window: u64,
     max_output: u64,
 }
 
 impl Row {
-    fn about(&self) -> About {
+    fn model_info(&self) -> ModelInfo {
         let input = self.input.0;
         let price = Price {
             input,
@@ -270,11 +273,11 @@ impl Row {
             cache_read: self.cache_read.as_ref().map_or(input, |price| price.0),
             cache_write: self.cache_write.as_ref().map_or(input, |price| price.0),
         };
-        About {
+        ModelInfo {
             price: Some(price),
             window: Some(self.context_window),
             max_output: Some(self.max_output),
-            ..About::default()
+            ..ModelInfo::default()
         }
     }
 }
@@ -282,12 +285,12 @@ impl Row {
 /// Nano-dollars, written as dollars.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
-struct Nano(u64);
+struct NanoDollars(u64);
 
-impl TryFrom<String> for Nano {
+impl TryFrom<String> for NanoDollars {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Nano, String> {
+    fn try_from(text: String) -> Result<NanoDollars, String> {
         let refuse = || format!("'{text}' is no price");
         let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
         let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -295,7 +298,7 @@ impl TryFrom<String> for Nano {
             return Err(refuse());
         }
         let digits = format!("{whole}{fraction:0<NANO_DIGITS$}");
-        digits.parse().map(Nano).map_err(|_| refuse())
+        digits.parse().map(NanoDollars).map_err(|_| refuse())
     }
 }
 

@@ -7,9 +7,9 @@ mod request;
 use futures::stream::BoxStream;
 use reqwest::header;
 
-use super::http::{self, Draft, Endpoint};
-use super::written::Written;
-use super::{About, Chunk, Model, ModelError, Request};
+use super::http::{self, Endpoint, RequestBuilder};
+use super::tool_cache::ToolCache;
+use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
 /// A provider that speaks Responses. Nothing is stored there: every request says everything.
 ///
@@ -27,14 +27,14 @@ use super::{About, Chunk, Model, ModelError, Request};
 pub struct Responses {
     endpoint: Endpoint,
     dialect: Dialect,
-    written: Written,
+    tool_cache: ToolCache,
 }
 
 /// Which of the small differences count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
     /// OpenAI itself: sealed reasoning, and a key for its cache.
-    Own,
+    OpenAi,
     /// Everybody else: what all of them know.
     Compatible,
 }
@@ -42,17 +42,17 @@ enum Dialect {
 impl Responses {
     /// OpenAI itself, or a gateway that passes requests on to it.
     pub fn new(endpoint: Endpoint) -> Responses {
-        Responses { endpoint, dialect: Dialect::Own, written: Written::default() }
+        Responses { endpoint, dialect: Dialect::OpenAi, tool_cache: ToolCache::default() }
     }
 
     /// Another server that speaks Responses, such as vLLM, llama.cpp or LM Studio.
     pub fn compatible(endpoint: Endpoint) -> Responses {
-        Responses { endpoint, dialect: Dialect::Compatible, written: Written::default() }
+        Responses { endpoint, dialect: Dialect::Compatible, tool_cache: ToolCache::default() }
     }
 
     /// A request as it is sent, and who reads its reply.
-    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(Draft, reply::Decoder)> {
-        let body = request::body(request, self.dialect, self.endpoint.name(), &self.written)?;
+    pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
+        let body = request::body(request, self.dialect, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), request.model.clone(), body.len());
         let mut post = self.endpoint.post("/responses", body);
         if let Some(key) = self.endpoint.key_header("Bearer ") {
@@ -64,11 +64,11 @@ impl Responses {
 
 impl Model for Responses {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let (model, bytes) = (self.clone(), self.written.bytes(&request));
-        http::converse(&self.endpoint, bytes, move || model.write(&request))
+        let (model, bytes) = (self.clone(), self.tool_cache.bytes(&request));
+        http::stream_reply(&self.endpoint, bytes, move || model.write(&request))
     }
 
-    fn about(&self, model: &str) -> About {
-        self.endpoint.about(model)
+    fn model_info(&self, model: &str) -> ModelInfo {
+        self.endpoint.model_info(model)
     }
 }

@@ -13,12 +13,12 @@ use futures::stream::{self, BoxStream};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{About, Chunk, Model, ModelError, Request};
+use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
 /// A scripted model.
 #[derive(Debug, Clone)]
 pub struct Script {
-    file: Arc<File>,
+    file: Arc<ScriptFile>,
 }
 
 /// Why a text is no script.
@@ -28,10 +28,10 @@ pub struct ScriptError(String);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct File {
+struct ScriptFile {
     /// A file that gets a line for every request: `session turn attempt`.
     journal: Option<std::path::PathBuf>,
-    reply: Vec<Entry>,
+    reply: Vec<ScriptedReply>,
     /// The most tokens of a request, a quarter of its bytes; more is refused.
     window: Option<u64>,
     price: DollarsPerMillion,
@@ -46,7 +46,7 @@ struct DollarsPerMillion {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Entry {
+struct ScriptedReply {
     agent: Option<String>,
     turn: Option<u32>,
     attempt: Option<u32>,
@@ -91,7 +91,7 @@ enum Fault {
 impl Script {
     /// Reads a script: TOML, or JSON where it begins with `{`.
     pub fn parse(text: &str) -> Result<Script, ScriptError> {
-        let file: File = if text.trim_start().starts_with('{') {
+        let file: ScriptFile = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|cause| ScriptError(cause.to_string()))?
         } else {
             toml::from_str(text).map_err(|cause| ScriptError(cause.to_string()))?
@@ -106,7 +106,7 @@ impl Script {
 
     /// Writes the request down, where the script says so. The line is one write, so that lines of parallel requests
     /// do not mix.
-    fn note(&self, request: &Request) -> Result<(), ModelError> {
+    fn write_journal(&self, request: &Request) -> Result<(), ModelError> {
         use std::io::Write;
         let Some(journal) = &self.file.journal else { return Ok(()) };
         let line = format!("{} {} {}\n", request.session, request.turn, request.attempt);
@@ -117,8 +117,8 @@ impl Script {
         })
     }
 
-    fn answer(&self, request: &Request) -> Result<(&Entry, Vec<Chunk>), ModelError> {
-        let entry = self.file.reply.iter().find(|entry| entry.fits(request)).ok_or_else(|| {
+    fn find_reply(&self, request: &Request) -> Result<(&ScriptedReply, Vec<Chunk>), ModelError> {
+        let entry = self.file.reply.iter().find(|entry| entry.matches(request)).ok_or_else(|| {
             ModelError::Fatal(format!(
                 "the script has no reply for {} at turn {}, attempt {}; add a [[reply]] that fits",
                 request.role.as_deref().unwrap_or(&request.agent),
@@ -130,8 +130,8 @@ impl Script {
     }
 }
 
-impl Entry {
-    fn fits(&self, request: &Request) -> bool {
+impl ScriptedReply {
+    fn matches(&self, request: &Request) -> bool {
         let agent_fits = self.agent.as_deref().is_none_or(|agent| {
             agent == request.agent || request.role.as_deref().is_some_and(|role| role == agent)
         });
@@ -143,18 +143,18 @@ impl Entry {
             && purpose_fits
             && self.turn.is_none_or(|turn| turn == request.turn)
             && self.attempt.is_none_or(|attempt| attempt == request.attempt)
-            && self.task.as_deref().is_none_or(|part| first_words(&request.messages).contains(part))
+            && self.task.as_deref().is_none_or(|part| first_user_message(&request.messages).contains(part))
     }
 
     fn chunks(&self, request: &Request) -> Vec<Chunk> {
-        let text = fill(&self.text, request, 0);
+        let text = expand(&self.text, request, 0);
         let mut output_bytes = text.len();
-        let mut chunks = pieces(&text, self.chunks);
+        let mut chunks = text_chunks(&text, self.chunks);
         for call in &self.call {
             for n in 0..call.repeat.unwrap_or(1) {
                 let arguments = match &call.raw {
-                    Some(raw) => fill(raw, request, n),
-                    None => fill_value(&call.arguments, request, n).to_string(),
+                    Some(raw) => expand(raw, request, n),
+                    None => expand_value(&call.arguments, request, n).to_string(),
                 };
                 output_bytes += arguments.len() + call.tool.len();
                 chunks.push(Chunk::Call { name: call.tool.clone(), provider_id: None });
@@ -176,15 +176,15 @@ impl Entry {
 
 impl Model for Script {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        if let Err(error) = self.note(&request) {
+        if let Err(error) = self.write_journal(&request) {
             return stream::iter([Err(error)]).boxed();
         }
-        let (entry, chunks) = match self.answer(&request) {
+        let (entry, chunks) = match self.find_reply(&request) {
             Ok(answer) => answer,
             Err(error) => return stream::iter([Err(error)]).boxed(),
         };
         if self.file.window.is_some_and(|window| request_bytes(&request).div_ceil(4) > window) {
-            return stream::iter([Err(too_long())]).boxed();
+            return stream::iter([Err(overflow_error())]).boxed();
         }
         let delay = Duration::from_millis(entry.delay_ms);
         let chunk_delay = Duration::from_millis(entry.chunk_delay_ms);
@@ -193,7 +193,7 @@ impl Model for Script {
                 vec![Err(ModelError::Transient("the scripted model is overloaded".to_owned()))]
             }
             Some(Fault::Refused) => vec![Err(ModelError::Fatal("the scripted model refuses".to_owned()))],
-            Some(Fault::Overflow) => vec![Err(too_long())],
+            Some(Fault::Overflow) => vec![Err(overflow_error())],
             Some(Fault::Hang) => return stream::pending().boxed(),
             Some(Fault::Cut) | None => chunks.into_iter().map(Ok).collect(),
         };
@@ -211,21 +211,21 @@ impl Model for Script {
             .boxed()
     }
 
-    fn about(&self, _model: &str) -> About {
+    fn model_info(&self, _model: &str) -> ModelInfo {
         let nano = |dollars: f64| (dollars.max(0.0) * 1e9).round() as u64;
         let (input, output) = (nano(self.file.price.input), nano(self.file.price.output));
         let price = Price { input, output, cache_read: input, cache_write: input };
-        About { price: Some(price), window: self.file.window, ..About::default() }
+        ModelInfo { price: Some(price), window: self.file.window, ..ModelInfo::default() }
     }
 }
 
-fn too_long() -> ModelError {
+fn overflow_error() -> ModelError {
     ModelError::Overflow(
         "the conversation is longer than the context window of the scripted model".to_owned(),
     )
 }
 
-fn pieces(text: &str, count: usize) -> Vec<Chunk> {
+fn text_chunks(text: &str, count: usize) -> Vec<Chunk> {
     if text.is_empty() {
         return Vec::new();
     }
@@ -234,7 +234,7 @@ fn pieces(text: &str, count: usize) -> Vec<Chunk> {
     characters.chunks(size).map(|piece| Chunk::Text(piece.iter().collect())).collect()
 }
 
-fn first_words(messages: &[Message]) -> &str {
+fn first_user_message(messages: &[Message]) -> &str {
     messages
         .iter()
         .find_map(|message| match message {
@@ -244,7 +244,7 @@ fn first_words(messages: &[Message]) -> &str {
         .unwrap_or_default()
 }
 
-fn last_words(messages: &[Message]) -> &str {
+fn last_user_message(messages: &[Message]) -> &str {
     messages
         .iter()
         .rev()
@@ -266,37 +266,37 @@ fn last_results(messages: &[Message]) -> Vec<&str> {
 }
 
 /// Puts in what a reply may refer to: `{task}`, `{role}`, `{turn}`, `{heard}`, `{results}`, `{result:N}`, `{n}`.
-fn fill(template: &str, request: &Request, n: u32) -> String {
+fn expand(template: &str, request: &Request, n: u32) -> String {
     if !template.contains('{') {
         return template.to_owned();
     }
-    let mut filled = String::with_capacity(template.len());
+    let mut expanded = String::with_capacity(template.len());
     let mut rest = template;
     while let Some(open) = rest.find('{') {
-        filled.push_str(&rest[..open]);
+        expanded.push_str(&rest[..open]);
         let after = &rest[open + 1..];
         let value =
             after.find('}').and_then(|close| lookup(&after[..close], request, n).map(|value| (value, close)));
         match value {
             Some((value, close)) => {
-                filled.push_str(&value);
+                expanded.push_str(&value);
                 rest = &after[close + 1..];
             }
             None => {
-                filled.push('{');
+                expanded.push('{');
                 rest = after;
             }
         }
     }
-    filled.push_str(rest);
-    filled
+    expanded.push_str(rest);
+    expanded
 }
 
 fn lookup(name: &str, request: &Request, n: u32) -> Option<String> {
     let results = || last_results(&request.messages);
     Some(match name {
-        "task" => first_words(&request.messages).to_owned(),
-        "heard" => last_words(&request.messages).to_owned(),
+        "task" => first_user_message(&request.messages).to_owned(),
+        "heard" => last_user_message(&request.messages).to_owned(),
         "role" => request.role.clone().unwrap_or_else(|| request.agent.clone()),
         "turn" => request.turn.to_string(),
         "n" => n.to_string(),
@@ -308,13 +308,13 @@ fn lookup(name: &str, request: &Request, n: u32) -> Option<String> {
     })
 }
 
-fn fill_value(value: &Value, request: &Request, n: u32) -> Value {
+fn expand_value(value: &Value, request: &Request, n: u32) -> Value {
     match value {
-        Value::String(text) => Value::String(fill(text, request, n)),
-        Value::Array(items) => items.iter().map(|item| fill_value(item, request, n)).collect(),
-        Value::Object(map) => {
-            Value::Object(map.iter().map(|(key, item)| (key.clone(), fill_value(item, request, n))).collect())
-        }
+        Value::String(text) => Value::String(expand(text, request, n)),
+        Value::Array(items) => items.iter().map(|item| expand_value(item, request, n)).collect(),
+        Value::Object(map) => Value::Object(
+            map.iter().map(|(key, item)| (key.clone(), expand_value(item, request, n))).collect(),
+        ),
         Value::Null => Value::Object(serde_json::Map::new()),
         other => other.clone(),
     }

@@ -3,13 +3,13 @@
 use std::mem;
 
 /// The largest event that is taken, and the longest line.
-pub const EVENT_BYTES: usize = 8 << 20;
+pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
 const BOM: &[u8] = &[0xEF, 0xBB, 0xBF];
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// What kind of event it is; empty where the server does not say.
     pub name: String,
     /// What it says; its lines are joined with line feeds.
@@ -36,34 +36,34 @@ pub enum SseError {
 /// * Comments, `id`, `retry` and unknown fields are passed over. An event without data is none.
 /// * After an error the parser gives nothing more.
 #[derive(Debug)]
-pub struct Parser {
+pub struct SseParser {
     limit: usize,
     line: Vec<u8>,
-    event: Event,
+    event: SseEvent,
     has_data: bool,
     /// Whether the event was given out, and its room serves the next one.
-    is_given: bool,
+    is_complete: bool,
     /// A line feed that follows a carriage return belongs to the same end of line.
     after_return: bool,
     at_start: bool,
     failed: Option<SseError>,
 }
 
-impl Default for Parser {
-    fn default() -> Parser {
-        Parser::with_limit(EVENT_BYTES)
+impl Default for SseParser {
+    fn default() -> SseParser {
+        SseParser::with_limit(MAX_EVENT_BYTES)
     }
 }
 
-impl Parser {
+impl SseParser {
     /// A parser that takes events up to this size.
-    pub fn with_limit(limit: usize) -> Parser {
-        Parser {
+    pub fn with_limit(limit: usize) -> SseParser {
+        SseParser {
             limit,
             line: Vec::new(),
-            event: Event::default(),
+            event: SseEvent::default(),
             has_data: false,
-            is_given: false,
+            is_complete: false,
             after_return: false,
             at_start: true,
             failed: None,
@@ -71,7 +71,7 @@ impl Parser {
     }
 
     /// Takes more bytes and appends the events that they complete.
-    pub fn feed(&mut self, mut bytes: &[u8], events: &mut Vec<Event>) -> Result<(), SseError> {
+    pub fn feed(&mut self, mut bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), SseError> {
         while let Some(event) = self.next(&mut bytes)? {
             events.push(event.clone());
         }
@@ -79,16 +79,16 @@ impl Parser {
     }
 
     /// Takes bytes until they complete an event, and leaves those that follow it. Nothing is left where there is no event.
-    pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&Event>, SseError> {
+    pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&SseEvent>, SseError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if mem::take(&mut self.is_given) {
+        if mem::take(&mut self.is_complete) {
             self.event.name.clear();
             self.event.data.clear();
         }
-        match self.lines(bytes) {
-            Ok(()) => Ok(self.is_given.then_some(&self.event)),
+        match self.read_lines(bytes) {
+            Ok(()) => Ok(self.is_complete.then_some(&self.event)),
             Err(error) => {
                 self.failed = Some(error.clone());
                 Err(error)
@@ -96,8 +96,8 @@ impl Parser {
         }
     }
 
-    fn lines(&mut self, rest: &mut &[u8]) -> Result<(), SseError> {
-        while !rest.is_empty() && !self.is_given {
+    fn read_lines(&mut self, rest: &mut &[u8]) -> Result<(), SseError> {
+        while !rest.is_empty() && !self.is_complete {
             let bytes = *rest;
             if mem::take(&mut self.after_return) && bytes[0] == b'\n' {
                 *rest = &bytes[1..];
@@ -136,8 +136,8 @@ impl Parser {
         };
         let line = std::str::from_utf8(line).map_err(|_| SseError::Encoding)?;
         if line.is_empty() {
-            self.is_given = mem::take(&mut self.has_data);
-            if !self.is_given {
+            self.is_complete = mem::take(&mut self.has_data);
+            if !self.is_complete {
                 self.event.name.clear();
             }
             return Ok(());
@@ -167,8 +167,8 @@ mod tests {
 
     use super::*;
 
-    fn parse(pieces: &[&[u8]]) -> (Vec<Event>, Result<(), SseError>) {
-        let mut parser = Parser::with_limit(64);
+    fn parse(pieces: &[&[u8]]) -> (Vec<SseEvent>, Result<(), SseError>) {
+        let mut parser = SseParser::with_limit(64);
         let mut events = Vec::new();
         for piece in pieces {
             if let Err(error) = parser.feed(piece, &mut events) {
@@ -179,12 +179,12 @@ mod tests {
         (events, Ok(()))
     }
 
-    fn event(name: &str, data: &str) -> Event {
-        Event { name: name.to_owned(), data: data.to_owned() }
+    fn event(name: &str, data: &str) -> SseEvent {
+        SseEvent { name: name.to_owned(), data: data.to_owned() }
     }
 
     #[test]
-    fn every_end_of_line_counts() {
+    fn all_line_endings_are_accepted() {
         for end in ["\n", "\r\n", "\r"] {
             let text =
                 "\u{feff}: hello\nevent: a\ndata: one\ndata:two\nid: 7\n\ndata\n\nevent: b\n\ndata: x\n\n";
@@ -195,12 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn the_end_without_an_empty_line_is_no_event() {
+    fn event_without_a_final_empty_line_is_dropped() {
         assert_eq!(parse(&[b"data: one\n\ndata: two\n"]).0, [event("", "one")]);
     }
 
     #[test]
-    fn size_and_encoding_are_bounded() {
+    fn oversized_or_non_utf8_events_are_refused() {
         assert_eq!(parse(&[b"data: ".as_slice(), &[b'x'; 64]]).1, Err(SseError::TooLarge(64)));
         let lines = b"data: 0123456789\n".repeat(8);
         assert_eq!(parse(&[&lines]).1, Err(SseError::TooLarge(64)));
@@ -227,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same_events(bytes in bytes(), cuts in proptest::collection::vec(0usize..400, 0..12)) {
+        fn chunk_boundaries_do_not_change_the_events(bytes in bytes(), cuts in proptest::collection::vec(0usize..400, 0..12)) {
             let whole = parse(&[&bytes]);
             let single: Vec<&[u8]> = bytes.chunks(1).collect();
             prop_assert_eq!(&parse(&single), &whole);

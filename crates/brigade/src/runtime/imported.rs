@@ -3,29 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use brigade_core::faces::{RELAY, settle_model};
+use brigade_core::delegation_styles::{PASSTHROUGH_PREFIX, resolve_model};
 use brigade_core::grant::Authority;
 use brigade_core::permission::Mode;
 use brigade_core::state::Round;
 use brigade_core::{Agent, Event, Outcome, Record, SessionId, Spent};
 
-use super::{Known, More, RunError, Runtime, fold};
+use super::{CachedSession, ResumeOptions, RunError, Runtime, fold};
 use crate::settings::ModeOrigin;
 use crate::store::{Append, Expect, Lease, Pos, StoreError};
 use crate::tree::Tree;
 
 /// The words that begin the first round of an imported session here.
-pub(super) const WORDS: &str = "This session was imported. Calls that were open when it was exported were not run \
+pub(super) const RESUME_IMPORTED_MESSAGE: &str = "This session was imported. Calls that were open when it was exported were not run \
 again, and their outcome is unknown. Continue the task where you left off and finish it.";
 
 /// The cause that open work of an imported tree is closed with.
-const CAUSE: &str = "it was open when this session was imported, and is not run here";
+const CLOSED_BY_IMPORT: &str = "it was open when this session was imported, and is not run here";
 
 /// The freest mode that is in force if the user sets none.
-const FREEST_DEFAULT: Mode = Mode::Edit;
+const MAX_DEFAULT_MODE: Mode = Mode::Edit;
 
 /// The agent and the authority of the last round.
-pub(super) struct Last {
+pub(super) struct LastRound {
     pub(super) agent: Agent,
     pub(super) authority: Authority,
 }
@@ -37,20 +37,20 @@ impl Runtime {
         &self,
         session: &SessionId,
         lease: &Lease,
-        known: &Known,
+        cached: &CachedSession,
         now: u64,
     ) -> Result<Option<Pos>, StoreError> {
         let store = &self.core.store;
-        let Some(mark) = store.imported(&session.root_id()).await? else { return Ok(None) };
-        let is_ours = known.started > mark || !known.state.is_running();
-        if known.imported == Some(mark) && is_ours {
-            return Ok(Some(mark));
+        let Some(import_pos) = store.imported(&session.root_id()).await? else { return Ok(None) };
+        let is_ours = cached.started > import_pos || !cached.state.is_running();
+        if cached.imported == Some(import_pos) && is_ours {
+            return Ok(Some(import_pos));
         }
         let mut waiting = vec![session.clone()];
         let mut open = BTreeSet::new();
         while let Some(next) = waiting.pop() {
             let records = store.read(&next, 0).await?;
-            if is_open(&next, &records, mark) && open.insert(next.clone()) {
+            if is_open(&next, &records, import_pos) && open.insert(next.clone()) {
                 let state = fold(&next, &records);
                 let below = state.loans().keys().filter(|child| next.contains(child) && **child != next);
                 waiting.extend(below.cloned());
@@ -59,9 +59,9 @@ impl Runtime {
         let mut ended = BTreeMap::new();
         // An id begins with that of its parent, so children come before those that wait for them.
         for session in open.iter().rev() {
-            self.close(session, lease, mark, now, &mut ended).await?;
+            self.close(session, lease, import_pos, now, &mut ended).await?;
         }
-        Ok(Some(mark))
+        Ok(Some(import_pos))
     }
 
     /// Ends the open round of one session, and notes how its last round ended.
@@ -69,19 +69,19 @@ impl Runtime {
         &self,
         session: &SessionId,
         lease: &Lease,
-        mark: Pos,
+        import_pos: Pos,
         now: u64,
         ended: &mut BTreeMap<SessionId, (Outcome, Spent)>,
     ) -> Result<(), StoreError> {
         loop {
             let records = self.core.store.read(session, 0).await?;
             let state = fold(session, &records);
-            if !is_open(session, &records, mark) {
+            if !is_open(session, &records, import_pos) {
                 let end = state.ended().map(|outcome| (outcome.clone(), state.ledger().spent()));
                 ended.extend(end.map(|end| (session.clone(), end)));
                 return Ok(());
             }
-            let facts = state.abandon(CAUSE, ended);
+            let facts = state.abandon(CLOSED_BY_IMPORT, ended);
             if !matches!(facts.last(), Some(Event::Ended { .. })) {
                 let cause = "its open round cannot be ended".to_owned();
                 return Err(StoreError::Damaged { session: session.clone(), seq: state.length(), cause });
@@ -109,28 +109,29 @@ impl Runtime {
         tree: &Tree,
         round: &Round,
         is_imported: bool,
-        more: &More,
-    ) -> Result<Last, RunError> {
+        options: &ResumeOptions,
+    ) -> Result<LastRound, RunError> {
         if !is_imported {
-            let kit = tree.recorded_kit(round.agent, round.grant.authority, round.depth).await?;
-            return Ok(Last { agent: kit.agent.clone(), authority: kit.authority.clone() });
+            let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
+            return Ok(LastRound { agent: resolved.agent.clone(), authority: resolved.authority.clone() });
         }
         let mut agent: Agent = tree.definition(round.agent).await?;
         let authority: Authority = tree.definition(round.grant.authority).await?;
         let settings = &self.core.settings;
         let mut own = settings.agents.load(&agent.id).unwrap_or_default();
-        settle_model(&mut own, &Agent { model: Some(settings.model.clone()), ..Agent::default() });
+        resolve_model(&mut own, &Agent { model: Some(settings.model.clone()), ..Agent::default() });
         if (&own.api_base, &own.key_of, &own.model) != (&agent.api_base, &agent.key_of, &agent.model) {
             agent.api_base = None;
             agent.key_of = None;
         }
         // A name that stands for a file or for a call of another program is not a model to be trusted with a task.
-        let is_model = |name: &String| !name.starts_with(RELAY) && !self.core.models.is_local_name(name);
+        let is_model =
+            |name: &String| !name.starts_with(PASSTHROUGH_PREFIX) && !self.core.models.is_local_name(name);
         let named = agent.model.take();
         agent.model = named.clone().filter(is_model);
-        let has_none = agent.model.is_none() && more.model.is_none() && settings.model.is_empty();
+        let has_none = agent.model.is_none() && options.model.is_none() && settings.model.is_empty();
         if let Some(name) = named.filter(|_| has_none) {
-            return Err(RunError::Setup(format!(
+            return Err(RunError::Config(format!(
                 "cannot resume this imported session: '{name}' is not a model of a provider. Choose one with --model."
             )));
         }
@@ -138,13 +139,13 @@ impl Runtime {
         let limits = &settings.limits;
         agent.max_turns = agent.max_turns.map(|turns| turns.min(limits.lead_turns));
         agent.max_tokens = agent.max_tokens.map(|tokens| tokens.min(limits.max_tokens));
-        let model = more.model.as_ref().or(agent.model.as_ref());
+        let model = options.model.as_ref().or(agent.model.as_ref());
         match model.filter(|model| !settings.models.has(model)) {
-            Some(model) => Err(RunError::Setup(format!(
+            Some(model) => Err(RunError::Config(format!(
                 "cannot resume this imported session: its model '{model}' is not among the models that you allow. \
                  Choose another with --model."
             ))),
-            None => Ok(Last { agent, authority }),
+            None => Ok(LastRound { agent, authority }),
         }
     }
 
@@ -156,9 +157,9 @@ impl Runtime {
 
     /// The mode that narrows an open round: one that the user chose for it when it was resumed, now or before, or the
     /// configured one, if the round began with a configured one.
-    pub(super) fn mode_of_open_round(&self, known: &Known, more: &More) -> Option<Mode> {
-        let configured = known.state.round().and_then(|round| round.delegation.configured_mode);
-        more.mode.or(known.mode).or_else(|| configured.and_then(|_| self.narrowing_mode()))
+    pub(super) fn mode_of_open_round(&self, cached: &CachedSession, options: &ResumeOptions) -> Option<Mode> {
+        let configured = cached.state.round().and_then(|round| round.delegation.configured_mode);
+        options.mode.or(cached.mode).or_else(|| configured.and_then(|_| self.narrowing_mode()))
     }
 
     /// The mode of a next round: the chosen one, or as free as the last round was, within what is configured.
@@ -167,7 +168,7 @@ impl Runtime {
         then: &Authority,
         configured: Option<Mode>,
         is_imported: bool,
-        more: &More,
+        options: &ResumeOptions,
     ) -> Mode {
         let recorded = then.permissions.mode;
         let bound = match (is_imported, configured) {
@@ -175,7 +176,7 @@ impl Runtime {
             (false, Some(_)) => self.narrowing_mode(),
             (false, None) => None,
         };
-        more.mode.unwrap_or_else(|| bound.map_or(recorded, |bound| recorded.min(bound)))
+        options.mode.unwrap_or_else(|| bound.map_or(recorded, |bound| recorded.min(bound)))
     }
 
     fn narrowing_mode(&self) -> Option<Mode> {
@@ -184,14 +185,14 @@ impl Runtime {
             ModeOrigin::Configuration => Some(mode),
             // The default depends on whether the user can be asked here, which says nothing about the session. A mode
             // that no default gives came from a configuration that does not give it any more.
-            ModeOrigin::Default => Some(mode.max(FREEST_DEFAULT)),
+            ModeOrigin::Default => Some(mode.max(MAX_DEFAULT_MODE)),
             ModeOrigin::Choice => None,
         }
     }
 }
 
 /// Whether the last round of a session is open and was imported.
-fn is_open(session: &SessionId, records: &[Record], mark: Pos) -> bool {
+fn is_open(session: &SessionId, records: &[Record], import_pos: Pos) -> bool {
     let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-    started.is_some_and(|record| record.pos <= mark) && fold(session, records).is_running()
+    started.is_some_and(|record| record.pos <= import_pos) && fold(session, records).is_running()
 }

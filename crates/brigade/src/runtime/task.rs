@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use brigade_core::permission::Mode;
-use brigade_core::{Agent, Budget, CallId, Hop, Outcome, SessionId, Spent};
+use brigade_core::{Agent, Budget, CallId, Outcome, RemoteContext, SessionId, Spent};
 
 use tokio::sync::watch;
 
 use crate::schema::ResultSchema;
-use crate::session::Fatal;
+use crate::session::DriverError;
 use crate::store::StoreError;
 
 /// What a person asks for.
@@ -20,7 +20,7 @@ pub struct Task {
     pub(super) budget: Option<Budget>,
     pub(super) turns: Option<u32>,
     pub(super) timeout: Option<Duration>,
-    pub(super) hop: Option<Hop>,
+    pub(super) remote_context: Option<RemoteContext>,
     pub(super) schema: Option<ResultSchema>,
 }
 
@@ -34,7 +34,7 @@ impl Task {
             budget: None,
             turns: None,
             timeout: None,
-            hop: None,
+            remote_context: None,
             schema: None,
         }
     }
@@ -65,8 +65,8 @@ impl Task {
     }
 
     /// Where the task comes from, where another process hands it on: the tree stays within what is left there.
-    pub fn hop(self, hop: Option<Hop>) -> Task {
-        Task { hop, ..self }
+    pub fn hop(self, remote_context: Option<RemoteContext>) -> Task {
+        Task { remote_context, ..self }
     }
 
     /// The schema that the result has to fit. The round fails if it does not; a round that the user asks for later by
@@ -78,7 +78,7 @@ impl Task {
 
 /// What a next round may use up; what is absent comes from the settings.
 #[derive(Debug, Clone, Default)]
-pub struct More {
+pub struct ResumeOptions {
     /// What the whole tree may use up.
     pub budget: Option<Budget>,
     /// Model calls of the agent.
@@ -91,7 +91,7 @@ pub struct More {
     pub mode: Option<Mode>,
     /// Where the words come from that ask for a next round, where another process hands them on: the round stays within
     /// what is left there.
-    pub hop: Option<Hop>,
+    pub remote_context: Option<RemoteContext>,
     /// Whether a session whose last round was cancelled gets a next round. Otherwise it returns its result again.
     pub continue_cancelled: bool,
 }
@@ -107,13 +107,13 @@ pub enum RunError {
     Store(#[from] StoreError),
     /// A model or a definition is not as it has to be.
     #[error("{0}")]
-    Setup(String),
+    Config(String),
     /// A budget in dollars cannot be kept, because the price of the model is unknown.
     #[error("{0}")]
     Unpriced(String),
     /// The child of a tree that is not over can't go on by itself.
     #[error("{child} belongs to {root}, which is not over; resume or cancel that one")]
-    NotOver {
+    TreeRunning {
         /// The child.
         child: SessionId,
         /// The tree that it belongs to.
@@ -123,10 +123,10 @@ pub enum RunError {
     #[error(
         "{0} stands for one call of another program, and nobody thinks there; make another call, start a run, or tell an agent below it"
     )]
-    OneCall(SessionId),
+    Passthrough(SessionId),
     /// There is no such question, or it was answered already.
     #[error("{session} asks nothing about its call {call}; it may have been answered already")]
-    NotAsked {
+    NoSuchApproval {
         /// The session.
         session: SessionId,
         /// The call.
@@ -140,19 +140,19 @@ pub enum RunError {
     Bug(String),
 }
 
-impl From<Fatal> for RunError {
-    fn from(fatal: Fatal) -> RunError {
-        match fatal {
-            Fatal::Store(error) => RunError::Store(error),
-            Fatal::Setup(cause) => RunError::Setup(cause),
-            Fatal::Bug(cause) => RunError::Bug(cause),
+impl From<DriverError> for RunError {
+    fn from(error: DriverError) -> RunError {
+        match error {
+            DriverError::Store(error) => RunError::Store(error),
+            DriverError::Config(cause) => RunError::Config(cause),
+            DriverError::Bug(cause) => RunError::Bug(cause),
         }
     }
 }
 
 /// How a tree ended.
 #[derive(Debug, Clone)]
-pub struct Ending {
+pub struct RunResult {
     /// The session at its top.
     pub session: SessionId,
     /// The terminal state and the result.
@@ -171,8 +171,8 @@ pub struct Detached {
 }
 
 impl Detached {
-    pub(crate) fn of<T>(left: &[(SessionId, T)]) -> Detached {
-        let sessions: Vec<SessionId> = left.iter().map(|(session, _)| session.clone()).collect();
+    pub(crate) fn of<T>(tasks: &[(SessionId, T)]) -> Detached {
+        let sessions: Vec<SessionId> = tasks.iter().map(|(session, _)| session.clone()).collect();
         let ended = watch::Sender::new(sessions.is_empty());
         Detached { sessions, ended }
     }

@@ -11,13 +11,13 @@ pub(super) const QUEUE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The deadline of one session. Its children have a reference to it: they end before it, and tell it when they queue.
 #[derive(Debug, Default)]
 pub(super) struct SessionClock {
-    caller: OnceLock<Caller>,
+    caller: OnceLock<CallerClock>,
     time: Mutex<SessionTime>,
 }
 
 /// The clock of the session that delegated, and how long before its deadline this session has to end.
 #[derive(Debug)]
-struct Caller {
+struct CallerClock {
     clock: Arc<SessionClock>,
     margin: Duration,
 }
@@ -29,7 +29,7 @@ struct SessionTime {
     /// Time in a queue, by which the deadline moves.
     extension: Duration,
     /// Whether time in a queue moves the deadline. It does not at the top, since the user set the limit.
-    moves: bool,
+    is_extendable: bool,
     /// Whether the end of the time was recorded.
     is_over: bool,
     /// Requests of descendants that are in a queue, and since when there is at least one.
@@ -49,9 +49,9 @@ impl SessionTime {
 
 impl SessionClock {
     /// Sets the deadline, and whether time in a queue moves it.
-    pub(super) fn set(&self, deadline: Option<Instant>, moves: bool) {
+    pub(super) fn set(&self, deadline: Option<Instant>, is_extendable: bool) {
         let mut time = self.time();
-        (time.base, time.extension, time.moves) = (deadline, Duration::ZERO, moves);
+        (time.base, time.extension, time.is_extendable) = (deadline, Duration::ZERO, is_extendable);
     }
 
     /// Removes the deadline: it is over, and was recorded. It still bounds the children.
@@ -65,7 +65,7 @@ impl SessionClock {
             (Some(limit), Some(left)) => limit.saturating_duration_since(now).saturating_sub(left),
             _ => Duration::ZERO,
         };
-        let _ = self.caller.set(Caller { clock: caller.clone(), margin });
+        let _ = self.caller.set(CallerClock { clock: caller.clone(), margin });
         let latest = self.latest(now);
         let mut time = self.time();
         time.base = time.base.map(|base| latest.map_or(base, |latest| base.min(latest)));
@@ -81,14 +81,14 @@ impl SessionClock {
         let (base, later) = {
             let time = self.time();
             let base = time.base?;
-            let wait = if time.moves { time.extension + time.open_wait(now) } else { Duration::ZERO };
+            let wait = if time.is_extendable { time.extension + time.open_wait(now) } else { Duration::ZERO };
             (base, base.checked_add(wait).unwrap_or(base))
         };
         Some(self.latest(now).map_or(later, |latest| later.min(latest.max(base))))
     }
 
     /// When to look at the deadline again.
-    pub(super) fn alarm(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let deadline = self.deadline(now)?;
         let is_moving = self.time().queued > 0;
         Some(if is_moving { deadline.max(now + QUEUE_CHECK_INTERVAL) } else { deadline })
@@ -112,9 +112,9 @@ impl SessionClock {
     }
 
     /// Tells the callers below the root that a request is in a queue, until the guard is dropped.
-    pub(super) fn queue(self: &Arc<Self>) -> Queued {
+    pub(super) fn queue(self: &Arc<Self>) -> QueueGuard {
         self.enter_queue(Instant::now());
-        Queued { clock: self.clone() }
+        QueueGuard { clock: self.clone() }
     }
 
     fn enter_queue(&self, now: Instant) {
@@ -145,7 +145,7 @@ impl SessionClock {
 
     fn for_callers(&self, change: impl Fn(&mut SessionTime)) {
         let mut caller = self.caller.get();
-        while let Some(Caller { clock, .. }) = caller {
+        while let Some(CallerClock { clock, .. }) = caller {
             caller = clock.caller.get();
             // The deadline of a root does not move.
             if caller.is_some() {
@@ -164,11 +164,11 @@ const CHILD_MARGIN: Duration = Duration::from_secs(30);
 
 /// A request in the queue of a provider.
 #[derive(Debug)]
-pub(super) struct Queued {
+pub(super) struct QueueGuard {
     clock: Arc<SessionClock>,
 }
 
-impl Drop for Queued {
+impl Drop for QueueGuard {
     fn drop(&mut self) {
         self.clock.leave_queue(Instant::now());
     }

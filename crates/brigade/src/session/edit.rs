@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use brigade_core::event::Effect;
 use brigade_core::state::CallProgress;
-use brigade_core::{Amount, CallId, Event, Extent, Hash, SeenFile, Spent, ToolCall, ToolOutput, json};
+use brigade_core::{CallId, Event, Extent, Hash, Resources, SeenFile, Spent, ToolCall, ToolOutput, json};
 use serde_json::Value;
 
-use super::act::Work;
-use super::{Driver, Fatal, ToolDone};
-use crate::tool::{AnyTool, EditPlan, FileError, Files, ReadFile, SeenSlot, Tool, show_file, shown};
+use super::tool_calls::ReadyCall;
+use super::{Driver, DriverError, ToolDone};
+use crate::tool::{
+    AnyTool, EditPlan, FileError, Files, ReadFile, SeenSlot, Tool, escape_controls, show_file,
+};
 use crate::tree::Tree;
 use crate::undo::MAX_KEPT_BYTES;
-use crate::writes::Write;
+use crate::writes::FileWrite;
 
 /// The writer of content that no session of the tree has left.
-const STRANGER: &str = "another program";
+const ANOTHER_PROGRAM: &str = "another program";
 
 /// A reason against an edit.
 enum Objection {
@@ -54,7 +56,7 @@ impl Objection {
 
 impl Driver {
     /// Continues with edits that waited for another one.
-    pub(super) async fn run_deferred(&mut self) -> Result<(), Fatal> {
+    pub(super) async fn run_deferred(&mut self) -> Result<(), DriverError> {
         while self.editing.is_none()
             && let Some(call) = self.deferred.pop_front()
         {
@@ -70,8 +72,8 @@ impl Driver {
         call: CallId,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
-    ) -> Result<Option<Work>, ToolOutput> {
-        let (files, path, tree) = (self.kit.files.clone(), path_of(&arguments), self.tree.clone());
+    ) -> Result<Option<ReadyCall>, ToolOutput> {
+        let (files, path, tree) = (self.resolved.files.clone(), path_of(&arguments), self.tree.clone());
         let planned =
             move || tool.plan(arguments, &files).map(|plan| (old_content(&plan, &files, &tree), plan));
         let planned = tokio::task::spawn_blocking(planned).await;
@@ -99,11 +101,11 @@ impl Driver {
             Extent::Part | Extent::Inherited => self.extent_of_edit(&plan.path, plan.before),
         };
         let seen = SeenFile { path: plan.path.clone(), hash, extent };
-        let (effect, before, after, lent) = (Effect::Edit, plan.before, Some(hash), Amount::default());
+        let (effect, before, after, lent) = (Effect::Edit, plan.before, Some(hash), Resources::default());
         if self.record(Event::ToolStarted { call, effect, before, after, lent, lines: plan.lines }) {
             self.blobs.extend(before.zip(old));
         }
-        Ok(Some(Work::Write { call, plan, seen }))
+        Ok(Some(ReadyCall::Edit { call, plan, seen }))
     }
 
     /// Whether an earlier runner recorded the intent of this edit of the same content: it was admitted then.
@@ -117,19 +119,20 @@ impl Driver {
         let before = plan.before.filter(|before| *before != Hash::of(&plan.content))?;
         let (seen, session) = (self.state.seen(&plan.path), self.state.session());
         let is_known = seen.is_some_and(|seen| seen.hash == before);
-        let objection = match (&self.seat, seen) {
+        let objection = match (&self.external_session, seen) {
             (Some(_), _) if is_known => return None,
             // An external agent reads by itself. Only what this tree wrote meanwhile is known to be new to it.
-            (Some(seat), _) => {
-                let writer = self.tree.writes.writer_since(&plan.path, before, session, seat.since)?;
-                Objection::Changed { by: named(Some(writer), self.label()) }
+            (Some(external_session), _) => {
+                let writer =
+                    self.tree.writes.writer_since(&plan.path, before, session, external_session.since)?;
+                Objection::Changed { by: writer_name(Some(writer), self.label()) }
             }
             (None, None) => Objection::Unread,
             (None, Some(seen)) if is_known && seen.extent >= plan.needs => return None,
             (None, Some(_)) if is_known => Objection::Partial,
             (None, Some(_)) => {
                 let writer = self.tree.writer(&plan.path, before, session).await;
-                Objection::Changed { by: named(writer, self.label()) }
+                Objection::Changed { by: writer_name(writer, self.label()) }
             }
         };
         Some((SeenFile { path: plan.path.clone(), hash: before, extent: Extent::Part }, objection))
@@ -137,12 +140,12 @@ impl Driver {
 
     /// The same for an edit that cannot be planned, if the file was changed since the agent read it.
     async fn change_since_read(&self, path: String) -> Option<(SeenFile, Objection)> {
-        let files = self.kit.files.clone();
-        let found = tokio::task::spawn_blocking(move || files.found(&path)).await;
+        let files = self.resolved.files.clone();
+        let found = tokio::task::spawn_blocking(move || files.load_for_edit(&path)).await;
         let now = found.ok()?.ok()??.seen(Extent::Part)?;
-        self.state.seen(&now.path).filter(|seen| seen.hash != now.hash && self.seat.is_none())?;
+        self.state.seen(&now.path).filter(|seen| seen.hash != now.hash && self.external_session.is_none())?;
         let writer = self.tree.writer(&now.path, now.hash, self.state.session()).await;
-        Some((now, Objection::Changed { by: named(writer, self.label()) }))
+        Some((now, Objection::Changed { by: writer_name(writer, self.label()) }))
     }
 
     /// Refuses an edit of a file that holds other content than the agent has seen.
@@ -153,13 +156,13 @@ impl Driver {
 
     /// The words of a refusal, and the file that the agent knows from them.
     async fn refusal(&self, now: SeenFile, objection: &Objection) -> (ToolOutput, Option<SeenFile>) {
-        let path = shown(&now.path);
+        let path = escape_controls(&now.path);
         let refusal = ToolOutput::error(objection.refusal(&path));
-        if self.seat.is_some() {
+        if self.external_session.is_some() {
             // It is told to read the file. Whether it does cannot be seen, so that its next write counts.
             return (refusal, Some(now));
         }
-        let can_read = self.kit.specs.iter().any(|spec| spec.name == ReadFile::NAME);
+        let can_read = self.resolved.specs.iter().any(|spec| spec.name == ReadFile::NAME);
         if can_read {
             return (refusal, None);
         }
@@ -169,7 +172,7 @@ impl Driver {
             );
             return (ToolOutput::error(text), None);
         }
-        let (files, slot) = (self.kit.files.clone(), SeenSlot::default());
+        let (files, slot) = (self.resolved.files.clone(), SeenSlot::default());
         let seen = slot.clone();
         let content = tokio::task::spawn_blocking(move || show_file(&files, &now.path, &slot)).await;
         let content = content.map_or_else(|error| error.to_string(), |output| output.text.to_string());
@@ -190,19 +193,20 @@ impl Driver {
         seen: SeenFile,
         slot: SeenSlot,
     ) -> impl Future<Output = ToolOutput> + Send + use<> {
-        let (tree, files) = (self.tree.clone(), self.kit.files.clone());
+        let (tree, files) = (self.tree.clone(), self.resolved.files.clone());
         let (session, label) = (self.state.session().clone(), self.label().to_owned());
         async move {
             let path = plan.path.clone();
-            let write = Write {
+            let write = FileWrite {
                 path: Some(path.clone()),
                 after: seen.hash,
                 session: session.clone(),
                 label: label.clone(),
             };
             let number = tree.writes.begin(write);
-            let there = files.clone();
-            let replace = move || there.replace(&plan.path, &plan.content, plan.before).map(|()| plan.report);
+            let writer_files = files.clone();
+            let replace =
+                move || writer_files.replace(&plan.path, &plan.content, plan.before).map(|()| plan.report);
             let error = match tokio::task::spawn_blocking(replace).await {
                 Ok(Ok(report)) => {
                     slot.put(seen);
@@ -210,7 +214,10 @@ impl Driver {
                 }
                 Ok(Err(error)) => error,
                 Err(error) => {
-                    return ToolOutput::error(format!("{} could not be written: {error}", shown(&path)));
+                    return ToolOutput::error(format!(
+                        "{} could not be written: {error}",
+                        escape_controls(&path)
+                    ));
                 }
             };
             tree.writes.withdraw(number);
@@ -223,23 +230,24 @@ impl Driver {
                 Ok(Ok(Some(now))) => tree.writer(&path, now, &session).await,
                 _ => None,
             };
-            let objection = Objection::Changed { by: named(writer, &label) };
-            ToolOutput::error(objection.refusal(&shown(&path)))
+            let objection = Objection::Changed { by: writer_name(writer, &label) };
+            ToolOutput::error(objection.refusal(&escape_controls(&path)))
         }
     }
 
     /// Answers an edit that an earlier runner may have made. The content decides whether it happened.
-    pub(super) async fn edit_in_doubt(
+    pub(super) async fn recover_edit(
         &mut self,
         call: CallId,
-        written: &ToolCall,
+        tool_call: &ToolCall,
         before: Option<Hash>,
         after: Option<Hash>,
-    ) -> Result<Option<Work>, Fatal> {
-        let files = self.kit.files.clone();
-        let path = json::parse(written.arguments.as_str()).map_or_else(|_| String::new(), |it| path_of(&it));
+    ) -> Result<Option<ReadyCall>, DriverError> {
+        let files = self.resolved.files.clone();
+        let path =
+            json::parse(tool_call.arguments.as_str()).map_or_else(|_| String::new(), |it| path_of(&it));
         let shown = path.clone();
-        let found = tokio::task::spawn_blocking(move || files.found(&path)).await;
+        let found = tokio::task::spawn_blocking(move || files.load_for_edit(&path)).await;
         let now = match &found {
             Ok(Ok(found)) => Ok(found.as_ref().map(|found| Hash::of(&found.content))),
             _ => Err(()),
@@ -254,8 +262,8 @@ impl Driver {
                 let (output, spent) = (ToolOutput::ok(text), Spent::default());
                 self.answer_with(ToolDone { call, output, spent, seen });
             }
-            Ok(now) if now == before && self.state.stopping().is_none() => {
-                match self.start(call, written).await {
+            Ok(now) if now == before && self.state.stop_reason().is_none() => {
+                match self.start(call, tool_call).await {
                     Ok(work) => return Ok(work),
                     Err(output) => self.answer(call, output),
                 }
@@ -289,7 +297,7 @@ impl Driver {
 /// The content that an edit replaces, to be kept for an undo. What an edit of the same run left is not kept, because an
 /// undo goes back to before the first one. Nor is what is long or not UTF-8.
 fn old_content(plan: &EditPlan, files: &Files, tree: &Tree) -> Option<Arc<str>> {
-    let before = plan.before.filter(|before| !tree.writes.has_left(&plan.path, *before))?;
+    let before = plan.before.filter(|before| !tree.writes.has_written(&plan.path, *before))?;
     let content = files.read(&plan.path, MAX_KEPT_BYTES).ok()?;
     let content = (Hash::of(&content) == before).then_some(content)?;
     String::from_utf8(content).ok().map(Arc::from)
@@ -301,10 +309,10 @@ fn path_of(arguments: &Value) -> String {
 }
 
 /// The name of a writer, for an agent of the name `own`.
-fn named(writer: Option<String>, own: &str) -> String {
+fn writer_name(writer: Option<String>, own_label: &str) -> String {
     match writer {
-        Some(writer) if writer == own => format!("another {writer}"),
+        Some(writer) if writer == own_label => format!("another {writer}"),
         Some(writer) => writer,
-        None => STRANGER.to_owned(),
+        None => ANOTHER_PROGRAM.to_owned(),
     }
 }

@@ -7,22 +7,22 @@ use super::Driver;
 use crate::schema::ResultSchema;
 
 /// How often a result that does not fit is asked for again.
-const RETRIES: u32 = 2;
+const MAX_SCHEMA_RETRIES: u32 = 2;
 
 impl Driver {
     /// The outcome as it is to be recorded, where the delegation asks for a schema: JSON that fits. Nothing where the
     /// agent is told what is wrong and goes on.
-    pub(super) fn fit_to_schema(&mut self, outcome: Outcome) -> Option<Outcome> {
+    pub(super) fn validate_result(&mut self, outcome: Outcome) -> Option<Outcome> {
         let schema = self.state.round().and_then(|round| round.delegation.schema.clone());
         let (Some(schema), Status::Done) = (schema, &outcome.status) else { return Some(outcome) };
         let schema = ResultSchema::parse(schema.as_str())
             .map_err(|cause| format!("the schema cannot be used: {cause}"));
-        match schema.and_then(|schema| schema.fit(outcome.text.as_str())) {
+        match schema.and_then(|schema| schema.validate(outcome.text.as_str())) {
             Ok(json) => Some(Outcome { text: Text::from(json), ..outcome }),
-            Err(cause) if self.state.reminders() < RETRIES => {
-                let words =
+            Err(cause) if self.state.reminders() < MAX_SCHEMA_RETRIES => {
+                let text =
                     format!("Your result does not fit the schema: {cause}. Answer again, with JSON only.");
-                self.record(Event::Heard { from: Speaker::Runtime, text: words.into() });
+                self.record(Event::Heard { from: Speaker::Runtime, text: text.into() });
                 None
             }
             Err(cause) => {

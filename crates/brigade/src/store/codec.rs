@@ -5,8 +5,8 @@ use std::str::Split;
 use std::sync::Arc;
 
 use brigade_core::event::{TYPES, VERSION};
-use brigade_core::text::{Aside, INLINE_BYTES};
-use brigade_core::{Event, Face, Hash, SessionId, Text};
+use brigade_core::text::{BlobRef, MAX_INLINE_BYTES};
+use brigade_core::{DelegationStyle, Event, Hash, SessionId, Text};
 use serde::Deserialize;
 
 use super::{Append, Expect, StoreError};
@@ -38,7 +38,7 @@ impl DecodeError {
 pub(super) struct Encoded {
     /// All rows, one after the other: a buffer for each would be moved several times while it grows.
     bodies: Vec<u8>,
-    rows: Vec<Place>,
+    rows: Vec<RowSpan>,
     /// Contents to keep: definitions that came along and texts that are too long for a fact.
     pub(super) blobs: Vec<(Hash, Arc<str>)>,
     /// Definitions that the facts name, whether or not they are among the blobs.
@@ -49,10 +49,10 @@ pub(super) struct Encoded {
 
 /// Where a row is among the bodies.
 #[derive(Debug)]
-struct Place {
+struct RowSpan {
     body: Range<usize>,
-    facts: u64,
-    mark: u64,
+    event_count: u64,
+    flag: u64,
 }
 
 /// Facts that are written together, ready to be written: one after the other, each on a line of its own. A fact with a mark
@@ -61,34 +61,34 @@ struct Place {
 pub(super) struct Row<'a> {
     pub(super) body: &'a [u8],
     /// How many they are.
-    pub(super) facts: u64,
-    pub(super) mark: u64,
+    pub(super) event_count: u64,
+    pub(super) flag: u64,
 }
 
 /// About how many bytes a fact has.
-const FACT_BYTES: usize = 320;
+const EVENT_BYTES_ESTIMATE: usize = 320;
 /// How many bytes of several facts are written together at most: less than a page of the file, so that decay of one page takes
 /// few facts along that are not on it.
-const ROW_BYTES: usize = 3_500;
+const MAX_ROW_BYTES: usize = 3_500;
 
 impl Encoded {
     /// Room for this many facts.
-    pub(super) fn with_room(facts: usize) -> Encoded {
-        Encoded { bodies: Vec::with_capacity(facts * FACT_BYTES), ..Encoded::default() }
+    pub(super) fn with_capacity(event_count: usize) -> Encoded {
+        Encoded { bodies: Vec::with_capacity(event_count * EVENT_BYTES_ESTIMATE), ..Encoded::default() }
     }
 
     /// The facts in their order, as they are written together.
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
-        let row = |Place { body, facts, mark }: &Place| Row {
+        let row = |RowSpan { body, event_count, flag }: &RowSpan| Row {
             body: self.bodies.get(body.clone()).unwrap_or_default(),
-            facts: *facts,
-            mark: *mark,
+            event_count: *event_count,
+            flag: *flag,
         };
         self.rows.iter().map(row)
     }
 
     /// Content that comes along with the facts.
-    pub(super) fn keep(&mut self, content: Arc<str>) {
+    pub(super) fn add_blob(&mut self, content: Arc<str>) {
         let hash = Hash::of(content.as_bytes());
         self.definitions.push(hash);
         self.blobs.push((hash, content));
@@ -103,17 +103,17 @@ impl Encoded {
         let start = self.bodies.len();
         serde_json::to_writer(&mut self.bodies, event)?;
         // A text is never longer than its JSON, so short facts, nearly all of them, are done here without a copy.
-        if self.bodies.len() - start > INLINE_BYTES {
+        if self.bodies.len() - start > MAX_INLINE_BYTES {
             let mut event = event.clone();
             let mut spilled = false;
             event.texts_mut(&mut |text| {
-                if let Text::Whole(whole) = text
-                    && whole.len() > INLINE_BYTES
+                if let Text::Inline(whole) = text
+                    && whole.len() > MAX_INLINE_BYTES
                 {
                     let hash = Hash::of(whole.as_bytes());
                     self.texts.push(hash);
                     self.blobs.push((hash, whole.clone()));
-                    *text = Text::Blob(Box::new(Aside { blob: hash, bytes: whole.len() as u64 }));
+                    *text = Text::Spilled(Box::new(BlobRef { blob: hash, bytes: whole.len() as u64 }));
                     spilled = true;
                 }
             });
@@ -122,29 +122,29 @@ impl Encoded {
                 serde_json::to_writer(&mut self.bodies, &event)?;
             }
         }
-        self.place(start, mark(event));
+        self.place(start, flag(event));
         Ok(())
     }
 
     /// Puts the fact that was written from `start` on into the last row, or into one of its own.
-    fn place(&mut self, start: usize, mark: u64) {
+    fn place(&mut self, start: usize, flag: u64) {
         let end = self.bodies.len();
         match self.rows.last_mut() {
-            Some(row) if row.mark == 0 && mark == 0 && end - row.body.start <= ROW_BYTES => {
+            Some(row) if row.flag == 0 && flag == 0 && end - row.body.start <= MAX_ROW_BYTES => {
                 row.body.end = end;
-                row.facts += 1;
+                row.event_count += 1;
             }
-            _ => self.rows.push(Place { body: start..end, facts: 1, mark }),
+            _ => self.rows.push(RowSpan { body: start..end, event_count: 1, flag }),
         }
     }
 }
 
 /// How a fact is marked in its row, so that it is found without being read: 1 for words from outside, 2 for the
 /// beginning of a session that people find in their history by itself.
-pub(super) fn mark(event: &Event) -> u64 {
+pub(super) fn flag(event: &Event) -> u64 {
     match event {
-        event if event.is_outside_word() => 1,
-        Event::Started { delegation, .. } if delegation.face == Face::Dispatch => 2,
+        event if event.is_external() => 1,
+        Event::Started { delegation, .. } if delegation.style == DelegationStyle::Dispatch => 2,
         _ => 0,
     }
 }
@@ -169,12 +169,12 @@ pub(super) fn edit(event: &Event) -> Option<Hash> {
 }
 
 /// Refuses facts that may not be appended the way `append` wants to.
-pub(super) fn check_outside(append: &Append) -> Result<(), StoreError> {
+pub(super) fn check_external(append: &Append) -> Result<(), StoreError> {
     if append.lease.is_some() && matches!(append.expect, Expect::Length(_)) {
         return Ok(());
     }
-    match append.events.iter().find(|event| !event.is_outside_word()) {
-        Some(event) => Err(StoreError::NotOutside { session: append.session.clone(), kind: event.kind() }),
+    match append.events.iter().find(|event| !event.is_external()) {
+        Some(event) => Err(StoreError::LeaseRequired { session: append.session.clone(), kind: event.kind() }),
         None => Ok(()),
     }
 }
@@ -237,13 +237,13 @@ pub(super) fn hydrate<E: From<DecodeError>>(
     // Most facts have no long text; they are short themselves, and visiting their few texts costs next to nothing.
     let mut fault = Ok(());
     event.texts_mut(&mut |text| {
-        let Text::Blob(aside) = text else { return };
-        let blob = aside.blob;
+        let Text::Spilled(blob_ref) = text else { return };
+        let blob = blob_ref.blob;
         if fault.is_err() {
             return;
         }
         match find(blob) {
-            Ok(Some(content)) if Hash::of(content.as_bytes()) == blob => *text = Text::Whole(content),
+            Ok(Some(content)) if Hash::of(content.as_bytes()) == blob => *text = Text::Inline(content),
             Ok(Some(_)) => fault = Err(DecodeError::Damaged(format!("its text {blob} was altered")).into()),
             Ok(None) => fault = Err(DecodeError::Damaged(format!("its text {blob} is missing")).into()),
             Err(error) => fault = Err(error),

@@ -15,11 +15,11 @@ use super::{Loans, Store, StoreError};
 /// The format of the lines.
 const FORMAT: u32 = 1;
 /// How many records are read at a time.
-const PAGE: usize = 1_000;
+const PAGE_RECORDS: usize = 1_000;
 
 /// What an import did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportReport {
     /// The session at the top of the tree.
     pub root: SessionId,
     /// How many records the text holds, up to the cut if there is one.
@@ -27,7 +27,7 @@ pub struct Imported {
     /// How many of them were not in the store before.
     pub new: u64,
     /// Where the text stops being an export, if it does.
-    pub cut: Option<Cut>,
+    pub cut: Option<Truncation>,
     /// What the last round of the session at the top says about itself.
     pub round: Option<ImportedRound>,
     /// Calls that were open. They are never run here.
@@ -62,7 +62,7 @@ pub struct PendingCall {
 
 /// Where a text stops being an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cut {
+pub struct Truncation {
     /// The line, from 1. All lines before it were imported.
     pub line: u64,
     /// What is wrong with it.
@@ -121,29 +121,29 @@ struct EndLine {
 
 /// A session and all below it as lines of JSON.
 pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, StoreError> {
-    let mut lines = Lines::default();
+    let mut lines = ExportLines::default();
     lines.push(&Header { brigade_export: FORMAT, root: root.clone() })?;
-    let mut written: HashSet<Hash> = HashSet::new();
+    let mut exported: HashSet<Hash> = HashSet::new();
     let (mut after, mut count) = (0, 0);
     let mut loans = Loans::default();
     loop {
-        let page = store.tail(root, after, PAGE).await?;
+        let page = store.tail(root, after, PAGE_RECORDS).await?;
         let Some(last) = page.last() else { break };
         after = last.pos;
         loans.take(&page);
         for record in page {
             for hash in codec::definitions(&record.event) {
-                if written.insert(hash) {
-                    let text = store.blob(hash).await?.ok_or_else(|| lost(&record, hash))?;
+                if exported.insert(hash) {
+                    let text = store.blob(hash).await?.ok_or_else(|| missing_definition(&record, hash))?;
                     lines.push(&BlobLine { blob: hash, text })?;
                 }
             }
-            lines.record(&record, &mut written)?;
+            lines.record(&record, &mut exported)?;
             count += 1;
         }
     }
     if count == 0 {
-        return Err(StoreError::Unknown(root.clone()));
+        return Err(StoreError::UnknownSession(root.clone()));
     }
     store.verify(root, loans.returned()).await?;
     lines.push(&EndLine { end: count })?;
@@ -151,30 +151,30 @@ pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, Store
 }
 
 /// Error about a definition that was written with the facts that name it, and is not there.
-fn lost(record: &Record, hash: Hash) -> StoreError {
+fn missing_definition(record: &Record, hash: Hash) -> StoreError {
     DecodeError::Damaged(format!("its definition {hash} is missing")).of(&record.session, record.seq)
 }
 
 #[derive(Default)]
-struct Lines(String);
+struct ExportLines(String);
 
-impl Lines {
+impl ExportLines {
     fn push(&mut self, line: &impl Serialize) -> Result<(), StoreError> {
-        self.0.push_str(&serde_json::to_string(line).map_err(unwritable)?);
+        self.0.push_str(&serde_json::to_string(line).map_err(encode_error)?);
         self.0.push('\n');
         Ok(())
     }
 
-    fn record(&mut self, record: &Record, written: &mut HashSet<Hash>) -> Result<(), StoreError> {
+    fn record(&mut self, record: &Record, exported: &mut HashSet<Hash>) -> Result<(), StoreError> {
         let mut encoded = Encoded::default();
-        encoded.push(&record.event).map_err(unwritable)?;
+        encoded.push(&record.event).map_err(encode_error)?;
         for (blob, text) in &encoded.blobs {
-            if written.insert(*blob) {
+            if exported.insert(*blob) {
                 self.push(&BlobLine { blob: *blob, text: text.clone() })?;
             }
         }
         for row in encoded.rows() {
-            let event: &RawValue = serde_json::from_slice(row.body).map_err(unwritable)?;
+            let event: &RawValue = serde_json::from_slice(row.body).map_err(encode_error)?;
             let Record { session, seq, at, v, .. } = record;
             let v = u64::from(*v);
             let sum = sum(session, *seq, *at, v, event);
@@ -184,7 +184,7 @@ impl Lines {
     }
 }
 
-fn unwritable(error: serde_json::Error) -> StoreError {
+fn encode_error(error: serde_json::Error) -> StoreError {
     StoreError::Broken { place: "of this export".into(), cause: error.to_string() }
 }
 
@@ -196,7 +196,7 @@ fn sum(session: &SessionId, seq: u64, at: u64, v: u64, event: &RawValue) -> Stri
 
 /// Puts an exported tree into a store. What is whole before a cut or the first bad line is imported, in one
 /// transaction, and the cut is reported. A session that the store already has must be the same as far as both go.
-pub async fn import(store: &dyn Store, text: &str) -> Result<Imported, ImportError> {
+pub async fn import(store: &dyn Store, text: &str) -> Result<ImportReport, ImportError> {
     let mut lines = text.split_inclusive('\n');
     let header = lines.next().and_then(|line| line.strip_suffix('\n'));
     let header = header.ok_or_else(|| ImportError::NotAnExport("its first line is not whole".into()))?;
@@ -209,64 +209,69 @@ pub async fn import(store: &dyn Store, text: &str) -> Result<Imported, ImportErr
     if header.brigade_export > FORMAT {
         return Err(ImportError::NewerFormat { found: header.brigade_export, known: FORMAT });
     }
-    let mut tree = Tree { root: header.root, records: Vec::new(), blobs: HashMap::new(), end: End::Missing };
+    let mut tree = ImportedTree {
+        root: header.root,
+        records: Vec::new(),
+        blobs: HashMap::new(),
+        end: EndMarker::Missing,
+    };
     let mut cut = None;
     let mut number = 1;
     for line in lines {
         number += 1;
         match tree.take(line) {
             Ok(()) => {}
-            Err(Bad::Line(cause)) => {
-                cut = Some(Cut { line: number, cause });
+            Err(LineError::Line(cause)) => {
+                cut = Some(Truncation { line: number, cause });
                 break;
             }
-            Err(Bad::Newer(error)) => return Err(error.into()),
+            Err(LineError::Newer(error)) => return Err(error.into()),
         }
     }
-    if cut.is_none() && tree.end == End::Missing {
-        cut = Some(Cut { line: number + 1, cause: "the text ends before its last line".into() });
+    if cut.is_none() && tree.end == EndMarker::Missing {
+        cut = Some(Truncation { line: number + 1, cause: "the text ends before its last line".into() });
     }
     let records = tree.records.len() as u64;
     let (round, pending) = (tree.round(), tree.pending());
     let new = store.restore(tree.records, tree.blobs.into_values().collect()).await?;
-    Ok(Imported { root: tree.root, records, new, cut, round, pending })
+    Ok(ImportReport { root: tree.root, records, new, cut, round, pending })
 }
 
 /// What was read of a text so far.
-struct Tree {
+struct ImportedTree {
     root: SessionId,
     records: Vec<Record>,
     blobs: HashMap<Hash, Arc<str>>,
-    end: End,
+    end: EndMarker,
 }
 
 #[derive(PartialEq, Eq)]
-enum End {
+enum EndMarker {
     Missing,
     Seen,
 }
 
 /// Why a line is not taken.
-enum Bad {
+enum LineError {
     /// It is cut or damaged; those before it are good.
     Line(String),
     /// This version must not touch the session at all.
     Newer(StoreError),
 }
 
-impl From<serde_json::Error> for Bad {
-    fn from(error: serde_json::Error) -> Bad {
-        Bad::Line(codec::cause(&error))
+impl From<serde_json::Error> for LineError {
+    fn from(error: serde_json::Error) -> LineError {
+        LineError::Line(codec::cause(&error))
     }
 }
 
-impl From<DecodeError> for Bad {
-    fn from(error: DecodeError) -> Bad {
-        Bad::Line(error.to_string())
+impl From<DecodeError> for LineError {
+    fn from(error: DecodeError) -> LineError {
+        LineError::Line(error.to_string())
     }
 }
 
-impl Tree {
+impl ImportedTree {
     /// What the last round of the session at the top says about itself.
     fn round(&self) -> Option<ImportedRound> {
         let own = self.records.iter().rev().filter(|record| record.session == self.root);
@@ -290,18 +295,18 @@ impl Tree {
         let mut pending = Vec::new();
         for (session, state) in states.into_iter().filter(|(_, state)| state.is_running()) {
             for call in state.unanswered() {
-                let Some(written) = state.tool_call(call) else { continue };
-                let (tool, arguments) = (written.name.clone(), written.arguments.to_string());
+                let Some(tool_call) = state.tool_call(call) else { continue };
+                let (tool, arguments) = (tool_call.name.clone(), tool_call.arguments.to_string());
                 pending.push(PendingCall { session: session.clone(), call, tool, arguments });
             }
         }
         pending
     }
 
-    fn take(&mut self, line: &str) -> Result<(), Bad> {
-        let bad = |cause: &str| Err(Bad::Line(cause.into()));
+    fn take(&mut self, line: &str) -> Result<(), LineError> {
+        let bad = |cause: &str| Err(LineError::Line(cause.into()));
         let Some(line) = line.strip_suffix('\n') else { return bad("the line is cut") };
-        if self.end == End::Seen {
+        if self.end == EndMarker::Seen {
             return bad("there is more after the last line");
         }
         if line.starts_with(r#"{"blob":"#) {
@@ -315,27 +320,27 @@ impl Tree {
             if end != self.records.len() as u64 {
                 return bad("the number of records does not fit");
             }
-            self.end = End::Seen;
+            self.end = EndMarker::Seen;
         } else {
             self.record(serde_json::from_str(line)?)?;
         }
         Ok(())
     }
 
-    fn record(&mut self, line: RecordLine<'_>) -> Result<(), Bad> {
+    fn record(&mut self, line: RecordLine<'_>) -> Result<(), LineError> {
         let RecordLine { session, seq, at, v, event, .. } = line;
         if line.sum != sum(&session, seq, at, v, event) {
-            return Err(Bad::Line("the checksum does not fit".into()));
+            return Err(LineError::Line("the checksum does not fit".into()));
         }
         if !self.root.contains(&session) {
-            return Err(Bad::Line(format!("the session {session} is not of this tree")));
+            return Err(LineError::Line(format!("the session {session} is not of this tree")));
         }
         let mut event = codec::decode(event.get(), v).map_err(|error| match error {
-            DecodeError::Newer(_) => Bad::Newer(error.of(&session, seq)),
-            DecodeError::Damaged(cause) => Bad::Line(cause),
+            DecodeError::Newer(_) => LineError::Newer(error.of(&session, seq)),
+            DecodeError::Damaged(cause) => LineError::Line(cause),
         })?;
-        codec::hydrate(&mut event, &mut |hash| Ok::<_, Bad>(self.blobs.get(&hash).cloned()))?;
-        let v = u16::try_from(v).map_err(|error| Bad::Line(error.to_string()))?;
+        codec::hydrate(&mut event, &mut |hash| Ok::<_, LineError>(self.blobs.get(&hash).cloned()))?;
+        let v = u16::try_from(v).map_err(|error| LineError::Line(error.to_string()))?;
         self.records.push(Record { session, seq, pos: 0, at, v, event });
         Ok(())
     }

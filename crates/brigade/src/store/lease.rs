@@ -2,14 +2,14 @@
 
 use brigade_core::SessionId;
 
-use super::{Holder, Lease, StoreError};
+use super::{Lease, Owner, StoreError};
 
 /// What a store keeps about the right to run a tree. It stays after a release, so that epochs never repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeaseRow {
     pub(super) epoch: u64,
     /// Nobody after a release.
-    pub(super) holder: Option<Holder>,
+    pub(super) owner: Option<Owner>,
     /// When the holder was last known to live.
     pub(super) renewed: u64,
     /// When the tree was last run; none where it never was, or was removed.
@@ -18,18 +18,18 @@ pub(super) struct LeaseRow {
 
 impl LeaseRow {
     /// Who runs the tree now, as far as `observer` can know.
-    pub(super) fn runner(&self, observer: &Holder, at: u64) -> Option<&Holder> {
-        self.holder.as_ref().filter(|holder| holder.stands(self.renewed, observer, at))
+    pub(super) fn runner(&self, observer: &Owner, at: u64) -> Option<&Owner> {
+        self.owner.as_ref().filter(|owner| owner.is_valid_at(self.renewed, observer, at))
     }
 
     /// Whether `lease` is the latest and has not been given back.
     pub(super) fn admits(&self, lease: &Lease) -> bool {
-        self.epoch == lease.epoch && self.holder.is_some()
+        self.epoch == lease.epoch && self.owner.is_some()
     }
 
     /// What is left when the tree is removed: an epoch that fences whoever still believes to run it.
-    pub(super) fn buried(&self) -> LeaseRow {
-        LeaseRow { epoch: self.epoch + 1, holder: None, renewed: 0, last_run: None }
+    pub(super) fn tombstone(&self) -> LeaseRow {
+        LeaseRow { epoch: self.epoch + 1, owner: None, renewed: 0, last_run: None }
     }
 }
 
@@ -37,15 +37,15 @@ impl LeaseRow {
 pub(super) fn take(
     row: Option<&LeaseRow>,
     root: &SessionId,
-    holder: &Holder,
+    owner: &Owner,
     at: u64,
 ) -> Result<(Lease, LeaseRow), StoreError> {
-    if let Some(runner) = row.and_then(|row| row.runner(holder, at)) {
-        return Err(StoreError::Held { root: root.clone(), holder: runner.clone() });
+    if let Some(runner) = row.and_then(|row| row.runner(owner, at)) {
+        return Err(StoreError::Held { root: root.clone(), owner: runner.clone() });
     }
     let epoch = row.map_or(1, |row| row.epoch + 1);
     let lease = Lease { root: root.clone(), epoch, last_run: row.and_then(|row| row.last_run) };
-    Ok((lease, LeaseRow { epoch, holder: Some(holder.clone()), renewed: at, last_run: Some(at) }))
+    Ok((lease, LeaseRow { epoch, owner: Some(owner.clone()), renewed: at, last_run: Some(at) }))
 }
 
 /// Why an append under this lease does not happen.
@@ -54,6 +54,6 @@ pub(super) fn fenced(lease: &Lease) -> StoreError {
 }
 
 /// A session and those above it, the nearest first: a lease of any of them may be what runs it.
-pub(super) fn lineage(session: &SessionId) -> impl Iterator<Item = SessionId> {
+pub(super) fn ancestors(session: &SessionId) -> impl Iterator<Item = SessionId> {
     std::iter::successors(Some(session.clone()), SessionId::parent)
 }

@@ -9,17 +9,18 @@ use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
 use super::codec;
-use super::lease::{self, LeaseRow, lineage};
+use super::lease::{self, LeaseRow, ancestors};
 use super::totals::{EndedRounds, OpenRound};
 use super::{
-    Append, Appended, Child, Expect, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError, TreeTotals,
+    Append, Appended, Expect, Lease, Owner, Pos, Prefix, ReturnedChild, RootSummary, Store, StoreError,
+    TreeTotals,
 };
 
 /// The log of every session, gone with the process.
 #[derive(Debug)]
 pub struct MemoryStore {
     logs: Mutex<Logs>,
-    stir: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ struct Logs {
     last_pos: Pos,
     blobs: HashMap<Hash, Arc<str>>,
     /// Which contents a session names.
-    names: HashMap<SessionId, HashSet<Hash>>,
+    refs: HashMap<SessionId, HashSet<Hash>>,
     leases: BTreeMap<SessionId, LeaseRow>,
     /// The highest position that was ever removed.
     removed: Pos,
@@ -50,7 +51,7 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> MemoryStore {
-        MemoryStore { logs: Mutex::default(), stir: watch::Sender::new(0) }
+        MemoryStore { logs: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
     fn logs(&self) -> MutexGuard<'_, Logs> {
@@ -58,11 +59,11 @@ impl MemoryStore {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stir(&self) {
-        self.stir.send_modify(|count| *count += 1);
+    fn notify(&self) {
+        self.changes.send_modify(|count| *count += 1);
     }
 
-    fn answer<T: Send + 'static>(&self, work: impl FnOnce(&mut Logs) -> T) -> BoxFuture<'_, T> {
+    fn with_logs<T: Send + 'static>(&self, work: impl FnOnce(&mut Logs) -> T) -> BoxFuture<'_, T> {
         let answer = work(&mut self.logs());
         Box::pin(ready(answer))
     }
@@ -70,7 +71,7 @@ impl MemoryStore {
 
 impl Logs {
     fn append(&mut self, append: Append) -> Result<Appended, StoreError> {
-        codec::check_outside(&append)?;
+        codec::check_external(&append)?;
         if let Some(lease) = &append.lease {
             self.check_lease(lease, &append.session)?;
         }
@@ -79,11 +80,11 @@ impl Logs {
             Expect::Length(expected) if expected != length => {
                 return Err(StoreError::Conflict { session: append.session, expected, actual: length });
             }
-            Expect::Exists if length == 0 => return Err(StoreError::Unknown(append.session)),
+            Expect::Exists if length == 0 => return Err(StoreError::UnknownSession(append.session)),
             Expect::Length(_) | Expect::Exists => {}
         }
         self.now = self.now.max(append.at);
-        self.keep(&append.session, append.blobs);
+        self.add_blobs(&append.session, append.blobs);
         let first_pos = self.last_pos + 1;
         for (event, seq) in append.events.iter().cloned().zip(length..) {
             let session = append.session.clone();
@@ -100,15 +101,15 @@ impl Logs {
         self.last_pos += 1;
         let record = Record { pos: self.last_pos, ..record };
         let named = codec::definitions(&record.event);
-        self.names.entry(record.session.clone()).or_default().extend(named);
+        self.refs.entry(record.session.clone()).or_default().extend(named);
         self.order.insert(record.pos, (record.session.clone(), record.seq));
         self.sessions.entry(record.session.clone()).or_default().push(record);
     }
 
-    fn keep(&mut self, session: &SessionId, blobs: Vec<Arc<str>>) {
+    fn add_blobs(&mut self, session: &SessionId, blobs: Vec<Arc<str>>) {
         for content in blobs {
             let hash = Hash::of(content.as_bytes());
-            self.names.entry(session.clone()).or_default().insert(hash);
+            self.refs.entry(session.clone()).or_default().insert(hash);
             self.blobs.insert(hash, content);
         }
     }
@@ -123,10 +124,10 @@ impl Logs {
     }
 
     fn check_idle(&self, session: &SessionId) -> Result<(), StoreError> {
-        for root in lineage(session) {
-            let row = self.leases.get(&root).filter(|row| row.holder.is_some());
-            if let Some(holder) = row.and_then(|row| row.runner(&Holder::this_process(), self.now)).cloned() {
-                return Err(StoreError::Held { root, holder });
+        for root in ancestors(session) {
+            let row = self.leases.get(&root).filter(|row| row.owner.is_some());
+            if let Some(owner) = row.and_then(|row| row.runner(&Owner::this_process(), self.now)).cloned() {
+                return Err(StoreError::Held { root, owner });
             }
         }
         Ok(())
@@ -141,22 +142,23 @@ impl Logs {
         let leases = self.leases.iter().filter(|(own, row)| *own != root && row.last_run.is_some());
         let own: Vec<&SessionId> = leases.map(|(own, _)| own).filter(|own| root.contains(own)).collect();
         let spared = |session: &SessionId| own.iter().any(|own| own.contains(session));
-        let doomed: Vec<SessionId> = self.below(root).filter(|session| !spared(session)).cloned().collect();
-        if doomed.is_empty() {
-            return Err(StoreError::Unknown(root.clone()));
+        let removed_sessions: Vec<SessionId> =
+            self.below(root).filter(|session| !spared(session)).cloned().collect();
+        if removed_sessions.is_empty() {
+            return Err(StoreError::UnknownSession(root.clone()));
         }
-        for session in &doomed {
+        for session in &removed_sessions {
             let log = self.sessions.remove(session).unwrap_or_default();
             self.removed = self.removed.max(log.last().map_or(0, |record| record.pos));
             self.removed_edits.extend(log.iter().filter_map(|record| codec::edit(&record.event)));
-            self.names.remove(session);
+            self.refs.remove(session);
             if let Some(row) = self.leases.get_mut(session) {
-                *row = row.buried();
+                *row = row.tombstone();
             }
         }
         self.order.retain(|_, (session, _)| self.sessions.contains_key(session));
         self.imported.retain(|root, _| self.sessions.keys().any(|session| root.contains(session)));
-        self.blobs.retain(|hash, _| self.names.values().any(|names| names.contains(hash)));
+        self.blobs.retain(|hash, _| self.refs.values().any(|names| names.contains(hash)));
         Ok(())
     }
 
@@ -168,7 +170,7 @@ impl Logs {
             let length = known.unwrap_or_else(|| self.length(&record.session));
             let (session, seq) = (record.session.clone(), record.seq);
             if seq > length {
-                return Err(StoreError::Hole { session, seq: length });
+                return Err(StoreError::MissingRecord { session, seq: length });
             }
             if seq == length {
                 self.check_idle(&session)?;
@@ -176,18 +178,18 @@ impl Logs {
                 lengths.insert(session, length + 1);
                 continue;
             }
-            let there = self.sessions.get(&session).and_then(|log| log.get(usize::try_from(seq).ok()?));
-            if there.is_none_or(|there| Record { pos: there.pos, ..record } != *there) {
+            let existing = self.sessions.get(&session).and_then(|log| log.get(usize::try_from(seq).ok()?));
+            if existing.is_none_or(|existing| Record { pos: existing.pos, ..record } != *existing) {
                 return Err(StoreError::Differs { session, seq });
             }
             lengths.insert(session, length);
         }
         if let Some(first) = new.first() {
             let session = first.session.clone();
-            self.keep(&session, blobs);
+            self.add_blobs(&session, blobs);
         }
         let count = new.len() as u64;
-        let children = Child::returned(&new);
+        let children = ReturnedChild::returned(&new);
         for record in new {
             let root = record.session.root_id();
             self.push(record);
@@ -201,10 +203,10 @@ impl Logs {
     }
 
     fn roots(&self) -> Vec<RootSummary> {
-        let observer = Holder::this_process();
+        let observer = Owner::this_process();
         let is_listed = |session: &SessionId, records: &[Record]| {
             session.is_root()
-                || records.first().is_some_and(|first| codec::mark(&first.event) == 2)
+                || records.first().is_some_and(|first| codec::flag(&first.event) == 2)
                 || self.leases.get(session).is_some_and(|row| row.last_run.is_some())
         };
         let tops = self.sessions.iter().filter(|(session, records)| is_listed(session, records));
@@ -214,12 +216,12 @@ impl Logs {
             Some((first.pos, RootSummary { root: root.clone(), first: Ok(first), last: Ok(last), runner }))
         };
         let mut found: Vec<(Pos, RootSummary)> = tops.filter_map(summary).collect();
-        found.sort_by_key(|(born, _)| std::cmp::Reverse(*born));
+        found.sort_by_key(|(first_pos, _)| std::cmp::Reverse(*first_pos));
         found.into_iter().map(|(_, summary)| summary).collect()
     }
 
     fn totals(&self, root: &SessionId) -> TreeTotals {
-        let log = self.sessions.get(root).ok_or_else(|| StoreError::Unknown(root.clone()))?;
+        let log = self.sessions.get(root).ok_or_else(|| StoreError::UnknownSession(root.clone()))?;
         let (mut ended, mut open) = (EndedRounds::default(), OpenRound::default());
         log.iter().for_each(|record| ended.take(&record.event));
         let ends = log.iter().filter(|record| matches!(record.event, Event::Ended { .. }));
@@ -228,10 +230,11 @@ impl Logs {
         Ok(ended.with(root, &open, self.below(root).count() as u64))
     }
 
-    fn verify(&self, root: &SessionId, children: &[Child]) -> Result<(), StoreError> {
-        let was_run = lineage(root).any(|above| self.leases.contains_key(&above));
-        let is_lost =
-            |child: &&Child| self.removed < child.after && !self.sessions.contains_key(&child.session);
+    fn verify(&self, root: &SessionId, children: &[ReturnedChild]) -> Result<(), StoreError> {
+        let was_run = ancestors(root).any(|above| self.leases.contains_key(&above));
+        let is_lost = |child: &&ReturnedChild| {
+            self.removed < child.after && !self.sessions.contains_key(&child.session)
+        };
         children.iter().find(is_lost).filter(|_| was_run).map_or(Ok(()), |child| Err(child.missing()))
     }
 
@@ -252,20 +255,20 @@ impl Logs {
 
 impl Store for MemoryStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
-        let outside = append.lease.is_none();
+        let is_external = append.lease.is_none();
         let appended = self.logs().append(append);
-        if outside && appended.is_ok() {
-            self.stir();
+        if is_external && appended.is_ok() {
+            self.notify();
         }
         Box::pin(ready(appended))
     }
 
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
-        self.answer(|logs| Ok(logs.read(session, from)))
+        self.with_logs(|logs| Ok(logs.read(session, from)))
     }
 
     fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<Prefix, StoreError>> {
-        self.answer(|logs| Ok((logs.read(session, 0), None)))
+        self.with_logs(|logs| Ok((logs.read(session, 0), None)))
     }
 
     fn tail(
@@ -274,32 +277,36 @@ impl Store for MemoryStore {
         after: Pos,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
-        self.answer(|logs| Ok(logs.tail(root, after, limit)))
+        self.with_logs(|logs| Ok(logs.tail(root, after, limit)))
     }
 
-    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.answer(|logs| logs.verify(root, &children))
+    fn verify(
+        &self,
+        root: &SessionId,
+        children: Vec<ReturnedChild>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.with_logs(|logs| logs.verify(root, &children))
     }
 
-    fn words(
+    fn external_events(
         &self,
         root: &SessionId,
         after: Pos,
     ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
-        self.answer(|logs| {
+        self.with_logs(|logs| {
             let records = logs.tail(root, after, usize::MAX).into_iter();
-            let words = records.filter(|record| record.event.is_outside_word());
+            let words = records.filter(|record| record.event.is_external());
             Ok(words.map(|record| (record.session, record.pos)).collect())
         })
     }
 
-    fn stirred(&self) -> watch::Receiver<u64> {
-        self.stir.subscribe()
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
-    fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
-        self.answer(|logs| {
-            let (lease, row) = lease::take(logs.leases.get(root), root, holder, at)?;
+    fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
+        self.with_logs(|logs| {
+            let (lease, row) = lease::take(logs.leases.get(root), root, owner, at)?;
             logs.now = logs.now.max(at);
             logs.leases.insert(root.clone(), row);
             Ok(lease)
@@ -307,7 +314,7 @@ impl Store for MemoryStore {
     }
 
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.answer(|logs| {
+        self.with_logs(|logs| {
             logs.now = logs.now.max(at);
             let row = logs.leases.get_mut(&lease.root).filter(|row| row.admits(lease));
             let row = row.ok_or_else(|| lease::fenced(lease))?;
@@ -318,38 +325,38 @@ impl Store for MemoryStore {
     }
 
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.answer(|logs| {
+        self.with_logs(|logs| {
             if let Some(row) = logs.leases.get_mut(&lease.root).filter(|row| row.admits(lease)) {
-                row.holder = None;
+                row.owner = None;
             }
             Ok(())
         })
     }
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
-        self.answer(|logs| Ok(logs.roots()))
+        self.with_logs(|logs| Ok(logs.roots()))
     }
 
     fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>> {
-        self.answer(|logs| Ok(roots.iter().map(|root| logs.totals(root)).collect()))
+        self.with_logs(|logs| Ok(roots.iter().map(|root| logs.totals(root)).collect()))
     }
 
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>> {
-        self.answer(|logs| Ok(logs.below(root).cloned().collect()))
+        self.with_logs(|logs| Ok(logs.below(root).cloned().collect()))
     }
 
     fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
         let result = self.logs().remove(root);
-        self.stir();
+        self.notify();
         Box::pin(ready(result))
     }
 
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
-        self.answer(|logs| Ok(logs.blobs.get(&hash).cloned()))
+        self.with_logs(|logs| Ok(logs.blobs.get(&hash).cloned()))
     }
 
     fn has_edit(&self, content: Hash) -> BoxFuture<'_, Result<bool, StoreError>> {
-        self.answer(|logs| {
+        self.with_logs(|logs| {
             let mut facts = logs.sessions.values().flatten().map(|record| &record.event);
             Ok(logs.removed_edits.contains(&content) || facts.any(|fact| codec::edit(fact) == Some(content)))
         })
@@ -357,11 +364,11 @@ impl Store for MemoryStore {
 
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
         let result = self.logs().restore(records, blobs);
-        self.stir();
+        self.notify();
         Box::pin(ready(result))
     }
 
     fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
-        self.answer(|logs| Ok(logs.imported.get(root).copied()))
+        self.with_logs(|logs| Ok(logs.imported.get(root).copied()))
     }
 }

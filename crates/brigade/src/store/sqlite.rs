@@ -3,10 +3,9 @@
 mod access;
 mod batch;
 mod checkpoint;
-mod checkup;
 mod edits;
+mod health_check;
 mod imported;
-mod ledger;
 mod lock;
 mod reader;
 mod remove;
@@ -14,6 +13,7 @@ mod restore;
 mod schema;
 mod totals;
 mod verify;
+mod write_tx;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -27,16 +27,16 @@ use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
 use super::{
-    Append, Appended, Child, Holder, Lease, Pos, Prefix, RootSummary, Store, StoreError, TreeTotals,
+    Append, Appended, Lease, Owner, Pos, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
 };
-use access::Access;
+use access::ReadAccess;
 use checkpoint::Checkpointer;
-pub use checkup::{Checkup, Integrity};
-use ledger::AppendJob;
-use lock::Gate;
+pub use health_check::{HealthCheck, Integrity};
+use lock::CommitGate;
 use reader::Reader;
-use schema::Limits;
-use writer::{Job, Ledger, Task, Writer};
+use schema::StoreLimits;
+use write_tx::AppendJob;
+use writer::{ClosureJob, Job, WriteTx, Writer};
 
 /// Longest wait for a commit of this process before the process is stopped all the same.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,51 +52,51 @@ pub struct SqliteStore {
     /// None in a store that is only read, and while the store is dropped: closing the channel is what ends the writer.
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     writer: Option<JoinHandle<()>>,
-    gate: Arc<Gate>,
-    stirred: watch::Receiver<u64>,
+    gate: Arc<CommitGate>,
+    changes: watch::Receiver<u64>,
 }
 
 impl SqliteStore {
     /// Opens a store, and makes it where there is none: the folder and the file are for the owner only.
     pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
-        SqliteStore::open_limited(path, Limits::default())
+        SqliteStore::open_limited(path, StoreLimits::default())
     }
 
     /// Opens a store that does not grow beyond `pages` pages, which have 8 KB in a new file; more is [`StoreError::Full`].
-    pub fn open_capped(path: &Path, pages: u32) -> Result<SqliteStore, StoreError> {
-        SqliteStore::open_limited(path, Limits { pages: Some(pages) })
+    pub fn open_with_max_pages(path: &Path, pages: u32) -> Result<SqliteStore, StoreError> {
+        SqliteStore::open_limited(path, StoreLimits { pages: Some(pages) })
     }
 
-    fn open_limited(path: &Path, limits: Limits) -> Result<SqliteStore, StoreError> {
+    fn open_limited(path: &Path, limits: StoreLimits) -> Result<SqliteStore, StoreError> {
         let place: Arc<Path> = schema::absolute(path).into();
         let connection = schema::open_writer(&place, limits)?;
-        let gate = Arc::new(Gate::default());
+        let gate = Arc::new(CommitGate::default());
         let checkpointer = Checkpointer::start(&place, gate.clone())?;
         let (jobs, queue) = mpsc::channel();
-        let (stir, stirred) = watch::channel(0);
-        let writer = Writer::new(place.clone(), connection, queue, stir, checkpointer, gate.clone())?;
+        let (sender, changes) = watch::channel(0);
+        let writer = Writer::new(place.clone(), connection, queue, sender, checkpointer, gate.clone())?;
         let thread = std::thread::Builder::new()
             .name("brigade-store".into())
             .spawn(move || writer.run())
             .map_err(|error| schema::io_error(&place, &error))?;
-        let reader = Arc::new(Reader::new(place.clone(), Access::Shared));
-        Ok(SqliteStore { place, reader, jobs: Some(jobs), writer: Some(thread), gate, stirred })
+        let reader = Arc::new(Reader::new(place.clone(), ReadAccess::Shared));
+        Ok(SqliteStore { place, reader, jobs: Some(jobs), writer: Some(thread), gate, changes })
     }
 
     /// Opens a store that exists for reading only. It takes no lock that a writer needs, also works on a file system or
     /// with permissions that allow no writing, and refuses everything that writes. None if nothing was written to it yet,
     /// as in the moment in which another process makes it.
-    pub fn open_to_read(path: &Path) -> Result<Option<SqliteStore>, StoreError> {
+    pub fn open_read_only(path: &Path) -> Result<Option<SqliteStore>, StoreError> {
         let place: Arc<Path> = schema::absolute(path).into();
         schema::check_file(&place).map_err(|error| schema::io_error(&place, &error))?;
-        let (access, format) = Access::find(&place)?;
+        let (access, format) = ReadAccess::find(&place)?;
         if format.is_none() {
             return Ok(None);
         }
         let reader = Arc::new(Reader::new(place.clone(), access));
         // Nobody looks for what others write, so nobody is stirred.
-        let (_, stirred) = watch::channel(0);
-        Ok(Some(SqliteStore { place, reader, jobs: None, writer: None, gate: Arc::default(), stirred }))
+        let (_, changes) = watch::channel(0);
+        Ok(Some(SqliteStore { place, reader, jobs: None, writer: None, gate: Arc::default(), changes }))
     }
 
     /// Where the store is.
@@ -108,14 +108,14 @@ impl SqliteStore {
     fn write<T, F>(&self, work: F) -> BoxFuture<'static, Result<T, StoreError>>
     where
         T: Send + 'static,
-        F: FnMut(&mut Ledger<'_>) -> Result<T, writer::Fault> + Send + 'static,
+        F: FnMut(&mut WriteTx<'_>) -> Result<T, writer::WriteError> + Send + 'static,
     {
         let Some(jobs) = &self.jobs else {
             let cause = "it is open for reading only".into();
             let place = self.place.display().to_string();
             return Box::pin(ready(Err(StoreError::ReadOnly { place, cause })));
         };
-        let (task, answer) = Task::job(work);
+        let (task, answer) = ClosureJob::job(work);
         // Where nobody takes it, the answer is that nobody will: the task goes, and its end of the channel with it.
         let _ = jobs.send(task);
         Box::pin(answer.map(|answer| answer.unwrap_or(Err(StoreError::Closed))))
@@ -146,7 +146,7 @@ impl Drop for SqliteStore {
 impl Store for SqliteStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         match AppendJob::new(&self.place, append) {
-            Ok(job) => self.write(move |ledger| ledger.append(&job)),
+            Ok(job) => self.write(move |tx| tx.append(&job)),
             Err(refused) => Box::pin(ready(Err(refused))),
         }
     }
@@ -174,41 +174,45 @@ impl Store for SqliteStore {
         Box::pin(self.read_with(move |snapshot| snapshot.tail(&root, after, limit)))
     }
 
-    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn verify(
+        &self,
+        root: &SessionId,
+        children: Vec<ReturnedChild>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
         let root = root.clone();
         Box::pin(self.read_with(move |snapshot| snapshot.verify(&root, &children)))
     }
 
-    fn words(
+    fn external_events(
         &self,
         root: &SessionId,
         after: Pos,
     ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
         let root = root.clone();
-        Box::pin(self.read_with(move |snapshot| snapshot.words(&root, after)))
+        Box::pin(self.read_with(move |snapshot| snapshot.external_events(&root, after)))
     }
 
-    fn stirred(&self) -> watch::Receiver<u64> {
-        self.stirred.clone()
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
     }
 
     fn between_commits(&self, work: &mut dyn FnMut()) {
         self.gate.close_while(COMMIT_TIMEOUT, work);
     }
 
-    fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
-        let (root, holder) = (root.clone(), holder.clone());
-        self.write(move |ledger| ledger.lease(&root, &holder, at))
+    fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
+        let (root, owner) = (root.clone(), owner.clone());
+        self.write(move |tx| tx.lease(&root, &owner, at))
     }
 
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
         let lease = lease.clone();
-        self.write(move |ledger| ledger.renew(&lease, at))
+        self.write(move |tx| tx.renew(&lease, at))
     }
 
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
         let lease = lease.clone();
-        self.write(move |ledger| ledger.release(&lease))
+        self.write(move |tx| tx.release(&lease))
     }
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
@@ -226,7 +230,7 @@ impl Store for SqliteStore {
 
     fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
         let root = root.clone();
-        self.write(move |ledger| ledger.remove(&root))
+        self.write(move |tx| tx.remove(&root))
     }
 
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>> {
@@ -237,7 +241,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let search = self.read_with(move |snapshot| snapshot.find_edit(content)).await?;
             if search.is_slow && self.jobs.is_some() {
-                self.write(|ledger| Ok(ledger.index_edits()?)).await?;
+                self.write(|tx| Ok(tx.index_edits()?)).await?;
             }
             Ok(search.is_found)
         })
@@ -245,7 +249,7 @@ impl Store for SqliteStore {
 
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
         match restore::RestoreJob::new(records, blobs) {
-            Ok(job) => self.write(move |ledger| ledger.restore(&job)),
+            Ok(job) => self.write(move |tx| tx.restore(&job)),
             Err(error) => Box::pin(ready(Err(schema::broken(&self.place, error.to_string())))),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brigade_core::{Amount, Event, Record, SessionId, Spent, Status};
+use brigade_core::{Event, Record, Resources, SessionId, Spent, Status};
 
 /// What a tree has used up so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,30 +18,30 @@ pub struct Totals {
 
 /// What sessions used up in facts after the end of the last round, session by session in the order of their logs.
 #[derive(Debug, Default)]
-pub(super) struct OpenRound(BTreeMap<SessionId, Own>);
+pub(super) struct OpenRound(BTreeMap<SessionId, SessionSpent>);
 
 #[derive(Debug, Default)]
-struct Own {
+struct SessionSpent {
     /// Whether it began in the round. One that was left to itself in an earlier round works on its own account.
-    has_begun: bool,
+    has_started: bool,
     spent: Spent,
-    held: Amount,
+    held_back: Resources,
 }
 
 impl OpenRound {
     pub(super) fn take(&mut self, record: &Record) {
-        let own = self.0.entry(record.session.clone()).or_default();
+        let session = self.0.entry(record.session.clone()).or_default();
         match &record.event {
-            Event::Started { .. } => own.has_begun = true,
-            Event::Called { .. } => own.held = Amount::default(),
+            Event::Started { .. } => session.has_started = true,
+            Event::Called { .. } => session.held_back = Resources::default(),
             Event::Replied { spent, .. } | Event::CallFailed { spent, .. } => {
-                own.spent = own.spent.plus(*spent);
-                own.held = spent.held;
+                session.spent = session.spent.plus(*spent);
+                session.held_back = spent.held_back;
             }
-            Event::ToolEnded { spent, .. } => own.spent = own.spent.plus(*spent),
+            Event::ToolEnded { spent, .. } => session.spent = session.spent.plus(*spent),
             Event::Ended { .. } => {
-                own.spent = own.spent.plus(Spent::doubtful(own.held));
-                own.held = Amount::default();
+                session.spent = session.spent.plus(Spent::unconfirmed(session.held_back));
+                session.held_back = Resources::default();
             }
             _ => {}
         }
@@ -49,11 +49,11 @@ impl OpenRound {
 
     /// What the round used up so far, if the session at the top has begun one.
     pub(super) fn spent(&self, root: &SessionId) -> Option<Spent> {
-        if !self.0.get(root)?.has_begun {
+        if !self.0.get(root)?.has_started {
             return None;
         }
-        let begun = self.0.values().filter(|own| own.has_begun);
-        Some(begun.fold(Spent::default(), |sum, own| sum.plus(own.spent)))
+        let begun = self.0.values().filter(|session| session.has_started);
+        Some(begun.fold(Spent::default(), |sum, session| sum.plus(session.spent)))
     }
 }
 

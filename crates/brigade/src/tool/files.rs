@@ -21,26 +21,26 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brigade_core::permission::{Action, Kind, Permissions, Subject, Verdict};
+use brigade_core::permission::{Action, ActionKind, Permissions, Subject, Verdict};
 use brigade_core::{Extent, Hash, SeenFile};
 use rustix::io::Errno;
 
 pub(super) use blocking::blocking;
 pub use error::FileError;
 pub(super) use lines::{Lines, Rest};
-pub(super) use replace::Target;
-pub(super) use walk::{Cut, EntryKind, Stop};
+pub(super) use replace::EditTarget;
+pub(super) use walk::{EntryKind, StopSignal, WalkLimit};
 pub use workspace::Workspace;
-pub(crate) use workspace::shown;
+pub(crate) use workspace::escape_controls;
 
-use beneath::READ;
-use workspace::{Asked, Given, require_regular};
+use beneath::READ_FLAGS;
+use workspace::{CheckedPath, RequestedPath, require_regular};
 
 /// The largest file that is changed: the whole of it is held in memory.
 pub(super) const MAX_EDIT_BYTES: u64 = 16 << 20;
 
 /// How often a file that moves away while it is being opened is looked for again.
-const ATTEMPTS: usize = 16;
+const OPEN_ATTEMPTS: usize = 16;
 
 /// The files of a workspace under the rules of one agent. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub struct Files {
 }
 
 /// A file that is open for reading.
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     pub(super) file: File,
     /// How large it says that it is.
     pub(super) size: u64,
@@ -61,13 +61,13 @@ pub(super) struct Opened {
 
 /// A file with all that it held when it was read.
 #[derive(Debug)]
-pub struct FoundFile {
+pub struct LoadedFile {
     real: PathBuf,
     /// What it held.
     pub content: Vec<u8>,
 }
 
-impl FoundFile {
+impl LoadedFile {
     /// The file as seen by an agent that is shown this much of it. A file whose name is not UTF-8 cannot be changed,
     /// and whether it was seen does not matter.
     pub fn seen(&self, extent: Extent) -> Option<SeenFile> {
@@ -80,7 +80,7 @@ impl Files {
     /// the workspace, and no folder at all is nothing of it.
     pub fn new(workspace: Workspace, permissions: Arc<Permissions>, paths: BTreeSet<String>) -> Files {
         let folder = |path: String| {
-            let lexical = beneath::lexical(Path::new(&path));
+            let lexical = beneath::normalize(Path::new(&path));
             // A folder outside of the workspace admits nothing, least of all everything.
             lexical.map_or(path, |folder| folder.to_string_lossy().into_owned())
         };
@@ -94,30 +94,30 @@ impl Files {
 
     /// Reads a whole file of at most `max_bytes`.
     pub fn read(&self, path: &str, max_bytes: u64) -> Result<Vec<u8>, FileError> {
-        self.read_found(path, max_bytes).map(|found| found.content)
+        self.load(path, max_bytes).map(|found| found.content)
     }
 
     /// Reads a whole file of at most `max_bytes`, and says which file that is.
-    pub fn read_found(&self, path: &str, max_bytes: u64) -> Result<FoundFile, FileError> {
-        let Opened { file, size, real } = self.open(path)?;
-        let too_large = || FileError::TooLarge { path: shown(path), cap: max_bytes };
+    pub fn load(&self, path: &str, max_bytes: u64) -> Result<LoadedFile, FileError> {
+        let OpenedFile { file, size, real } = self.open(path)?;
+        let too_large = || FileError::TooLarge { path: escape_controls(path), cap: max_bytes };
         if size > max_bytes {
             return Err(too_large());
         }
         let content = read_bounded(file, max_bytes)
             .map_err(|cause| FileError::from_system(path, cause))?
             .ok_or_else(too_large)?;
-        Ok(FoundFile { real, content })
+        Ok(LoadedFile { real, content })
     }
 
     /// The hash of what a file holds; none where it does not exist.
     pub fn hash(&self, path: &str) -> Result<Option<Hash>, FileError> {
-        Ok(self.found(path)?.map(|found| Hash::of(&found.content)))
+        Ok(self.load_for_edit(path)?.map(|found| Hash::of(&found.content)))
     }
 
     /// A file that may be changed, with all that it holds; none if it does not exist.
-    pub(crate) fn found(&self, path: &str) -> Result<Option<FoundFile>, FileError> {
-        match self.read_found(path, MAX_EDIT_BYTES) {
+    pub(crate) fn load_for_edit(&self, path: &str) -> Result<Option<LoadedFile>, FileError> {
+        match self.load(path, MAX_EDIT_BYTES) {
             Ok(found) => Ok(Some(found)),
             Err(FileError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -125,24 +125,24 @@ impl Files {
     }
 
     /// Opens a regular file for reading.
-    pub(super) fn open(&self, path: &str) -> Result<Opened, FileError> {
-        let given = self.workspace.given(path)?;
-        self.admit_name(&given, Kind::Pure)?;
-        for _ in 0..ATTEMPTS {
-            let found = self.workspace.resolve(&given)?;
-            self.admit_place(&given, &found.real, Kind::Pure)?;
-            require_regular(&given.shown, &found.stat)?;
-            let file = match self.workspace.open_real(&found.real, READ) {
+    pub(super) fn open(&self, path: &str) -> Result<OpenedFile, FileError> {
+        let requested = self.workspace.parse_path(path)?;
+        self.check_requested_path(&requested, ActionKind::Pure)?;
+        for _ in 0..OPEN_ATTEMPTS {
+            let found = self.workspace.resolve(&requested)?;
+            self.check_real_path(&requested, &found.real, ActionKind::Pure)?;
+            require_regular(&requested.display, &found.stat)?;
+            let file = match self.workspace.open_real(&found.real, READ_FLAGS) {
                 Ok(opened) => File::from(opened),
-                Err(cause) if moved(&cause) => continue,
-                Err(cause) => return Err(FileError::from_system(&given.shown, cause)),
+                Err(cause) if was_moved(&cause) => continue,
+                Err(cause) => return Err(FileError::from_system(&requested.display, cause)),
             };
-            let stat =
-                rustix::fs::fstat(&file).map_err(|errno| FileError::from_system(&given.shown, errno))?;
-            require_regular(&given.shown, &stat)?;
-            return Ok(Opened { file, size: u64::try_from(stat.st_size).unwrap_or(0), real: found.real });
+            let stat = rustix::fs::fstat(&file)
+                .map_err(|errno| FileError::from_system(&requested.display, errno))?;
+            require_regular(&requested.display, &stat)?;
+            return Ok(OpenedFile { file, size: u64::try_from(stat.st_size).unwrap_or(0), real: found.real });
         }
-        Err(FileError::Busy { path: given.shown })
+        Err(FileError::Busy { path: requested.display })
     }
 
     /// The rules of the agent.
@@ -151,48 +151,56 @@ impl Files {
     }
 
     /// Whether a tool that visits many files may show this one, by its real place.
-    fn shows(&self, real: &str) -> bool {
-        self.touches(real) && self.permissions.may_read(real)
+    fn can_show(&self, real: &str) -> bool {
+        self.is_in_allowed_folder(real) && self.permissions.may_read(real)
     }
 
     /// Refuses a name before anything is looked at, so that a forbidden one does not even tell whether it exists.
-    fn admit_name(&self, given: &Given, kind: Kind) -> Result<(), FileError> {
-        self.admit(given, &given.lexical, kind)
+    fn check_requested_path(&self, requested: &RequestedPath, kind: ActionKind) -> Result<(), FileError> {
+        self.check_access(requested, &requested.lexical, kind)
     }
 
-    fn admit_place(&self, given: &Given, real: &Path, kind: Kind) -> Result<(), FileError> {
-        self.admit(given, &real.to_string_lossy(), kind)
+    fn check_real_path(
+        &self,
+        requested: &RequestedPath,
+        real: &Path,
+        kind: ActionKind,
+    ) -> Result<(), FileError> {
+        self.check_access(requested, &real.to_string_lossy(), kind)
     }
 
-    fn admit(&self, given: &Given, path: &str, kind: Kind) -> Result<(), FileError> {
-        if !self.touches(path) {
-            return Err(self.other_folder(given));
+    fn check_access(&self, requested: &RequestedPath, path: &str, kind: ActionKind) -> Result<(), FileError> {
+        if !self.is_in_allowed_folder(path) {
+            return Err(self.folder_error(requested));
         }
         // No tool has this name: rules about one tool by name alone have been judged for the call itself.
-        let tool = if kind == Kind::Pure { "a read" } else { "an edit" };
+        let tool = if kind == ActionKind::Pure { "a read" } else { "an edit" };
         match self.permissions.check(&Action { tool, kind, subject: Subject::Path(path) }) {
-            Verdict::Deny { reason } => Err(FileError::Forbidden { path: given.shown.clone(), reason }),
+            Verdict::Deny { reason } => Err(FileError::Forbidden { path: requested.display.clone(), reason }),
             // The person was asked about the name in the call. Under another name nobody was asked.
-            Verdict::Ask { rule: Some(rule) } if given.asked != Asked::ByName || path != given.lexical => {
-                let (path, real) = (given.shown.clone(), shown(path));
-                Err(FileError::Renamed { path, real, rule: rule.to_string() })
+            Verdict::Ask { rule: Some(rule) }
+                if requested.checked != CheckedPath::WorkspacePath || path != requested.lexical =>
+            {
+                let (path, real) = (requested.display.clone(), escape_controls(path));
+                Err(FileError::RuleAsksForRealPath { path, real, rule: rule.to_string() })
             }
             // What the mode asks about was judged by the name in the call as well: by a rule, or by a person.
-            Verdict::Ask { rule: None } if path != given.lexical => {
-                Err(FileError::Elsewhere { path: given.shown.clone(), real: shown(path) })
-            }
+            Verdict::Ask { rule: None } if path != requested.lexical => Err(FileError::ModeAsksForRealPath {
+                path: requested.display.clone(),
+                real: escape_controls(path),
+            }),
             Verdict::Ask { .. } | Verdict::Allow => Ok(()),
         }
     }
 
-    fn other_folder(&self, given: &Given) -> FileError {
+    fn folder_error(&self, requested: &RequestedPath) -> FileError {
         let folders: Vec<&str> = self.paths.iter().map(String::as_str).collect();
         let folders = if folders.is_empty() { "none".to_owned() } else { folders.join(", ") };
-        FileError::OtherFolder { path: given.shown.clone(), folders }
+        FileError::FolderNotAllowed { path: requested.display.clone(), folders }
     }
 
     /// Whether a place is in a folder that may be touched.
-    fn touches(&self, real: &str) -> bool {
+    fn is_in_allowed_folder(&self, real: &str) -> bool {
         let within = |folder: &str| match real.strip_prefix(folder) {
             Some(rest) => folder.is_empty() || rest.is_empty() || rest.starts_with('/'),
             None => false,
@@ -201,14 +209,14 @@ impl Files {
     }
 
     /// Whether a folder is on the way to one that may be touched.
-    fn leads_on(&self, real: &str) -> bool {
+    fn leads_to_allowed_folder(&self, real: &str) -> bool {
         let below = |folder: &str| folder.strip_prefix(real).is_some_and(|rest| rest.starts_with('/'));
         self.paths.iter().any(|folder| real.is_empty() || below(folder))
     }
 }
 
 /// Whether a failure to open says that the file is no longer where it was a moment ago.
-fn moved(cause: &std::io::Error) -> bool {
+fn was_moved(cause: &std::io::Error) -> bool {
     matches!(
         Errno::from_io_error(cause),
         Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV | Errno::AGAIN)

@@ -20,11 +20,11 @@ use brigade_core::{CallId, Hash, SessionId, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{blocking, shown};
+use super::files::{blocking, escape_controls};
 use super::{Tool, ToolContext, Toolbox};
 
 pub use error::MemoryError;
-use file::File;
+use file::MemoryFile;
 
 /// The names of the tools.
 pub const TOOLS: [&str; 3] = [MemoryPut::NAME, MemoryGet::NAME, MemorySearch::NAME];
@@ -43,12 +43,12 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// The memory that agents share. Cheap to clone; all clones use one connection.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    file: Arc<File>,
+    file: Arc<MemoryFile>,
 }
 
 /// What is to be remembered.
 #[derive(Debug, Clone, Default)]
-pub struct Note {
+pub struct NewEntry {
     /// The name of the entry; derived from the text where absent.
     pub key: Option<String>,
     /// What it says.
@@ -59,7 +59,7 @@ pub struct Note {
 
 /// What is remembered under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remembered {
+pub struct MemoryEntry {
     /// The name of the entry.
     pub key: String,
     /// What it says: all of it, or of a search the part that fits.
@@ -69,12 +69,12 @@ pub struct Remembered {
     /// The session that stored it.
     pub session: String,
     /// When it was stored: UTC, as `2026-01-31T12:00:00Z`.
-    pub when: String,
+    pub stored_at: String,
 }
 
 /// What became of a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct PutResult {
     /// The key that it can be read by.
     pub key: String,
     /// Whether another text stood there before.
@@ -87,37 +87,37 @@ pub enum Replaced {
     /// It is new, or said the same before.
     Nothing,
     /// It said something else before.
-    Another,
+    DifferentText,
 }
 
 impl Memory {
     /// Opens the file, and makes it where it is missing.
     pub fn open(path: &Path) -> Result<Memory, MemoryError> {
         let memory = Memory::at(path);
-        memory.file.touch()?;
+        memory.file.open_or_create()?;
         Ok(memory)
     }
 
     /// The memory in this file, which is opened when it is first used and made when something is first stored. What
     /// is wrong with it is then said to the agent that wants to use it.
     pub fn at(path: &Path) -> Memory {
-        Memory { file: Arc::new(File::new(path)) }
+        Memory { file: Arc::new(MemoryFile::new(path)) }
     }
 
     /// Stores a note; one of the same key is replaced. The same call of a session stores the same note only once,
     /// also where another session has replaced it since.
-    pub fn put(&self, note: Note, session: &SessionId, call: CallId) -> Result<Stored, MemoryError> {
-        let note = checked(note)?;
-        self.file.put(&note, session, call)
+    pub fn put(&self, entry: NewEntry, session: &SessionId, call: CallId) -> Result<PutResult, MemoryError> {
+        let entry = validate(entry)?;
+        self.file.put(&entry, session, call)
     }
 
     /// The entry of this key.
-    pub fn get(&self, key: &str) -> Result<Option<Remembered>, MemoryError> {
+    pub fn get(&self, key: &str) -> Result<Option<MemoryEntry>, MemoryError> {
         self.file.get(key.trim())
     }
 
     /// The entries in which words of the query occur, best first. Any text is a query.
-    pub fn search(&self, query: &str, limit: usize) -> Result<Vec<Remembered>, MemoryError> {
+    pub fn search(&self, query: &str, limit: usize) -> Result<Vec<MemoryEntry>, MemoryError> {
         self.file.search(query, limit.min(MAX_RESULTS))
     }
 }
@@ -130,46 +130,46 @@ impl Toolbox {
 }
 
 /// A note that may be stored.
-struct Checked {
+struct ValidEntry {
     key: String,
     text: String,
     tags: Vec<String>,
 }
 
-fn checked(note: Note) -> Result<Checked, MemoryError> {
-    let unfit = |problem: String| Err(MemoryError::Unfit(problem));
-    if note.text.trim().is_empty() {
+fn validate(entry: NewEntry) -> Result<ValidEntry, MemoryError> {
+    let unfit = |problem: String| Err(MemoryError::InvalidEntry(problem));
+    if entry.text.trim().is_empty() {
         return unfit("the text is empty; say what is to be remembered".to_owned());
     }
-    if note.text.len() > MAX_TEXT_BYTES {
+    if entry.text.len() > MAX_TEXT_BYTES {
         return unfit(format!(
             "the text has {} bytes, and an entry holds at most {MAX_TEXT_BYTES}; store what matters, or several \
              entries",
-            note.text.len()
+            entry.text.len()
         ));
     }
-    let key = match note.key {
+    let key = match entry.key {
         Some(key) => key.trim().to_owned(),
-        None => derived(&note.text),
+        None => derived_key(&entry.text),
     };
     if key.is_empty() || key.chars().count() > MAX_KEY_CHARACTERS || key.contains(char::is_control) {
         return unfit(format!("the key has to be one line of 1 to {MAX_KEY_CHARACTERS} characters"));
     }
     let tags: Vec<String> =
-        note.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
+        entry.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
     let unfit_tag = |tag: &String| tag.chars().count() > MAX_TAG_CHARACTERS || tag.contains(char::is_control);
     if tags.len() > MAX_TAGS || tags.iter().any(unfit_tag) {
         return unfit(format!(
             "there may be {MAX_TAGS} tags, each one line of at most {MAX_TAG_CHARACTERS} characters"
         ));
     }
-    Ok(Checked { key, text: note.text, tags })
+    Ok(ValidEntry { key, text: entry.text, tags })
 }
 
 /// The key of a text without one: equal texts are one entry.
-fn derived(text: &str) -> String {
+fn derived_key(text: &str) -> String {
     let hash = Hash::of(text.as_bytes()).to_string();
-    format!("note-{}", brigade_core::text::cut(&hash, 16))
+    format!("note-{}", brigade_core::text::truncate_bytes(&hash, 16))
 }
 
 struct MemoryPut(Memory);
@@ -229,9 +229,9 @@ impl Tool for MemoryPut {
 
     async fn run(&self, input: PutInput, context: &ToolContext) -> ToolOutput {
         let (memory, session, call) = (self.0.clone(), context.session.clone(), context.call);
-        let note = Note { key: input.key, text: input.text, tags: input.tags.unwrap_or_default() };
-        blocking(TIME_LIMIT, move |_| match memory.put(note, &session, call) {
-            Ok(stored) => ToolOutput::ok(render::stored(&stored)),
+        let entry = NewEntry { key: input.key, text: input.text, tags: input.tags.unwrap_or_default() };
+        blocking(TIME_LIMIT, move |_| match memory.put(entry, &session, call) {
+            Ok(stored) => ToolOutput::ok(render::put_result(&stored)),
             Err(error) => ToolOutput::error(error.to_string()),
         })
         .await
@@ -259,7 +259,7 @@ impl Tool for MemoryGet {
         blocking(TIME_LIMIT, move |_| match memory.get(&input.key) {
             Ok(Some(entry)) => ToolOutput::ok(render::entry(&entry)),
             Ok(None) => {
-                let key = shown(brigade_core::text::cut(&input.key, 200));
+                let key = escape_controls(brigade_core::text::truncate_bytes(&input.key, 200));
                 ToolOutput::error(format!(
                     "Nothing is remembered under `{key}`; memory_search finds entries by words"
                 ))
@@ -292,7 +292,7 @@ impl Tool for MemorySearch {
         let memory = self.0.clone();
         let limit = input.limit.map_or(DEFAULT_RESULTS, |limit| limit.max(1) as usize);
         blocking(TIME_LIMIT, move |_| match memory.search(&input.query, limit) {
-            Ok(found) => ToolOutput::ok(render::found(&found)),
+            Ok(found) => ToolOutput::ok(render::search_results(&found)),
             Err(error) => ToolOutput::error(error.to_string()),
         })
         .await

@@ -10,12 +10,12 @@ use brigade_core::permission::Subject;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{EntryKind, Lines, Rest, blocking, shown};
+use super::files::{EntryKind, Lines, Rest, blocking, escape_controls};
 use super::{FileError, Files, SeenSlot, Tool, ToolContext};
 
 /// How much of a file one call returns.
 const MAX_READ_BYTES: usize = 256 * 1024;
-const MAX_LISTED: usize = 1_000;
+const MAX_LISTED_ENTRIES: usize = 1_000;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Reads a text file.
@@ -77,7 +77,7 @@ fn read_file(files: &Files, input: &ReadFileInput, seen: &SeenSlot) -> Result<To
         return Ok(ToolOutput::error("limit is 0, so there is nothing to read; ask for at least one line"));
     }
     let lines = files.read_lines(&input.path, first, limit, MAX_READ_BYTES)?;
-    let path = shown(&input.path);
+    let path = escape_controls(&input.path);
     if lines.binary {
         let text = format!("`{path}` looks binary and is not shown; use a program that understands it");
         return Ok(ToolOutput::error(text));
@@ -102,7 +102,7 @@ fn render(lines: &Lines, first: u64) -> String {
     let last = first + lines.count - 1;
     let mut bytes = lines.bytes.as_slice();
     if lines.long_line {
-        bytes = whole_characters(bytes);
+        bytes = trim_partial_char(bytes);
     }
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     let mut notes = Vec::new();
@@ -131,7 +131,7 @@ fn render(lines: &Lines, first: u64) -> String {
 }
 
 /// Leaves out the part of a character that a cut left at the end.
-fn whole_characters(bytes: &[u8]) -> &[u8] {
+fn trim_partial_char(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         // No length: the text ends within a character. A length: the file itself is not UTF-8.
         Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
@@ -186,18 +186,18 @@ impl Tool for ListDir {
 }
 
 fn list_dir(files: &Files, path: &str) -> Result<ToolOutput, FileError> {
-    let (entries, cut) = files.list(path)?;
+    let (entries, hit_limit) = files.list(path)?;
     if entries.is_empty() {
         return Ok(ToolOutput::ok("(the folder is empty)"));
     }
     let mut text = String::new();
-    for entry in entries.iter().take(MAX_LISTED) {
-        text.push_str(&shown(&entry.name()));
+    for entry in entries.iter().take(MAX_LISTED_ENTRIES) {
+        text.push_str(&escape_controls(&entry.name()));
         text.push_str(if entry.kind == EntryKind::Folder { "/\n" } else { "\n" });
     }
-    if entries.len() > MAX_LISTED {
-        let more = entries.len() - MAX_LISTED;
-        let least = if cut.is_some() { "at least " } else { "" };
+    if entries.len() > MAX_LISTED_ENTRIES {
+        let more = entries.len() - MAX_LISTED_ENTRIES;
+        let least = if hit_limit.is_some() { "at least " } else { "" };
         text.push_str(&format!("({least}{more} more entries; use glob to narrow them down)\n"));
     }
     Ok(ToolOutput::ok(text))

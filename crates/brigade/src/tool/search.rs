@@ -16,12 +16,12 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch}
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::files::{Cut, EntryKind, Stop, blocking, shown};
+use super::files::{EntryKind, StopSignal, WalkLimit, blocking, escape_controls};
 use super::read::workspace_itself;
 use super::{FileError, Files, Tool, ToolContext};
 
 const MAX_MATCHES: usize = 200;
-const MAX_FOUND: usize = 1_000;
+const MAX_GLOB_RESULTS: usize = 1_000;
 const MAX_LINE_CHARS: usize = 300;
 const MAX_PATTERN_BYTES: usize = 8 * 1024;
 /// What a compiled pattern, and the cache of its matcher, may take up.
@@ -80,10 +80,10 @@ impl Tool for Grep {
     }
 }
 
-fn grep(files: &Files, input: &GrepInput, stop: &Stop) -> Result<ToolOutput, ToolOutput> {
-    let matcher = regex(&input.pattern, input.case_insensitive)?;
+fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutput, ToolOutput> {
+    let matcher = build_regex(&input.pattern, input.case_insensitive)?;
     let glob = input.glob.as_deref().map(|glob| file_glob(glob, AnyFolder::Yes)).transpose()?;
-    let mut search = Search { matcher, searcher: searcher(), found: Vec::new(), full: false, stop };
+    let mut search = GrepSearch { matcher, searcher: build_searcher(), found: Vec::new(), full: false, stop };
     let walked = files.walk(&input.path, stop, &mut |found| {
         let named = |glob: &GlobSet| glob.is_match(found.path) || glob.is_match(found.below);
         let wanted = found.kind() == EntryKind::File && glob.as_ref().is_none_or(named);
@@ -96,8 +96,8 @@ fn grep(files: &Files, input: &GrepInput, stop: &Stop) -> Result<ToolOutput, Too
             Err(_) => ControlFlow::Continue(()),
         }
     });
-    let mut cut = match walked {
-        Ok(cut) => cut,
+    let mut hit_limit = match walked {
+        Ok(hit_limit) => hit_limit,
         Err(FileError::NotAFolder { .. }) => {
             let file = files.open(&input.path)?.file;
             let _ = search.file(&input.path, file);
@@ -105,14 +105,14 @@ fn grep(files: &Files, input: &GrepInput, stop: &Stop) -> Result<ToolOutput, Too
         }
         Err(error) => return Err(error.into()),
     };
-    if stop.reached() {
-        cut = Some(Cut::Time);
+    if stop.is_stopped() {
+        hit_limit = Some(WalkLimit::Time);
     }
     let full = search.full.then(|| format!("(only the first {MAX_MATCHES} matches; narrow the search down)"));
-    Ok(ToolOutput::ok(report(search.found, full, cut)))
+    Ok(ToolOutput::ok(render(search.found, full, hit_limit)))
 }
 
-fn regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutput> {
+fn build_regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutput> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(ToolOutput::error(format!(
             "The pattern is longer than {MAX_PATTERN_BYTES} bytes; shorten it"
@@ -131,7 +131,7 @@ fn regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutp
         })
 }
 
-fn searcher() -> Searcher {
+fn build_searcher() -> Searcher {
     SearcherBuilder::new()
         .line_number(true)
         .binary_detection(BinaryDetection::quit(0))
@@ -139,18 +139,18 @@ fn searcher() -> Searcher {
         .build()
 }
 
-struct Search<'a> {
+struct GrepSearch<'a> {
     matcher: RegexMatcher,
     searcher: Searcher,
     found: Vec<String>,
     full: bool,
-    stop: &'a Stop,
+    stop: &'a StopSignal,
 }
 
-impl Search<'_> {
+impl GrepSearch<'_> {
     fn file(&mut self, path: &str, file: File) -> ControlFlow<()> {
-        let reader = Bounded { file, left: MAX_FILE_BYTES, stop: self.stop };
-        let sink = Matches { path, found: &mut self.found, full: &mut self.full };
+        let reader = BoundedFile { file, remaining_bytes: MAX_FILE_BYTES, stop: self.stop };
+        let sink = MatchSink { path, found: &mut self.found, full: &mut self.full };
         // What was found before an error, such as a line without end, still counts.
         let _ = self.searcher.search_reader(&self.matcher, reader, sink);
         if self.full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -158,31 +158,31 @@ impl Search<'_> {
 }
 
 /// A file that ends when the time is up.
-struct Bounded<'a> {
+struct BoundedFile<'a> {
     file: File,
-    left: u64,
-    stop: &'a Stop,
+    remaining_bytes: u64,
+    stop: &'a StopSignal,
 }
 
-impl Read for Bounded<'_> {
+impl Read for BoundedFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.reached() {
+        if self.stop.is_stopped() {
             return Ok(0);
         }
-        let length = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let length = usize::try_from(self.remaining_bytes).unwrap_or(usize::MAX).min(buffer.len());
         let count = self.file.read(&mut buffer[..length])?;
-        self.left -= count as u64;
+        self.remaining_bytes -= count as u64;
         Ok(count)
     }
 }
 
-struct Matches<'a> {
+struct MatchSink<'a> {
     path: &'a str,
     found: &'a mut Vec<String>,
     full: &'a mut bool,
 }
 
-impl Sink for Matches<'_> {
+impl Sink for MatchSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _searcher: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
@@ -191,7 +191,7 @@ impl Sink for Matches<'_> {
             return Ok(false);
         }
         let line = matched.line_number().unwrap_or(0);
-        self.found.push(format!("{}:{line}: {}", shown(self.path), excerpt(matched.bytes())));
+        self.found.push(format!("{}:{line}: {}", escape_controls(self.path), excerpt(matched.bytes())));
         Ok(true)
     }
 }
@@ -250,21 +250,21 @@ impl Tool for Glob {
     }
 }
 
-fn glob(files: &Files, input: &GlobInput, stop: &Stop) -> Result<ToolOutput, ToolOutput> {
+fn glob(files: &Files, input: &GlobInput, stop: &StopSignal) -> Result<ToolOutput, ToolOutput> {
     let glob = file_glob(&input.pattern, AnyFolder::No)?;
     let mut paths = Vec::new();
     let mut full = None;
-    let cut = files.walk(&input.path, stop, &mut |found| {
+    let hit_limit = files.walk(&input.path, stop, &mut |found| {
         if glob.is_match(found.below) {
-            if paths.len() == MAX_FOUND {
-                full = Some(format!("(only the first {MAX_FOUND} files; narrow the pattern down)"));
+            if paths.len() == MAX_GLOB_RESULTS {
+                full = Some(format!("(only the first {MAX_GLOB_RESULTS} files; narrow the pattern down)"));
                 return ControlFlow::Break(());
             }
-            paths.push(shown(found.path));
+            paths.push(escape_controls(found.path));
         }
         ControlFlow::Continue(())
     })?;
-    Ok(ToolOutput::ok(report(paths, full, cut)))
+    Ok(ToolOutput::ok(render(paths, full, hit_limit)))
 }
 
 /// Whether a pattern without a folder means files in every folder.
@@ -293,12 +293,16 @@ fn file_glob(pattern: &str, any_folder: AnyFolder) -> Result<GlobSet, ToolOutput
     })
 }
 
-fn report(lines: Vec<String>, full: Option<String>, cut: Option<Cut>) -> String {
+fn render(lines: Vec<String>, full: Option<String>, hit_limit: Option<WalkLimit>) -> String {
     let mut lines = if lines.is_empty() { vec!["(nothing found)".to_owned()] } else { lines };
     lines.extend(full);
-    lines.extend(cut.map(|cut| match cut {
-        Cut::Time => format!("(stopped after {} seconds; narrow the search down)", TIME_LIMIT.as_secs()),
-        Cut::Size => "(not everything was searched: too many or too deep folders; name a folder)".to_owned(),
+    lines.extend(hit_limit.map(|hit_limit| match hit_limit {
+        WalkLimit::Time => {
+            format!("(stopped after {} seconds; narrow the search down)", TIME_LIMIT.as_secs())
+        }
+        WalkLimit::Size => {
+            "(not everything was searched: too many or too deep folders; name a folder)".to_owned()
+        }
     }));
     lines.push(String::new());
     lines.join("\n")

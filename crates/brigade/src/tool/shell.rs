@@ -7,7 +7,7 @@ use brigade_core::ToolOutput;
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
 use brigade_core::permission::Subject;
-use brigade_sandbox::{End, Finished, Job, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -71,24 +71,24 @@ impl Tool for Shell {
             time_limit,
             output_limit: settings.output_limit,
             limits: ResourceLimits::default(),
-            mark: format!("{}:{}", context.session, context.call),
+            tag: format!("{}:{}", context.session, context.call),
         };
-        match brigade_sandbox::run(&settings.guard, job, context.asked_to_stop()).await {
+        match brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await {
             Ok(finished) => report(&finished, settings.output_limit, time_limit),
             Err(cause) => ToolOutput::error(cause.to_string()),
         }
     }
 }
 
-fn report(finished: &Finished, output_limit: usize, time_limit: Duration) -> ToolOutput {
+fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> ToolOutput {
     let mut text = output(finished, output_limit);
     let end = match finished.end {
-        End::Exited(0) if text.is_empty() => return ToolOutput::ok("(no output)"),
-        End::Exited(0) => return ToolOutput::ok(text),
-        End::Exited(code) => format!("(exit code {code})"),
-        End::Signalled(signal) => format!("(ended by signal {signal})"),
-        End::TimedOut => format!("(ended after {} seconds, its time limit)", time_limit.as_secs()),
-        End::Cancelled => "(cancelled)".to_owned(),
+        ExitReason::Exited(0) if text.is_empty() => return ToolOutput::ok("(no output)"),
+        ExitReason::Exited(0) => return ToolOutput::ok(text),
+        ExitReason::Exited(code) => format!("(exit code {code})"),
+        ExitReason::Signalled(signal) => format!("(ended by signal {signal})"),
+        ExitReason::TimedOut => format!("(ended after {} seconds, its time limit)", time_limit.as_secs()),
+        ExitReason::Cancelled => "(cancelled)".to_owned(),
     };
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -98,7 +98,7 @@ fn report(finished: &Finished, output_limit: usize, time_limit: Duration) -> Too
 }
 
 /// The output as text, with a note where its middle is missing.
-fn output(finished: &Finished, output_limit: usize) -> String {
+fn output(finished: &JobResult, output_limit: usize) -> String {
     if finished.dropped_bytes == 0 {
         return String::from_utf8_lossy(&finished.output).into_owned();
     }
@@ -111,28 +111,34 @@ fn output(finished: &Finished, output_limit: usize) -> String {
 mod tests {
     use super::*;
 
-    fn finished(end: End, output: &[u8], dropped_bytes: u64) -> Finished {
-        Finished { end, output: output.to_vec(), dropped_bytes, duration: Duration::ZERO, recent: Vec::new() }
+    fn finished(end: ExitReason, output: &[u8], dropped_bytes: u64) -> JobResult {
+        JobResult {
+            end,
+            output: output.to_vec(),
+            dropped_bytes,
+            duration: Duration::ZERO,
+            recent: Vec::new(),
+        }
     }
 
     #[test]
-    fn the_last_line_says_how_a_command_ended() {
+    fn report_ends_with_the_exit_status() {
         let say = |end, output: &[u8]| {
             let output = report(&finished(end, output, 0), 100, Duration::from_secs(7));
             (output.text.to_string(), output.is_error())
         };
-        assert_eq!(say(End::Exited(0), b"hi\n"), ("hi\n".into(), false));
-        assert_eq!(say(End::Exited(0), b""), ("(no output)".into(), false));
-        assert_eq!(say(End::Exited(3), b"hi"), ("hi\n(exit code 3)".into(), true));
-        assert_eq!(say(End::Exited(1), b""), ("(exit code 1)".into(), true));
-        assert_eq!(say(End::Signalled(9), b"x\n"), ("x\n(ended by signal 9)".into(), true));
-        assert_eq!(say(End::TimedOut, b""), ("(ended after 7 seconds, its time limit)".into(), true));
-        assert_eq!(say(End::Cancelled, b"\xff"), ("\u{fffd}\n(cancelled)".into(), true));
+        assert_eq!(say(ExitReason::Exited(0), b"hi\n"), ("hi\n".into(), false));
+        assert_eq!(say(ExitReason::Exited(0), b""), ("(no output)".into(), false));
+        assert_eq!(say(ExitReason::Exited(3), b"hi"), ("hi\n(exit code 3)".into(), true));
+        assert_eq!(say(ExitReason::Exited(1), b""), ("(exit code 1)".into(), true));
+        assert_eq!(say(ExitReason::Signalled(9), b"x\n"), ("x\n(ended by signal 9)".into(), true));
+        assert_eq!(say(ExitReason::TimedOut, b""), ("(ended after 7 seconds, its time limit)".into(), true));
+        assert_eq!(say(ExitReason::Cancelled, b"\xff"), ("\u{fffd}\n(cancelled)".into(), true));
     }
 
     #[test]
-    fn what_is_missing_is_noted_where_it_is_missing() {
-        let output = output(&finished(End::Exited(0), "aé€z".as_bytes(), 12), 8);
+    fn output_marks_the_dropped_middle() {
+        let output = output(&finished(ExitReason::Exited(0), "aé€z".as_bytes(), 12), 8);
         assert_eq!(output, "aé\u{fffd}\n(… 12 bytes of output left out …)\n\u{fffd}\u{fffd}z");
     }
 }

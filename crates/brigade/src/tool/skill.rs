@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
-use brigade_core::permission::{Action, Kind, Subject};
+use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::{ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::{Stop, blocking, shown};
-use super::{AnyTool, EditPlan, Files, ToolContext, input};
+use super::files::{StopSignal, blocking, escape_controls};
+use super::{AnyTool, EditPlan, Files, ToolContext, parse_input};
 use crate::skills::{SKILL, Skill, explain};
 
 /// How much of a description is offered, in characters.
-const MAX_DESCRIPTION: usize = 160;
+const MAX_DESCRIPTION_CHARS: usize = 160;
 /// How many files of a skill are listed.
-const MAX_LISTED: usize = 200;
+const MAX_LISTED_FILES: usize = 200;
 /// How much of a file is returned.
 const MAX_FILE_BYTES: usize = 256 * 1024;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -58,17 +58,17 @@ impl SkillTool {
                                work that one of them is for, read it and do as it says. The skills:"
                 .to_owned();
         for skill in skills.iter() {
-            description.push_str(&format!("\n- {}: {}", skill.name, in_short(&skill.description)));
+            description.push_str(&format!("\n- {}: {}", skill.name, short_description(&skill.description)));
         }
         let spec = ToolSpec { name: SKILL.to_owned(), description, schema, category: Category::Read };
         SkillTool { skills, spec }
     }
 
     fn find(&self, arguments: Value) -> Result<(Skill, Option<String>), ToolOutput> {
-        let input: Input = input(&self.spec, arguments)?;
+        let input: Input = parse_input(&self.spec, arguments)?;
         let skill = self.skills.iter().find(|skill| skill.name == input.name).ok_or_else(|| {
             let names: Vec<&str> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
-            let name = shown(brigade_core::text::cut(&input.name, 64));
+            let name = escape_controls(brigade_core::text::truncate_bytes(&input.name, 64));
             ToolOutput::error(format!("There is no skill `{name}`. There are: {}", names.join(", ")))
         })?;
         Ok((skill.clone(), input.file))
@@ -76,11 +76,11 @@ impl SkillTool {
 }
 
 /// One line that no description can break out of.
-fn in_short(description: &str) -> String {
+fn short_description(description: &str) -> String {
     let words: Vec<&str> = description.split_whitespace().collect();
-    let line = shown(&words.join(" "));
-    match line.char_indices().nth(MAX_DESCRIPTION) {
-        Some(_) => line.chars().take(MAX_DESCRIPTION - 1).chain(['…']).collect(),
+    let line = escape_controls(&words.join(" "));
+    match line.char_indices().nth(MAX_DESCRIPTION_CHARS) {
+        Some(_) => line.chars().take(MAX_DESCRIPTION_CHARS - 1).chain(['…']).collect(),
         None => line,
     }
 }
@@ -96,7 +96,7 @@ impl AnyTool for SkillTool {
 
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         self.find(arguments.clone())?;
-        judge(&Action { tool: SKILL, kind: Kind::Pure, subject: Subject::Nothing });
+        judge(&Action { tool: SKILL, kind: ActionKind::Pure, subject: Subject::Nothing });
         Ok(())
     }
 
@@ -107,8 +107,8 @@ impl AnyTool for SkillTool {
                 Err(output) => return output,
             };
             blocking(TIME_LIMIT, move |stop| match file {
-                None => ToolOutput::ok(whole(&skill, stop)),
-                Some(file) => read(&skill, &file),
+                None => ToolOutput::ok(render_skill(&skill, stop)),
+                Some(file) => read_skill_file(&skill, &file),
             })
             .await
         })
@@ -120,18 +120,18 @@ impl AnyTool for SkillTool {
 }
 
 /// What the skill says, and what else is in its folder.
-fn whole(skill: &Skill, stop: &Stop) -> String {
+fn render_skill(skill: &Skill, stop: &StopSignal) -> String {
     let mut names = Vec::new();
     let mut more = false;
     let walked = skill.files.walk(".", stop, &mut |found| {
         if found.below == "SKILL.md" {
             return ControlFlow::Continue(());
         }
-        if names.len() == MAX_LISTED {
+        if names.len() == MAX_LISTED_FILES {
             more = true;
             return ControlFlow::Break(());
         }
-        names.push(shown(found.below));
+        names.push(escape_controls(found.below));
         ControlFlow::Continue(())
     });
     let mut text = format!("The skill `{}`:\n\n{}\n", skill.name, skill.body);
@@ -146,8 +146,8 @@ fn whole(skill: &Skill, stop: &Stop) -> String {
     text
 }
 
-fn read(skill: &Skill, file: &str) -> ToolOutput {
-    let (name, path) = (&skill.name, shown(brigade_core::text::cut(file, 200)));
+fn read_skill_file(skill: &Skill, file: &str) -> ToolOutput {
+    let (name, path) = (&skill.name, escape_controls(brigade_core::text::truncate_bytes(file, 200)));
     let lines = match skill.files.read_lines(file, 1, u64::MAX, MAX_FILE_BYTES) {
         Ok(lines) => lines,
         Err(error) => {

@@ -5,12 +5,12 @@
 //! anew. What comes back is bounded in size, depth, number and time. See `docs/adr/0004-web-fetch.md`.
 
 mod address;
+mod address_class;
 mod body;
 mod connect;
 mod error;
 mod fetch;
 mod html;
-mod reach;
 mod search;
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::Toolbox;
 use crate::model::Proxies;
 
 pub use fetch::WebFetch;
-pub use search::{Search, SearchError, WebSearch};
+pub use search::{SearchEngine, SearchError, WebSearch};
 
 /// What servers are told about who asks.
 const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
@@ -28,7 +28,7 @@ const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
 #[derive(Debug, Clone)]
 pub struct WebSettings {
     /// Where `web_search` looks; without it the tool is not offered.
-    pub search: Option<Search>,
+    pub search: Option<SearchEngine>,
     /// Whether servers on this machine may be fetched from, at any port. Other private networks never are.
     pub allow_loopback: bool,
     /// How long one call may take, from the first look-up to the last byte.

@@ -4,18 +4,18 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use brigade_core::event::ChangedLines;
-use brigade_core::text::cut;
+use brigade_core::text::truncate_bytes;
 use brigade_core::{Extent, Hash, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use similar::{Algorithm, DiffTag, TextDiff};
 
-use super::files::{MAX_EDIT_BYTES, Target, shown};
+use super::files::{EditTarget, MAX_EDIT_BYTES, escape_controls};
 use super::{EditPlan, EditTool, Files};
 
 /// How much of a diff the model reads, and how long computing it may take.
 const MAX_DIFF_BYTES: usize = 4 * 1024;
-const DIFF_LIMIT: Duration = Duration::from_millis(500);
+const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Which lines are compared in search of the one that was meant.
 const MAX_HINT_LINES: usize = 2_000;
@@ -51,14 +51,14 @@ impl EditTool for WriteFile {
 
     fn plan(&self, input: WriteFileInput, files: &Files) -> Result<EditPlan, ToolOutput> {
         let content = input.content.into_bytes();
-        require_size(content.len())?;
-        let Target { path, content: before } = files.target(&input.path)?;
-        let (bytes, name) = (content.len(), shown(&path));
+        check_size(content.len())?;
+        let EditTarget { path, content: before } = files.edit_target(&input.path)?;
+        let (bytes, name) = (content.len(), escape_controls(&path));
         let report = match before {
             Some(_) => format!("Wrote {bytes} bytes to {name}"),
             None => format!("Created {name} with {bytes} bytes"),
         };
-        let (lines, _) = compared(before.as_deref().unwrap_or_default(), &content);
+        let (lines, _) = line_diff(before.as_deref().unwrap_or_default(), &content);
         let before = before.as_deref().map(Hash::of);
         Ok(EditPlan { path, before, needs: Extent::Whole, content, lines: Some(lines), report })
     }
@@ -106,14 +106,14 @@ impl EditTool for EditFile {
         if input.old == input.new {
             return Err(ToolOutput::error("old and new are the same, so there is nothing to change"));
         }
-        let target = files.target(&input.path)?;
-        let name = shown(&target.path);
+        let target = files.edit_target(&input.path)?;
+        let name = escape_controls(&target.path);
         let Some(before) = target.content else {
             return Err(ToolOutput::error(format!("`{name}` does not exist; use write_file to create it")));
         };
-        let places = occurrences(&before, &input.old);
-        match places.len() {
-            0 => return Err(ToolOutput::error(not_found(&name, &before, &input.old))),
+        let offsets = occurrences(&before, &input.old);
+        match offsets.len() {
+            0 => return Err(ToolOutput::error(not_found_message(&name, &before, &input.old))),
             1 => {}
             _ if input.replace_all => {}
             count => {
@@ -122,9 +122,9 @@ impl EditTool for EditFile {
                 )));
             }
         }
-        let content = replaced(&before, &places, &input.old, &input.new)?;
-        let times = if places.len() == 1 { String::new() } else { format!(" in {} places", places.len()) };
-        let (lines, diff) = compared(&before, &content);
+        let content = replace_at(&before, &offsets, &input.old, &input.new)?;
+        let times = if offsets.len() == 1 { String::new() } else { format!(" in {} places", offsets.len()) };
+        let (lines, diff) = line_diff(&before, &content);
         let report = format!("Changed {name}{times}\n{diff}");
         let (path, before) = (target.path, Some(Hash::of(&before)));
         Ok(EditPlan { path, before, needs: Extent::Part, content, lines: Some(lines), report })
@@ -134,31 +134,31 @@ impl EditTool for EditFile {
 /// Where a text is in a file, without overlaps. The file need not be UTF-8 everywhere: a text begins with the first byte
 /// of a character, so it lies within a valid part as a whole.
 fn occurrences(content: &[u8], text: &str) -> Vec<usize> {
-    let mut places = Vec::new();
+    let mut offsets = Vec::new();
     let mut from = 0;
     for chunk in content.utf8_chunks() {
-        places.extend(chunk.valid().match_indices(text).map(|(place, _)| from + place));
+        offsets.extend(chunk.valid().match_indices(text).map(|(offset, _)| from + offset));
         from += chunk.valid().len() + chunk.invalid().len();
     }
-    places
+    offsets
 }
 
-fn replaced(before: &[u8], places: &[usize], old: &str, new: &str) -> Result<Vec<u8>, ToolOutput> {
-    let kept = before.len() - places.len() * old.len();
-    let length = new.len().saturating_mul(places.len()).saturating_add(kept);
-    require_size(length)?;
+fn replace_at(before: &[u8], offsets: &[usize], old: &str, new: &str) -> Result<Vec<u8>, ToolOutput> {
+    let kept = before.len() - offsets.len() * old.len();
+    let length = new.len().saturating_mul(offsets.len()).saturating_add(kept);
+    check_size(length)?;
     let mut content = Vec::with_capacity(length);
     let mut from = 0;
-    for place in places {
-        content.extend_from_slice(&before[from..*place]);
+    for offset in offsets {
+        content.extend_from_slice(&before[from..*offset]);
         content.extend_from_slice(new.as_bytes());
-        from = place + old.len();
+        from = offset + old.len();
     }
     content.extend_from_slice(&before[from..]);
     Ok(content)
 }
 
-fn require_size(bytes: usize) -> Result<(), ToolOutput> {
+fn check_size(bytes: usize) -> Result<(), ToolOutput> {
     if u64::try_from(bytes).is_ok_and(|bytes| bytes <= MAX_EDIT_BYTES) {
         return Ok(());
     }
@@ -168,7 +168,7 @@ fn require_size(bytes: usize) -> Result<(), ToolOutput> {
 }
 
 /// Says that a text is not in a file, and what may have been meant.
-fn not_found(name: &str, before: &[u8], old: &str) -> String {
+fn not_found_message(name: &str, before: &[u8], old: &str) -> String {
     let mut text = format!("old does not occur in `{name}`");
     let content = String::from_utf8_lossy(before);
     if !old.contains('\r') && content.replace("\r\n", "\n").contains(old) {
@@ -184,8 +184,9 @@ fn not_found(name: &str, before: &[u8], old: &str) -> String {
 
 /// The line of a file that most resembles the first line of a text.
 fn closest_line<'a>(content: &'a str, old: &str) -> Option<(usize, &'a str)> {
-    let wanted = cut(old.lines().map(str::trim).find(|line| !line.is_empty())?, MAX_HINT_BYTES);
-    let lines = || content.lines().enumerate().map(|(index, line)| (index + 1, cut(line, MAX_HINT_BYTES)));
+    let wanted = truncate_bytes(old.lines().map(str::trim).find(|line| !line.is_empty())?, MAX_HINT_BYTES);
+    let lines =
+        || content.lines().enumerate().map(|(index, line)| (index + 1, truncate_bytes(line, MAX_HINT_BYTES)));
     // The usual mistake is white space.
     if let Some(same) = lines().find(|(_, line)| line.trim() == wanted) {
         return Some(same);
@@ -196,11 +197,11 @@ fn closest_line<'a>(content: &'a str, old: &str) -> Option<(usize, &'a str)> {
 }
 
 /// The number of lines that changed, and a unified diff of bounded length.
-fn compared(before: &[u8], after: &[u8]) -> (ChangedLines, String) {
+fn line_diff(before: &[u8], after: &[u8]) -> (ChangedLines, String) {
     let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
     let diff = TextDiff::configure()
         .algorithm(Algorithm::Myers)
-        .timeout(DIFF_LIMIT)
+        .timeout(DIFF_TIMEOUT)
         .diff_lines(before.as_ref(), after.as_ref());
     let count = |lines: usize| u32::try_from(lines).unwrap_or(u32::MAX);
     let changes = diff.ops().iter().filter(|op| op.tag() != DiffTag::Equal);
@@ -211,7 +212,7 @@ fn compared(before: &[u8], after: &[u8]) -> (ChangedLines, String) {
     if text.len() <= MAX_DIFF_BYTES {
         return (lines, text);
     }
-    let kept = cut(&text, MAX_DIFF_BYTES);
+    let kept = truncate_bytes(&text, MAX_DIFF_BYTES);
     let kept = kept.rfind('\n').map_or(kept, |end| &kept[..=end]);
     (lines, format!("{kept}(the diff goes on)\n"))
 }

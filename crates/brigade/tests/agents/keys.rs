@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use brigade::agents::Catalogue;
+use brigade::agents::AgentCatalog;
 use brigade::model::script::Script;
-use brigade::model::{Model, Own};
+use brigade::model::{EndpointOverride, Model};
 use brigade::store::memory::MemoryStore;
 use brigade::{Models, Runtime, Settings, Store, Task, Workspace};
 
@@ -34,23 +34,26 @@ fn write(folder: &std::path::Path, id: &str, head: &str) {
 }
 
 /// Runs the tree and tells what each provider was made with.
-async fn run(folder: &std::path::Path, store: &Arc<MemoryStore>) -> (Vec<(String, Own)>, String) {
-    let made: Arc<Mutex<Vec<(String, Own)>>> = Arc::default();
+async fn run(
+    folder: &std::path::Path,
+    store: &Arc<MemoryStore>,
+) -> (Vec<(String, EndpointOverride)>, String) {
+    let made: Arc<Mutex<Vec<(String, EndpointOverride)>>> = Arc::default();
     let seen = made.clone();
     let models = Models::default().with_providers(
         ["shared", "other"].map(str::to_owned),
-        move |name: &str, own: &Own| -> Result<Arc<dyn Model>, String> {
+        move |name: &str, own: &EndpointOverride| -> Result<Arc<dyn Model>, String> {
             seen.lock().unwrap().push((name.to_owned(), own.clone()));
             Ok(Arc::new(Script::parse(SCRIPT).unwrap()))
         },
     );
     let mut settings = Settings::new("shared/model", Workspace::open(folder).unwrap());
-    settings.agents = Catalogue::from_places(&[folder.join("agents")]).0;
+    settings.agents = AgentCatalog::from_folders(&[folder.join("agents")]).0;
     let ending = Runtime::new(store.clone(), settings, models)
         .start(Task::new("go"))
         .await
         .unwrap()
-        .ending()
+        .result()
         .await
         .unwrap();
     let made = made.lock().unwrap().clone();
@@ -58,7 +61,7 @@ async fn run(folder: &std::path::Path, store: &Arc<MemoryStore>) -> (Vec<(String
 }
 
 #[tokio::test]
-async fn c59_an_agents_own_key_and_address_are_used_inherited_and_never_stored() {
+async fn c59_agent_key_and_url_are_used_inherited_and_never_stored() {
     let folder = tempfile::tempdir().unwrap();
     let agents = folder.path().join("agents");
     let own = format!("provider: other\nmodel: fine\napi_key: {KEY}\napi_base: http://127.0.0.1:9/v1\n");
@@ -86,18 +89,18 @@ async fn c59_an_agents_own_key_and_address_are_used_inherited_and_never_stored()
 }
 
 #[tokio::test]
-async fn a_key_that_is_gone_from_its_file_is_missed_and_not_replaced_by_another() {
+async fn removed_api_key_is_an_error_and_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let agents = folder.path().join("agents");
     write(&agents, "keyed", &format!("api_key: {KEY}\n"));
     write(&agents, "plain", "");
-    let catalogue = Catalogue::from_places(std::slice::from_ref(&agents)).0;
-    let agent = catalogue.load("keyed").unwrap();
+    let catalog = AgentCatalog::from_folders(std::slice::from_ref(&agents)).0;
+    let agent = catalog.load("keyed").unwrap();
     assert_eq!(agent.key_of.as_deref(), Some("keyed"));
     write(&agents, "keyed", "");
     let models = Models::default().with("shared", Script::parse(SCRIPT).unwrap());
     let mut settings = Settings::new("shared/model", Workspace::open(folder.path()).unwrap());
-    settings.agents = catalogue;
+    settings.agents = catalog;
     let refused = Runtime::in_memory(settings, models).start(Task::new("go").agent(agent)).await;
     let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(refused.contains("the file of the agent 'keyed' has no api_key any more"), "{refused}");

@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 
 /// How it behaves.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Manners {
+pub(crate) enum Behaviour {
     #[default]
     Good,
     /// It says no to whoever logs in.
     Refuses,
     /// It says that every login ends in a moment.
-    Hurries,
+    ShortLivedTokens,
     /// It lets nobody register.
-    KnowsNobody,
+    NoRegistration,
 }
 
 /// What it has given away, and what it was asked.
 #[derive(Default)]
-pub(crate) struct Books {
+pub(crate) struct AuthState {
     /// Tokens that are good, with what they are good for.
     pub(crate) tokens: Vec<(String, String)>,
     pub(crate) refresh: Option<String>,
@@ -35,27 +35,27 @@ pub(crate) struct Books {
 }
 
 /// The server.
-pub(crate) struct Authority {
+pub(crate) struct OAuthServer {
     pub(crate) base: String,
-    pub(crate) books: Arc<Mutex<Books>>,
+    pub(crate) auth_state: Arc<Mutex<AuthState>>,
     is_over: Arc<AtomicBool>,
 }
 
-impl Authority {
-    pub(crate) fn start(manners: Manners) -> Authority {
+impl OAuthServer {
+    pub(crate) fn start(behaviour: Behaviour) -> OAuthServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let (books, is_over): (Arc<Mutex<Books>>, Arc<AtomicBool>) = Default::default();
-        let (own, seen, over) = (base.clone(), books.clone(), is_over.clone());
+        let (auth_state, is_over): (Arc<Mutex<AuthState>>, Arc<AtomicBool>) = Default::default();
+        let (own_base, seen, over) = (base.clone(), auth_state.clone(), is_over.clone());
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if over.load(Ordering::SeqCst) {
                     return;
                 }
-                let _ = exchange(stream.unwrap(), &own, manners, &seen);
+                let _ = exchange(stream.unwrap(), &own_base, behaviour, &seen);
             }
         });
-        Authority { base, books, is_over }
+        OAuthServer { base, auth_state, is_over }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -64,16 +64,16 @@ impl Authority {
 
     /// All tokens that it gave so far are worth nothing any more.
     pub(crate) fn revoke(&self) {
-        self.books.lock().unwrap().tokens.clear();
+        self.auth_state.lock().unwrap().tokens.clear();
     }
 
     /// Which ways to a token were used.
     pub(crate) fn grants(&self) -> Vec<String> {
-        self.books.lock().unwrap().grants.clone()
+        self.auth_state.lock().unwrap().grants.clone()
     }
 }
 
-impl Drop for Authority {
+impl Drop for OAuthServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.base.trim_start_matches("http://"));
@@ -119,16 +119,16 @@ pub(crate) fn parameter(text: &str, name: &str) -> Option<String> {
 fn exchange(
     mut stream: TcpStream,
     base: &str,
-    manners: Manners,
-    books: &Mutex<Books>,
+    behaviour: Behaviour,
+    auth_state: &Mutex<AuthState>,
 ) -> std::io::Result<()> {
     let request = read(&stream)?;
-    let mut words = request.line.split(' ');
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut parts = request.line.split(' ');
+    let (method, target) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let path = target.split('?').next().unwrap_or_default();
-    let mut books = books.lock().unwrap();
+    let mut auth_state = auth_state.lock().unwrap();
     let (head, body) = match (method, path) {
-        ("POST", "/mcp") => tools(&request, base, &books),
+        ("POST", "/mcp") => tools(&request, base, &auth_state),
         ("GET", "/.well-known/oauth-protected-resource/mcp") => ok(json!({
             "resource": format!("{base}/mcp"), "authorization_servers": [base], "scopes_supported": ["read"],
         })),
@@ -138,15 +138,15 @@ fn exchange(
             "code_challenge_methods_supported": ["S256"], "response_types_supported": ["code"],
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
         })),
-        ("POST", "/register") if manners == Manners::KnowsNobody => {
+        ("POST", "/register") if behaviour == Behaviour::NoRegistration => {
             ("403 Forbidden".to_owned(), "{}".to_owned())
         }
         ("POST", "/register") => {
             let asked: Value = serde_json::from_str(&request.body).unwrap();
             ok(json!({ "client_id": "client-1", "redirect_uris": asked["redirect_uris"] }))
         }
-        ("GET", "/authorize") => authorize(target, manners, &mut books),
-        ("POST", "/token") => give(&request.body, manners, &mut books),
+        ("GET", "/authorize") => authorize(target, behaviour, &mut auth_state),
+        ("POST", "/token") => issue_token(&request.body, behaviour, &mut auth_state),
         _ => ("404 Not Found".to_owned(), String::new()),
     };
     let length = body.len();
@@ -158,8 +158,8 @@ fn ok(body: Value) -> (String, String) {
 }
 
 /// What the server of tools says: one tool for whoever is logged in, another for whoever may do more.
-fn tools(request: &Request, base: &str, books: &Books) -> (String, String) {
-    let known = books.tokens.iter().find(|(token, _)| Some(token) == request.token.as_ref());
+fn tools(request: &Request, base: &str, auth_state: &AuthState) -> (String, String) {
+    let known = auth_state.tokens.iter().find(|(token, _)| Some(token) == request.token.as_ref());
     let Some((_, scope)) = known else {
         let place = format!("{base}/.well-known/oauth-protected-resource/mcp");
         let head = format!(
@@ -187,54 +187,54 @@ fn tools(request: &Request, base: &str, books: &Books) -> (String, String) {
     ok(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
 }
 
-fn authorize(target: &str, manners: Manners, books: &mut Books) -> (String, String) {
+fn authorize(target: &str, behaviour: Behaviour, auth_state: &mut AuthState) -> (String, String) {
     let value = |name: &str| parameter(target, name).unwrap_or_default();
     assert_eq!(value("code_challenge_method"), "S256");
     let (place, state) = (value("redirect_uri"), value("state"));
-    let answer = match manners {
-        Manners::Refuses => "error=access_denied&error_description=not%20today".to_owned(),
+    let answer = match behaviour {
+        Behaviour::Refuses => "error=access_denied&error_description=not%20today".to_owned(),
         _ => {
-            let code = format!("code-{}", books.codes.len());
-            books.codes.push((code.clone(), value("scope"), value("code_challenge")));
+            let code = format!("code-{}", auth_state.codes.len());
+            auth_state.codes.push((code.clone(), value("scope"), value("code_challenge")));
             format!("code={code}")
         }
     };
     (format!("302 Found\r\nLocation: {place}?{answer}&state={state}"), String::new())
 }
 
-fn give(form: &str, manners: Manners, books: &mut Books) -> (String, String) {
+fn issue_token(form: &str, behaviour: Behaviour, auth_state: &mut AuthState) -> (String, String) {
     let value = |name: &str| parameter(form, name).unwrap_or_default();
     let wrong = (
         "400 Bad Request\r\nContent-Type: application/json".to_owned(),
         r#"{"error":"invalid_grant"}"#.to_owned(),
     );
     let grant = value("grant_type");
-    books.grants.push(grant.clone());
+    auth_state.grants.push(grant.clone());
     let scope = match grant.as_str() {
         "authorization_code" => {
-            let found = books
+            let found = auth_state
                 .codes
                 .iter()
                 .position(|(code, _, challenge)| *code == value("code") && !challenge.is_empty());
             // The verifier is what the challenge was made of, which the conformance suite checks.
             let Some(found) = found.filter(|_| value("code_verifier").len() >= 43) else { return wrong };
-            books.codes.remove(found).1
+            auth_state.codes.remove(found).1
         }
-        "refresh_token" if !books.is_strict && Some(value("refresh_token")) == books.refresh => {
+        "refresh_token" if !auth_state.is_strict && Some(value("refresh_token")) == auth_state.refresh => {
             "read".to_owned()
         }
         "client_credentials" if value("client_secret") == "robot-secret-1" => "robot".to_owned(),
         _ => return wrong,
     };
-    books.count += 1;
+    auth_state.count += 1;
     let (token, refresh) =
-        (format!("token-{}-sesame", books.count), format!("refresh-{}-sesame", books.count));
-    books.tokens.push((token.clone(), scope.clone()));
+        (format!("token-{}-sesame", auth_state.count), format!("refresh-{}-sesame", auth_state.count));
+    auth_state.tokens.push((token.clone(), scope.clone()));
     let mut answer = json!({ "access_token": token, "token_type": "Bearer", "scope": scope,
-        "expires_in": if manners == Manners::Hurries { 1 } else { 3600 } });
+        "expires_in": if behaviour == Behaviour::ShortLivedTokens { 1 } else { 3600 } });
     if grant != "client_credentials" {
         answer["refresh_token"] = json!(refresh);
-        books.refresh = Some(refresh);
+        auth_state.refresh = Some(refresh);
     }
     ok(answer)
 }

@@ -14,16 +14,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Says how the server behaves from its start on.
-pub(crate) const MANNERS: &str = "FIXTURE_MANNERS";
+pub(crate) const BEHAVIOUR_VARIABLE: &str = "FIXTURE_MANNERS";
 /// Names a file that the server writes down in what it was told and nobody else sees.
-pub(crate) const NOTES: &str = "FIXTURE_NOTES";
+pub(crate) const NOTES_VARIABLE: &str = "FIXTURE_NOTES";
 
 /// Serves until its input ends. Standard output belongs to the test harness; the input is a socket that takes
 /// answers as well.
 pub(crate) fn serve() {
     let out = File::from(rustix::stdio::stdin().try_clone_to_owned().unwrap());
     let mut server = Fixture { out, version: 1, listener: None };
-    match manners().as_str() {
+    match behaviour().as_str() {
         "leaves" => {
             let token = std::env::var("TOKEN").unwrap_or_default();
             std::io::stderr().write_all(format!("this is no key: {token}\n").as_bytes()).unwrap();
@@ -32,27 +32,27 @@ pub(crate) fn serve() {
         "grumbles" => std::io::stderr().write_all(b"Error: the cache is cold\n").unwrap(),
         "silent" => std::thread::sleep(Duration::from_secs(1000)),
         "chatters" => server.raw(b"Welcome to the server!\n\n{\"jsonrpc\":\n"),
-        "renames" if std::env::var(NOTES).is_ok_and(|file| std::fs::exists(file).unwrap()) => {
+        "renames" if std::env::var(NOTES_VARIABLE).is_ok_and(|file| std::fs::exists(file).unwrap()) => {
             server.version = 2
         }
         _ => {}
     }
     for line in std::io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        server.hear(&message);
+        server.handle(&message);
     }
     note("left");
-    if manners() == "stays" {
+    if behaviour() == "stays" {
         std::thread::sleep(Duration::from_secs(1000));
     }
 }
 
-fn manners() -> String {
-    std::env::var(MANNERS).unwrap_or_default()
+fn behaviour() -> String {
+    std::env::var(BEHAVIOUR_VARIABLE).unwrap_or_default()
 }
 
 fn note(text: &str) {
-    if let Ok(file) = std::env::var(NOTES) {
+    if let Ok(file) = std::env::var(NOTES_VARIABLE) {
         let mut file = File::options().append(true).create(true).open(file).unwrap();
         writeln!(file, "{text}").unwrap();
     }
@@ -66,15 +66,15 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn hear(&mut self, message: &Value) {
+    fn handle(&mut self, message: &Value) {
         let id = message["id"].clone();
         match message["method"].as_str().unwrap_or_default() {
-            "initialize" => self.answer(&id, json!({
+            "initialize" => self.reply(&id, json!({
                 "protocolVersion": "2025-06-18",
                 "capabilities": { "tools": { "listChanged": true }, "resources": {}, "prompts": {} },
                 "serverInfo": { "name": "fixture", "version": "1" },
             })),
-            "server/discover" if manners().starts_with("modern") => self.answer(
+            "server/discover" if behaviour().starts_with("modern") => self.reply(
                 &id,
                 json!({ "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
                     "capabilities": { "tools": { "listChanged": true } } }),
@@ -87,42 +87,42 @@ impl Fixture {
             }
             "tools/list" => self.list(&id, message["params"]["cursor"].as_str()),
             "tools/call" => self.call(&id, &message["params"]),
-            "resources/list" if manners() == "bare" => self.answer(&id, json!({ "resources": [] })),
-            "prompts/list" if manners() == "bare" => self.answer(&id, json!({ "prompts": [] })),
-            "resources/list" if manners() == "templates" => self.answer(&id, json!({ "resources": [] })),
-            "resources/templates/list" if manners() == "templates" => self.answer(
+            "resources/list" if behaviour() == "bare" => self.reply(&id, json!({ "resources": [] })),
+            "prompts/list" if behaviour() == "bare" => self.reply(&id, json!({ "prompts": [] })),
+            "resources/list" if behaviour() == "templates" => self.reply(&id, json!({ "resources": [] })),
+            "resources/templates/list" if behaviour() == "templates" => self.reply(
                 &id,
                 json!({ "resourceTemplates": [{ "uriTemplate": "a://{b}", "name": "letters" }] }),
             ),
-            "resources/list" => self.answer(&id, json!({ "resources": [{ "uri": "a://b", "name": "letter" }] })),
+            "resources/list" => self.reply(&id, json!({ "resources": [{ "uri": "a://b", "name": "letter" }] })),
             "resources/read" if message["params"]["uri"] == "a://b" => {
-                self.answer(&id, json!({ "contents": [{ "uri": "a://b", "text": "dear reader" }] }));
+                self.reply(&id, json!({ "contents": [{ "uri": "a://b", "text": "dear reader" }] }));
             }
-            "prompts/list" => self.answer(&id, json!({ "prompts": [
+            "prompts/list" => self.reply(&id, json!({ "prompts": [
                 { "name": "greet", "description": "A greeting", "arguments": [{ "name": "whom", "required": true }] },
             ] })),
             "prompts/get" => {
                 let text = format!("greet {}", message["params"]["arguments"]["whom"]);
                 let content = json!({ "type": "text", "text": text });
-                self.answer(&id, json!({ "messages": [{ "role": "user", "content": content }] }));
+                self.reply(&id, json!({ "messages": [{ "role": "user", "content": content }] }));
             }
             "notifications/cancelled" => note("cancelled"),
             _ if id.is_null() => {}
-            other => self.say(&json!({
+            other => self.send(&json!({
                 "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": format!("no {other} here") },
             })),
         }
     }
 
     fn list(&mut self, id: &Value, cursor: Option<&str>) {
-        if manners() == "slow" && self.version > 1 && cursor.is_none() {
+        if behaviour() == "slow" && self.version > 1 && cursor.is_none() {
             std::thread::sleep(Duration::from_millis(2500));
         }
         let tool = |name: &str| {
             json!({ "name": name, "description": format!("{name}, version {}", self.version),
             "inputSchema": { "type": "object", "properties": { "text": { "type": "string" } } } })
         };
-        let result = match (manners().as_str(), cursor) {
+        let result = match (behaviour().as_str(), cursor) {
             ("endless", _) => json!({ "tools": [tool("echo")], "nextCursor": "again" }),
             ("many", _) => json!({ "tools": (0..300).map(|n| tool(&format!("t{n}"))).collect::<Vec<_>>() }),
             ("collides", _) => {
@@ -159,23 +159,23 @@ impl Fixture {
                 json!({ "tools": tools })
             }
         };
-        self.answer(id, result);
+        self.reply(id, result);
     }
 
     fn call(&mut self, id: &Value, params: &Value) {
         let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
         match params["name"].as_str().unwrap() {
-            "echo" => self.answer(id, text(params["arguments"]["text"].as_str().unwrap_or("nothing"))),
-            "meta" => self.answer(id, text(&params["_meta"].to_string())),
+            "echo" => self.reply(id, text(params["arguments"]["text"].as_str().unwrap_or("nothing"))),
+            "meta" => self.reply(id, text(&params["_meta"].to_string())),
             "Env" => {
                 let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
-                self.answer(id, text(&names.join(" ")));
+                self.reply(id, text(&names.join(" ")));
             }
-            "fail" => self.answer(
+            "fail" => self.reply(
                 id,
                 json!({ "content": [{ "type": "text", "text": "it is locked" }], "isError": true }),
             ),
-            "picture" => self.answer(
+            "picture" => self.reply(
                 id,
                 json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "AAAA" }] }),
             ),
@@ -195,37 +195,37 @@ impl Fixture {
                 self.raw(&[b'x'; 1 << 16]);
             },
             "twice" => {
-                self.answer(id, text("once"));
-                self.answer(id, text("twice"));
+                self.reply(id, text("once"));
+                self.reply(id, text("twice"));
             }
-            "wrong_id" => self.answer(&json!(987_654), text("to nobody")),
+            "wrong_id" => self.reply(&json!(987_654), text("to nobody")),
             "flood" => loop {
-                self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
+                self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }));
             },
             "change" => {
                 self.version += 1;
-                match self.listener.take_if(|_| manners() == "modern, hangs up") {
-                    Some(listener) => self.answer(&listener, json!({ "resultType": "complete" })),
+                match self.listener.take_if(|_| behaviour() == "modern, hangs up") {
+                    Some(listener) => self.reply(&listener, json!({ "resultType": "complete" })),
                     None => self.tell_listener("notifications/tools/list_changed", json!({})),
                 }
-                self.answer(id, text("changed"));
+                self.reply(id, text("changed"));
             }
             "pids" => {
                 let child = Command::new("sleep").arg("1000").spawn().unwrap();
-                self.answer(id, text(&format!("{} {}", std::process::id(), child.id())));
+                self.reply(id, text(&format!("{} {}", std::process::id(), child.id())));
             }
             "progress" => {
                 let token = &params["_meta"]["progressToken"];
                 for step in 0..3 {
-                    self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params":
+                    self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params":
                         { "progressToken": token, "progress": step, "total": 3, "message": "\u{1b}[2Jreading" } }));
                     std::thread::sleep(Duration::from_millis(
                         params["arguments"]["millis"].as_u64().unwrap_or_default(),
                     ));
                 }
-                self.answer(id, text("done"));
+                self.reply(id, text("done"));
             }
-            other => self.answer(id, json!({ "content": [], "structuredContent": { "tool": other } })),
+            other => self.reply(id, json!({ "content": [], "structuredContent": { "tool": other } })),
         }
     }
 
@@ -234,14 +234,14 @@ impl Fixture {
         if let Some(id) = &self.listener {
             params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
         }
-        self.say(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    fn answer(&mut self, id: &Value, result: Value) {
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    fn reply(&mut self, id: &Value, result: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
     }
 
-    fn say(&mut self, message: &Value) {
+    fn send(&mut self, message: &Value) {
         self.raw(format!("{message}\n").as_bytes());
     }
 

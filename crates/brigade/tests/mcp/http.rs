@@ -4,47 +4,47 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::Secret;
-use brigade::mcp::login::{Attempt, Login};
-use brigade::mcp::{Address, Definition, Servers, Way};
+use brigade::mcp::oauth::{LoginFlow, LoginSettings};
+use brigade::mcp::{HttpEndpoint, ServerConfig, Servers, Transport};
 use brigade::model::Proxies;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::world::{World, names, tool, until};
+use super::support::{McpHarness, names, tool, until};
 
 /// The head of an answer that never comes: the connection is closed instead.
-const BREAKS: &str = "breaks";
+const CLOSE_CONNECTION: &str = "breaks";
 
 /// A server on this machine, and the headers of all requests that it got.
-struct Server {
+struct TestServer {
     address: String,
-    heard: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Server {
+impl TestServer {
     /// Answers what `answer` says to each message: a status line, more headers and a body.
     #[expect(clippy::disallowed_methods, reason = "the server is a task beside the test")]
-    async fn start(answer: impl Fn(&Value) -> (String, String) + Send + Sync + 'static) -> Server {
+    async fn start(answer: impl Fn(&Value) -> (String, String) + Send + Sync + 'static) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let seen = heard.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
         let task = tokio::task::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let _ = exchange(stream, &answer, &seen).await;
             }
         });
-        Server { address, heard, task }
+        TestServer { address, requests, task }
     }
 
-    fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -53,7 +53,7 @@ impl Drop for Server {
 async fn exchange(
     stream: TcpStream,
     answer: &impl Fn(&Value) -> (String, String),
-    heard: &Mutex<Vec<String>>,
+    requests: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
@@ -70,9 +70,9 @@ async fn exchange(
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
-    heard.lock().unwrap().push(head);
+    requests.lock().unwrap().push(head);
     let (head, body) = answer(&serde_json::from_slice(&body).unwrap_or_default());
-    if head == BREAKS {
+    if head == CLOSE_CONNECTION {
         return stream.shutdown().await;
     }
     let length = body.len();
@@ -82,7 +82,7 @@ async fn exchange(
 }
 
 /// How an older server talks: it wants to be greeted first.
-fn old(message: &Value) -> (String, String) {
+fn legacy_server(message: &Value) -> (String, String) {
     let result = match message["method"].as_str() {
         Some("initialize") => json!({
             "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
@@ -101,21 +101,21 @@ fn old(message: &Value) -> (String, String) {
     ("200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: one".to_owned(), body)
 }
 
-fn definition(url: &str) -> Definition {
+fn definition(url: &str) -> ServerConfig {
     with_headers(url, vec![("Authorization".to_owned(), Secret::new("Bearer sesame-7"))])
 }
 
-fn with_headers(url: &str, headers: Vec<(String, Secret)>) -> Definition {
-    Definition {
+fn with_headers(url: &str, headers: Vec<(String, Secret)>) -> ServerConfig {
+    ServerConfig {
         name: "s".to_owned(),
-        way: Way::Http(Address {
+        transport: Transport::Http(HttpEndpoint {
             url: Secret::new(url),
             headers,
-            login: Login::default(),
+            login: LoginSettings::default(),
             proxies: Proxies::default(),
         }),
-        call_time: Duration::from_secs(5),
-        start_time: Duration::from_secs(20),
+        call_timeout: Duration::from_secs(5),
+        start_timeout: Duration::from_secs(20),
     }
 }
 
@@ -123,56 +123,56 @@ async fn problem(url: &str) -> String {
     problem_of(definition(url)).await
 }
 
-async fn problem_of(definition: Definition) -> String {
+async fn problem_of(definition: ServerConfig) -> String {
     let servers = Servers::start(vec![definition]).await;
     assert!(servers.tools().is_empty());
-    servers.problems()[0].what.clone()
+    servers.problems()[0].message.clone()
 }
 
 #[tokio::test]
-async fn an_older_server_is_greeted_as_it_expects_and_sent_the_headers() {
-    let server = Server::start(old).await;
-    let world = World::new();
+async fn legacy_server_is_initialized_with_the_headers() {
+    let server = TestServer::start(legacy_server).await;
+    let harness = McpHarness::new();
     let servers = Servers::start(vec![definition(&server.address)]).await;
     assert_eq!(servers.problems(), []);
     assert_eq!(names(&servers), ["mcp__s__echo"]);
     assert!(tool(&servers, "mcp__s__echo").network());
-    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
-    let output = world.call(&servers, "mcp__s__echo", json!({})).await;
+    assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
+    let output = harness.call(&servers, "mcp__s__echo", json!({})).await;
     assert!(
         output.is_error() && output.text.as_str().contains("outcome unknown: it answered with HTTP 500."),
         "{}",
         output.text
     );
     assert!(!output.text.as_str().contains(&server.address), "{}", output.text);
-    assert_eq!(world.ok(&servers, "mcp__s__echo").await, "hi");
-    let heard = server.heard();
-    assert!(heard.iter().all(|head| head.contains("Bearer sesame-7")), "{heard:?}");
+    assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
+    let requests = server.requests();
+    assert!(requests.iter().all(|head| head.contains("Bearer sesame-7")), "{requests:?}");
 }
 
 /// What a call gives whose request is answered like this.
-async fn answered(head: &'static str, body: &'static str) -> String {
-    let server = Server::start(move |message| match message["method"] == "tools/call" {
+async fn call_with_response(head: &'static str, body: &'static str) -> String {
+    let server = TestServer::start(move |message| match message["method"] == "tools/call" {
         true => (head.to_owned(), body.to_owned()),
-        false => old(message),
+        false => legacy_server(message),
     })
     .await;
     let servers = Servers::start(vec![definition(&server.address)]).await;
     assert_eq!(servers.problems(), []);
-    World::new().error(&servers, "mcp__s__echo").await
+    McpHarness::new().error(&servers, "mcp__s__echo").await
 }
 
 #[tokio::test]
-async fn a_call_whose_connection_broke_after_it_was_sent_has_an_unknown_outcome() {
+async fn call_broken_after_sending_has_an_unknown_outcome() {
     let events = "200 OK\r\nContent-Type: text/event-stream\r\nMcp-Session-Id: one";
     for (head, body, why) in [
-        (BREAKS, "", "the connection broke after the request was sent ("),
+        (CLOSE_CONNECTION, "", "the connection broke after the request was sent ("),
         (events, "", "the connection is closed"),
         ("200 OK\r\nContent-Type: application/json", "{\"jsonrpc\":", "it is no message"),
         ("200 OK\r\nContent-Type: text/html", "<p>", "it answered with text/html"),
         ("502 Bad Gateway", "", "it answered with HTTP 502"),
     ] {
-        let text = answered(head, body).await;
+        let text = call_with_response(head, body).await;
         assert!(text.contains(&format!("outcome unknown: {why}")), "{head}: {text}");
         assert!(text.ends_with("Check whether the call took effect before you repeat it."), "{head}: {text}");
         assert!(!text.contains("did not come through") && !text.contains("try again"), "{head}: {text}");
@@ -180,34 +180,34 @@ async fn a_call_whose_connection_broke_after_it_was_sent_has_an_unknown_outcome(
 }
 
 #[tokio::test]
-async fn a_call_that_a_server_refused_had_no_effect() {
+async fn refused_call_had_no_effect() {
     for (head, why) in [
         ("429 Slow Down", "it answered with HTTP 429; try again later"),
         ("405 Method Not Allowed", "it answered with HTTP 405; check `url` in its entry"),
     ] {
-        let text = answered(head, "").await;
+        let text = call_with_response(head, "").await;
         assert!(text.ends_with(&format!("the request was refused: {why}")), "{head}: {text}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_authorisation_is_told_of() {
+async fn server_that_needs_authorization_is_reported() {
     let challenge = "401 Unauthorized\r\nWWW-Authenticate: Bearer resource_metadata=\"https://x.example/\"";
-    let server = Server::start(|_| (challenge.to_owned(), String::new())).await;
+    let server = TestServer::start(|_| (challenge.to_owned(), String::new())).await;
     let what = problem_of(with_headers(&server.address, Vec::new())).await;
     assert!(what.contains("it asks for authorisation (OAuth)") && what.contains("`headers`"), "{what}");
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_not_taken_for_a_login_that_is_missing() {
-    let server = Server::start(|_| ("401 Unauthorized".to_owned(), String::new())).await;
+async fn refused_token_is_not_a_missing_login() {
+    let server = TestServer::start(|_| ("401 Unauthorized".to_owned(), String::new())).await;
     let header = vec![("authorization".to_owned(), Secret::new("Bearer sesame-7"))];
     let mut definition = with_headers(&server.address, header);
-    let Way::Http(address) = &mut definition.way else { unreachable!() };
-    let folder = World::new();
-    address.login.how = "type: login".to_owned();
+    let Transport::Http(address) = &mut definition.transport else { unreachable!() };
+    let folder = McpHarness::new();
+    address.login.hint = "type: login".to_owned();
     address.login.file = Some(folder.root().join("logins/s.json"));
-    let begun = Attempt::begin(address).await.map(|_| ()).unwrap_err().to_string();
+    let begun = LoginFlow::begin(address).await.map(|_| ()).unwrap_err().to_string();
     let refused = "the server refused the Authorization header of its entry (401); ";
     assert!(begun.starts_with(refused), "{begun}");
     let what = problem_of(definition).await;
@@ -215,89 +215,90 @@ async fn a_token_that_is_refused_is_not_taken_for_a_login_that_is_missing() {
 }
 
 #[tokio::test]
-async fn a_token_that_does_not_reach_far_enough_is_said_to_be_too_narrow() {
-    let server = Server::start(|message| match message["method"] == "tools/call" {
+async fn token_with_insufficient_scope_is_reported() {
+    let server = TestServer::start(|message| match message["method"] == "tools/call" {
         true => {
             let narrow =
                 "403 Forbidden\r\nWWW-Authenticate: Bearer error=\"insufficient_scope\", scope=\"write\"";
             (narrow.to_owned(), String::new())
         }
-        false => old(message),
+        false => legacy_server(message),
     })
     .await;
-    let world = World::new();
+    let harness = McpHarness::new();
     let mut definition = definition(&server.address);
-    let Way::Http(address) = &mut definition.way else { unreachable!() };
-    address.login.file = Some(world.root().join("logins/s.json"));
+    let Transport::Http(address) = &mut definition.transport else { unreachable!() };
+    address.login.file = Some(harness.root().join("logins/s.json"));
     let address = address.clone();
     let servers = Servers::start(vec![definition]).await;
-    let text = world.error(&servers, "mcp__s__echo").await;
+    let text = harness.error(&servers, "mcp__s__echo").await;
     assert!(text.contains("the Authorization header of its entry does not reach this far (write)"), "{text}");
-    let begun = Attempt::begin(&address).await.map(|_| ()).unwrap_err().to_string();
+    let begun = LoginFlow::begin(&address).await.map(|_| ()).unwrap_err().to_string();
     assert!(begun.contains("takes the Authorization header of its entry"), "{begun}");
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_host_is_not_followed() {
-    let other = Server::start(old).await;
+async fn redirect_to_another_host_is_not_followed() {
+    let other = TestServer::start(legacy_server).await;
     let location = format!("307 Temporary Redirect\r\nLocation: {}", other.address);
-    let server = Server::start(move |_| (location.clone(), String::new())).await;
+    let server = TestServer::start(move |_| (location.clone(), String::new())).await;
     let what = problem(&server.address).await;
     assert!(what.contains("it cannot be reached"), "{what}");
-    assert_eq!(other.heard(), Vec::<String>::new());
-    assert!(!server.heard().is_empty());
+    assert_eq!(other.requests(), Vec::<String>::new());
+    assert!(!server.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_reply_of_ten_megabytes_is_not_read_to_its_end() {
+async fn oversized_response_is_not_read_to_its_end() {
     for (kind, before) in [("application/json", ""), ("text/event-stream", "data: ")] {
-        let server = Server::start(move |message| match message["params"]["arguments"]["text"].as_str() {
-            Some("hi") => {
-                let head = format!("200 OK\r\nContent-Type: {kind}\r\nMcp-Session-Id: one");
-                (head, format!("{before}{}", "x".repeat(10 << 20)))
-            }
-            _ => old(message),
-        })
-        .await;
-        let world = World::new();
+        let server =
+            TestServer::start(move |message| match message["params"]["arguments"]["text"].as_str() {
+                Some("hi") => {
+                    let head = format!("200 OK\r\nContent-Type: {kind}\r\nMcp-Session-Id: one");
+                    (head, format!("{before}{}", "x".repeat(10 << 20)))
+                }
+                _ => legacy_server(message),
+            })
+            .await;
+        let harness = McpHarness::new();
         let servers = Servers::start(vec![definition(&server.address)]).await;
         assert_eq!(servers.problems(), []);
-        let text = world.error(&servers, "mcp__s__echo").await;
+        let text = harness.error(&servers, "mcp__s__echo").await;
         assert!(text.contains("more than 4 MB"), "{kind}: {text}");
     }
 }
 
 #[tokio::test]
-async fn a_flood_is_not_read_to_its_end() {
+async fn event_flood_is_not_read_to_its_end() {
     let flood = || {
         let news = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
         let head = "200 OK\r\nContent-Type: text/event-stream\r\nMcp-Session-Id: one";
         (head.to_owned(), format!("data: {news}\n\n").repeat(20_000))
     };
-    let server = Server::start(move |message| match message["params"]["arguments"]["text"].as_str() {
+    let server = TestServer::start(move |message| match message["params"]["arguments"]["text"].as_str() {
         Some("hi") => flood(),
-        _ => old(message),
+        _ => legacy_server(message),
     })
     .await;
-    let world = World::new();
+    let harness = McpHarness::new();
     let servers = Servers::start(vec![definition(&server.address)]).await;
-    let text = world.error(&servers, "mcp__s__echo").await;
+    let text = harness.error(&servers, "mcp__s__echo").await;
     assert!(text.contains("it sent more than 2000 messages within a second"), "{text}");
     // What comes without being asked for counts as well.
-    let server = Server::start(move |message| match message.is_null() {
+    let server = TestServer::start(move |message| match message.is_null() {
         true => flood(),
-        false => old(message),
+        false => legacy_server(message),
     })
     .await;
     let _servers = Servers::start(vec![definition(&server.address)]).await;
-    let gets = || server.heard().iter().filter(|head| head.starts_with("GET")).count();
+    let gets = || server.requests().iter().filter(|head| head.starts_with("GET")).count();
     until("it is listened to", || gets() > 0).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(gets(), 1, "nobody listens to it again");
 }
 
 #[tokio::test]
-async fn an_address_with_a_key_is_not_shown() {
+async fn url_with_a_secret_is_not_shown() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for written in [
         format!("http://{free}/mcp?key=sesame-7"),
@@ -314,7 +315,7 @@ async fn an_address_with_a_key_is_not_shown() {
 }
 
 #[tokio::test]
-async fn an_address_that_leads_nowhere_says_what_is_wrong_with_it() {
+async fn invalid_url_names_the_cause() {
     for (written, said) in [
         ("ftp://x/sesame-7", "`ftp:` is no way to a server; let `url` begin with http:// or https://"),
         (
@@ -328,9 +329,9 @@ async fn an_address_that_leads_nowhere_says_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn an_answer_of_something_else_says_what_it_was() {
+async fn non_mcp_response_is_described() {
     let said = async |head: &'static str, body: &'static str| {
-        let server = Server::start(move |_| (head.to_owned(), body.to_owned())).await;
+        let server = TestServer::start(move |_| (head.to_owned(), body.to_owned())).await;
         let what = problem(&server.address.replace("/mcp", "/sesame-7")).await;
         what.split_once(": ").map(|(_, said)| said.to_owned()).unwrap_or(what)
     };
@@ -343,13 +344,13 @@ async fn an_answer_of_something_else_says_what_it_was() {
 }
 
 #[tokio::test]
-async fn an_address_with_a_key_is_not_shown_when_a_call_is_lost() {
-    let server = Server::start(old).await;
+async fn url_with_a_secret_is_not_shown_in_call_errors() {
+    let server = TestServer::start(legacy_server).await;
     let written = server.address.replace("/mcp", "?key=sesame-7");
-    let world = World::new();
+    let harness = McpHarness::new();
     let servers = Servers::start(vec![definition(&written)]).await;
     assert_eq!(servers.problems(), []);
     drop(server);
-    let text = world.error(&servers, "mcp__s__echo").await;
+    let text = harness.error(&servers, "mcp__s__echo").await;
     assert!(text.contains("did not come through") && !text.contains("sesame"), "{text}");
 }

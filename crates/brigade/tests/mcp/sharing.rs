@@ -2,23 +2,28 @@
 
 use brigade::mcp::Servers;
 use brigade::model::script::Script;
-use brigade::{Asks, Live, Models, Runtime, Settings, Task, Toolbox, Workspace};
+use brigade::{ApprovalPolicy, Models, RunEvent, Runtime, Settings, Task, Toolbox, Workspace};
 use brigade_core::Event;
 use brigade_core::event::Answer;
 use brigade_core::permission::Mode;
-use brigade_core::view::{Question, Tree};
+use brigade_core::view::{PendingApproval, Tree};
 
-use super::world::World;
+use super::support::McpHarness;
 
 /// Runs a script whose agents may use the server `s`, and gives the result.
-async fn told(world: &World, servers: &Servers, script: &str, tweak: impl FnOnce(&mut Settings)) -> String {
-    let mut settings = Settings::new("script", Workspace::open(&world.root()).unwrap());
+async fn run_script(
+    harness: &McpHarness,
+    servers: &Servers,
+    script: &str,
+    tweak: impl FnOnce(&mut Settings),
+) -> String {
+    let mut settings = Settings::new("script", Workspace::open(&harness.root()).unwrap());
     settings.permissions.mode = Mode::Ask;
     settings.tools = Toolbox::standard().with_servers(servers);
     tweak(&mut settings);
     let models = Models::default().with("script", Script::parse(script).unwrap());
     let run = Runtime::in_memory(settings, models).start(Task::new("do it")).await.unwrap();
-    run.ending().await.unwrap().outcome.text.to_string()
+    run.result().await.unwrap().outcome.text.to_string()
 }
 
 const ECHO: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deep' }\n\
@@ -29,16 +34,16 @@ fn allow(settings: &mut Settings) {
 }
 
 #[tokio::test]
-async fn a_call_needs_a_rule_or_a_mode_that_allows_it() {
-    let world = World::new();
-    let servers = world.start("").await;
-    let text = told(&world, &servers, ECHO, |_| {}).await;
+async fn call_needs_a_rule_or_mode_that_allows_it() {
+    let harness = McpHarness::new();
+    let servers = harness.start("").await;
+    let text = run_script(&harness, &servers, ECHO, |_| {}).await;
     assert!(!text.contains("deep") && text.contains("mcp__s__echo"), "{text}");
-    let text = told(&world, &servers, ECHO, allow).await;
+    let text = run_script(&harness, &servers, ECHO, allow).await;
     assert!(text.contains("deep"), "{text}");
-    let text = told(&world, &servers, ECHO, |settings| settings.permissions.mode = Mode::Auto).await;
+    let text = run_script(&harness, &servers, ECHO, |settings| settings.permissions.mode = Mode::Auto).await;
     assert!(text.contains("deep"), "{text}");
-    let text = told(&world, &servers, ECHO, |settings| settings.permissions.mode = Mode::Plan).await;
+    let text = run_script(&harness, &servers, ECHO, |settings| settings.permissions.mode = Mode::Plan).await;
     assert!(text.contains("plan mode only reads"), "{text}");
 }
 
@@ -54,26 +59,26 @@ fn lending(tools: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_child_has_the_tools_of_a_server_only_where_they_are_lent() {
-    let world = World::new();
-    let servers = world.start("").await;
+async fn child_has_server_tools_only_if_lent() {
+    let harness = McpHarness::new();
+    let servers = harness.start("").await;
     for lent in ["['mcp__s__echo']", "['mcp__s__*']", "['read_file', 'mcp__s__e*']"] {
-        let text = told(&world, &servers, &lending(lent), allow).await;
+        let text = run_script(&harness, &servers, &lending(lent), allow).await;
         assert!(text.contains("deep"), "{lent}: {text}");
     }
     for kept in ["['read_file']", "['mcp__s__env']", "['mcp__t__*']"] {
-        let text = told(&world, &servers, &lending(kept), allow).await;
+        let text = run_script(&harness, &servers, &lending(kept), allow).await;
         assert!(text.contains("There is no tool 'mcp__s__echo'"), "{kept}: {text}");
     }
 }
 
 #[tokio::test]
 async fn all_sessions_share_one_server() {
-    let world = World::new();
-    let servers = world.start("").await;
+    let harness = McpHarness::new();
+    let servers = harness.start("").await;
     let script = lending("['mcp__s__pids']").replace("mcp__s__echo", "mcp__s__pids");
-    let child = told(&world, &servers, &script, allow).await;
-    let here = world.pids(&servers).await;
+    let child = run_script(&harness, &servers, &script, allow).await;
+    let here = harness.pids(&servers).await;
     assert!(child.contains(&here[0].to_string()), "{child} {here:?}");
 }
 
@@ -84,33 +89,37 @@ const CHANGE: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__chang
                       [[reply]]\ntext = '{results}'\n";
 
 /// Runs that script with a person who gives this answer, and tells what they were asked and what came of it.
-async fn asked(world: &World, servers: &Servers, answer: Answer) -> (Vec<Question>, String) {
-    let mut settings = Settings::new("script", Workspace::open(&world.root()).unwrap());
+async fn run_with_answer(
+    harness: &McpHarness,
+    servers: &Servers,
+    answer: Answer,
+) -> (Vec<PendingApproval>, String) {
+    let mut settings = Settings::new("script", Workspace::open(&harness.root()).unwrap());
     settings.permissions.mode = Mode::Auto;
-    settings.asks = Asks::Person;
+    settings.approval_policy = ApprovalPolicy::AskUser;
     settings.tools = Toolbox::standard().with_servers(servers);
     let models = Models::default().with("script", Script::parse(CHANGE).unwrap());
     let runtime = Runtime::in_memory(settings, models);
     let prepared = runtime.prepare(Task::new("do it")).await.unwrap();
     let (mut tree, mut questions) = (Tree::default(), Vec::new());
-    let mut watch = prepared.watch();
+    let mut watch = prepared.subscribe();
     let run = prepared.start();
     while let Some(live) = watch.next().await {
-        let Live::Fact(record) = live else { continue };
+        let RunEvent::Record(record) = live else { continue };
         tree.apply(&record);
         if let Event::Asked { call, .. } = &record.event {
-            questions.extend(tree.questions().cloned());
+            questions.extend(tree.pending_approvals().cloned());
             runtime.answer(&record.session, *call, answer.clone(), "a test").await.unwrap();
         }
     }
-    (questions, run.ending().await.unwrap().outcome.text.to_string())
+    (questions, run.result().await.unwrap().outcome.text.to_string())
 }
 
 #[tokio::test]
-async fn a_tool_that_changed_is_asked_about_with_what_changed() {
-    let world = World::new();
-    let servers = world.start("").await;
-    let (questions, text) = asked(&world, &servers, Answer::Once).await;
+async fn changed_tool_needs_approval_with_its_diff() {
+    let harness = McpHarness::new();
+    let servers = harness.start("").await;
+    let (questions, text) = run_with_answer(&harness, &servers, Answer::Once).await;
     assert!(text.contains("deep") && text.contains("deeper"), "{text}");
     let [question] = &questions[..] else { panic!("{questions:?}") };
     assert_eq!(question.why, "its definition has changed since it was approved");
@@ -124,15 +133,15 @@ async fn a_tool_that_changed_is_asked_about_with_what_changed() {
 }
 
 #[tokio::test]
-async fn a_tool_that_changed_is_not_called_where_the_answer_is_no_or_nobody_is_there() {
-    let world = World::new();
-    let servers = world.start("").await;
-    let (questions, text) = asked(&world, &servers, Answer::Deny { word: None }).await;
+async fn changed_tool_is_not_called_without_approval() {
+    let harness = McpHarness::new();
+    let servers = harness.start("").await;
+    let (questions, text) = run_with_answer(&harness, &servers, Answer::Deny { word: None }).await;
     assert_eq!(questions.len(), 2, "{questions:?}");
     assert!(!text.contains("deep") && text.contains("the answer was no"), "{text}");
-    let world = World::new();
-    let servers = world.start("").await;
-    let text = told(&world, &servers, CHANGE, allow).await;
+    let harness = McpHarness::new();
+    let servers = harness.start("").await;
+    let text = run_script(&harness, &servers, CHANGE, allow).await;
     assert!(!text.contains("deep"), "{text}");
     assert!(
         text.contains("its definition has changed since it was approved, and nobody can be asked here"),

@@ -2,29 +2,29 @@
 
 use std::sync::LazyLock;
 
-use brigade::tool::memory::{MAX_TEXT_BYTES, Memory, MemoryError, Note, Replaced};
+use brigade::tool::memory::{MAX_TEXT_BYTES, Memory, MemoryError, NewEntry, Replaced};
 use brigade_core::SessionId;
 use proptest::prelude::*;
 
-use super::{Place, call, keys, note, put, session};
+use super::{MemoryDir, call, keys, note, put, session};
 
 #[test]
-fn entries_outlive_the_process_that_stored_them() {
-    let place = Place::new();
-    put(&place.memory(), 1, "style", "The person likes short sentences.\nAnd few of them.");
-    let entry = place.memory().get(" style ").unwrap().unwrap();
+fn entries_survive_reopening() {
+    let dir = MemoryDir::new();
+    put(&dir.memory(), 1, "style", "The person likes short sentences.\nAnd few of them.");
+    let entry = dir.memory().get(" style ").unwrap().unwrap();
     assert_eq!(entry.text, "The person likes short sentences.\nAnd few of them.");
     assert_eq!(entry.session, session().as_str());
-    assert!(entry.when.starts_with("20") && entry.when.ends_with('Z'), "{}", entry.when);
-    assert_eq!(place.memory().get("other").unwrap(), None);
+    assert!(entry.stored_at.starts_with("20") && entry.stored_at.ends_with('Z'), "{}", entry.stored_at);
+    assert_eq!(dir.memory().get("other").unwrap(), None);
 }
 
 #[test]
-fn a_key_holds_one_text() {
-    let place = Place::new();
-    let memory = place.memory();
+fn put_replaces_the_text_of_a_key() {
+    let dir = MemoryDir::new();
+    let memory = dir.memory();
     assert_eq!(put(&memory, 1, "port", "It listens on 8080.").replaced, Replaced::Nothing);
-    assert_eq!(put(&memory, 2, "port", "It listens on 9090.").replaced, Replaced::Another);
+    assert_eq!(put(&memory, 2, "port", "It listens on 9090.").replaced, Replaced::DifferentText);
     assert_eq!(put(&memory, 3, "port", "It listens on 9090.").replaced, Replaced::Nothing);
     assert_eq!(memory.get("port").unwrap().unwrap().text, "It listens on 9090.");
     assert_eq!(keys(&memory, "8080"), Vec::<String>::new());
@@ -32,11 +32,11 @@ fn a_key_holds_one_text() {
 }
 
 #[test]
-fn equal_texts_without_a_key_are_one_entry() {
-    let place = Place::new();
-    let memory = place.memory();
+fn equal_texts_without_a_key_share_one_entry() {
+    let dir = MemoryDir::new();
+    let memory = dir.memory();
     let store = |text: &str, turn| {
-        let note = Note { text: text.to_owned(), ..Note::default() };
+        let note = NewEntry { text: text.to_owned(), ..NewEntry::default() };
         memory.put(note, &session(), call(turn)).unwrap().key
     };
     let key = store("Tests need the network.", 1);
@@ -47,12 +47,12 @@ fn equal_texts_without_a_key_are_one_entry() {
 }
 
 #[test]
-fn a_call_that_is_made_again_changes_nothing() {
-    let place = Place::new();
-    let memory = place.memory();
+fn repeated_call_changes_nothing() {
+    let dir = MemoryDir::new();
+    let memory = dir.memory();
     put(&memory, 1, "a", "first");
     let stored = memory.get("a").unwrap().unwrap();
-    put(&place.memory(), 1, "a", "first");
+    put(&dir.memory(), 1, "a", "first");
     assert_eq!(memory.get("a").unwrap().unwrap(), stored);
     // Somebody else has replaced it since: the old call does not undo that.
     memory.put(note("a", "second"), &SessionId::root(8), call(1)).unwrap();
@@ -64,9 +64,9 @@ fn a_call_that_is_made_again_changes_nothing() {
 }
 
 #[test]
-fn better_entries_come_first() {
-    let place = Place::new();
-    let memory = place.memory();
+fn search_ranks_better_entries_first() {
+    let dir = MemoryDir::new();
+    let memory = dir.memory();
     put(
         &memory,
         1,
@@ -87,9 +87,9 @@ fn better_entries_come_first() {
 }
 
 #[test]
-fn a_search_shows_the_part_that_fits() {
-    let place = Place::new();
-    let memory = place.memory();
+fn search_shows_the_matching_snippet() {
+    let dir = MemoryDir::new();
+    let memory = dir.memory();
     let text = format!("{} the needle lies here {}", "hay ".repeat(5_000), "straw ".repeat(5_000));
     put(&memory, 1, "stack", &text);
     let found = memory.search("needle", 5).unwrap();
@@ -97,11 +97,11 @@ fn a_search_shows_the_part_that_fits() {
 }
 
 #[test]
-fn notes_are_bounded() {
-    let place = Place::new();
-    let memory = place.memory();
-    let refused = |note: Note| match memory.put(note, &session(), call(1)) {
-        Err(MemoryError::Unfit(problem)) => problem,
+fn entries_are_bounded() {
+    let dir = MemoryDir::new();
+    let memory = dir.memory();
+    let refused = |note: NewEntry| match memory.put(note, &session(), call(1)) {
+        Err(MemoryError::InvalidEntry(problem)) => problem,
         other => panic!("{other:?}"),
     };
     assert!(refused(note("a", &"x".repeat(MAX_TEXT_BYTES + 1))).contains("65536"));
@@ -109,7 +109,7 @@ fn notes_are_bounded() {
     for key in ["", "  ", "two\nlines", "nul\0", &"k".repeat(129)] {
         assert!(refused(note(key, "text")).contains("one line"), "{key:?}");
     }
-    let tagged = |tags: Vec<String>| Note { tags, ..note("a", "text") };
+    let tagged = |tags: Vec<String>| NewEntry { tags, ..note("a", "text") };
     assert!(refused(tagged(vec!["t".repeat(65)])).contains("tags"));
     assert!(refused(tagged(vec!["a\nb".to_owned()])).contains("tags"));
     assert!(refused(tagged((0..17).map(|n| n.to_string()).collect())).contains("tags"));
@@ -117,13 +117,13 @@ fn notes_are_bounded() {
 }
 
 #[test]
-fn several_writers_lose_nothing() {
-    let place = Place::new();
+fn concurrent_writers_lose_nothing() {
+    let dir = MemoryDir::new();
     let writers = 4u32;
     std::thread::scope(|scope| {
         for writer in 0..writers {
             // Each has a connection of its own, and they also meet when the file is made.
-            let file = place.file();
+            let file = dir.file();
             scope.spawn(move || {
                 let memory = Memory::open(&file).unwrap();
                 for number in 0..25 {
@@ -134,7 +134,7 @@ fn several_writers_lose_nothing() {
             });
         }
     });
-    let memory = place.memory();
+    let memory = dir.memory();
     for writer in 0..writers {
         for number in 0..25 {
             assert!(memory.get(&format!("{writer}-{number}")).unwrap().is_some());
@@ -144,9 +144,9 @@ fn several_writers_lose_nothing() {
 }
 
 #[test]
-fn odd_queries_are_queries() {
-    let place = Place::new();
-    let memory = place.memory();
+fn odd_queries_are_accepted() {
+    let dir = MemoryDir::new();
+    let memory = dir.memory();
     put(&memory, 1, "a", "He said \"hello\" AND left; see C++ and foo-bar, NEAR(x y), col:val, naïve.");
     for query in [
         "",
@@ -186,17 +186,17 @@ fn odd_queries_are_queries() {
 }
 
 /// One file for all cases: making one is slow.
-static SHARED: LazyLock<(Place, Memory)> = LazyLock::new(|| {
-    let place = Place::new();
-    let memory = place.memory();
-    (place, memory)
+static SHARED: LazyLock<(MemoryDir, Memory)> = LazyLock::new(|| {
+    let dir = MemoryDir::new();
+    let memory = dir.memory();
+    (dir, memory)
 });
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
 
     #[test]
-    fn no_query_is_an_error(
+    fn arbitrary_queries_never_fail(
         queries in proptest::collection::vec(".{0,40}", 8),
         key in "[^\\p{Cc}]{1,40}",
         text in ".{1,80}",

@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 use super::recorded::{ANTHROPIC_CALLS, ANTHROPIC_TEXT};
 use super::server::{KEY, Server, ask, body, calls, question, request};
 
-async fn hear(stream: &str) -> Result<(Reply, Usage), ModelError> {
+async fn reply_from(stream: &str) -> Result<(Reply, Usage), ModelError> {
     ask(&Server::streaming(stream).anthropic(), question()).await
 }
 
 #[tokio::test]
-async fn text_comes_with_its_count() {
-    let (reply, usage) = hear(ANTHROPIC_TEXT).await.unwrap();
+async fn text_reply_reports_usage() {
+    let (reply, usage) = reply_from(ANTHROPIC_TEXT).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.stop), ("Grüße, cook.", Stop::End));
     assert_eq!(usage, Usage { input: 11, output: 9, cache_read: 300, cache_write: 20 });
 }
 
 #[tokio::test]
-async fn calls_and_thinking_are_taken() {
-    let (reply, usage) = hear(ANTHROPIC_CALLS).await.unwrap();
+async fn calls_and_thinking_are_decoded() {
+    let (reply, usage) = reply_from(ANTHROPIC_CALLS).await.unwrap();
     assert_eq!(
         calls(&reply),
         [("read", r#"{"path":"a"}"#, Some("toolu_1")), ("write", "{}", Some("toolu_2"))]
@@ -38,10 +38,10 @@ async fn calls_and_thinking_are_taken() {
 }
 
 #[tokio::test]
-async fn reasons_to_stop_are_told_apart() {
+async fn stop_reasons_are_mapped() {
     let stop = async |reason: &str| {
         let stream = ANTHROPIC_TEXT.replace("end_turn", reason);
-        hear(&stream).await.unwrap().0.stop
+        reply_from(&stream).await.unwrap().0.stop
     };
     assert_eq!(stop("max_tokens").await, Stop::Length);
     assert_eq!(stop("refusal").await, Stop::Refusal);
@@ -50,26 +50,26 @@ async fn reasons_to_stop_are_told_apart() {
     assert_eq!(stop("pause_turn").await, Stop::End);
     for (reason, stop) in [("max_tokens", Stop::Length), ("refusal", Stop::Refusal)] {
         let cut = ANTHROPIC_CALLS.replace("\"tool_use\"}", &format!("\"{reason}\"}}"));
-        let (reply, _) = hear(&cut).await.unwrap();
+        let (reply, _) = reply_from(&cut).await.unwrap();
         assert_eq!((reply.stop, calls(&reply)[1].1), (stop, "{"));
     }
 }
 
 #[tokio::test]
-async fn counts_do_not_shrink() {
+async fn later_zero_counts_do_not_lower_usage() {
     let zeros = r#""usage":{"input_tokens":0,"cache_read_input_tokens":0,"output_tokens":9}"#;
     let stream = ANTHROPIC_TEXT.replace(r#""usage":{"output_tokens":9}"#, zeros);
     assert_ne!(stream, ANTHROPIC_TEXT);
-    let (_, usage) = hear(&stream).await.unwrap();
+    let (_, usage) = reply_from(&stream).await.unwrap();
     assert_eq!(usage, Usage { input: 11, output: 9, cache_read: 300, cache_write: 20 });
 }
 
 #[tokio::test]
-async fn thinking_goes_only_to_the_provider_that_it_came_from() {
-    let (said, _) = hear(ANTHROPIC_CALLS).await.unwrap();
+async fn thinking_is_returned_only_to_its_own_provider() {
+    let (reply, _) = reply_from(ANTHROPIC_CALLS).await.unwrap();
     let server = Server::streaming(ANTHROPIC_TEXT);
     let other = Anthropic::new(Endpoint::new("other", &server.url(""), None).unwrap());
-    ask(&other, request(conversation(said))).await.unwrap();
+    ask(&other, request(conversation(reply))).await.unwrap();
     let content = &server.body()["messages"][1]["content"];
     assert_eq!((content.as_array().unwrap().len(), &content[0]["type"]), (2, &json!("tool_use")));
 }
@@ -90,17 +90,17 @@ async fn errors_inside_a_stream_end_it() {
         format!("{begun}event: error\ndata: {error}\n\n")
     };
     for kind in ["overloaded_error", "api_error", "rate_limit_error", "timeout_error"] {
-        let error = hear(&with(kind)).await.unwrap_err();
+        let error = reply_from(&with(kind)).await.unwrap_err();
         assert!(matches!(&error, ModelError::Transient(text) if text.contains("Not now (key)")), "{error:?}");
     }
     for kind in ["invalid_request_error", "authentication_error", "permission_error", "not_found_error"] {
-        let error = hear(&with(kind)).await.unwrap_err();
+        let error = reply_from(&with(kind)).await.unwrap_err();
         assert!(matches!(&error, ModelError::Fatal(text) if !text.contains(KEY)), "{error:?}");
     }
     let early = ANTHROPIC_TEXT.replace(r#"{"stop_reason":"end_turn","stop_sequence":null}"#, "{}");
-    assert!(matches!(hear(&early).await, Err(ModelError::Transient(_))), "nobody said why it stopped");
+    assert!(matches!(reply_from(&early).await, Err(ModelError::Transient(_))), "nobody said why it stopped");
     let open = ANTHROPIC_TEXT.replace("content_block_stop", "ping");
-    assert!(matches!(hear(&open).await, Err(ModelError::Transient(_))), "a block was left open");
+    assert!(matches!(reply_from(&open).await, Err(ModelError::Transient(_))), "a block was left open");
     let long =
         r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}"#;
     let server = Server::failing("400 Bad Request", "", long);
@@ -109,7 +109,7 @@ async fn errors_inside_a_stream_end_it() {
 }
 
 /// A conversation with the recorded calls, what they gave, and a word after that.
-fn conversation(said: Reply) -> Vec<Message> {
+fn conversation(reply: Reply) -> Vec<Message> {
     let result = |index: u32, output: ToolOutput| CallResult {
         call: CallId { turn: 1, index },
         provider_id: None,
@@ -119,17 +119,17 @@ fn conversation(said: Reply) -> Vec<Message> {
     let results = vec![result(0, ToolOutput::ok("one")), result(1, ToolOutput::error("two"))];
     vec![
         Message::User("Look.".into()),
-        Message::Assistant(Arc::new(said)),
+        Message::Assistant(Arc::new(reply)),
         Message::Results(results),
         Message::User("Go on.".into()),
     ]
 }
 
 #[tokio::test]
-async fn requests_say_everything_and_mark_what_is_to_be_kept() {
-    let (said, _) = hear(ANTHROPIC_CALLS).await.unwrap();
+async fn request_contains_the_conversation_and_cache_marks() {
+    let (reply, _) = reply_from(ANTHROPIC_CALLS).await.unwrap();
     let server = Server::streaming(ANTHROPIC_TEXT);
-    ask(&server.anthropic(), request(conversation(said))).await.unwrap();
+    ask(&server.anthropic(), request(conversation(reply))).await.unwrap();
     let body = server.body();
     let mark = json!({ "type": "ephemeral" });
     assert_eq!((&body["model"], &body["max_tokens"]), (&json!("small"), &json!(321)));
@@ -160,11 +160,11 @@ async fn requests_say_everything_and_mark_what_is_to_be_kept() {
 }
 
 #[tokio::test]
-async fn a_last_word_without_tools_still_names_those_that_were_called() {
-    let (said, _) = hear(ANTHROPIC_CALLS).await.unwrap();
+async fn request_without_tools_still_declares_called_tools() {
+    let (reply, _) = reply_from(ANTHROPIC_CALLS).await.unwrap();
     let server = Server::streaming(ANTHROPIC_TEXT);
     let asked =
-        || Request { tools: [].into(), temperature: Some(1.5), ..request(conversation(said.clone())) };
+        || Request { tools: [].into(), temperature: Some(1.5), ..request(conversation(reply.clone())) };
     ask(&Anthropic::new(server.endpoint("/v1/")), asked()).await.unwrap();
     ask(&server.anthropic(), asked()).await.unwrap();
     let sent: Vec<Value> = server.requests().iter().map(|request| body(request)).collect();

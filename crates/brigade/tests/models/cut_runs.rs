@@ -19,7 +19,7 @@ use super::streams::{delta, openai};
 /// How many runs are under way at once.
 const RUNS_AT_ONCE: usize = 4;
 /// The longest that one run may take, on a machine that does other things too.
-const LIMIT: Duration = Duration::from_secs(60);
+const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The result of every run: the text of the recorded replies.
 const RESULT: &str = "Grüße, cook.";
 const CONTENT: &str = "whole: ä\n";
@@ -126,7 +126,7 @@ fn answer(stream: &str, tells_size: bool) -> Vec<u8> {
 }
 
 /// A server of these runs: the first attempt at each reply of run N gets N bytes of it.
-struct Cutter {
+struct CuttingServer {
     format: Format,
     folder: PathBuf,
     /// How often each reply of each run was asked for: the run, and whether its call has been answered.
@@ -135,7 +135,7 @@ struct Cutter {
     faults: Mutex<Vec<String>>,
 }
 
-impl Cutter {
+impl CuttingServer {
     fn longest(&self) -> usize {
         [self.whole(0, false), self.whole(0, true)].map(|answer| answer.len()).into_iter().max().unwrap()
     }
@@ -176,18 +176,18 @@ impl Cutter {
     }
 }
 
-async fn check_run(runtime: &Runtime, cutter: &Cutter, run: usize) {
+async fn check_run(runtime: &Runtime, server_state: &CuttingServer, run: usize) {
     let task = Task::new(format!("cut after {run:05} bytes"));
     let started = runtime.start(task).await.unwrap();
-    let ending = tokio::time::timeout(LIMIT, started.ending()).await.expect("it hangs").unwrap();
+    let ending = tokio::time::timeout(RUN_TIMEOUT, started.result()).await.expect("it hangs").unwrap();
     assert_eq!(ending.outcome.status, Status::Done, "run {run}: {}", ending.outcome.text);
     assert_eq!(ending.outcome.text.as_str(), RESULT, "run {run}");
-    let written = std::fs::read_to_string(cutter.folder.join(file_name(run))).unwrap();
+    let written = std::fs::read_to_string(server_state.folder.join(file_name(run))).unwrap();
     assert_eq!(written, CONTENT, "run {run}");
     let records = runtime.store().read(&ending.session, 0).await.unwrap();
     let count = |kind: &str| records.iter().filter(|record| record.event.kind() == kind).count();
     assert_eq!((count("replied"), count("tool_started"), count("tool_ended")), (2, 1, 1), "run {run}");
-    assert_eq!(count("called"), cutter.attempts(run), "run {run}");
+    assert_eq!(count("called"), server_state.attempts(run), "run {run}");
     check_books(run, records.iter().map(|record| &record.event));
 }
 
@@ -207,7 +207,7 @@ fn check_books<'a>(run: usize, events: impl Iterator<Item = &'a Event>) {
         }
     }
     let ledger = state.ledger();
-    assert!(ledger.reserved().is_nothing() && ledger.lent().is_nothing(), "run {run}");
+    assert!(ledger.reserved().is_zero() && ledger.lent().is_zero(), "run {run}");
 }
 
 fn runtime(folder: &Path, models: Models) -> Runtime {
@@ -218,26 +218,27 @@ fn runtime(folder: &Path, models: Models) -> Runtime {
 
 async fn every_cut(format: Format) {
     let folder = tempfile::tempdir().unwrap();
-    let cutter = Arc::new(Cutter {
+    let server_state = Arc::new(CuttingServer {
         format,
         folder: folder.path().to_owned(),
         asked: Mutex::default(),
         faults: Mutex::default(),
     });
-    let cutting = cutter.clone();
+    let cutting = server_state.clone();
     let server = Server::start(move |request, connection| send(connection, &cutting.answer(request)));
-    let runs = cutter.longest();
+    let runs = server_state.longest();
     // Each row of runs has a model of its own, so that the pauses after faults of one hold up no other.
     let rows = (0..RUNS_AT_ONCE).map(|row| {
-        let (runtime, cutter) = (runtime(folder.path(), (format.models)(&server)), cutter.clone());
+        let (runtime, server_state) =
+            (runtime(folder.path(), (format.models)(&server)), server_state.clone());
         async move {
             for run in (row..=runs).step_by(RUNS_AT_ONCE) {
-                check_run(&runtime, &cutter, run).await;
+                check_run(&runtime, &server_state, run).await;
             }
         }
     });
     futures::future::join_all(rows).await;
-    assert_eq!(*cutter.faults.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(*server_state.faults.lock().unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

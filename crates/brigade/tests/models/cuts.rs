@@ -30,13 +30,13 @@ fn cutting(stream: &'static str, tells_size: bool) -> Server {
     })
 }
 
-async fn never_a_reply<M: Model>(stream: &'static str, model: impl Fn(&Server) -> M) {
+async fn assert_cut_is_no_reply<M: Model>(stream: &'static str, model: impl Fn(&Server) -> M) {
     for tells_size in [true, false] {
         let server = cutting(stream, tells_size);
         let model = model(&server);
         for cut in 0..stream.len() {
-            let heard = ask(&model, question()).await;
-            assert!(matches!(heard, Err(ModelError::Transient(_))), "cut at {cut}: {heard:?}");
+            let result = ask(&model, question()).await;
+            assert!(matches!(result, Err(ModelError::Transient(_))), "cut at {cut}: {result:?}");
         }
         let (reply, _) = ask(&model, question()).await.unwrap();
         assert!(!reply.text.is_empty() || !reply.calls.is_empty());
@@ -44,12 +44,12 @@ async fn never_a_reply<M: Model>(stream: &'static str, model: impl Fn(&Server) -
 }
 
 /// Where there is no terminal event, only the proper end of the body tells a whole reply from a cut one.
-async fn never_a_reply_without_the_end_of_the_body(stream: &'static str) {
+async fn assert_no_reply_without_end_of_body(stream: &'static str) {
     for tells_size in [true, false] {
         let server = cutting(stream, tells_size);
         for cut in 0..stream.len() {
-            let heard = ask(&server.gemini(), question()).await;
-            assert!(matches!(heard, Err(ModelError::Transient(_))), "cut at {cut}: {heard:?}");
+            let result = ask(&server.gemini(), question()).await;
+            assert!(matches!(result, Err(ModelError::Transient(_))), "cut at {cut}: {result:?}");
         }
         assert_eq!(ask(&server.gemini(), question()).await.is_ok(), tells_size);
     }
@@ -57,40 +57,40 @@ async fn never_a_reply_without_the_end_of_the_body(stream: &'static str) {
 
 #[tokio::test]
 async fn a_cut_text_of_openai_is_no_reply() {
-    never_a_reply(OPENAI_TEXT, Server::openai).await;
+    assert_cut_is_no_reply(OPENAI_TEXT, Server::openai).await;
 }
 
 #[tokio::test]
 async fn cut_calls_of_openai_are_no_reply() {
-    never_a_reply(OPENAI_CALLS, Server::openai).await;
+    assert_cut_is_no_reply(OPENAI_CALLS, Server::openai).await;
 }
 
 #[tokio::test]
 async fn a_cut_text_of_anthropic_is_no_reply() {
-    never_a_reply(ANTHROPIC_TEXT, Server::anthropic).await;
+    assert_cut_is_no_reply(ANTHROPIC_TEXT, Server::anthropic).await;
 }
 
 #[tokio::test]
 async fn cut_calls_of_anthropic_are_no_reply() {
-    never_a_reply(ANTHROPIC_CALLS, Server::anthropic).await;
+    assert_cut_is_no_reply(ANTHROPIC_CALLS, Server::anthropic).await;
 }
 
 #[tokio::test]
 async fn a_cut_text_of_responses_is_no_reply() {
-    never_a_reply(RESPONSES_TEXT, Server::responses).await;
+    assert_cut_is_no_reply(RESPONSES_TEXT, Server::responses).await;
 }
 
 #[tokio::test]
 async fn cut_calls_of_responses_are_no_reply() {
-    never_a_reply(RESPONSES_CALLS, Server::responses).await;
+    assert_cut_is_no_reply(RESPONSES_CALLS, Server::responses).await;
 }
 
 #[tokio::test]
 async fn a_cut_text_of_gemini_is_no_reply() {
-    never_a_reply_without_the_end_of_the_body(GEMINI_TEXT).await;
+    assert_no_reply_without_end_of_body(GEMINI_TEXT).await;
 }
 
 #[tokio::test]
 async fn cut_calls_of_gemini_are_no_reply() {
-    never_a_reply_without_the_end_of_the_body(GEMINI_CALLS).await;
+    assert_no_reply_without_end_of_body(GEMINI_CALLS).await;
 }

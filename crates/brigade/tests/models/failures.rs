@@ -4,33 +4,33 @@ use std::time::Duration;
 
 use brigade::Secret;
 use brigade::model::openai::OpenAi;
-use brigade::model::{Chunk, Endpoint, EndpointError, Model, ModelError, Pace, Times};
+use brigade::model::{Chunk, Endpoint, EndpointError, Model, ModelError, RateLimits, Timeouts};
 use futures::StreamExt;
 
 use super::recorded::OPENAI_TEXT;
-use super::server::{KEY, Server, ask, calls, hear, question, reply, send};
+use super::server::{KEY, Server, ask, calls, question, reply, reply_from, send};
 use super::streams::{delta, openai, openai_without_end};
 
 async fn failure(status: &'static str, headers: &'static str, body: &'static str) -> ModelError {
     ask(&Server::failing(status, headers, body).openai(), question()).await.unwrap_err()
 }
 
-fn fatal(error: &ModelError, parts: &[&str]) {
+fn assert_fatal(error: &ModelError, parts: &[&str]) {
     assert!(matches!(error, ModelError::Fatal(_)), "{error:?}");
-    says(error, parts);
+    assert_message(error, parts);
 }
 
-fn overflow(error: &ModelError, parts: &[&str]) {
+fn assert_overflow(error: &ModelError, parts: &[&str]) {
     assert!(matches!(error, ModelError::Overflow(_)), "{error:?}");
-    says(error, parts);
+    assert_message(error, parts);
 }
 
-fn transient(error: &ModelError, parts: &[&str]) {
+fn assert_transient(error: &ModelError, parts: &[&str]) {
     assert!(matches!(error, ModelError::Transient(_)), "{error:?}");
-    says(error, parts);
+    assert_message(error, parts);
 }
 
-fn says(error: &ModelError, parts: &[&str]) {
+fn assert_message(error: &ModelError, parts: &[&str]) {
     let text = error.to_string();
     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     assert!(text.len() < 900, "{text}");
@@ -38,33 +38,33 @@ fn says(error: &ModelError, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_stays_wrong_is_fatal_and_says_the_cure() {
+async fn permanent_errors_are_fatal_and_name_the_fix() {
     let body =
         r#"{"error":{"message":"No such key: sk-planted-0123456789abcdef","type":"invalid_request_error"}}"#;
-    fatal(
+    assert_fatal(
         &failure("401 Unauthorized", "", body).await,
         &["mock answered 401", "No such key: (key)", "check the key"],
     );
-    fatal(&failure("403 Forbidden", "", "").await, &["403", "check the key"]);
-    fatal(
+    assert_fatal(&failure("403 Forbidden", "", "").await, &["403", "check the key"]);
+    assert_fatal(
         &failure("404 Not Found", "", r#"{"error":"no model small"}"#).await,
         &["no model small", "base_url"],
     );
-    fatal(&failure("400 Bad Request", "", r#"{"detail":"bad tools"}"#).await, &["bad tools"]);
-    fatal(&failure("422 Unprocessable", "", r#"{"message":"odd"}"#).await, &["odd"]);
+    assert_fatal(&failure("400 Bad Request", "", r#"{"detail":"bad tools"}"#).await, &["bad tools"]);
+    assert_fatal(&failure("422 Unprocessable", "", r#"{"message":"odd"}"#).await, &["odd"]);
     let quota = r#"{"error":{"message":"Paid up?","type":"insufficient_quota","code":"insufficient_quota"}}"#;
-    fatal(&failure("429 Too Many Requests", "", quota).await, &["Paid up?", "credit"]);
+    assert_fatal(&failure("429 Too Many Requests", "", quota).await, &["Paid up?", "credit"]);
 }
 
 #[tokio::test]
-async fn a_key_that_a_reply_says_is_taken_out() {
+async fn key_in_a_reply_is_redacted() {
     let text = delta(&format!(r#"{{"content":"it is {KEY}!"}}"#), "stop");
-    let (reply, _) = hear(&format!("data: {text}\n\ndata: [DONE]\n\n")).await.unwrap();
+    let (reply, _) = reply_from(&format!("data: {text}\n\ndata: [DONE]\n\n")).await.unwrap();
     assert_eq!(reply.text.as_str(), "it is (key)!");
 }
 
 #[tokio::test]
-async fn a_word_that_serves_as_a_key_is_left_in_replies_and_taken_out_of_errors() {
+async fn word_like_key_is_redacted_in_errors_but_not_in_replies() {
     for key in ["ollama", "0123456789012345", "correct-horse-battery", "k3y-of-15-chars"] {
         let words = r#"{"content":"Try KEY.","tool_calls":[{"function":{"name":"read","arguments":"{\"path\":\"KEY\"}"}}]}"#;
         let event = delta(&words.replace("KEY", key), "tool_calls");
@@ -76,12 +76,12 @@ async fn a_word_that_serves_as_a_key_is_left_in_replies_and_taken_out_of_errors(
         assert_eq!(calls(&reply)[0].1, format!(r#"{{"path":"{key}"}}"#));
         let server = Server::streaming(&format!(r#"data: {{"error":{{"message":"Not {key}"}}}}{}"#, "\n\n"));
         let error = ask(&OpenAi::compatible(with_key(&server)), question()).await.unwrap_err();
-        transient(&error, &["Not (key)"]);
+        assert_transient(&error, &["Not (key)"]);
     }
 }
 
 #[tokio::test]
-async fn what_may_pass_is_transient() {
+async fn temporary_errors_are_transient() {
     let statuses = [
         "408 Request Timeout",
         "409 Conflict",
@@ -90,35 +90,36 @@ async fn what_may_pass_is_transient() {
         "503 Service Unavailable",
         "529 Overloaded",
     ];
-    let impatient = Times { longest_wait: Some(Duration::from_secs(1)), ..Times::default() };
+    let impatient = Timeouts { longest_wait: Some(Duration::from_secs(1)), ..Timeouts::default() };
     for status in statuses {
         let server = Server::failing(status, "Retry-After: 7\r\n", r#"{"error":{"message":"Busy"}}"#);
         let endpoint =
-            Endpoint::limited("mock", &server.url("/v1"), None, Pace::default(), impatient).unwrap();
+            Endpoint::with_limits("mock", &server.url("/v1"), None, RateLimits::default(), impatient)
+                .unwrap();
         let error = ask(&OpenAi::compatible(endpoint), question()).await.unwrap_err();
-        transient(&error, &[&status[..3], "Busy", "Retry-After: 7"]);
+        assert_transient(&error, &[&status[..3], "Busy", "Retry-After: 7"]);
     }
-    transient(
+    assert_transient(
         &failure("200 OK", "Content-Type: text/html\r\n", "<p>Log in").await,
         &["text/html", "base_url"],
     );
     let json = "Content-Type: application/json\r\n";
     let loading = r#"{"error":{"code":503,"message":"Loading model"}}"#;
-    transient(&failure("200 OK", json, loading).await, &["Loading model", "instead of replying"]);
-    transient(&failure("200 OK", json, r#"{"detail":"Not ready"}"#).await, &["Not ready", "base_url"]);
+    assert_transient(&failure("200 OK", json, loading).await, &["Loading model", "instead of replying"]);
+    assert_transient(&failure("200 OK", json, r#"{"detail":"Not ready"}"#).await, &["Not ready", "base_url"]);
     let closed = Server::start(|_, _| {});
-    transient(&ask(&closed.openai(), question()).await.unwrap_err(), &["mock"]);
+    assert_transient(&ask(&closed.openai(), question()).await.unwrap_err(), &["mock"]);
     let nobody = Endpoint::new("nobody", "http://127.0.0.1:9/v1", None).unwrap();
     let error = ask(&OpenAi::compatible(nobody), question()).await.unwrap_err();
-    transient(&error, &["nobody cannot be reached", "base_url"]);
+    assert_transient(&error, &["nobody cannot be reached", "base_url"]);
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_too_long_is_said_in_clear_words() {
+async fn conversation_that_is_too_long_is_an_overflow() {
     let openai = r#"{"error":{"message":"Shorten it.","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
     let llama = r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#;
     for body in [openai, llama] {
-        overflow(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
+        assert_overflow(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
     }
     for words in [
         "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
@@ -130,16 +131,19 @@ async fn a_conversation_that_is_too_long_is_said_in_clear_words() {
             let body = format!(r#"{{"error":{{"message":"{words}","type":"BadRequestError"}}}}"#);
             send(connection, &reply("400 Bad Request", "", body.as_bytes()));
         });
-        overflow(&ask(&server.openai(), question()).await.unwrap_err(), &["longer than the context window"]);
+        assert_overflow(
+            &ask(&server.openai(), question()).await.unwrap_err(),
+            &["longer than the context window"],
+        );
     }
     let json = "Content-Type: application/json\r\n";
-    overflow(&failure("200 OK", json, llama).await, &["longer than the context window"]);
+    assert_overflow(&failure("200 OK", json, llama).await, &["longer than the context window"]);
     let stream = format!("data: {openai}\n\n");
-    overflow(&hear(&stream).await.unwrap_err(), &["longer than the context window"]);
+    assert_overflow(&reply_from(&stream).await.unwrap_err(), &["longer than the context window"]);
 }
 
 /// What comes of a reply that is no stream: the error, and whether the provider may have worked.
-async fn instead(kind: &str, body: &str) -> (ModelError, bool) {
+async fn non_stream_reply(kind: &str, body: &str) -> (ModelError, bool) {
     let whole = reply("200 OK", &format!("Content-Type: {kind}\r\n"), body.as_bytes());
     let server = Server::start(move |_, connection| send(connection, &whole));
     let mut stream = server.openai().stream(question());
@@ -153,7 +157,7 @@ async fn instead(kind: &str, body: &str) -> (ModelError, bool) {
 }
 
 #[tokio::test]
-async fn a_whole_reply_instead_of_a_stream_is_not_asked_for_again_and_may_be_paid_for() {
+async fn non_streamed_reply_is_fatal_and_may_be_billed() {
     let long = format!(r#"{{"id":"c1","choices":[{{"message":{{"content":"{}"}}}}]}}"#, "x".repeat(100_000));
     for body in [
         r#"{"id":"c1","choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"error":null}"#,
@@ -163,26 +167,26 @@ async fn a_whole_reply_instead_of_a_stream_is_not_asked_for_again_and_may_be_pai
         r#"{"object":"response","output":[]}"#,
         &long,
     ] {
-        let (error, has_begun) = instead("application/json; charset=utf-8", body).await;
-        fatal(&error, &["whole reply", "application/json", "base_url", "does not stream"]);
+        let (error, has_begun) = non_stream_reply("application/json; charset=utf-8", body).await;
+        assert_fatal(&error, &["whole reply", "application/json", "base_url", "does not stream"]);
         assert!(has_begun, "{body}");
     }
 }
 
 #[tokio::test]
-async fn errors_and_pages_instead_of_a_stream_cost_nothing() {
+async fn errors_instead_of_a_stream_cost_nothing() {
     for (kind, body, words) in [
         ("application/json", r#"{"error":{"code":503,"message":"Loading"},"choices":[]}"#, "Loading"),
         ("application/json", r#"[{"error":{"code":503,"message":"Loading"}}]"#, "Loading"),
         ("text/html", r#"<meta name="x" "content"="y"> Loading"#, "text/html"),
     ] {
-        let (error, has_begun) = instead(kind, body).await;
-        transient(&error, &[words]);
+        let (error, has_begun) = non_stream_reply(kind, body).await;
+        assert_transient(&error, &[words]);
         assert!(!error.to_string().contains('<'), "{error}");
         assert!(!has_begun, "{body}");
     }
-    let (error, has_begun) = instead("application/json", r#"{"status":"queued"}"#).await;
-    transient(&error, &["application/json"]);
+    let (error, has_begun) = non_stream_reply("application/json", r#"{"status":"queued"}"#).await;
+    assert_transient(&error, &["application/json"]);
     assert!(has_begun, "nobody knows what this is");
 }
 
@@ -191,15 +195,18 @@ async fn errors_inside_a_stream_end_it() {
     let begun = openai_without_end(&[&delta(r#"{"content":"So"}"#, "")]);
     let with = |event: &str| format!("{begun}{event}\n\n");
     let busy = r#"data: {"error":{"message":"Upstream is busy","code":502},"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#;
-    transient(&hear(&with(busy)).await.unwrap_err(), &["in the middle", "Upstream is busy"]);
+    assert_transient(&reply_from(&with(busy)).await.unwrap_err(), &["in the middle", "Upstream is busy"]);
     let bad = r#"data: {"error":{"message":"Bad","type":"invalid_request_error"}}"#;
-    fatal(&hear(&with(bad)).await.unwrap_err(), &["Bad"]);
-    transient(&hear(&with("event: error\ndata: {\"message\":\"Odd\"}")).await.unwrap_err(), &["Odd"]);
-    transient(&hear(&with("data: {\"choices\": [{")).await.unwrap_err(), &["cannot be used"]);
+    assert_fatal(&reply_from(&with(bad)).await.unwrap_err(), &["Bad"]);
+    assert_transient(
+        &reply_from(&with("event: error\ndata: {\"message\":\"Odd\"}")).await.unwrap_err(),
+        &["Odd"],
+    );
+    assert_transient(&reply_from(&with("data: {\"choices\": [{")).await.unwrap_err(), &["cannot be used"]);
     let echo = format!(r#"data: {{"error":{{"message":"It was {KEY}"}}}}"#);
-    transient(&hear(&with(&echo)).await.unwrap_err(), &["It was (key)"]);
+    assert_transient(&reply_from(&with(&echo)).await.unwrap_err(), &["It was (key)"]);
     let far = format!(r#"data: {{"error":{{"message":"{}{KEY}"}}}}"#, "x".repeat(390));
-    let error = hear(&with(&far)).await.unwrap_err();
+    let error = reply_from(&with(&far)).await.unwrap_err();
     assert!(!error.to_string().contains("sk-planted"), "half a key is shown: {error}");
 }
 
@@ -211,12 +218,15 @@ async fn redirects_are_not_followed() {
         let headers = format!("Location: {location}\r\n");
         send(connection, &reply("307 Temporary Redirect", &headers, b""));
     });
-    fatal(&ask(&server.openai(), question()).await.unwrap_err(), &["307", "redirects are not followed"]);
+    assert_fatal(
+        &ask(&server.openai(), question()).await.unwrap_err(),
+        &["307", "redirects are not followed"],
+    );
     assert_eq!(other.requests().len(), 0);
 }
 
 #[test]
-fn endpoints_that_cannot_be_used_are_refused_without_their_key() {
+fn unusable_endpoint_is_refused_without_showing_its_key() {
     let at = |url: &str, key: &str| Endpoint::new("mine", url, Some(Secret::new(key)));
     for url in ["nowhere", "ftp://host/v1", "https://user:hush@host/v1", "https://host/v1?key=1"] {
         let error = at(url, KEY).unwrap_err();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::recorded::{GEMINI_CALLS, GEMINI_TEXT, RESPONSES_CALLS};
 use super::server::{KEY, Server, ask, body, calls, question, request};
 
-async fn hear(stream: &str) -> Result<(Reply, Usage), ModelError> {
+async fn reply_from(stream: &str) -> Result<(Reply, Usage), ModelError> {
     ask(&Server::streaming(stream).gemini(), question()).await
 }
 
@@ -26,15 +26,15 @@ fn piece(parts: &Value, reason: &str) -> Value {
 }
 
 #[tokio::test]
-async fn text_comes_with_its_count_and_without_thoughts() {
-    let (reply, usage) = hear(GEMINI_TEXT).await.unwrap();
+async fn text_reply_reports_usage_and_omits_thoughts() {
+    let (reply, usage) = reply_from(GEMINI_TEXT).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.stop), ("Grüße, cook.", Stop::End));
     assert_eq!(usage, Usage { input: 18, output: 7, cache_read: 32, cache_write: 0 });
 }
 
 #[tokio::test]
-async fn calls_come_whole_with_and_without_ids() {
-    let (reply, usage) = hear(GEMINI_CALLS).await.unwrap();
+async fn calls_are_decoded_with_and_without_ids() {
+    let (reply, usage) = reply_from(GEMINI_CALLS).await.unwrap();
     assert_eq!(
         calls(&reply),
         [("read", r#"{"path":"a"}"#, Some("fc1")), ("write", r#"{"path":"ü"}"#, None), ("write", "{}", None)]
@@ -44,20 +44,20 @@ async fn calls_come_whole_with_and_without_ids() {
 }
 
 #[tokio::test]
-async fn a_reason_with_every_piece_ends_nothing() {
+async fn finish_reason_on_every_event_does_not_end_the_reply() {
     let text = |word: &str, reason| piece(&json!([{ "text": word }]), reason);
-    let (reply, usage) = hear(&stream(&[text("a", "STOP"), text("b", "STOP")])).await.unwrap();
+    let (reply, usage) = reply_from(&stream(&[text("a", "STOP"), text("b", "STOP")])).await.unwrap();
     assert_eq!(reply.text.as_str(), "ab");
     assert!(usage.input > 50 && usage.output == 1, "what nobody counts is estimated");
-    let open = hear(&stream(&[text("a", "")])).await;
+    let open = reply_from(&stream(&[text("a", "")])).await;
     assert!(matches!(open, Err(ModelError::Transient(_))), "nobody said why it stopped: {open:?}");
-    let nothing = hear("").await;
+    let nothing = reply_from("").await;
     assert!(matches!(nothing, Err(ModelError::Transient(_))), "{nothing:?}");
 }
 
 #[tokio::test]
-async fn reasons_to_stop_are_told_apart() {
-    let ended = async |reason: &str| hear(&stream(&[piece(&json!([{ "text": "So" }]), reason)])).await;
+async fn stop_reasons_are_mapped() {
+    let ended = async |reason: &str| reply_from(&stream(&[piece(&json!([{ "text": "So" }]), reason)])).await;
     assert_eq!(ended("STOP").await.unwrap().0.stop, Stop::End);
     assert_eq!(ended("FROM_THE_FUTURE").await.unwrap().0.stop, Stop::End);
     assert_eq!(ended("MAX_TOKENS").await.unwrap().0.stop, Stop::Length);
@@ -69,22 +69,22 @@ async fn reasons_to_stop_are_told_apart() {
         assert!(matches!(&error, ModelError::Transient(text) if text.contains(reason)), "{error:?}");
     }
     let blocked = json!({ "promptFeedback": { "blockReason": "PROHIBITED_CONTENT" }, "usageMetadata": { "promptTokenCount": 9 } });
-    let error = hear(&stream(&[blocked])).await.unwrap_err();
+    let error = reply_from(&stream(&[blocked])).await.unwrap_err();
     let words = |text: &str| text.contains("mock blocked the request") && text.contains("PROHIBITED");
     assert!(matches!(&error, ModelError::Fatal(text) if words(text)), "{error:?}");
     for reason in ["SAFETY", "MAX_TOKENS"] {
         let cut = piece(&json!([{ "functionCall": { "name": "read" } }]), reason);
-        let (reply, _) = hear(&stream(&[cut])).await.unwrap();
+        let (reply, _) = reply_from(&stream(&[cut])).await.unwrap();
         assert_eq!(calls(&reply), [("read", "{", None)], "a call that was cut is not one without arguments");
     }
-    let nameless = hear(&stream(&[piece(&json!([{ "functionCall": { "args": {} } }]), "STOP")])).await;
+    let nameless = reply_from(&stream(&[piece(&json!([{ "functionCall": { "args": {} } }]), "STOP")])).await;
     assert!(matches!(nameless, Err(ModelError::Transient(_))), "{nameless:?}");
 }
 
 #[tokio::test]
 async fn errors_inside_a_stream_end_it() {
     let begun = stream(&[piece(&json!([{ "text": "So" }]), "")]);
-    let with = async |event: Value| hear(&format!("{begun}{}", stream(&[event]))).await.unwrap_err();
+    let with = async |event: Value| reply_from(&format!("{begun}{}", stream(&[event]))).await.unwrap_err();
     let error =
         |code: u64, message: &str| json!({ "error": { "code": code, "message": message, "status": "X" } });
     let busy = with(error(503, &format!("Overloaded {KEY}"))).await;
@@ -101,7 +101,7 @@ async fn errors_inside_a_stream_end_it() {
     assert!(matches!(&error, ModelError::Fatal(text) if text.contains("API key not valid")), "{error:?}");
 }
 
-fn conversation(said: Reply) -> Vec<Message> {
+fn conversation(reply: Reply) -> Vec<Message> {
     let result = |index: u32, output: ToolOutput| CallResult {
         call: CallId { turn: 1, index },
         provider_id: None,
@@ -113,20 +113,20 @@ fn conversation(said: Reply) -> Vec<Message> {
         result(1, ToolOutput::error("two")),
         result(2, ToolOutput::ok("3")),
     ];
-    let results = results.into_iter().take(said.calls.len()).collect();
+    let results = results.into_iter().take(reply.calls.len()).collect();
     vec![
         Message::User("Look.".into()),
-        Message::Assistant(Arc::new(said)),
+        Message::Assistant(Arc::new(reply)),
         Message::Results(results),
         Message::User("Go on.".into()),
     ]
 }
 
 #[tokio::test]
-async fn requests_say_everything_and_send_signatures_back_on_their_parts() {
-    let (said, _) = hear(GEMINI_CALLS).await.unwrap();
+async fn request_returns_signatures_on_their_parts() {
+    let (reply, _) = reply_from(GEMINI_CALLS).await.unwrap();
     let server = Server::streaming(GEMINI_TEXT);
-    ask(&server.gemini(), request(conversation(said))).await.unwrap();
+    ask(&server.gemini(), request(conversation(reply))).await.unwrap();
     let body = server.body();
     assert_eq!(body["systemInstruction"], json!({ "parts": [{ "text": "You help." }] }));
     assert_eq!(body["generationConfig"], json!({ "maxOutputTokens": 321, "temperature": 0.5 }));
@@ -162,7 +162,7 @@ async fn requests_say_everything_and_send_signatures_back_on_their_parts() {
 }
 
 #[tokio::test]
-async fn an_address_without_a_version_gets_one_in_requests_and_lists() {
+async fn base_url_without_a_version_gets_v1beta() {
     for (base, before) in [
         ("", "/v1beta"),
         ("/proxy", "/proxy/v1beta"),
@@ -183,34 +183,34 @@ async fn an_address_without_a_version_gets_one_in_requests_and_lists() {
 }
 
 #[tokio::test]
-async fn signatures_of_text_go_back_and_none_goes_to_another_model() {
-    let (said, _) = hear(GEMINI_TEXT).await.unwrap();
+async fn text_signatures_are_returned_only_to_their_model() {
+    let (reply, _) = reply_from(GEMINI_TEXT).await.unwrap();
     let server = Server::streaming(GEMINI_TEXT);
     let parts = |at: usize| body(&server.requests()[at])["contents"][1]["parts"].clone();
-    let again = |said: &Reply| request(conversation(said.clone()));
-    ask(&server.gemini(), again(&said)).await.unwrap();
+    let again = |reply: &Reply| request(conversation(reply.clone()));
+    ask(&server.gemini(), again(&reply)).await.unwrap();
     assert_eq!(parts(0), json!([{ "text": "Grüße, cook." }, { "text": "", "thoughtSignature": "dGV4dA==" }]));
     let within = stream(&[
         piece(&json!([{ "text": "ä" }, { "text": "ö", "thoughtSignature": "bWlk" }]), ""),
         piece(&json!([{ "text": "ü" }]), "STOP"),
     ]);
-    let (said, _) = hear(&within).await.unwrap();
-    ask(&server.gemini(), again(&said)).await.unwrap();
+    let (reply, _) = reply_from(&within).await.unwrap();
+    ask(&server.gemini(), again(&reply)).await.unwrap();
     assert_eq!(
         parts(1),
         json!([{ "text": "ä" }, { "text": "ö", "thoughtSignature": "bWlk" }, { "text": "ü" }])
     );
-    ask(&server.gemini(), Request { model: "large".to_owned(), ..again(&said) }).await.unwrap();
+    ask(&server.gemini(), Request { model: "large".to_owned(), ..again(&reply) }).await.unwrap();
     let other = Gemini::new(Endpoint::new("other", &server.url("/v1beta"), None).unwrap());
-    ask(&other, again(&said)).await.unwrap();
+    ask(&other, again(&reply)).await.unwrap();
     assert_eq!((parts(2), parts(3)), (json!([{ "text": "äöü" }]), json!([{ "text": "äöü" }])));
 }
 
 #[tokio::test]
-async fn calls_of_other_models_say_that_they_are_not_signed_where_signatures_are_asked_for() {
-    let (said, _) = ask(&Server::streaming(RESPONSES_CALLS).responses(), question()).await.unwrap();
+async fn foreign_calls_get_a_placeholder_signature_if_required() {
+    let (reply, _) = ask(&Server::streaming(RESPONSES_CALLS).responses(), question()).await.unwrap();
     let server = Server::streaming(GEMINI_TEXT);
-    let to = |model: &str| Request { model: model.to_owned(), ..request(conversation(said.clone())) };
+    let to = |model: &str| Request { model: model.to_owned(), ..request(conversation(reply.clone())) };
     ask(&server.gemini(), to("gemini-3-pro")).await.unwrap();
     ask(&server.gemini(), to("models/gemini-2.5-pro")).await.unwrap();
     let sent: Vec<Value> = server.requests().iter().map(|request| body(request)).collect();

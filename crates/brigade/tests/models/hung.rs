@@ -3,31 +3,34 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use brigade::core::delegation::Which;
+use brigade::core::delegation::LimitKind;
 use brigade::core::{Event, Status};
-use brigade::model::{About, Chunk, Model, ModelError, Pace, Request, Times};
-use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
+use brigade::model::{Chunk, Model, ModelError, ModelInfo, RateLimits, Request, Timeouts};
+use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
-use super::crowd::{Answer, Crowd, Then};
+use super::concurrent_server::{ConcurrentServer, ConnectionAction, MockResponse};
 use super::streams::{delta, openai};
 
 /// The limit for the first byte of an answer. It leaves a child room for a second attempt.
-const FIRST_BYTE: Duration = Duration::from_secs(4);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The usual time from a request to its answer.
-const USUAL: Duration = Duration::from_millis(50);
+const TYPICAL_LATENCY: Duration = Duration::from_millis(50);
 
-fn say(text: &str) -> Answer {
+fn say(text: &str) -> MockResponse {
     let stream = openai(&[&delta(&format!("{{\"content\":{}}}", Value::from(text)), "stop")]);
-    Answer { delay: USUAL, ..Answer::events("", &stream) }
+    MockResponse { delay: TYPICAL_LATENCY, ..MockResponse::events("", &stream) }
 }
 
 /// A lead that delegates this many tasks in one reply; children are answered by `child`, counted from 0.
-fn kitchen(children: usize, child: impl Fn(usize) -> Answer + Send + Sync + 'static) -> Crowd {
+fn delegating_server(
+    children: usize,
+    child: impl Fn(usize) -> MockResponse + Send + Sync + 'static,
+) -> ConcurrentServer {
     let asked = AtomicUsize::new(0);
-    Crowd::start(move |_, body| {
+    ConcurrentServer::start(move |_, body| {
         let messages = body["messages"].as_array().unwrap();
         let is_lead = messages[0]["content"].as_str().unwrap().contains("You are the lead agent");
         match (is_lead, messages.last().unwrap()["role"].as_str().unwrap()) {
@@ -35,7 +38,7 @@ fn kitchen(children: usize, child: impl Fn(usize) -> Answer + Send + Sync + 'sta
                 let calls: Vec<String> = (0..children).map(|index| delta(&call(index), "")).collect();
                 let last = delta("{}", "tool_calls");
                 let events: Vec<&str> = calls.iter().map(String::as_str).chain([last.as_str()]).collect();
-                Answer::events("", &openai(&events))
+                MockResponse::events("", &openai(&events))
             }
             (true, _) => say("All served."),
             (false, _) => child(asked.fetch_add(1, Ordering::SeqCst)),
@@ -52,21 +55,25 @@ fn call(index: usize) -> String {
 
 /// The children of a run: when each returned, in milliseconds after the first fact, and how. Then how the run ended.
 async fn run(
-    crowd: &Crowd,
-    times: Times,
+    server: &ConcurrentServer,
+    timeouts: Timeouts,
     child_timeout: Duration,
     task: Task,
-) -> (Vec<(u64, Status)>, Ending) {
-    let models = Models::default().with("mock", crowd.openai(Pace::default(), times));
+) -> (Vec<(u64, Status)>, RunResult) {
+    let models = Models::default().with("mock", server.openai(RateLimits::default(), timeouts));
     run_with(models, child_timeout, task).await
 }
 
-async fn run_at(crowd: &Crowd, pace: Pace, task: Task) -> (Vec<(u64, Status)>, Ending) {
-    let models = Models::default().with("mock", crowd.openai(pace, Times::default()));
+async fn run_at(
+    server: &ConcurrentServer,
+    rate_limits: RateLimits,
+    task: Task,
+) -> (Vec<(u64, Status)>, RunResult) {
+    let models = Models::default().with("mock", server.openai(rate_limits, Timeouts::default()));
     run_with(models, CHILD_TIMEOUT, task).await
 }
 
-async fn run_with(models: Models, child_timeout: Duration, task: Task) -> (Vec<(u64, Status)>, Ending) {
+async fn run_with(models: Models, child_timeout: Duration, task: Task) -> (Vec<(u64, Status)>, RunResult) {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
     settings.limits.child_timeout = child_timeout;
@@ -76,7 +83,7 @@ async fn run_with(models: Models, child_timeout: Duration, task: Task) -> (Vec<(
     let run = runtime.start(task).await.unwrap();
     let session = run.session().clone();
     let ending =
-        tokio::time::timeout(Duration::from_secs(60), run.ending()).await.expect("it hangs").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), run.result()).await.expect("it hangs").unwrap();
     let records = runtime.store().read(&session, 0).await.unwrap();
     let start = records[0].at;
     let returned = records.into_iter().filter_map(|record| match record.event {
@@ -87,15 +94,15 @@ async fn run_with(models: Models, child_timeout: Duration, task: Task) -> (Vec<(
 }
 
 #[tokio::test]
-async fn hung_requests_and_faults_among_many_children_starve_none_of_them() {
-    let crowd = kitchen(60, |number| match number {
-        0..4 => Answer::nothing(Then::Stall),
-        4..9 => Answer::whole("500 Internal Server Error", "", "{}"),
+async fn hung_requests_and_faults_starve_none_of_many_children() {
+    let server = delegating_server(60, |number| match number {
+        0..4 => MockResponse::nothing(ConnectionAction::Stall),
+        4..9 => MockResponse::whole("500 Internal Server Error", "", "{}"),
         _ => say("Done."),
     });
     let limit = Duration::from_secs(6);
-    let times = Times { first_byte: Some(FIRST_BYTE), ..Times::default() };
-    let (children, ending) = run(&crowd, times, limit, Task::new("Cook.")).await;
+    let timeouts = Timeouts { first_byte: Some(FIRST_BYTE_TIMEOUT), ..Timeouts::default() };
+    let (children, ending) = run(&server, timeouts, limit, Task::new("Cook.")).await;
     assert_eq!(done(&children), 60, "{children:?}");
     assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
     // Only the four that hang wait for their second attempt.
@@ -108,29 +115,30 @@ fn done(children: &[(u64, Status)]) -> usize {
 }
 
 /// Five children of which one is answered at a time, each within its time limit.
-fn slow_line() -> Crowd {
-    kitchen(5, |_| Answer { delay: Duration::from_millis(600), ..say("Done.") })
+fn slow_server() -> ConcurrentServer {
+    delegating_server(5, |_| MockResponse { delay: Duration::from_millis(600), ..say("Done.") })
 }
 
 const CHILD_TIMEOUT: Duration = Duration::from_millis(1500);
 
 #[tokio::test]
 async fn time_in_the_queue_does_not_count_against_the_deadline_of_a_child() {
-    let crowd = slow_line();
-    let one_at_a_time = Pace { concurrency: Some(1), ..Pace::default() };
-    let (children, ending) = run_at(&crowd, one_at_a_time, Task::new("Cook.")).await;
+    let server = slow_server();
+    let one_at_a_time = RateLimits { concurrency: Some(1), ..RateLimits::default() };
+    let (children, ending) = run_at(&server, one_at_a_time, Task::new("Cook.")).await;
     assert_eq!(done(&children), 5, "{children:?}");
     assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
 }
 
 #[tokio::test]
 async fn time_in_the_queue_does_not_move_the_deadline_of_the_user() {
-    let crowd = slow_line();
-    let one_at_a_time = Pace { concurrency: Some(1), ..Pace::default() };
+    let server = slow_server();
+    let one_at_a_time = RateLimits { concurrency: Some(1), ..RateLimits::default() };
     let task = Task::new("Cook.").timeout(Duration::from_millis(1800));
     let start = Instant::now();
-    let (children, ending) = run_at(&crowd, one_at_a_time, task).await;
-    let stopped = children.iter().filter(|(_, status)| *status == Status::Incomplete { limit: Which::Time });
+    let (children, ending) = run_at(&server, one_at_a_time, task).await;
+    let stopped =
+        children.iter().filter(|(_, status)| *status == Status::Incomplete { limit: LimitKind::Time });
     assert_eq!(
         (done(&children) + stopped.count(), done(&children) < 5),
         (5, true),
@@ -140,9 +148,9 @@ async fn time_in_the_queue_does_not_move_the_deadline_of_the_user() {
 }
 
 /// A model that takes a request, and then only says that it waits.
-struct Waits;
+struct WaitingModel;
 
-impl Model for Waits {
+impl Model for WaitingModel {
     fn stream(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let notes = stream::repeat(()).then(|()| async {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -151,21 +159,21 @@ impl Model for Waits {
         stream::iter([Ok(Chunk::Queued), Ok(Chunk::Sent)]).chain(notes).boxed()
     }
 
-    fn about(&self, _: &str) -> About {
-        About::default()
+    fn model_info(&self, _: &str) -> ModelInfo {
+        ModelInfo::default()
     }
 }
 
 #[tokio::test]
-async fn notes_after_a_request_was_sent_do_not_prolong_the_silence() {
+async fn waiting_chunks_do_not_reset_the_silence_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
     settings.limits.model_silence = Duration::from_millis(200);
     settings.limits.retry_pause = Duration::from_millis(1);
-    let runtime = Runtime::in_memory(settings, Models::default().with("mock", Waits));
+    let runtime = Runtime::in_memory(settings, Models::default().with("mock", WaitingModel));
     let run = runtime.start(Task::new("Cook.")).await.unwrap();
     let ending =
-        tokio::time::timeout(Duration::from_secs(20), run.ending()).await.expect("it waits").unwrap();
+        tokio::time::timeout(Duration::from_secs(20), run.result()).await.expect("it waits").unwrap();
     let Status::Failed { cause } = ending.outcome.status else { panic!("{:?}", ending.outcome) };
     assert!(cause.contains("silent"), "{cause}");
 }

@@ -9,20 +9,20 @@ use brigade::model::{Endpoint, Model, ModelError, Request};
 use serde_json::{Value, json};
 
 use super::recorded::{OPENAI_CALLS, OPENAI_TEXT};
-use super::server::{KEY, Server, ask, calls, hear, question, request};
+use super::server::{KEY, Server, ask, calls, question, reply_from, request};
 use super::streams::{delta, openai, openai_without_end};
 
 #[tokio::test]
-async fn text_comes_with_its_count() {
-    let (reply, usage) = hear(OPENAI_TEXT).await.unwrap();
+async fn text_reply_reports_usage() {
+    let (reply, usage) = reply_from(OPENAI_TEXT).await.unwrap();
     assert_eq!(reply.text.as_str(), "Grüße, cook.");
     assert_eq!(reply.stop, Stop::End);
     assert_eq!(usage, Usage { input: 18, output: 7, cache_read: 32, cache_write: 0 });
 }
 
 #[tokio::test]
-async fn calls_side_by_side_keep_their_fragments_apart() {
-    let (reply, _) = hear(OPENAI_CALLS).await.unwrap();
+async fn interleaved_call_fragments_are_kept_apart() {
+    let (reply, _) = reply_from(OPENAI_CALLS).await.unwrap();
     assert_eq!(
         calls(&reply),
         [("read", r#"{"path":"a"}"#, Some("call_a")), ("write", r#"{"path":"ü"}"#, Some("call_b"))]
@@ -31,7 +31,7 @@ async fn calls_side_by_side_keep_their_fragments_apart() {
 }
 
 #[tokio::test]
-async fn servers_write_calls_in_many_ways() {
+async fn calls_are_decoded_in_all_server_formats() {
     let read = ("read", r#"{"path":"a"}"#);
     let write = ("write", r#"{"path":"b"}"#);
     let one = |index: &str, id: &str, name: &str, path: &str| {
@@ -60,16 +60,16 @@ async fn servers_write_calls_in_many_ways() {
     for (what, first, second) in cases {
         // "stop" with calls is what Ollama says.
         let stream = openai(&[&delta(&first, ""), &delta(&second, "stop")]);
-        let (reply, usage) = hear(&stream).await.unwrap();
-        let heard: Vec<_> = calls(&reply).iter().map(|(name, arguments, _)| (*name, *arguments)).collect();
-        assert_eq!(heard, [read, write], "{what}");
+        let (reply, usage) = reply_from(&stream).await.unwrap();
+        let received: Vec<_> = calls(&reply).iter().map(|(name, arguments, _)| (*name, *arguments)).collect();
+        assert_eq!(received, [read, write], "{what}");
         assert_eq!(reply.stop, Stop::Calls, "{what}");
         assert!(usage.input > 50 && usage.output > 5, "{what}: what nobody counts is estimated");
     }
 }
 
 #[tokio::test]
-async fn names_that_are_repeated_and_arguments_that_are_objects_are_taken() {
+async fn repeated_names_and_object_arguments_are_accepted() {
     let repeated = [
         delta(
             r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"read","arguments":"{\"path\""}}]}"#,
@@ -84,15 +84,15 @@ async fn names_that_are_repeated_and_arguments_that_are_objects_are_taken() {
             "tool_calls",
         ),
     ];
-    let (reply, _) = hear(&openai(&repeated.each_ref().map(String::as_str))).await.unwrap();
+    let (reply, _) = reply_from(&openai(&repeated.each_ref().map(String::as_str))).await.unwrap();
     assert_eq!(calls(&reply), [("read", r#"{"path":"a"}"#, Some("x"))]);
     let object = delta(r#"{"tool_calls":[{"function":{"name":"read","arguments":{"path":"a"}}}]}"#, "stop");
-    let (reply, _) = hear(&openai(&[&object])).await.unwrap();
+    let (reply, _) = reply_from(&openai(&[&object])).await.unwrap();
     assert_eq!(calls(&reply), [("read", r#"{"path":"a"}"#, None)]);
 }
 
 #[tokio::test]
-async fn the_last_of_many_counts_is_taken() {
+async fn last_of_several_usage_reports_wins() {
     let counted = |text: &str, output: u64, finish: &str| {
         let event = delta(&format!(r#"{{"content":"{text}"}}"#), finish);
         format!(
@@ -101,24 +101,27 @@ async fn the_last_of_many_counts_is_taken() {
         )
     };
     let stream = openai(&[&counted("a", 1, ""), &counted("b", 2, "stop")]);
-    let (reply, usage) = hear(&stream).await.unwrap();
+    let (reply, usage) = reply_from(&stream).await.unwrap();
     assert_eq!((reply.text.as_str(), usage.input, usage.output), ("ab", 90, 2));
 }
 
 #[tokio::test]
-async fn a_reason_is_the_end_where_the_body_is_whole_and_the_last_event_is_not_there() {
+async fn finish_reason_ends_a_complete_body_without_done_event() {
     let events = openai_without_end(&[&delta(r#"{"content":"Hi"}"#, "stop")]);
-    assert_eq!(hear(&events).await.unwrap().0.text.as_str(), "Hi");
+    assert_eq!(reply_from(&events).await.unwrap().0.text.as_str(), "Hi");
     let open = openai_without_end(&[&delta(r#"{"content":"Hi"}"#, "")]);
-    assert!(matches!(hear(&open).await, Err(ModelError::Transient(_))));
+    assert!(matches!(reply_from(&open).await, Err(ModelError::Transient(_))));
     let only_done = openai(&[&delta(r#"{"content":"Hi"}"#, "")]);
-    assert!(matches!(hear(&only_done).await, Err(ModelError::Transient(_))), "a gateway ended what was cut");
+    assert!(
+        matches!(reply_from(&only_done).await, Err(ModelError::Transient(_))),
+        "a gateway ended what was cut"
+    );
 }
 
 #[tokio::test]
-async fn reasons_to_stop_are_told_apart() {
+async fn stop_reasons_are_mapped() {
     let stop = async |delta_text: &str, finish: &str| {
-        hear(&openai(&[&delta(delta_text, finish)])).await.unwrap().0.stop
+        reply_from(&openai(&[&delta(delta_text, finish)])).await.unwrap().0.stop
     };
     assert_eq!(stop(r#"{"content":"x"}"#, "length").await, Stop::Length);
     assert_eq!(stop(r#"{"content":"x"}"#, "content_filter").await, Stop::Refusal);
@@ -126,16 +129,16 @@ async fn reasons_to_stop_are_told_apart() {
     assert_eq!(stop(r#"{"content":"x"}"#, "eos").await, Stop::End);
     for reason in ["length", "content_filter"] {
         let cut = delta(r#"{"tool_calls":[{"index":0,"function":{"name":"read"}}]}"#, reason);
-        let (reply, _) = hear(&openai(&[&cut])).await.unwrap();
+        let (reply, _) = reply_from(&openai(&[&cut])).await.unwrap();
         assert_eq!(calls(&reply), [("read", "{", None)], "a call that was cut is not one without arguments");
     }
 }
 
 #[tokio::test]
-async fn thoughts_that_only_the_total_counts_are_output() {
+async fn tokens_only_in_the_total_count_as_output() {
     let counted = async |usage: &str| {
         let count = format!(r#"{{"choices":[],"usage":{usage}}}"#);
-        let usage = hear(&openai(&[&delta(r#"{"content":"x"}"#, "stop"), &count])).await.unwrap().1;
+        let usage = reply_from(&openai(&[&delta(r#"{"content":"x"}"#, "stop"), &count])).await.unwrap().1;
         (usage.input, usage.output)
     };
     assert_eq!(
@@ -147,14 +150,14 @@ async fn thoughts_that_only_the_total_counts_are_output() {
 }
 
 #[tokio::test]
-async fn requests_say_everything() {
+async fn request_contains_the_whole_conversation() {
     let server = Server::streaming(OPENAI_TEXT);
     let call = |id: Option<&str>, arguments: &str| ToolCall {
         name: "read".to_owned(),
         arguments: arguments.into(),
         provider_id: id.map(str::to_owned),
     };
-    let said = Reply {
+    let reply = Reply {
         text: "I look.".into(),
         calls: vec![
             call(Some("call_a"), r#"{"path":"a"}"#),
@@ -175,7 +178,7 @@ async fn requests_say_everything() {
         result(2, ToolOutput::ok("3")),
     ];
     let messages =
-        vec![Message::User("Look.".into()), Message::Assistant(Arc::new(said)), Message::Results(results)];
+        vec![Message::User("Look.".into()), Message::Assistant(Arc::new(reply)), Message::Results(results)];
     ask(&server.openai(), request(messages)).await.unwrap();
     let body = server.body();
     assert_eq!(body["model"], "small");
@@ -207,7 +210,7 @@ async fn requests_say_everything() {
 }
 
 #[tokio::test]
-async fn openai_itself_gets_its_newer_keys() {
+async fn openai_requests_use_the_newer_keys() {
     let server = Server::streaming(OPENAI_TEXT);
     let asked = Request { model: "gpt-5-mini".to_owned(), ..question() };
     ask(&OpenAi::new(server.endpoint("/v1/")), asked).await.unwrap();
@@ -217,7 +220,7 @@ async fn openai_itself_gets_its_newer_keys() {
 }
 
 #[tokio::test]
-async fn reasoning_goes_back_to_its_own_provider_with_the_calls_it_led_to() {
+async fn reasoning_is_returned_only_to_its_own_provider() {
     let server = Server::streaming(&openai(&[
         &delta(r#"{"reasoning_content":"Let me "}"#, ""),
         &delta(r#"{"reasoning_content":"look."}"#, ""),
@@ -226,8 +229,8 @@ async fn reasoning_goes_back_to_its_own_provider_with_the_calls_it_led_to() {
             "tool_calls",
         ),
     ]));
-    let (said, _) = ask(&server.openai(), question()).await.unwrap();
-    let again = || request(vec![Message::Assistant(Arc::new(said.clone()))]);
+    let (reply, _) = ask(&server.openai(), question()).await.unwrap();
+    let again = || request(vec![Message::Assistant(Arc::new(reply.clone()))]);
     ask(&server.openai(), again()).await.unwrap();
     let other = OpenAi::compatible(Endpoint::new("other", &server.url("/v1"), None).unwrap());
     ask(&other, again()).await.unwrap();
@@ -244,14 +247,14 @@ async fn sent_back(deltas: &[&str]) -> Value {
     let mut events: Vec<String> = deltas.iter().map(|text| delta(text, "")).collect();
     events.push(delta(CALL, "tool_calls"));
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
-    let (said, _) = hear(&openai(&events)).await.unwrap();
+    let (reply, _) = reply_from(&openai(&events)).await.unwrap();
     let server = Server::streaming(OPENAI_TEXT);
-    ask(&server.openai(), request(vec![Message::Assistant(Arc::new(said))])).await.unwrap();
+    ask(&server.openai(), request(vec![Message::Assistant(Arc::new(reply))])).await.unwrap();
     server.body()["messages"][1].clone()
 }
 
 #[tokio::test]
-async fn reasoning_goes_back_under_the_name_that_it_came_with() {
+async fn reasoning_is_returned_under_its_original_key() {
     let ollama = sent_back(&[r#"{"reasoning":"Let "}"#, r#"{"reasoning":"me."}"#]).await;
     assert_eq!((&ollama["reasoning"], ollama.get("reasoning_content")), (&json!("Let me."), None));
     let both = sent_back(&[r#"{"reasoning":"So.","reasoning_content":"So."}"#]).await;
@@ -261,7 +264,7 @@ async fn reasoning_goes_back_under_the_name_that_it_came_with() {
 }
 
 #[tokio::test]
-async fn parts_of_reasoning_go_back_whole_and_in_order() {
+async fn reasoning_details_are_merged_and_returned_in_order() {
     let piece = |part: &str| format!(r#"{{"reasoning":"x","reasoning_details":[{part}]}}"#);
     let text =
         |words: &str| format!(r#"{{"type":"reasoning.text","text":"{words}","index":0,"format":"f"}}"#);
@@ -285,25 +288,27 @@ async fn parts_of_reasoning_go_back_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn what_stands_beside_a_call_goes_back_beside_it() {
+async fn extra_content_of_a_call_is_returned_with_it() {
     let signed = r#"{"tool_calls":[{"index":0,"id":"w","function":{"name":"write","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]}"#;
-    let (said, _) =
-        hear(&openai(&[&delta(signed, ""), &delta(&CALL.replace("\"index\":0", "\"index\":1"), "stop")]))
-            .await
-            .unwrap();
-    assert_eq!(calls(&said).len(), 2);
+    let (reply, _) = reply_from(&openai(&[
+        &delta(signed, ""),
+        &delta(&CALL.replace("\"index\":0", "\"index\":1"), "stop"),
+    ]))
+    .await
+    .unwrap();
+    assert_eq!(calls(&reply).len(), 2);
     let server = Server::streaming(OPENAI_TEXT);
-    ask(&server.openai(), request(vec![Message::Assistant(Arc::new(said))])).await.unwrap();
+    ask(&server.openai(), request(vec![Message::Assistant(Arc::new(reply))])).await.unwrap();
     let line = &server.body()["messages"][1]["tool_calls"];
     assert_eq!(line[0]["extra_content"], json!({ "google": { "thought_signature": "c2ln" } }));
     assert!(line[1].get("extra_content").is_none());
 }
 
 #[tokio::test]
-async fn reasoning_of_an_answer_goes_back_once_there_were_calls() {
+async fn reasoning_of_a_text_reply_is_returned_after_calls() {
     let answer =
         openai(&[&delta(r#"{"reasoning_content":"Done."}"#, ""), &delta(r#"{"content":"Yes."}"#, "stop")]);
-    let (called, _) = hear(&openai(&[&delta(CALL, "tool_calls")])).await.unwrap();
+    let (called, _) = reply_from(&openai(&[&delta(CALL, "tool_calls")])).await.unwrap();
     let result = CallResult {
         call: CallId { turn: 1, index: 0 },
         provider_id: None,
@@ -314,8 +319,8 @@ async fn reasoning_of_an_answer_goes_back_once_there_were_calls() {
     let server = Server::streaming(&answer);
     let (alone, _) = ask(&server.openai(), question()).await.unwrap();
     assert!(alone.opaque.is_empty(), "without calls nobody needs it");
-    let (said, _) = ask(&server.openai(), request(after.clone())).await.unwrap();
-    let next = [after, vec![Message::Assistant(Arc::new(said)), Message::User("And?".into())]].concat();
+    let (reply, _) = ask(&server.openai(), request(after.clone())).await.unwrap();
+    let next = [after, vec![Message::Assistant(Arc::new(reply)), Message::User("And?".into())]].concat();
     ask(&server.openai(), request(next)).await.unwrap();
     let sent = super::server::body(&server.requests()[2]);
     assert_eq!(
@@ -325,24 +330,24 @@ async fn reasoning_of_an_answer_goes_back_once_there_were_calls() {
 }
 
 #[tokio::test]
-async fn other_ways_of_servers_are_known() {
+async fn other_server_formats_are_accepted() {
     let parts = delta(
         r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"no"}]},{"type":"text","text":"yes"}]}"#,
         "model_length",
     );
-    let (reply, _) = hear(&format!(": OPENROUTER PROCESSING\n\n{}", openai(&[&parts]))).await.unwrap();
+    let (reply, _) = reply_from(&format!(": OPENROUTER PROCESSING\n\n{}", openai(&[&parts]))).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.stop), ("yes", Stop::Length));
     let groq = r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],"x_groq":{"usage":{"prompt_tokens":70,"completion_tokens":3}},"timings":{"predicted_n":1}}"#;
-    let (_, usage) = hear(&openai(&[groq])).await.unwrap();
+    let (_, usage) = reply_from(&openai(&[groq])).await.unwrap();
     assert_eq!((usage.input, usage.output), (70, 3));
     let stopped = r#"{"choices":[],"x_groq":{"error":"over capacity"}}"#;
-    let error = hear(&openai(&[&delta(r#"{"content":"a"}"#, ""), stopped])).await.unwrap_err();
+    let error = reply_from(&openai(&[&delta(r#"{"content":"a"}"#, ""), stopped])).await.unwrap_err();
     assert!(matches!(&error, ModelError::Transient(text) if text.contains("over capacity")), "{error:?}");
 }
 
 #[test]
-fn only_models_on_this_machine_are_known_to_cost_nothing() {
-    let at = |url: &str| OpenAi::compatible(Endpoint::new("x", url, None).unwrap()).about("m").price;
+fn only_local_models_are_free() {
+    let at = |url: &str| OpenAi::compatible(Endpoint::new("x", url, None).unwrap()).model_info("m").price;
     assert_eq!(at("http://127.0.0.1:1/v1"), Some(Price::default()));
     assert_eq!(at("http://localhost:1/v1"), Some(Price::default()));
     assert_eq!(at("http://[::1]:1/v1"), Some(Price::default()));

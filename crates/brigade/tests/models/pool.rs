@@ -38,7 +38,7 @@ fn serve(stream: TcpStream) -> std::io::Result<()> {
 }
 
 #[tokio::test]
-async fn one_connection_serves_one_request_after_the_other() {
+async fn connection_is_reused_for_later_requests() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let connections = Arc::new(AtomicUsize::new(0));

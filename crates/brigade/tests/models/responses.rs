@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::recorded::{RESPONSES_CALLS, RESPONSES_TEXT};
 use super::server::{KEY, Server, ask, body, calls, question, request};
 
-async fn hear(stream: &str) -> Result<(Reply, Usage), ModelError> {
+async fn reply_from(stream: &str) -> Result<(Reply, Usage), ModelError> {
     ask(&Server::streaming(stream).responses(), question()).await
 }
 
@@ -28,16 +28,16 @@ const BOTH: [(&str, &str, Option<&str>); 2] =
     [("read", r#"{"path":"a"}"#, Some("call_a")), ("write", r#"{"path":"ü"}"#, Some("call_b"))];
 
 #[tokio::test]
-async fn text_comes_with_its_count() {
-    let (reply, usage) = hear(RESPONSES_TEXT).await.unwrap();
+async fn text_reply_reports_usage() {
+    let (reply, usage) = reply_from(RESPONSES_TEXT).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.stop), ("Grüße, cook.", Stop::End));
     assert_eq!(usage, Usage { input: 18, output: 7, cache_read: 32, cache_write: 0 });
     assert!(reply.opaque.is_empty());
 }
 
 #[tokio::test]
-async fn calls_side_by_side_keep_their_fragments_apart() {
-    let (reply, usage) = hear(RESPONSES_CALLS).await.unwrap();
+async fn interleaved_call_fragments_are_kept_apart() {
+    let (reply, usage) = reply_from(RESPONSES_CALLS).await.unwrap();
     assert_eq!(calls(&reply), BOTH);
     assert_eq!((reply.text.as_str(), reply.stop), ("Ich schaue: ä", Stop::Calls));
     assert_eq!((usage.input, usage.output), (80, 30));
@@ -50,7 +50,7 @@ fn without(types: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn servers_leave_out_what_they_like() {
+async fn omitted_events_do_not_change_the_reply() {
     let (added, done) = ("response.output_item.added", "response.output_item.done");
     let (delta, whole) = ("response.function_call_arguments.delta", "response.function_call_arguments.done");
     let text = "response.output_text.delta";
@@ -63,24 +63,24 @@ async fn servers_leave_out_what_they_like() {
         &[added, done, delta, whole, text],
     ];
     for types in left_out {
-        let (reply, _) = hear(&without(types)).await.unwrap();
+        let (reply, _) = reply_from(&without(types)).await.unwrap();
         assert_eq!(calls(&reply), BOTH, "without {types:?}");
         assert_eq!(reply.text.as_str(), "Ich schaue: ä", "without {types:?}");
     }
     let (head, _) = RESPONSES_CALLS.split_once("event: response.completed").unwrap();
     let bare = stream(&[completed(&json!([]))]);
-    let (reply, usage) = hear(&format!("{head}{bare}")).await.unwrap();
+    let (reply, usage) = reply_from(&format!("{head}{bare}")).await.unwrap();
     assert_eq!(calls(&reply), BOTH, "the terminal event says nothing again");
     assert!(usage.input > 50 && usage.output > 5, "what nobody counts is estimated");
     let only_deltas: String = [&without(&[added, done, whole]).replace("\"output_index\"", "\"x\"")]
         .map(|stream| stream.split("event: response.completed").next().unwrap().to_owned())
         .concat();
-    let heard = hear(&format!("{only_deltas}{bare}")).await;
-    assert!(matches!(heard, Err(ModelError::Transient(_))), "calls without names: {heard:?}");
+    let received = reply_from(&format!("{only_deltas}{bare}")).await;
+    assert!(matches!(received, Err(ModelError::Transient(_))), "calls without names: {received:?}");
 }
 
 #[tokio::test]
-async fn one_index_for_all_items_keeps_calls_apart() {
+async fn calls_with_the_same_index_are_kept_apart() {
     let one = |id: &str, name: &str, path: &str| {
         let item = |arguments: &str| json!({ "type": "function_call", "id": id, "call_id": id, "name": name, "arguments": arguments });
         let all = format!(r#"{{"path":"{path}"}}"#);
@@ -91,7 +91,8 @@ async fn one_index_for_all_items_keeps_calls_apart() {
         ]
     };
     let events = [one("x", "read", "a"), one("y", "write", "b")].concat();
-    let (reply, _) = hear(&stream(&[events.as_slice(), &[completed(&json!([]))]].concat())).await.unwrap();
+    let (reply, _) =
+        reply_from(&stream(&[events.as_slice(), &[completed(&json!([]))]].concat())).await.unwrap();
     assert_eq!(
         calls(&reply),
         [("read", r#"{"path":"a"}"#, Some("x")), ("write", r#"{"path":"b"}"#, Some("y"))]
@@ -99,23 +100,24 @@ async fn one_index_for_all_items_keeps_calls_apart() {
 }
 
 #[tokio::test]
-async fn what_the_terminal_event_says_of_calls_counts() {
+async fn calls_in_the_terminal_event_win() {
     let item = json!({ "type": "function_call", "call_id": "x", "name": "read", "arguments": "{\"path\":\"right\"}" });
     let wrong = json!({ "type": "response.output_item.done", "output_index": 0, "item":
         { "type": "function_call", "call_id": "x", "name": "read", "arguments": "{\"path\":\"wrong\"}" } });
-    let (reply, _) = hear(&stream(&[wrong.clone(), completed(&json!([item]))])).await.unwrap();
+    let (reply, _) = reply_from(&stream(&[wrong.clone(), completed(&json!([item]))])).await.unwrap();
     assert_eq!(calls(&reply), [("read", r#"{"path":"right"}"#, Some("x"))]);
-    let (reply, _) =
-        hear(&stream(&[wrong, completed(&json!([{ "type": "message", "content": [] }]))])).await.unwrap();
+    let (reply, _) = reply_from(&stream(&[wrong, completed(&json!([{ "type": "message", "content": [] }]))]))
+        .await
+        .unwrap();
     assert_eq!(calls(&reply).len(), 1, "a list without calls does not take them away");
 }
 
 #[tokio::test]
-async fn reasons_to_stop_are_told_apart() {
+async fn stop_reasons_are_mapped() {
     let ended = async |kind: &str, details: Value| {
         let end = json!({ "type": kind, "response": { "incomplete_details": details, "output": [] } });
         let text = json!({ "type": "response.output_text.delta", "delta": "So" });
-        hear(&stream(&[text, end])).await.unwrap().0.stop
+        reply_from(&stream(&[text, end])).await.unwrap().0.stop
     };
     assert_eq!(ended("response.completed", Value::Null).await, Stop::End);
     assert_eq!(ended("response.incomplete", json!({ "reason": "max_output_tokens" })).await, Stop::Length);
@@ -123,16 +125,16 @@ async fn reasons_to_stop_are_told_apart() {
     assert_eq!(ended("response.incomplete", json!({ "reason": "content_filter" })).await, Stop::Refusal);
     assert_eq!(ended("response.incomplete", Value::Null).await, Stop::Length);
     let refusal = json!({ "type": "response.refusal.delta", "delta": "I will not." });
-    let (reply, _) = hear(&stream(&[refusal, completed(&json!([]))])).await.unwrap();
+    let (reply, _) = reply_from(&stream(&[refusal, completed(&json!([]))])).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.stop), ("I will not.", Stop::Refusal));
     let whole = json!([{ "type": "message", "content": [{ "type": "refusal", "refusal": "No." }] }]);
-    let (reply, _) = hear(&stream(&[completed(&whole)])).await.unwrap();
+    let (reply, _) = reply_from(&stream(&[completed(&whole)])).await.unwrap();
     assert_eq!((reply.text.as_str(), reply.stop), ("No.", Stop::Refusal));
     let begun = json!({ "type": "response.output_item.added", "output_index": 0, "item":
         { "type": "function_call", "call_id": "x", "name": "read", "arguments": "" } });
     for details in [Value::Null, json!({ "reason": "content_filter" })] {
         let cut = json!({ "type": "response.incomplete", "response": { "incomplete_details": details } });
-        let (reply, _) = hear(&stream(&[begun.clone(), cut])).await.unwrap();
+        let (reply, _) = reply_from(&stream(&[begun.clone(), cut])).await.unwrap();
         assert_eq!(
             calls(&reply),
             [("read", "{", Some("x"))],
@@ -144,7 +146,7 @@ async fn reasons_to_stop_are_told_apart() {
 #[tokio::test]
 async fn errors_inside_a_stream_end_it() {
     let (begun, _) = RESPONSES_TEXT.split_once("event: response.output_text.done").unwrap();
-    let with = async |event: Value| hear(&format!("{begun}{}", stream(&[event]))).await.unwrap_err();
+    let with = async |event: Value| reply_from(&format!("{begun}{}", stream(&[event]))).await.unwrap_err();
     let failed = |code: &str| json!({ "type": "response.failed", "response": { "error": { "code": code, "message": format!("Not now {KEY}") } } });
     for code in ["server_error", "rate_limit_exceeded"] {
         let error = with(failed(code)).await;
@@ -173,12 +175,12 @@ fn results() -> Message {
 }
 
 #[tokio::test]
-async fn requests_say_everything_and_send_reasoning_back_in_its_place() {
-    let (said, _) = hear(RESPONSES_CALLS).await.unwrap();
+async fn request_returns_reasoning_in_its_position() {
+    let (reply, _) = reply_from(RESPONSES_CALLS).await.unwrap();
     let server = Server::streaming(RESPONSES_TEXT);
     let messages = vec![
         Message::User("Look.".into()),
-        Message::Assistant(Arc::new(said)),
+        Message::Assistant(Arc::new(reply)),
         results(),
         Message::User("Go on.".into()),
     ];
@@ -214,11 +216,11 @@ async fn requests_say_everything_and_send_reasoning_back_in_its_place() {
 }
 
 #[tokio::test]
-async fn reasoning_goes_only_to_the_provider_and_model_that_it_came_from() {
-    let (said, _) = hear(RESPONSES_CALLS).await.unwrap();
+async fn reasoning_is_returned_only_to_its_provider_and_model() {
+    let (reply, _) = reply_from(RESPONSES_CALLS).await.unwrap();
     let server = Server::streaming(RESPONSES_TEXT);
     let again = || {
-        request(vec![Message::User("Look.".into()), Message::Assistant(Arc::new(said.clone())), results()])
+        request(vec![Message::User("Look.".into()), Message::Assistant(Arc::new(reply.clone())), results()])
     };
     let other = Responses::compatible(Endpoint::new("other", &server.url("/v1"), None).unwrap());
     ask(&other, again()).await.unwrap();
@@ -230,10 +232,10 @@ async fn reasoning_goes_only_to_the_provider_and_model_that_it_came_from() {
         assert!(request.contains("Ich schaue") && !request.contains("c2VhbGVk"), "{request}");
     }
     let alone = json!([{ "type": "reasoning", "id": "rs_9", "encrypted_content": "YWxvbmU=" }]);
-    let (said, _) = hear(&stream(&[completed(&alone)])).await.unwrap();
-    assert_eq!(said.opaque.len(), 1);
+    let (reply, _) = reply_from(&stream(&[completed(&alone)])).await.unwrap();
+    assert_eq!(reply.opaque.len(), 1);
     let server = Server::streaming(RESPONSES_TEXT);
-    let messages = vec![Message::Assistant(Arc::new(said)), Message::User("And?".into())];
+    let messages = vec![Message::Assistant(Arc::new(reply)), Message::User("And?".into())];
     ask(&server.responses(), request(messages)).await.unwrap();
     assert_eq!(
         server.body()["input"].as_array().unwrap().len(),
@@ -241,16 +243,16 @@ async fn reasoning_goes_only_to_the_provider_and_model_that_it_came_from() {
         "reasoning that led to nothing is refused"
     );
     let unsealed = json!([{ "type": "reasoning", "id": "rs_9", "summary": [] }]);
-    let (said, _) = hear(&stream(&[completed(&unsealed)])).await.unwrap();
-    assert!(said.opaque.is_empty(), "an id leads nowhere where nothing is stored");
+    let (reply, _) = reply_from(&stream(&[completed(&unsealed)])).await.unwrap();
+    assert!(reply.opaque.is_empty(), "an id leads nowhere where nothing is stored");
 }
 
 #[tokio::test]
-async fn a_place_that_the_text_does_not_have_spoils_nothing() {
-    let (said, _) = hear(RESPONSES_CALLS).await.unwrap();
+async fn invalid_reasoning_position_is_tolerated() {
+    let (reply, _) = reply_from(RESPONSES_CALLS).await.unwrap();
     for text in ["ä", "", "Somethingä, and more"] {
         let server = Server::streaming(RESPONSES_TEXT);
-        let other = Reply { text: text.into(), ..said.clone() };
+        let other = Reply { text: text.into(), ..reply.clone() };
         let moved = other.opaque.iter().map(|block| block.as_str().replace("\"text\":", "\"text\":1").into());
         let other = Reply { opaque: moved.collect(), ..other.clone() };
         ask(&server.responses(), request(vec![Message::Assistant(Arc::new(other)), results()]))
@@ -264,7 +266,7 @@ async fn a_place_that_the_text_does_not_have_spoils_nothing() {
 }
 
 #[tokio::test]
-async fn openai_itself_is_asked_for_sealed_reasoning_and_told_which_cache_to_use() {
+async fn openai_request_asks_for_encrypted_reasoning_and_sets_cache_key() {
     let server = Server::streaming(RESPONSES_TEXT);
     let model = Responses::new(server.endpoint("/v1/"));
     let named = |model: &str| Request { model: model.to_owned(), max_tokens: 5, ..question() };

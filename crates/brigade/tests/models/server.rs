@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 /// The key of every test.
 pub(super) const KEY: &str = "sk-planted-0123456789abcdef";
-const LIMIT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server that hands every connection, with the request that came on it, to a function.
 pub(super) struct Server {
@@ -159,7 +159,7 @@ pub(super) fn request(messages: Vec<Message>) -> Request {
         messages,
         max_tokens: 321,
         temperature: Some(0.5),
-        hop: None,
+        remote_context: None,
     }
 }
 
@@ -177,11 +177,11 @@ pub(super) async fn ask(model: &impl Model, request: Request) -> Result<(Reply, 
         }
         ingest.finish()
     };
-    tokio::time::timeout(LIMIT, whole).await.expect("the stream hangs")
+    tokio::time::timeout(TEST_TIMEOUT, whole).await.expect("the stream hangs")
 }
 
 /// Asks a server that answers with this stream.
-pub(super) async fn hear(stream: &str) -> Result<(Reply, Usage), ModelError> {
+pub(super) async fn reply_from(stream: &str) -> Result<(Reply, Usage), ModelError> {
     ask(&Server::streaming(stream).openai(), question()).await
 }
 

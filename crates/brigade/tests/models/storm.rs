@@ -5,15 +5,15 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use brigade::core::{Budget, Status};
-use brigade::model::{Pace, Times};
-use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
+use brigade::model::{RateLimits, Timeouts};
+use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
 use serde_json::{Value, json};
 
-use super::crowd::{Answer, Crowd, Then};
+use super::concurrent_server::{ConcurrentServer, ConnectionAction, MockResponse};
 use super::streams::{delta, openai, openai_without_end};
 
 /// The longest that a test may take, on a machine that does other things too.
-const LIMIT: Duration = Duration::from_secs(240);
+const TEST_TIMEOUT: Duration = Duration::from_secs(240);
 
 fn call(index: usize, tool: &str, arguments: &Value) -> Value {
     json!({ "index": index, "id": format!("call_{index}"), "type": "function",
@@ -59,19 +59,24 @@ fn reply(body: &Value, children: usize) -> String {
 }
 
 /// Requests without a fault: two of the lead, one of each child and one more of those that write.
-fn least(children: usize) -> usize {
+fn min_requests(children: usize) -> usize {
     2 + children + children.div_ceil(10)
 }
 
-async fn run(crowd: &Crowd, pace: Pace, times: Times, folder: &std::path::Path) -> Ending {
+async fn run(
+    server: &ConcurrentServer,
+    rate_limits: RateLimits,
+    timeouts: Timeouts,
+    folder: &std::path::Path,
+) -> RunResult {
     let mut settings = Settings::new("mock/small", Workspace::open(folder).unwrap());
     settings.faces.swarm.max_concurrent = u32::MAX;
     settings.limits.concurrency = usize::MAX;
     settings.limits.retry_pause = Duration::from_millis(20);
     settings.budget = Budget::UNLIMITED;
-    let models = Models::default().with("mock", crowd.openai(pace, times));
+    let models = Models::default().with("mock", server.openai(rate_limits, timeouts));
     let run = Runtime::in_memory(settings, models).start(Task::new("Cook.")).await.unwrap();
-    tokio::time::timeout(LIMIT, run.ending()).await.expect("it hangs").unwrap()
+    tokio::time::timeout(TEST_TIMEOUT, run.result()).await.expect("it hangs").unwrap()
 }
 
 /// A bucket of requests as providers have them.
@@ -100,13 +105,17 @@ impl Bucket {
 }
 
 /// 200 children share 20 requests a second; refusals have these headers, and replies those that the function makes.
-async fn storm(latency: u64, refusal: &'static str, told: impl Fn(f64) -> String + Send + Sync + 'static) {
+async fn storm(
+    latency: u64,
+    refusal: &'static str,
+    reply_headers: impl Fn(f64) -> String + Send + Sync + 'static,
+) {
     const CHILDREN: usize = 200;
     let bucket = Bucket::new(20.0, 20.0);
-    let crowd = Crowd::start(move |_, body| {
+    let server = ConcurrentServer::start(move |_, body| {
         let mut answer = match bucket.take() {
-            Ok(left) => Answer::events(&told(left), &reply(body, CHILDREN)),
-            Err(()) => Answer::whole(
+            Ok(left) => MockResponse::events(&reply_headers(left), &reply(body, CHILDREN)),
+            Err(()) => MockResponse::whole(
                 "429 Too Many Requests",
                 refusal,
                 r#"{"error":{"message":"Slow down","type":"rate_limit_error"}}"#,
@@ -116,18 +125,21 @@ async fn storm(latency: u64, refusal: &'static str, told: impl Fn(f64) -> String
         answer
     });
     let folder = tempfile::tempdir().unwrap();
-    let ending = run(&crowd, Pace::default(), Times::default(), folder.path()).await;
+    let ending = run(&server, RateLimits::default(), Timeouts::default(), folder.path()).await;
     assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
     assert_eq!(ending.outcome.text.as_str(), "200 parts");
-    let (requests, least) = (crowd.requests(), least(CHILDREN));
-    assert!(requests >= least);
-    assert!(requests * 10 <= least * 12, "{refusal:?}: {requests} requests where {least} are needed");
+    let (requests, min_requests) = (server.requests(), min_requests(CHILDREN));
+    assert!(requests >= min_requests);
+    assert!(
+        requests * 10 <= min_requests * 12,
+        "{refusal:?}: {requests} requests where {min_requests} are needed"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_children_share_a_bucket_however_the_provider_puts_it() {
+async fn two_hundred_children_share_a_rate_limit_in_every_header_format() {
     let nothing = |_| String::new();
-    let told = |left: f64| {
+    let reply_headers = |left: f64| {
         let millis = ((20.0 - left) * 50.0).ceil();
         format!(
             "x-ratelimit-limit-requests: 20\r\nx-ratelimit-remaining-requests: {}\r\n\
@@ -140,22 +152,22 @@ async fn two_hundred_children_share_a_bucket_however_the_provider_puts_it() {
         storm(300, "Retry-After: 1\r\n", nothing),
         storm(5, "", nothing),
         storm(5, "retry-after-ms: 50\r\n", nothing),
-        storm(5, "x-ratelimit-reset-requests: 1s\r\n", told),
+        storm(5, "x-ratelimit-reset-requests: 1s\r\n", reply_headers),
     );
 }
 
 #[tokio::test]
-async fn a_pace_that_the_person_sets_is_never_refused() {
+async fn configured_rate_limit_is_never_refused() {
     let bucket = Bucket::new(20.0, 20.0);
-    let crowd = Crowd::start(move |_, body| match bucket.take() {
-        Ok(_) => Answer::events("", &reply(body, 40)),
-        Err(()) => Answer::whole("429 Too Many Requests", "", ""),
+    let server = ConcurrentServer::start(move |_, body| match bucket.take() {
+        Ok(_) => MockResponse::events("", &reply(body, 40)),
+        Err(()) => MockResponse::whole("429 Too Many Requests", "", ""),
     });
-    let pace = Pace { requests_per_minute: Some(600), ..Pace::default() };
+    let rate_limits = RateLimits { requests_per_minute: Some(600), ..RateLimits::default() };
     let folder = tempfile::tempdir().unwrap();
-    let ending = run(&crowd, pace, Times::default(), folder.path()).await;
+    let ending = run(&server, rate_limits, Timeouts::default(), folder.path()).await;
     assert_eq!(ending.outcome.text.as_str(), "40 parts");
-    assert_eq!(crowd.requests(), least(40));
+    assert_eq!(server.requests(), min_requests(40));
 }
 
 /// A call whose end does not come. Nothing that it says may happen.
@@ -168,54 +180,62 @@ fn cut_call(number: usize) -> String {
 }
 
 /// One fault in a hundred, each kind in turn.
-fn fault(number: usize) -> Option<Answer> {
+fn fault(number: usize) -> Option<MockResponse> {
     let kind = (number % 100 == 37).then_some((number / 100 + 1) % 8)?;
     let half = "data: {\"choices\":[{\"index\":0,\"del";
     Some(match kind {
-        0 => Answer::whole("429 Too Many Requests", "retry-after-ms: 30\r\n", ""),
-        1 => Answer::whole("529 Overloaded", "", r#"{"error":{"type":"overloaded_error"}}"#),
-        2 => Answer::whole("500 Internal Server Error", "", ""),
-        3 => Answer::nothing(Then::Close),
-        4 => Answer::beginning(&cut_call(number), Then::Stall),
-        5 => Answer::beginning(&cut_call(number), Then::Close),
-        6 => Answer::events("", &format!("{half}\n\n")),
-        _ => Answer::whole("200 OK", "Content-Type: text/html\r\n", "<p>Back soon"),
+        0 => MockResponse::whole("429 Too Many Requests", "retry-after-ms: 30\r\n", ""),
+        1 => MockResponse::whole("529 Overloaded", "", r#"{"error":{"type":"overloaded_error"}}"#),
+        2 => MockResponse::whole("500 Internal Server Error", "", ""),
+        3 => MockResponse::nothing(ConnectionAction::Close),
+        4 => MockResponse::beginning(&cut_call(number), ConnectionAction::Stall),
+        5 => MockResponse::beginning(&cut_call(number), ConnectionAction::Close),
+        6 => MockResponse::events("", &format!("{half}\n\n")),
+        _ => MockResponse::whole("200 OK", "Content-Type: text/html\r\n", "<p>Back soon"),
     })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_thousand_children_come_through_faults_of_all_kinds() {
+async fn two_thousand_children_survive_faults_of_all_kinds() {
     const CHILDREN: usize = 2000;
-    let crowd = Crowd::start(|number, body| {
-        fault(number).unwrap_or_else(|| Answer::events("", &reply(body, CHILDREN)))
+    let server = ConcurrentServer::start(|number, body| {
+        fault(number).unwrap_or_else(|| MockResponse::events("", &reply(body, CHILDREN)))
     });
     let folder = tempfile::tempdir().unwrap();
-    let times = Times { idle: Some(Duration::from_secs(2)), ..Times::default() };
-    let pace = Pace { concurrency: Some(32), first: Some(8), ..Pace::default() };
-    let ending = run(&crowd, pace, times, folder.path()).await;
+    let timeouts = Timeouts { idle: Some(Duration::from_secs(2)), ..Timeouts::default() };
+    let rate_limits =
+        RateLimits { concurrency: Some(32), initial_concurrency: Some(8), ..RateLimits::default() };
+    let ending = run(&server, rate_limits, timeouts, folder.path()).await;
     assert_eq!(ending.outcome.status, Status::Done, "{}", ending.outcome.text);
     assert_eq!(ending.outcome.text.as_str(), "2000 parts");
     let names = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
     let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
     assert_eq!(names.iter().filter(|name| name.starts_with("part-")).count(), CHILDREN / 10);
     assert_eq!(names.iter().filter(|name| name.starts_with("cut-")).count(), 0, "a cut call ran");
-    let (requests, least) = (crowd.requests(), least(CHILDREN));
-    assert!(requests <= least + least / 50, "{requests} requests where {least} are needed");
-    let sockets = crowd.most_sockets();
+    let (requests, min_requests) = (server.requests(), min_requests(CHILDREN));
+    assert!(
+        requests <= min_requests + min_requests / 50,
+        "{requests} requests where {min_requests} are needed"
+    );
+    let sockets = server.max_connections();
     // While one is on its way back to the pool, the next request may open another; the pool keeps no more than 32.
     assert!(sockets <= 48, "{sockets} connections");
 }
 
 #[tokio::test]
-async fn a_provider_that_only_refuses_ends_the_run_in_clear_words() {
-    let crowd = Crowd::start(|_, body| {
+async fn provider_that_only_refuses_fails_the_run_with_a_clear_cause() {
+    let server = ConcurrentServer::start(|_, body| {
         assert_eq!(last(body)["role"], "user", "nobody answered");
-        Answer::whole("429 Too Many Requests", "Retry-After: 3600\r\n", r#"{"error":{"message":"Used up"}}"#)
+        MockResponse::whole(
+            "429 Too Many Requests",
+            "Retry-After: 3600\r\n",
+            r#"{"error":{"message":"Used up"}}"#,
+        )
     });
     let folder = tempfile::tempdir().unwrap();
-    let ending = run(&crowd, Pace::default(), Times::default(), folder.path()).await;
+    let ending = run(&server, RateLimits::default(), Timeouts::default(), folder.path()).await;
     let Status::Failed { cause } = &ending.outcome.status else { panic!("{:?}", ending.outcome.status) };
     assert!(cause.contains("mock asks to wait"), "{cause}");
     assert!(cause.contains("longest wait is 120 s"), "{cause}");
-    assert_eq!(crowd.requests(), 1, "it was asked again before the time");
+    assert_eq!(server.requests(), 1, "it was asked again before the time");
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brigade::core::Status;
-use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
+use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
 use serde_json::Value;
 
 use super::recorded::ANTHROPIC_TEXT;
@@ -35,12 +35,12 @@ fn call(index: u32, task: &str) -> String {
     )
 }
 
-async fn run(models: Models) -> Ending {
+async fn run(models: Models) -> RunResult {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
     let runtime = Runtime::in_memory(settings, models);
     let run = runtime.start(Task::new("Cook something.")).await.unwrap();
-    tokio::time::timeout(std::time::Duration::from_secs(30), run.ending()).await.expect("it hangs").unwrap()
+    tokio::time::timeout(std::time::Duration::from_secs(30), run.result()).await.expect("it hangs").unwrap()
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_lead_delegates_over_openai() {
 }
 
 #[tokio::test]
-async fn every_other_reply_is_cut_and_nothing_happens_twice() {
+async fn cut_replies_are_retried_without_repeating_effects() {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |request, connection| {
         let whole = events(&openai_stream(&body(request)));
@@ -106,7 +106,7 @@ async fn a_lead_delegates_over_anthropic() {
 
 /// The calls and the reason to stop have come; only the terminal event has not.
 #[tokio::test]
-async fn calls_of_replies_that_are_always_cut_never_run() {
+async fn calls_of_cut_replies_never_run() {
     let server = Server::start(|request, connection| {
         let whole = events(&openai_stream(&body(request)));
         send(connection, &whole[..whole.len() - 5]);
@@ -123,18 +123,18 @@ async fn calls_of_replies_that_are_always_cut_never_run() {
 }
 
 #[tokio::test]
-async fn a_result_that_was_cut_off_or_refused_says_so() {
+async fn cut_or_refused_result_has_a_warning() {
     for (finish, warning) in [("length", "cut off at its output limit"), ("content_filter", "refused")] {
         let stream = openai(&[&delta(r#"{"content":"So far"}"#, finish)]);
         let server = Server::start(move |_, connection| send(connection, &events(&stream)));
         let ending = run(Models::default().with("mock", server.openai())).await;
         assert_eq!(ending.outcome.text.as_str(), "So far");
-        assert!(ending.outcome.warnings.iter().any(|said| said.contains(warning)), "{:?}", ending.outcome);
+        assert!(ending.outcome.warnings.iter().any(|text| text.contains(warning)), "{:?}", ending.outcome);
     }
 }
 
 /// The tokens that are reckoned for what a request says: half of its bytes.
-fn reckoned(body: &Value) -> usize {
+fn estimated_tokens(body: &Value) -> usize {
     let text = |value: &Value| value.as_str().map_or(0, str::len);
     let messages = body["messages"].as_array().unwrap().iter().map(|message| text(&message["content"]));
     let tools = body["tools"].as_array().unwrap().iter().map(|tool| {
@@ -145,11 +145,11 @@ fn reckoned(body: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn what_a_provider_adds_to_a_request_by_itself_is_warned_of_above_the_reserve() {
+async fn provider_overhead_above_the_reserve_gives_a_warning() {
     for (added, is_warned) in [(500, false), (600, true)] {
         let server = Server::start(move |request, connection| {
             let body = body(request);
-            let (input, output) = (reckoned(&body) + added, &body["max_tokens"]);
+            let (input, output) = (estimated_tokens(&body) + added, &body["max_tokens"]);
             let usage = format!(
                 r#"{{"choices":[],"usage":{{"prompt_tokens":{input},"completion_tokens":{output}}}}}"#
             );
@@ -157,7 +157,7 @@ async fn what_a_provider_adds_to_a_request_by_itself_is_warned_of_above_the_rese
         });
         let ending = run(Models::default().with("mock", server.openai())).await;
         assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
-        let warned = ending.outcome.warnings.iter().any(|said| said.contains("more than was reserved"));
+        let warned = ending.outcome.warnings.iter().any(|text| text.contains("more than was reserved"));
         assert_eq!(warned, is_warned, "{:?}", ending.outcome.warnings);
     }
 }

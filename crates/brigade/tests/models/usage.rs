@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use brigade::core::delegation::Which;
-use brigade::core::{Amount, Budget, Limit, Status};
-use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
+use brigade::core::delegation::LimitKind;
+use brigade::core::{Budget, Limit, Resources, Status};
+use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
 use serde_json::Value;
 
 use super::server::{Server, body, events, send};
@@ -17,7 +17,7 @@ fn reply(body: &Value, bytes: usize, usage: &str) -> Vec<u8> {
     let turns =
         body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool").count();
     let is_wrap_up = body.get("tools").is_none();
-    let said = if is_wrap_up || turns >= TURNS {
+    let events_json = if is_wrap_up || turns >= TURNS {
         vec![delta(r#"{"content":"That is all."}"#, "stop")]
     } else {
         let text = format!("{turns}{}", "x".repeat(bytes));
@@ -28,17 +28,17 @@ fn reply(body: &Value, bytes: usize, usage: &str) -> Vec<u8> {
         vec![delta(&call, "tool_calls")]
     };
     let count = format!(r#"{{"choices":[],"usage":{usage}}}"#);
-    let said: Vec<&str> = said.iter().map(String::as_str).chain([count.as_str()]).collect();
-    events(&openai(&said))
+    let events_json: Vec<&str> = events_json.iter().map(String::as_str).chain([count.as_str()]).collect();
+    events(&openai(&events_json))
 }
 
-async fn run(server: &Server, tokens: Limit) -> Ending {
+async fn run(server: &Server, tokens: Limit) -> RunResult {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
     let runtime = Runtime::in_memory(settings, Models::default().with("mock", server.openai()));
     let budget = Budget { tokens, usd: Limit::Unlimited, agents: Limit::AtMost(5) };
     let run = runtime.start(Task::new("Go.").budget(budget)).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(60), run.ending()).await.expect("it hangs").unwrap()
+    tokio::time::timeout(Duration::from_secs(60), run.result()).await.expect("it hangs").unwrap()
 }
 
 fn sent_bytes(server: &Server) -> usize {
@@ -46,23 +46,33 @@ fn sent_bytes(server: &Server) -> usize {
 }
 
 #[tokio::test]
-async fn reports_of_one_token_end_at_the_budget() {
+async fn implausibly_low_usage_still_ends_at_the_budget() {
     let server = Server::start(|request, connection| {
         send(connection, &reply(&body(request), 4_000, r#"{"prompt_tokens":1,"completion_tokens":1}"#));
     });
     let ending = run(&server, Limit::AtMost(60_000)).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens }, "{:?}", ending.outcome);
+    assert_eq!(
+        ending.outcome.status,
+        Status::Incomplete { limit: LimitKind::Tokens },
+        "{:?}",
+        ending.outcome
+    );
     assert!(ending.spent.estimated > 10_000, "{:?}", ending.spent);
     // What is booked is at least a token for 16 bytes, so that so much cannot have been sent.
     assert!(sent_bytes(&server) < 16 * 60_000, "{} bytes", sent_bytes(&server));
-    let told = |warning: &&String| warning.contains("implausibly low usage");
-    assert_eq!(ending.outcome.warnings.iter().filter(told).count(), 1, "{:?}", ending.outcome.warnings);
+    let is_usage_warning = |warning: &&String| warning.contains("implausibly low usage");
+    assert_eq!(
+        ending.outcome.warnings.iter().filter(is_usage_warning).count(),
+        1,
+        "{:?}",
+        ending.outcome.warnings
+    );
 }
 
 /// Whatever a server reports, and however long its replies are, spent + reserved fits what was granted, and no more is
 /// sent than a token for 16 bytes allows.
 #[tokio::test]
-async fn any_report_keeps_to_the_budget() {
+async fn any_reported_usage_stays_within_the_budget() {
     let reports = [
         r#"{"prompt_tokens":0,"completion_tokens":0}"#,
         r#"{"prompt_tokens":100000,"completion_tokens":1}"#,
@@ -79,8 +89,8 @@ async fn any_report_keeps_to_the_budget() {
             let ending = run(&server, Limit::AtMost(50_000)).await;
             let covered = ending.spent.amount().minus(ending.spent.overrun);
             assert!(covered.tokens <= 50_000, "{report} {bytes}: {:?}", ending.spent);
-            let is_over = !ending.spent.overrun.is_nothing();
-            let is_incomplete = ending.outcome.status == (Status::Incomplete { limit: Which::Tokens });
+            let is_over = !ending.spent.overrun.is_zero();
+            let is_incomplete = ending.outcome.status == (Status::Incomplete { limit: LimitKind::Tokens });
             assert!(!is_over || is_incomplete, "{report} {bytes}: {:?}", ending.outcome);
             // One more request than the budget covers may have been sent.
             let requests = server.requests();
@@ -95,12 +105,12 @@ async fn any_report_keeps_to_the_budget() {
 }
 
 #[tokio::test]
-async fn usage_above_the_reserve_ends_nothing_without_a_budget() {
+async fn usage_above_the_reserve_is_allowed_without_a_budget() {
     let server = Server::start(|request, connection| {
         send(connection, &reply(&body(request), 10, r#"{"prompt_tokens":9000,"completion_tokens":70000}"#));
     });
     let ending = run(&server, Limit::Unlimited).await;
     assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
     assert_eq!(ending.outcome.text.as_str(), "That is all.");
-    assert!(ending.spent.excess > 0 && ending.spent.overrun == Amount::default(), "{:?}", ending.spent);
+    assert!(ending.spent.excess > 0 && ending.spent.overrun == Resources::default(), "{:?}", ending.spent);
 }

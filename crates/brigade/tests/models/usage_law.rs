@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::core::{Hash, Limit};
-use brigade::store::Holder;
+use brigade::store::Owner;
 use brigade::store::memory::MemoryStore;
-use brigade::{Ending, Models, More, Runtime, Settings, Task, Workspace};
+use brigade::{Models, ResumeOptions, RunResult, Runtime, Settings, Task, Workspace};
 use serde_json::{Value, json};
 
 use super::server::{Server, body, events, send};
@@ -38,7 +38,7 @@ fn reply(seed: u64, request: &Value) -> Vec<u8> {
         let name = if arguments.get("role").is_some() { "delegate" } else { "echo" };
         json!({ "index": index, "id": format!("c{index}"), "function": { "name": name, "arguments": arguments.to_string() } })
     };
-    let said = match calls {
+    let delta_json = match calls {
         0 => json!({ "content": "That is all." }),
         _ => json!({ "tool_calls": (0..calls).map(call).collect::<Vec<_>>() }),
     };
@@ -47,11 +47,13 @@ fn reply(seed: u64, request: &Value) -> Vec<u8> {
         1 => json!({ "prompt_tokens": 1, "completion_tokens": 1 }),
         2 => json!({ "prompt_tokens": 0, "completion_tokens": 5_000 }),
         3 => json!({ "prompt_tokens": 20_000, "completion_tokens": 0 }),
-        _ => json!({ "prompt_tokens": text.len() / 4, "completion_tokens": said.to_string().len() / 4 }),
+        _ => {
+            json!({ "prompt_tokens": text.len() / 4, "completion_tokens": delta_json.to_string().len() / 4 })
+        }
     };
     let finish = if calls == 0 { "stop" } else { "tool_calls" };
     let count = json!({ "choices": [], "usage": usage }).to_string();
-    events(&openai(&[&delta(&said.to_string(), finish), &count]))
+    events(&openai(&[&delta(&delta_json.to_string(), finish), &count]))
 }
 
 fn sent_bytes(server: &Server) -> u64 {
@@ -60,7 +62,7 @@ fn sent_bytes(server: &Server) -> u64 {
 
 /// Runs one tree. Its runner dies once the server has got so many requests, and another one takes over. Returns nothing
 /// if the run was over at the moment at which its runner died.
-async fn run(seed: u64, server: &Server, folder: &tempfile::TempDir) -> Option<Ending> {
+async fn run(seed: u64, server: &Server, folder: &tempfile::TempDir) -> Option<RunResult> {
     let store = Arc::new(MemoryStore::new());
     let runtime = || {
         let mut settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
@@ -68,8 +70,9 @@ async fn run(seed: u64, server: &Server, folder: &tempfile::TempDir) -> Option<E
         settings.limits.lead_turns = 12;
         settings.limits.child_turns = 6;
         settings.budget.tokens = Limit::AtMost(BUDGET);
-        let dead = Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() };
-        Runtime::new(store.clone(), settings, Models::default().with("mock", server.openai())).held_by(dead)
+        let dead = Owner { pid: 999_999_999, start_time: 1, ..Owner::this_process() };
+        Runtime::new(store.clone(), settings, Models::default().with("mock", server.openai()))
+            .with_owner(dead)
     };
     let mut run = runtime().start(Task::new(format!("Task {seed}."))).await.unwrap();
     let root = run.session().clone();
@@ -82,26 +85,26 @@ async fn run(seed: u64, server: &Server, folder: &tempfile::TempDir) -> Option<E
         };
         // A run that is dropped stops at once, as if its process had been killed.
         let ended = tokio::select! {
-            ended = run.ending() => Some(ended),
+            ended = run.result() => Some(ended),
             () = full => None,
         };
         run = match ended {
             Some(ended) => return ended.ok(),
-            None => runtime().resume(&root, More::default()).await.ok()?,
+            None => runtime().resume(&root, ResumeOptions::default()).await.ok()?,
         };
     }
-    run.ending().await.ok()
+    run.result().await.ok()
 }
 
 #[tokio::test]
-async fn usage_that_is_booked_has_a_token_for_every_sixteen_bytes_sent() {
+async fn booked_usage_has_a_token_for_every_sixteen_bytes_sent() {
     let (mut checked, mut requests, mut estimated) = (0, 0, 0);
     for seed in 0..TREES {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::start(move |request, connection| send(connection, &reply(seed, &body(request))));
         let run = run(seed, &server, &folder);
         let ending = tokio::time::timeout(Duration::from_secs(60), run).await.expect("the run hangs");
-        let Some(Ending { spent, .. }) = ending else { continue };
+        let Some(RunResult { spent, .. }) = ending else { continue };
         let booked = spent.amount().tokens;
         assert!(
             sent_bytes(&server) <= BYTES_PER_TOKEN * booked,

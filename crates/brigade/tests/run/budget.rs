@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use brigade::core::delegation::Which;
-use brigade::core::{Amount, Budget, Event, Limit, Status};
-use brigade::{More, Task};
+use brigade::core::delegation::LimitKind;
+use brigade::core::{Budget, Event, Limit, Resources, Status};
+use brigade::{ResumeOptions, Task};
 
-use crate::support::{Stage, check_laws, end};
+use crate::support::{Harness, check_laws, end};
 
 fn tokens(tokens: u64) -> Budget {
     Budget { tokens: Limit::AtMost(tokens), usd: Limit::Unlimited, agents: Limit::AtMost(100) }
@@ -31,9 +31,9 @@ text = "did {task}"
 "#;
     for budget in [30_000, 60_000, 120_000, 2_000_000] {
         for cap in [1, 3, 40] {
-            let stage = Stage::with(script, move |settings| settings.faces.swarm.max_concurrent = cap);
-            let ending = stage.run_task(Task::new("split").budget(tokens(budget))).await;
-            let answers = stage.answers(&ending.session).await;
+            let harness = Harness::with(script, move |settings| settings.faces.swarm.max_concurrent = cap);
+            let result = harness.run_task(Task::new("split").budget(tokens(budget))).await;
+            let answers = harness.answers(&result.session).await;
             assert_eq!(answers.len(), 40);
             for (n, answer) in answers.iter().enumerate() {
                 let served = *answer == format!("[Child]: did part {n}");
@@ -43,8 +43,8 @@ text = "did {task}"
             if budget == 2_000_000 {
                 assert!(answers.iter().all(|answer| answer.starts_with("[Child]: did")));
             }
-            assert!(ending.spent.amount().tokens <= budget);
-            check_laws(&stage.log(&ending.session).await);
+            assert!(result.spent.amount().tokens <= budget);
+            check_laws(&harness.log(&result.session).await);
         }
     }
 }
@@ -61,49 +61,49 @@ arguments = { text = "{turn} 0123456789012345678901234567890123456789" }
 "#;
 
 #[tokio::test]
-async fn the_turn_limit_grants_one_last_word_without_tools() {
-    let stage = Stage::new(ENDLESS);
-    let ending = stage.run_task(Task::new("go").turns(3)).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Turns });
-    assert_eq!(ending.outcome.text.as_str(), "achieved: 4");
-    assert_eq!(ending.spent.turns, 4);
-    check_laws(&stage.log(&ending.session).await);
-    let more = More { turns: Some(2), ..More::default() };
-    let run = stage.runtime().resume(&ending.session, more).await.unwrap();
+async fn turn_limit_allows_one_wrap_up_call_without_tools() {
+    let harness = Harness::new(ENDLESS);
+    let result = harness.run_task(Task::new("go").turns(3)).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Turns });
+    assert_eq!(result.outcome.text.as_str(), "achieved: 4");
+    assert_eq!(result.spent.turns, 4);
+    check_laws(&harness.log(&result.session).await);
+    let more = ResumeOptions { turns: Some(2), ..ResumeOptions::default() };
+    let run = harness.runtime().resume(&result.session, more).await.unwrap();
     let again = end(run).await.unwrap();
     assert_eq!(again.outcome.text.as_str(), "achieved: 7");
-    check_laws(&stage.log(&ending.session).await);
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
-async fn tokens_run_out_into_a_last_word_that_the_reserve_pays() {
-    let stage = Stage::new(ENDLESS);
-    let ending = stage.run_task(Task::new("go").budget(tokens(12_000))).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
-    assert!(ending.outcome.text.as_str().starts_with("achieved"), "{}", ending.outcome.text);
-    assert!(ending.spent.amount().tokens <= 12_000);
-    check_laws(&stage.log(&ending.session).await);
+async fn token_limit_leaves_a_reserved_wrap_up_call() {
+    let harness = Harness::new(ENDLESS);
+    let result = harness.run_task(Task::new("go").budget(tokens(12_000))).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
+    assert!(result.outcome.text.as_str().starts_with("achieved"), "{}", result.outcome.text);
+    assert!(result.spent.amount().tokens <= 12_000);
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
-async fn a_budget_below_one_call_ends_without_any() {
-    let stage = Stage::new(ENDLESS);
-    let ending = stage.run_task(Task::new("go").budget(tokens(10))).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
-    assert_eq!(stage.replies.count(), 0);
-    check_laws(&stage.log(&ending.session).await);
+async fn budget_below_one_call_makes_no_call() {
+    let harness = Harness::new(ENDLESS);
+    let result = harness.run_task(Task::new("go").budget(tokens(10))).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
+    assert_eq!(harness.replies.count(), 0);
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
-async fn money_runs_out_too() {
+async fn dollar_limit_ends_the_round() {
     let script = format!("price = {{ input = 3.0, output = 15.0 }}\n{ENDLESS}");
-    let stage = Stage::new(&script);
+    let harness = Harness::new(&script);
     let budget = Budget { usd: Limit::AtMost(200_000_000), ..tokens(10_000_000) };
-    let ending = stage.run_task(Task::new("go").budget(budget).turns(10_000)).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Usd });
-    assert!(ending.spent.usd > 50_000_000, "{}", ending.spent.usd);
-    assert!(ending.spent.usd <= 200_000_000);
-    check_laws(&stage.log(&ending.session).await);
+    let result = harness.run_task(Task::new("go").budget(budget).turns(10_000)).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Usd });
+    assert!(result.spent.usd > 50_000_000, "{}", result.spent.usd);
+    assert!(result.spent.usd <= 200_000_000);
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
@@ -122,38 +122,38 @@ text = "{results}"
 [[reply]]
 text = "ok"
 "#;
-    let stage = Stage::new(script);
+    let harness = Harness::new(script);
     let budget = Budget { agents: Limit::AtMost(3), ..tokens(1_000_000) };
-    let ending = stage.run_task(Task::new("split").budget(budget)).await;
-    let answers = stage.answers(&ending.session).await;
+    let result = harness.run_task(Task::new("split").budget(budget)).await;
+    let answers = harness.answers(&result.session).await;
     assert_eq!(answers.iter().filter(|answer| *answer == "[Child]: ok").count(), 3);
     assert_eq!(answers.iter().filter(|answer| answer.contains("not enough agents")).count(), 2);
-    assert_eq!(ending.spent.agents, 3);
-    check_laws(&stage.log(&ending.session).await);
+    assert_eq!(result.spent.agents, 3);
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
 async fn usage_above_the_reserve_continues_while_the_grant_covers_it() {
     for budget in [tokens(400_000), Budget { tokens: Limit::Unlimited, ..tokens(0) }] {
-        let stage = Stage::new(GREEDY);
-        let ending = stage.run_task(Task::new("go").budget(budget)).await;
-        assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
-        assert_eq!(stage.answers(&ending.session).await, ["ran"]);
-        assert_eq!(ending.spent.overrun, Amount::default());
-        assert!(ending.spent.excess > 10_000, "{:?}", ending.spent);
+        let harness = Harness::new(GREEDY);
+        let result = harness.run_task(Task::new("go").budget(budget)).await;
+        assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
+        assert_eq!(harness.answers(&result.session).await, ["ran"]);
+        assert_eq!(result.spent.overrun, Resources::default());
+        assert!(result.spent.excess > 10_000, "{:?}", result.spent);
         let told = |warning: &&String| warning.contains("more than was reserved");
-        assert_eq!(ending.outcome.warnings.iter().filter(told).count(), 1, "{:?}", ending.outcome.warnings);
-        check_laws(&stage.log(&ending.session).await);
+        assert_eq!(result.outcome.warnings.iter().filter(told).count(), 1, "{:?}", result.outcome.warnings);
+        check_laws(&harness.log(&result.session).await);
     }
 }
 
 #[tokio::test]
 async fn usage_that_the_grant_does_not_cover_ends_the_session() {
-    let stage = Stage::new(GREEDY);
-    let ending = stage.run_task(Task::new("go").budget(tokens(50_000))).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
-    assert_eq!(ending.spent.overrun.tokens, 6_000);
-    let log = stage.log(&ending.session).await;
+    let harness = Harness::new(GREEDY);
+    let result = harness.run_task(Task::new("go").budget(tokens(50_000))).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
+    assert_eq!(result.spent.overrun.tokens, 6_000);
+    let log = harness.log(&result.session).await;
     assert!(!log.iter().any(|record| matches!(record.event, Event::ToolStarted { .. })));
     check_laws(&log);
 }
@@ -198,49 +198,49 @@ text = "fine"
 
 #[tokio::test]
 async fn an_overrun_of_a_child_is_booked_by_its_parent() {
-    let stage = Stage::new(&greedy_child(60_000));
-    let ending = stage.run_task(Task::new("go").budget(tokens(100_000))).await;
-    let answers = stage.answers(&ending.session).await;
+    let harness = Harness::new(&greedy_child(60_000));
+    let result = harness.run_task(Task::new("go").budget(tokens(100_000))).await;
+    let answers = harness.answers(&result.session).await;
     assert_eq!(answers, ["[Greedy]: mine\n(incomplete: tokens)", "[Modest]: fine"]);
-    assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
-    assert_eq!(ending.spent.overrun, Amount::default());
-    assert!((60_000..100_000).contains(&ending.spent.amount().tokens), "{:?}", ending.spent);
-    check_laws(&stage.log(&ending.session).await);
-    let stage = Stage::new(&greedy_child(150_000));
-    let ending = stage.run_task(Task::new("go").budget(tokens(100_000))).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
-    assert!(ending.spent.overrun.tokens > 50_000, "{:?}", ending.spent);
-    check_laws(&stage.log(&ending.session).await);
+    assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
+    assert_eq!(result.spent.overrun, Resources::default());
+    assert!((60_000..100_000).contains(&result.spent.amount().tokens), "{:?}", result.spent);
+    check_laws(&harness.log(&result.session).await);
+    let harness = Harness::new(&greedy_child(150_000));
+    let result = harness.run_task(Task::new("go").budget(tokens(100_000))).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
+    assert!(result.spent.overrun.tokens > 50_000, "{:?}", result.spent);
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
-async fn a_limit_before_any_work_buys_nothing() {
-    let stage = Stage::new(ENDLESS);
-    let ending = stage.run_task(Task::new("go").budget(tokens(5_000))).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Tokens });
-    assert_eq!((stage.replies.count(), ending.spent.amount()), (0, Amount::default()));
-    let needed = stage.events(&ending.session).await.into_iter().find_map(|event| match event {
-        Event::LimitReached { which: Which::Tokens, needed } => Some(needed.tokens),
+async fn limit_before_any_work_makes_no_wrap_up_call() {
+    let harness = Harness::new(ENDLESS);
+    let result = harness.run_task(Task::new("go").budget(tokens(5_000))).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Tokens });
+    assert_eq!((harness.replies.count(), result.spent.amount()), (0, Resources::default()));
+    let needed = harness.events(&result.session).await.into_iter().find_map(|event| match event {
+        Event::LimitReached { which: LimitKind::Tokens, needed } => Some(needed.tokens),
         _ => None,
     });
     // What it says that the call needs is enough for a first turn.
     let needed = needed.unwrap();
     assert!(needed > 5_000);
-    let more = More { budget: Some(tokens(needed)), ..More::default() };
-    let run = stage.runtime().resume(&ending.session, more).await.unwrap();
+    let more = ResumeOptions { budget: Some(tokens(needed)), ..ResumeOptions::default() };
+    let run = harness.runtime().resume(&result.session, more).await.unwrap();
     end(run).await.unwrap();
-    assert!(stage.replies.given(&ending.session, 1) == 1, "{needed}");
+    assert!(harness.replies.count_for(&result.session, 1) == 1, "{needed}");
 }
 
 #[tokio::test]
 async fn a_reply_may_be_as_long_as_the_model_and_the_limits_allow() {
     let asked = |max_tokens: Option<u64>, most: u64| async move {
-        let stage = Stage::with("[[reply]]\ntext = 'ok'\n", move |settings| {
+        let harness = Harness::with("[[reply]]\ntext = 'ok'\n", move |settings| {
             settings.lead.max_tokens = max_tokens;
             settings.limits.max_tokens = most;
         });
-        let ending = stage.run_task(Task::new("go")).await;
-        stage.events(&ending.session).await.into_iter().find_map(|event| match event {
+        let result = harness.run_task(Task::new("go")).await;
+        harness.events(&result.session).await.into_iter().find_map(|event| match event {
             Event::Called { reserved, input, .. } => Some(reserved.tokens - input),
             _ => None,
         })
@@ -252,7 +252,7 @@ async fn a_reply_may_be_as_long_as_the_model_and_the_limits_allow() {
 }
 
 #[tokio::test]
-async fn an_agent_that_repeats_itself_is_told_and_then_stopped() {
+async fn repeating_agent_is_warned_and_then_stopped() {
     let script = r#"
 [[reply]]
 purpose = "grace"
@@ -263,18 +263,18 @@ text = "again"
 tool = "echo"
 arguments = { text = "the same" }
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run().await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Loop });
-    assert_eq!((ending.outcome.text.as_str(), ending.spent.turns), ("stuck", 7));
-    let events = stage.events(&ending.session).await;
+    let harness = Harness::new(script);
+    let result = harness.run().await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Loop });
+    assert_eq!((result.outcome.text.as_str(), result.spent.turns), ("stuck", 7));
+    let events = harness.events(&result.session).await;
     let told = |event: &&Event| matches!(event, Event::Heard { text, .. } if text.as_str().contains("3 times in a row"));
     assert_eq!(events.iter().filter(told).count(), 1);
-    check_laws(&stage.log(&ending.session).await);
-    let stage =
-        Stage::with(script, |settings| (settings.limits.loop_warning, settings.limits.loop_limit) = (0, 0));
-    let ending = stage.run_task(Task::new("go").turns(20)).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Turns });
+    check_laws(&harness.log(&result.session).await);
+    let harness =
+        Harness::with(script, |settings| (settings.limits.loop_warning, settings.limits.loop_limit) = (0, 0));
+    let result = harness.run_task(Task::new("go").turns(20)).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Turns });
 }
 
 #[tokio::test]
@@ -310,16 +310,16 @@ fault = "hang"
 agent = "lead"
 text = "got {results}"
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run_task(Task::new("go").timeout(Duration::from_millis(600))).await;
-    let answers = stage.answers(&ending.session).await;
+    let harness = Harness::new(script);
+    let result = harness.run_task(Task::new("go").timeout(Duration::from_millis(600))).await;
+    let answers = harness.answers(&result.session).await;
     assert_eq!(answers, ["[Stuck]: nothing yet\n(incomplete: time)", "[Quick]: quick"]);
-    assert_eq!(ending.outcome.status, Status::Done, "the children end early enough for the lead to go on");
-    check_laws(&stage.log(&ending.session).await);
+    assert_eq!(result.outcome.status, Status::Done, "the children end early enough for the lead to go on");
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
-async fn c77_a_session_that_hangs_itself_gets_a_last_word() {
+async fn c77_hanging_session_gets_a_wrap_up_call() {
     let script = r#"
 [[reply]]
 purpose = "grace"
@@ -332,18 +332,18 @@ arguments = { text = "first" }
 [[reply]]
 fault = "hang"
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run_task(Task::new("go").timeout(Duration::from_millis(200))).await;
-    assert_eq!(ending.outcome.status, Status::Incomplete { limit: Which::Time });
-    assert_eq!(ending.outcome.text.as_str(), "I was stuck");
-    assert!(ending.spent.in_doubt.tokens > 0, "the call that was given up may have cost its reserve");
-    check_laws(&stage.log(&ending.session).await);
+    let harness = Harness::new(script);
+    let result = harness.run_task(Task::new("go").timeout(Duration::from_millis(200))).await;
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Time });
+    assert_eq!(result.outcome.text.as_str(), "I was stuck");
+    assert!(result.spent.unconfirmed.tokens > 0, "the call that was given up may have cost its reserve");
+    check_laws(&harness.log(&result.session).await);
 }
 
 /// A model whose price nobody knows.
-struct Unpriced(brigade::model::script::Script);
+struct UnpricedModel(brigade::model::script::Script);
 
-impl brigade::Model for Unpriced {
+impl brigade::Model for UnpricedModel {
     fn stream(
         &self,
         request: brigade::model::Request,
@@ -351,8 +351,8 @@ impl brigade::Model for Unpriced {
         self.0.stream(request)
     }
 
-    fn about(&self, _model: &str) -> brigade::model::About {
-        brigade::model::About::default()
+    fn model_info(&self, _model: &str) -> brigade::model::ModelInfo {
+        brigade::model::ModelInfo::default()
     }
 }
 
@@ -367,10 +367,11 @@ async fn a_budget_in_dollars_is_refused_where_the_price_is_not_known() {
         let mut settings = brigade::Settings::new(lead, workspace);
         settings.faces.swarm.model = Some("unpriced".to_owned());
         settings.budget.usd = usd;
-        let models = brigade::Models::default().with("unpriced", Unpriced(parse())).with("priced", parse());
+        let models =
+            brigade::Models::default().with("unpriced", UnpricedModel(parse())).with("priced", parse());
         let runtime = brigade::Runtime::in_memory(settings, models);
         match runtime.start(brigade::Task::new("go")).await {
-            Ok(run) => Ok(run.ending().await.unwrap().outcome.text.to_string()),
+            Ok(run) => Ok(run.result().await.unwrap().outcome.text.to_string()),
             Err(error) => Err(error.to_string()),
         }
     };
@@ -403,16 +404,16 @@ async fn a_tight_budget_starts_children_one_after_the_other() {
     // From a budget that pays for nothing to one that pays for both at once.
     let mut served = Vec::new();
     for budget in (2_000..16_000).step_by(200) {
-        let stage = Stage::new(PAIR);
-        let ending = stage.run_task(Task::new("go").budget(tokens(budget))).await;
-        let answers = stage.answers(&ending.session).await;
+        let harness = Harness::new(PAIR);
+        let result = harness.run_task(Task::new("go").budget(tokens(budget))).await;
+        let answers = harness.answers(&result.session).await;
         let refused = |at: usize| answers.get(at).is_none_or(|answer| answer.starts_with("Not delegated"));
         assert!(
             !refused(0) || refused(1),
             "with {budget} the first is refused and the second is not: {answers:?}"
         );
         served.push(2 - usize::from(refused(0)) - usize::from(refused(1)));
-        check_laws(&stage.log(&ending.session).await);
+        check_laws(&harness.log(&result.session).await);
     }
     assert!(served.is_sorted() && served.first() == Some(&0) && served.last() == Some(&2), "{served:?}");
 }
@@ -423,26 +424,26 @@ async fn lent(tweak: impl Fn(&mut brigade::Settings) + 'static, extra: &str) -> 
          arguments = {{ role = 'Coder', task = 'x'{extra} }}\n[[reply]]\nagent = 'lead'\ntext = 'end'\n\
          [[reply]]\ntext = 'fine'\n"
     );
-    let stage = Stage::with(&script, tweak);
-    let ending = stage.run_task(Task::new("go").budget(tokens(500_000))).await;
-    let events = stage.events(&ending.session).await;
+    let harness = Harness::with(&script, tweak);
+    let result = harness.run_task(Task::new("go").budget(tokens(500_000))).await;
+    let events = harness.events(&result.session).await;
     let lent = events.iter().filter_map(|event| match event {
         Event::Delegated { grant, .. } => Some(grant.budget),
         _ => None,
     });
-    check_laws(&stage.log(&ending.session).await);
-    (lent.collect(), stage.answers(&ending.session).await)
+    check_laws(&harness.log(&result.session).await);
+    (lent.collect(), harness.answers(&result.session).await)
 }
 
 #[tokio::test]
 async fn a_role_an_agent_file_and_a_call_can_set_a_budget() {
     use brigade::core::Agent;
-    use brigade::core::faces::{Extra, delegate::SwarmRole};
+    use brigade::core::delegation_styles::{ExtraParameter, delegate::SwarmRole};
     let role = |tokens: u64| {
         move |settings: &mut brigade::Settings| {
             let role = SwarmRole { tokens: Some(tokens), usd: Some(7_000_000_000), ..SwarmRole::default() };
             settings.faces.swarm.roles.insert("coder".to_owned(), role);
-            settings.faces.delegation.extras = [Extra::Tokens, Extra::Usd].into();
+            settings.faces.delegation.extras = [ExtraParameter::Tokens, ExtraParameter::Usd].into();
         }
     };
     let of = |tokens, usd| vec![(Limit::AtMost(tokens), usd)];
@@ -467,7 +468,7 @@ async fn a_role_an_agent_file_and_a_call_can_set_a_budget() {
             budget,
             ..Agent::default()
         };
-        settings.agents = brigade::agents::Catalogue::new().with(coder);
+        settings.agents = brigade::agents::AgentCatalog::new().with(coder);
     };
     assert_eq!(both(lent(file, "").await.0), of(25_000, Limit::Unlimited));
     let (granted, answers) = lent(role(100), "").await;

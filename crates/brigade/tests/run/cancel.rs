@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use brigade::core::{Event, Status};
-use brigade::{Live, More};
+use brigade::{ResumeOptions, RunEvent};
 
-use crate::support::{Stage, check_laws, end};
+use crate::support::{Harness, check_laws, end};
 
 const SCENE: &str = r#"
 [[reply]]
@@ -52,30 +52,30 @@ agent = "lead"
 text = "all"
 "#;
 
-fn stage() -> Stage {
-    Stage::with(SCENE, |settings| settings.faces.swarm.max_depth = 2)
+fn harness() -> Harness {
+    Harness::with(SCENE, |settings| settings.faces.swarm.max_depth = 2)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c76_cancelling_at_every_fact_ends_all_descendants_within_two_seconds() {
-    let whole = stage();
+async fn c76_cancelling_at_every_event_ends_all_descendants_in_two_seconds() {
+    let whole = harness();
     let facts = {
-        let ending = whole.run().await;
-        whole.log(&ending.session).await.len()
+        let result = whole.run().await;
+        whole.log(&result.session).await.len()
     };
     for at in 0..facts {
-        let stage = stage();
-        let runtime = stage.runtime();
+        let harness = harness();
+        let runtime = harness.runtime();
         let prepared = runtime.prepare(brigade::Task::new("the task")).await.unwrap();
         let root = prepared.session().clone();
-        let mut watch = prepared.watch();
+        let mut watch = prepared.subscribe();
         let run = prepared.start();
         let canceller = runtime.clone();
         let cancel = async {
             let mut seen = 0;
             while seen <= at {
                 match watch.next().await {
-                    Some(Live::Fact(_)) => seen += 1,
+                    Some(RunEvent::Record(_)) => seen += 1,
                     Some(_) => {}
                     None => return,
                 }
@@ -83,12 +83,12 @@ async fn c76_cancelling_at_every_fact_ends_all_descendants_within_two_seconds() 
             let _ = canceller.cancel(&root, "the person").await;
         };
         let started = Instant::now();
-        let (ending, ()) = tokio::join!(end(run), cancel);
-        let ending = ending.unwrap();
+        let (result, ()) = tokio::join!(end(run), cancel);
+        let result = result.unwrap();
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
-        let log = stage.log(&root).await;
+        let log = harness.log(&root).await;
         check_laws(&log);
-        if matches!(ending.outcome.status, Status::Cancelled { .. }) {
+        if matches!(result.outcome.status, Status::Cancelled { .. }) {
             let cancelled_at = log.iter().position(|record| {
                 record.session == root && matches!(record.event, Event::CancelAsked { .. })
             });
@@ -103,16 +103,16 @@ async fn c76_cancelling_at_every_fact_ends_all_descendants_within_two_seconds() 
 #[tokio::test]
 async fn partial_results_are_kept() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
-    let stage = Stage::with(&script, |settings| settings.faces.swarm.max_depth = 2);
-    let runtime = stage.runtime();
+    let harness = Harness::with(&script, |settings| settings.faces.swarm.max_depth = 2);
+    let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
     tokio::time::sleep(Duration::from_millis(300)).await;
     runtime.cancel(&root, "the person").await.unwrap();
-    let ending = end(run).await.unwrap();
-    assert_eq!(ending.outcome.status, Status::Cancelled { by: "the person".to_owned() });
-    assert_eq!(ending.outcome.text.as_str(), "splitting");
-    let answers = stage.answers(&root).await;
+    let result = end(run).await.unwrap();
+    assert_eq!(result.outcome.status, Status::Cancelled { by: "the person".to_owned() });
+    assert_eq!(result.outcome.text.as_str(), "splitting");
+    let answers = harness.answers(&root).await;
     assert!(answers[0].starts_with("Sub-agent 'Left' failed: cancelled by"), "{}", answers[0]);
     assert!(answers[0].ends_with("half of left"), "{}", answers[0]);
     assert_eq!(answers[1], "[Right]: right");
@@ -141,80 +141,82 @@ text = "all"
 
 #[tokio::test]
 async fn child_cancelled_while_it_streams_returns_its_partial_text() {
-    let stage = Stage::new(STREAMING);
-    let runtime = stage.runtime();
+    let harness = Harness::new(STREAMING);
+    let runtime = harness.runtime();
     let prepared = runtime.prepare(brigade::Task::new("the task")).await.unwrap();
     let root = prepared.session().clone();
     let child = root.child("1-0".parse().unwrap());
-    let mut watch = prepared.watch();
+    let mut watch = prepared.subscribe();
     let run = prepared.start();
     let mut streamed = String::new();
     while streamed.len() < 8 {
-        if let Live::Delta { session, text, .. } = watch.next().await.unwrap() {
+        if let RunEvent::Delta { session, text, .. } = watch.next().await.unwrap() {
             assert_eq!(session, child);
             streamed.push_str(&text);
         }
     }
     runtime.cancel(&child, "the person").await.unwrap();
-    let ending = end(run).await.unwrap();
-    assert_eq!(ending.outcome.status, Status::Done);
-    let answer = stage.answers(&root).await.remove(0);
+    let result = end(run).await.unwrap();
+    assert_eq!(result.outcome.status, Status::Done);
+    let answer = harness.answers(&root).await.remove(0);
     assert!(answer.starts_with("Sub-agent 'Writer' failed: cancelled by the person"), "{answer}");
     let (_, kept) = answer.split_once("What there is so far:\n").unwrap();
     assert!(kept.starts_with(&streamed) && "one two three four five six".starts_with(kept), "{answer}");
     assert!(kept.len() < "one two three four five six".len(), "{answer}");
-    assert!(!stage.path().join("made").exists(), "no call of a partial reply runs");
-    check_laws(&stage.log(&root).await);
+    assert!(!harness.path().join("made").exists(), "no call of a partial reply runs");
+    check_laws(&harness.log(&root).await);
 }
 
 #[tokio::test]
-async fn child_stopped_by_its_time_limit_without_a_last_word_returns_its_partial_text() {
+async fn child_timeout_without_wrap_up_returns_partial_text() {
     let script = STREAMING.replace(
         "agent = \"lead\"\ntext",
         "agent = \"Writer\"\npurpose = \"grace\"\nfault = \"refused\"\n[[reply]]\nagent = \"lead\"\ntext",
     );
     let script =
         script.replace("agent = \"Writer\"\ntext", "agent = \"Writer\"\nturn = 1\npurpose = \"turn\"\ntext");
-    let stage = Stage::with(&script, |settings| {
+    let harness = Harness::with(&script, |settings| {
         settings.limits.child_timeout = Duration::from_millis(900);
     });
-    let ending = stage.run().await;
-    let child = ending.session.child("1-0".parse().unwrap());
-    let events = stage.events(&child).await;
+    let result = harness.run().await;
+    let child = result.session.child("1-0".parse().unwrap());
+    let events = harness.events(&child).await;
     let Some(Event::Ended { outcome, .. }) = events.last() else { panic!("{events:?}") };
     assert!(outcome.text.as_str().starts_with("one"), "{outcome:?}");
-    check_laws(&stage.log(&ending.session).await);
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
 async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
     let total = {
-        let stage = Stage::with(&script, |settings| settings.faces.swarm.max_depth = 2);
-        cancelled_run(&stage, i64::MAX).await;
-        stage.store.appends.load(Ordering::SeqCst)
+        let harness = Harness::with(&script, |settings| settings.faces.swarm.max_depth = 2);
+        cancelled_run(&harness, i64::MAX).await;
+        harness.store.appends.load(Ordering::SeqCst)
     };
     for appends in 0..total {
-        let stage = Stage::with(&script, |settings| settings.faces.swarm.max_depth = 2);
-        let root = cancelled_run(&stage, appends).await;
-        stage.store.mend();
-        if stage.log(&root).await.is_empty() {
+        let harness = Harness::with(&script, |settings| settings.faces.swarm.max_depth = 2);
+        let root = cancelled_run(&harness, appends).await;
+        harness.store.repair();
+        if harness.log(&root).await.is_empty() {
             continue;
         }
-        let asked = stage.events(&root).await.iter().any(|event| matches!(event, Event::CancelAsked { .. }));
+        let asked =
+            harness.events(&root).await.iter().any(|event| matches!(event, Event::CancelAsked { .. }));
         if !asked {
             continue;
         }
-        let ending = end(stage.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
-        assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome);
-        check_laws(&stage.log(&root).await);
+        let result =
+            end(harness.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
+        assert!(matches!(result.outcome.status, Status::Cancelled { .. }), "{:?}", result.outcome);
+        check_laws(&harness.log(&root).await);
     }
 }
 
 /// Runs the scene until it hangs, cancels it, and lets the store fall over somewhere on the way.
-async fn cancelled_run(stage: &Stage, appends: i64) -> brigade::core::SessionId {
-    stage.store.crash_after(appends);
-    let runtime = stage.runtime();
+async fn cancelled_run(harness: &Harness, appends: i64) -> brigade::core::SessionId {
+    harness.store.crash_after(appends);
+    let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
     tokio::time::sleep(Duration::from_millis(60)).await;
@@ -228,34 +230,34 @@ async fn cancelled_run(stage: &Stage, appends: i64) -> brigade::core::SessionId 
 #[tokio::test]
 async fn one_child_can_be_cancelled_alone() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
-    let stage = Stage::with(&script, |settings| settings.faces.swarm.max_depth = 2);
-    let runtime = stage.runtime();
+    let harness = Harness::with(&script, |settings| settings.faces.swarm.max_depth = 2);
+    let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let leaf = run.session().child("1-0".parse().unwrap()).child("1-0".parse().unwrap());
     tokio::time::sleep(Duration::from_millis(200)).await;
     runtime.cancel(&leaf, "the person").await.unwrap();
-    let ending = end(run).await.unwrap();
-    assert_eq!(ending.outcome.status, Status::Done);
-    check_laws(&stage.log(&ending.session).await);
+    let result = end(run).await.unwrap();
+    assert_eq!(result.outcome.status, Status::Done);
+    check_laws(&harness.log(&result.session).await);
 }
 
 #[tokio::test]
-async fn a_cancelled_session_continues_only_if_it_is_asked_to() {
+async fn cancelled_session_continues_only_on_request() {
     let script = "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished: {heard}'";
-    let stage = Stage::with(script, |_| {});
-    let root = cancelled_run(&stage, i64::MAX).await;
-    let again = end(stage.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    let harness = Harness::with(script, |_| {});
+    let root = cancelled_run(&harness, i64::MAX).await;
+    let again = end(harness.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert!(matches!(again.outcome.status, Status::Cancelled { .. }), "{:?}", again.outcome);
-    let facts = stage.log(&root).await.len();
-    let more = More { continue_cancelled: true, ..More::default() };
-    let ending = end(stage.runtime().resume(&root, more.clone()).await.unwrap()).await.unwrap();
-    assert_eq!(ending.outcome.status, Status::Done);
+    let facts = harness.log(&root).await.len();
+    let more = ResumeOptions { continue_cancelled: true, ..ResumeOptions::default() };
+    let result = end(harness.runtime().resume(&root, more.clone()).await.unwrap()).await.unwrap();
+    assert_eq!(result.outcome.status, Status::Done);
     let words = "Your last round was stopped before it was finished. Continue the task";
-    assert!(ending.outcome.text.as_str().contains(words), "{:?}", ending.outcome.text);
-    check_laws(&stage.log(&root).await);
-    let records = stage.log(&root).await.len();
+    assert!(result.outcome.text.as_str().contains(words), "{:?}", result.outcome.text);
+    check_laws(&harness.log(&root).await);
+    let records = harness.log(&root).await.len();
     assert!(records > facts);
     // What is done is not continued.
-    end(stage.runtime().resume(&root, more).await.unwrap()).await.unwrap();
-    assert_eq!(stage.log(&root).await.len(), records);
+    end(harness.runtime().resume(&root, more).await.unwrap()).await.unwrap();
+    assert_eq!(harness.log(&root).await.len(), records);
 }

@@ -2,7 +2,7 @@
 
 use brigade::core::{Event, Record, Status};
 
-use crate::support::{Stage, check_laws};
+use crate::support::{Harness, check_laws};
 
 const FAN: &str = r#"
 [[reply]]
@@ -42,10 +42,10 @@ fn most_active(log: &[Record]) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c18_never_more_than_max_concurrent_are_active() {
     for cap in [1, 2, 3, 5] {
-        let stage = Stage::with(FAN, move |settings| settings.faces.swarm.max_concurrent = cap);
-        let ending = stage.run().await;
-        assert_eq!(ending.outcome.status, Status::Done);
-        let log = stage.log(&ending.session).await;
+        let harness = Harness::with(FAN, move |settings| settings.faces.swarm.max_concurrent = cap);
+        let result = harness.run().await;
+        assert_eq!(result.outcome.status, Status::Done);
+        let log = harness.log(&result.session).await;
         assert_eq!(most_active(&log), cap as usize);
         check_laws(&log);
     }
@@ -53,24 +53,24 @@ async fn c18_never_more_than_max_concurrent_are_active() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c19_zero_counts_as_one() {
-    let stage = Stage::with(FAN, |settings| settings.faces.swarm.max_concurrent = 0);
-    let ending = stage.run().await;
-    let log = stage.log(&ending.session).await;
+    let harness = Harness::with(FAN, |settings| settings.faces.swarm.max_concurrent = 0);
+    let result = harness.run().await;
+    let log = harness.log(&result.session).await;
     assert_eq!(most_active(&log), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cap_of_the_tree_binds_as_well() {
-    let stage = Stage::with(FAN, |settings| {
+async fn tree_concurrency_limit_applies_too() {
+    let harness = Harness::with(FAN, |settings| {
         settings.faces.swarm.max_concurrent = 100;
         settings.limits.concurrency = 4;
     });
-    let ending = stage.run().await;
-    assert_eq!(most_active(&stage.log(&ending.session).await), 4);
+    let result = harness.run().await;
+    assert_eq!(most_active(&harness.log(&result.session).await), 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tree_deeper_than_the_cap_finishes_because_waiting_parents_hold_nothing() {
+async fn tree_deeper_than_the_limit_finishes() {
     let script = r#"
 [[reply]]
 agent = "Level"
@@ -99,14 +99,14 @@ text = "up"
 "#;
     // The task grows by "+1" at each level; the seventh has no reply of its own and the depth cap stops it.
     for cap in [1, 2] {
-        let stage = Stage::with(script, move |settings| {
+        let harness = Harness::with(script, move |settings| {
             settings.faces.swarm.max_depth = 6;
             settings.faces.swarm.max_concurrent = cap;
             settings.limits.concurrency = 2;
         });
-        let ending = stage.run().await;
-        assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
-        let log = stage.log(&ending.session).await;
+        let result = harness.run().await;
+        assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
+        let log = harness.log(&result.session).await;
         assert!(log.iter().any(|record| record.session.as_str().matches('.').count() == 6));
         assert!(most_active(&log) <= cap as usize);
         check_laws(&log);

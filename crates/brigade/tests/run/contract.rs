@@ -11,13 +11,13 @@ mod subagent;
 
 use std::sync::{Arc, Mutex};
 
-use brigade::core::faces::spawn::SpawnConfig;
-use brigade::core::faces::subagent::SubagentConfig;
+use brigade::core::delegation_styles::spawn::SpawnConfig;
+use brigade::core::delegation_styles::subagent::SubagentConfig;
 use brigade::core::{Agent, Event, Purpose, Record, SessionId, view};
 use brigade::lifecycle::{Lifecycle, Observer};
 use brigade::model::script::Script;
-use brigade::model::{About, Chunk, Model, ModelError, Request};
-use brigade::{Ending, Models, Runtime, Settings, Task, Workspace};
+use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
+use brigade::{Models, RunResult, Runtime, Settings, Task, Workspace};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn spawn(description: &str) -> (&'static str, Value) {
 }
 
 /// One call for each of B, C and D, for a child of this name.
-fn each_face(name: &str) -> [(&'static str, Value); 3] {
+fn call_each_style(name: &str) -> [(&'static str, Value); 3] {
     [helper(name), dispatch(name), spawn(name)]
 }
 
@@ -74,14 +74,14 @@ fn list(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn all_faces(settings: &mut Settings) {
+fn enable_all_styles(settings: &mut Settings) {
     settings.faces.subagent = Some(SubagentConfig::default());
     settings.faces.spawn = Some(SpawnConfig::default());
 }
 
 /// A request as a model saw it.
 #[derive(Debug, Clone)]
-struct Seen {
+struct SeenRequest {
     /// Which provider was asked.
     provider: &'static str,
     instance: usize,
@@ -96,16 +96,16 @@ struct Seen {
 }
 
 /// The scripted model, with a memory.
-struct Probe {
+struct RecordingModel {
     provider: &'static str,
     script: Script,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<SeenRequest>>>,
 }
 
-impl Model for Probe {
+impl Model for RecordingModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         assert_ne!(request.agent, "panics", "as it was told to");
-        self.seen.lock().unwrap().push(Seen {
+        self.seen.lock().unwrap().push(SeenRequest {
             provider: self.provider,
             instance: std::ptr::from_ref(self).addr(),
             agent: request.agent.clone(),
@@ -120,46 +120,46 @@ impl Model for Probe {
         self.script.stream(request)
     }
 
-    fn about(&self, model: &str) -> About {
-        self.script.about(model)
+    fn model_info(&self, model: &str) -> ModelInfo {
+        self.script.model_info(model)
     }
 }
 
 /// A runtime with two providers, `one` and `two`, all faces, and a memory of what models were asked.
-struct Scene {
+struct ContractHarness {
     runtime: Runtime,
     folder: tempfile::TempDir,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<SeenRequest>>>,
 }
 
-impl Scene {
-    fn new(replies: &[Value]) -> Scene {
-        Scene::with(replies, |_| {})
+impl ContractHarness {
+    fn new(replies: &[Value]) -> ContractHarness {
+        ContractHarness::with(replies, |_| {})
     }
 
-    fn with(replies: &[Value], tweak: impl Fn(&mut Settings)) -> Scene {
+    fn with(replies: &[Value], tweak: impl Fn(&mut Settings)) -> ContractHarness {
         let folder = tempfile::tempdir().unwrap();
         let mut settings = Settings::new("one/base", Workspace::open(folder.path()).unwrap());
-        all_faces(&mut settings);
+        enable_all_styles(&mut settings);
         tweak(&mut settings);
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
-        let probe = |provider| Probe {
+        let seen = Arc::<Mutex<Vec<SeenRequest>>>::default();
+        let probe = |provider| RecordingModel {
             provider,
             script: Script::parse(&script(replies)).unwrap(),
             seen: seen.clone(),
         };
         let models = Models::default().with("one", probe("one")).with("two", probe("two"));
-        Scene { runtime: Runtime::in_memory(settings, models), folder, seen }
+        ContractHarness { runtime: Runtime::in_memory(settings, models), folder, seen }
     }
 
-    async fn run(&self) -> Ending {
+    async fn run(&self) -> RunResult {
         self.run_task(Task::new("the task")).await
     }
 
-    async fn run_task(&self, task: Task) -> Ending {
-        let ending = end(self.runtime.start(task).await.unwrap()).await.unwrap();
-        check_laws(&self.log(&ending.session).await);
-        ending
+    async fn run_task(&self, task: Task) -> RunResult {
+        let result = end(self.runtime.start(task).await.unwrap()).await.unwrap();
+        check_laws(&self.log(&result.session).await);
+        result
     }
 
     async fn log(&self, root: &SessionId) -> Vec<Record> {
@@ -185,16 +185,16 @@ impl Scene {
     }
 
     /// The requests of an agent.
-    fn requests(&self, agent: &str) -> Vec<Seen> {
+    fn requests(&self, agent: &str) -> Vec<SeenRequest> {
         let seen = self.seen.lock().unwrap();
-        let is_of = |seen: &&Seen| seen.agent == agent || seen.role.as_deref() == Some(agent);
+        let is_of = |seen: &&SeenRequest| seen.agent == agent || seen.role.as_deref() == Some(agent);
         seen.iter().filter(is_of).cloned().collect()
     }
 
     /// Runs and says what sub-agents did.
-    async fn watched(&self) -> (Ending, Vec<Lifecycle>) {
+    async fn run_with_events(&self) -> (RunResult, Vec<Lifecycle>) {
         let prepared = self.runtime.prepare(Task::new("the task")).await.unwrap();
-        let (mut watch, mut observer, mut events) = (prepared.watch(), Observer::new(), Vec::new());
+        let (mut watch, mut observer, mut events) = (prepared.subscribe(), Observer::new(), Vec::new());
         let run = prepared.start();
         while let Some(live) = watch.next().await {
             events.extend(observer.observe(&live));

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use brigade::core::{Event, SessionId, Status};
-use brigade::store::Holder;
-use brigade::{Ending, More};
+use brigade::store::Owner;
+use brigade::{ResumeOptions, RunResult};
 
-use crate::support::{Stage, check_laws, end};
+use crate::support::{Harness, check_laws, end};
 
 /// Three levels, parallel children, a tool of each effect that runs in process, a transient fault and a message.
 const DEEP: &str = r#"
@@ -92,22 +92,22 @@ text = "leaf {results}"
 text = "{role} did {task}"
 "#;
 
-fn stage() -> Stage {
-    let stage = Stage::with(DEEP, |settings| settings.faces.swarm.max_depth = 3);
-    std::fs::write(stage.path().join("notes.txt"), "before\n").unwrap();
-    stage
+fn harness() -> Harness {
+    let harness = Harness::with(DEEP, |settings| settings.faces.swarm.max_depth = 3);
+    std::fs::write(harness.path().join("notes.txt"), "before\n").unwrap();
+    harness
 }
 
 /// Runs until the store falls over, then mends it. `None` where the end was reached first.
 pub(crate) async fn run_until_crash(
-    stage: &Stage,
+    harness: &Harness,
     root: Option<&SessionId>,
     appends: i64,
-) -> (Option<Ending>, Option<SessionId>) {
-    stage.store.crash_after(appends);
+) -> (Option<RunResult>, Option<SessionId>) {
+    harness.store.crash_after(appends);
     let run = match root {
-        None => stage.runtime().start(brigade::Task::new("the task")).await,
-        Some(root) => stage.runtime().resume(root, More::default()).await,
+        None => harness.runtime().start(brigade::Task::new("the task")).await,
+        Some(root) => harness.runtime().resume(root, ResumeOptions::default()).await,
     };
     let result = match run {
         Ok(run) => {
@@ -116,12 +116,12 @@ pub(crate) async fn run_until_crash(
         }
         Err(_) => (None, root.cloned()),
     };
-    stage.store.mend();
+    harness.store.repair();
     result
 }
 
-pub(crate) async fn resume(stage: &Stage, root: &SessionId) -> Ending {
-    end(stage.runtime().resume(root, More::default()).await.unwrap()).await.unwrap()
+pub(crate) async fn resume(harness: &Harness, root: &SessionId) -> RunResult {
+    end(harness.runtime().resume(root, ResumeOptions::default()).await.unwrap()).await.unwrap()
 }
 
 struct Baseline {
@@ -133,39 +133,39 @@ struct Baseline {
 }
 
 async fn baseline() -> Baseline {
-    let stage = stage();
-    let ending = stage.run().await;
-    assert_eq!(ending.outcome.status, Status::Done);
-    check_laws(&stage.log(&ending.session).await);
-    assert_eq!(std::fs::read_to_string(stage.path().join("notes.txt")).unwrap(), "after\n");
+    let harness = harness();
+    let result = harness.run().await;
+    assert_eq!(result.outcome.status, Status::Done);
+    check_laws(&harness.log(&result.session).await);
+    assert_eq!(std::fs::read_to_string(harness.path().join("notes.txt")).unwrap(), "after\n");
     Baseline {
-        text: ending.outcome.text.to_string(),
-        appends: stage.store.appends.load(Ordering::SeqCst),
-        usage: ending.spent.usage,
-        usd: ending.spent.usd,
-        turns: ending.spent.turns,
+        text: result.outcome.text.to_string(),
+        appends: harness.store.appends.load(Ordering::SeqCst),
+        usage: result.spent.usage,
+        usd: result.spent.usd,
+        turns: result.spent.turns,
     }
 }
 
 /// The same end, the same cost apart from what is in doubt, and nothing recorded as done done again.
-async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending, crashes: u32) {
-    assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+async fn check(harness: &Harness, baseline: &Baseline, result: &RunResult, crashes: u32) {
+    assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     // An edit that the crash hit right after it was written is reported in other words; all else is equal.
     let same = |text: &str| {
         text.replace("lead.txt has the new content (the runner ended right after writing it)", "W")
     };
-    if !ending.outcome.text.as_str().contains("right after writing") {
-        assert_eq!(same(ending.outcome.text.as_str()), same(&baseline.text));
+    if !result.outcome.text.as_str().contains("right after writing") {
+        assert_eq!(same(result.outcome.text.as_str()), same(&baseline.text));
     }
-    assert_eq!(ending.spent.turns, baseline.turns);
-    assert_eq!(std::fs::read_to_string(stage.path().join("notes.txt")).unwrap(), "after\n");
-    let log = stage.log(&ending.session).await;
+    assert_eq!(result.spent.turns, baseline.turns);
+    assert_eq!(std::fs::read_to_string(harness.path().join("notes.txt")).unwrap(), "after\n");
+    let log = harness.log(&result.session).await;
     check_laws(&log);
     let mut replied = 0;
     for record in &log {
         if let Event::Replied { turn, .. } = &record.event {
             replied += 1;
-            let asked = stage.replies.given(&record.session, *turn);
+            let asked = harness.replies.count_for(&record.session, *turn);
             let faults = log
                 .iter()
                 .filter(|other| {
@@ -177,61 +177,61 @@ async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending, crashes: u32
         }
     }
     assert_eq!(u64::from(replied as u32), baseline.turns);
-    let in_doubt = ending.spent.in_doubt.tokens;
+    let unconfirmed = result.spent.unconfirmed.tokens;
     let interrupted = log
         .iter()
         .filter(|r| {
             matches!(&r.event, Event::CallFailed { cause: brigade::core::event::CallFault::Interrupted, .. })
         })
         .count();
-    assert_eq!(in_doubt > 0, interrupted > 0);
+    assert_eq!(unconfirmed > 0, interrupted > 0);
     assert!(interrupted as u32 <= crashes * 8);
     // File sizes differ only where the report of an edit does.
-    if ending.outcome.text.as_str() == baseline.text && interrupted == 0 {
-        assert_eq!(ending.spent.usage.output, baseline.usage.output);
-        assert!(ending.spent.usd.abs_diff(baseline.usd) < 10_000_000);
+    if result.outcome.text.as_str() == baseline.text && interrupted == 0 {
+        assert_eq!(result.spent.usage.output, baseline.usage.output);
+        assert!(result.spent.usd.abs_diff(baseline.usd) < 10_000_000);
     }
 }
 
 /// A disk that was full and has room again: the process that ran the tree lives, and can go on with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_works_again_lets_the_same_process_go_on() {
-    let stage = stage();
-    let runtime = stage.runtime().held_by(Holder::this_process());
-    stage.store.crash_after(5);
+async fn recovered_store_lets_the_same_process_resume() {
+    let harness = harness();
+    let runtime = harness.runtime().with_owner(Owner::this_process());
+    harness.store.crash_after(5);
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
     end(run).await.unwrap_err();
-    stage.store.mend();
+    harness.store.repair();
     let begun = Instant::now();
     let run = loop {
-        match runtime.resume(&root, More::default()).await {
+        match runtime.resume(&root, ResumeOptions::default()).await {
             Ok(run) => break run,
             Err(error) => assert!(begun.elapsed() < Duration::from_secs(10), "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert_eq!(end(run).await.unwrap().outcome.status, Status::Done);
-    check_laws(&stage.log(&root).await);
+    check_laws(&harness.log(&root).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crash_before_every_append_and_resume() {
     let baseline = baseline().await;
     for appends in 0..baseline.appends {
-        let stage = stage();
-        let (ended, root) = run_until_crash(&stage, None, appends).await;
-        if let Some(ending) = ended {
-            check(&stage, &baseline, &ending, 0).await;
+        let harness = harness();
+        let (ended, root) = run_until_crash(&harness, None, appends).await;
+        if let Some(result) = ended {
+            check(&harness, &baseline, &result, 0).await;
             continue;
         }
         let Some(root) = root else { continue };
-        if stage.log(&root).await.is_empty() {
+        if harness.log(&root).await.is_empty() {
             assert!(appends == 0, "only the first append may be lost whole");
             continue;
         }
-        let ending = resume(&stage, &root).await;
-        check(&stage, &baseline, &ending, 1).await;
+        let result = resume(&harness, &root).await;
+        check(&harness, &baseline, &result, 1).await;
     }
 }
 
@@ -240,18 +240,18 @@ async fn crash_again_at_every_append_of_the_recovery() {
     let baseline = baseline().await;
     for first in (1..baseline.appends).step_by(3) {
         for second in 0..baseline.appends {
-            let stage = stage();
-            let (ended, root) = run_until_crash(&stage, None, first).await;
+            let harness = harness();
+            let (ended, root) = run_until_crash(&harness, None, first).await;
             let Some(root) = root.filter(|_| ended.is_none()) else { break };
-            let (ended, _) = run_until_crash(&stage, Some(&root), second).await;
+            let (ended, _) = run_until_crash(&harness, Some(&root), second).await;
             match ended {
-                Some(ending) => {
-                    check(&stage, &baseline, &ending, 1).await;
+                Some(result) => {
+                    check(&harness, &baseline, &result, 1).await;
                     break;
                 }
                 None => {
-                    let ending = resume(&stage, &root).await;
-                    check(&stage, &baseline, &ending, 2).await;
+                    let result = resume(&harness, &root).await;
+                    check(&harness, &baseline, &result, 2).await;
                 }
             }
         }

@@ -1,13 +1,13 @@
 //! Face A on the driver: the points of the contract that need a run.
 
-use brigade::core::faces::delegate::SwarmRole;
+use brigade::core::delegation_styles::delegate::SwarmRole;
 use brigade::core::permission::{Mode, Permissions};
-use brigade::core::view::{self, Doing};
-use brigade::core::{Event, Face, Status};
+use brigade::core::view::{self, Activity};
+use brigade::core::{DelegationStyle, Event, Status};
 use brigade::lifecycle::{Lifecycle, Observer};
 use brigade::{Settings, Task};
 
-use crate::support::{Stage, check_laws, end};
+use crate::support::{Harness, check_laws, end};
 
 const ONE_CHILD: &str = r#"
 [[reply]]
@@ -29,29 +29,29 @@ text = "found {task}"
 
 #[tokio::test]
 async fn c12_delegate_result_has_the_role_in_the_callers_spelling() {
-    let stage = Stage::new(ONE_CHILD);
-    let ending = stage.run().await;
+    let harness = Harness::new(ONE_CHILD);
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert_eq!(ending.outcome.text.as_str(), "lead: [Researcher]: found find it");
-    check_laws(&stage.log(&ending.session).await);
+    check_laws(&harness.log(&ending.session).await);
 }
 
 #[tokio::test]
 async fn c13_delegate_failure_is_a_result_and_c80_never_ends_the_parent() {
     let script = ONE_CHILD.replace("text = \"found {task}\"", "fault = \"refused\"");
-    let stage = Stage::new(&script);
-    let ending = stage.run().await;
+    let harness = Harness::new(&script);
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert_eq!(
         ending.outcome.text.as_str(),
         "lead: Sub-agent 'Researcher' failed: the scripted model refuses"
     );
-    check_laws(&stage.log(&ending.session).await);
+    check_laws(&harness.log(&ending.session).await);
 }
 
 #[tokio::test]
 async fn c08_delegate_preset_prompt_and_tools_reach_the_child() {
-    let stage = Stage::with(ONE_CHILD, |settings: &mut Settings| {
+    let harness = Harness::with(ONE_CHILD, |settings: &mut Settings| {
         let role = SwarmRole {
             system_prompt: "You search.".to_owned(),
             tools: vec!["grep".to_owned()],
@@ -59,12 +59,12 @@ async fn c08_delegate_preset_prompt_and_tools_reach_the_child() {
         };
         settings.faces.swarm.roles.insert("RESEARCHER".to_owned(), role);
     });
-    let ending = stage.run().await;
-    let events = stage.events(&ending.session.child("1-0".parse().unwrap())).await;
+    let ending = harness.run().await;
+    let events = harness.events(&ending.session.child("1-0".parse().unwrap())).await;
     let Event::Started { agent, grant, .. } = &events[0] else { panic!("no start") };
-    let agent = stage.store.inner.blob(*agent).await.unwrap().unwrap();
+    let agent = harness.store.inner.blob(*agent).await.unwrap().unwrap();
     assert!(agent.contains("You search."));
-    let authority = stage.store.inner.blob(grant.authority).await.unwrap().unwrap();
+    let authority = harness.store.inner.blob(grant.authority).await.unwrap().unwrap();
     let authority: brigade::core::Authority = serde_json::from_str(&authority).unwrap();
     assert_eq!(authority.tools.iter().collect::<Vec<_>>(), ["grep", "message"]);
 }
@@ -87,19 +87,19 @@ text = "{results}"
 [[reply]]
 text = "I was told: {heard}"
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run().await;
+    let harness = Harness::new(script);
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "[One]: I was told: first\n[Two]: I was told: second");
-    let sessions = stage.store.inner.sessions(&ending.session).await.unwrap();
+    let sessions = harness.store.inner.sessions(&ending.session).await.unwrap();
     assert_eq!(sessions.len(), 3);
     let keys: Vec<String> =
-        sessions[1..].iter().map(|session| view::key(Face::Delegate, None, session)).collect();
+        sessions[1..].iter().map(|session| view::key(DelegationStyle::Delegate, None, session)).collect();
     assert_ne!(keys[0], keys[1]);
     assert!(keys.iter().all(|key| key.starts_with("delegate:") && key.len() == 17));
 }
 
 #[tokio::test]
-async fn c04_c11_delegate_from_a_child_at_the_limit_is_refused_and_the_run_goes_on() {
+async fn c04_c11_delegate_from_a_child_at_the_limit_is_refused() {
     let script = r#"
 [[reply]]
 agent = "lead"
@@ -120,12 +120,12 @@ arguments = { nonsense = 1 }
 agent = "Child"
 text = "{result:0}"
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run().await;
+    let harness = Harness::new(script);
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert!(ending.outcome.text.as_str().contains("recursion"), "{}", ending.outcome.text);
 
-    let deeper = Stage::with(
+    let deeper = Harness::with(
         &script.replace("nonsense = 1", "role = \"Grandchild\", task = \"y\"").replace(
             "[[reply]]\nagent = \"Child\"\ntext",
             "[[reply]]\nagent = \"Grandchild\"\ntext = \"deep\"\n[[reply]]\nagent = \"Child\"\ntext",
@@ -138,14 +138,14 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn c07_c17_delegate_is_absent_and_refused_when_disabled() {
-    let stage = Stage::with(ONE_CHILD, |settings| settings.faces.swarm.enabled = false);
-    let ending = stage.run().await;
+    let harness = Harness::with(ONE_CHILD, |settings| settings.faces.swarm.enabled = false);
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert!(ending.outcome.text.as_str().contains("Delegation is disabled in configuration"));
 }
 
 #[tokio::test]
-async fn c16_a_childs_message_reaches_the_person_before_the_end_under_an_empty_whitelist() {
+async fn c16_child_message_reaches_the_user_before_the_end() {
     let script = r#"
 [[reply]]
 agent = "lead"
@@ -167,14 +167,14 @@ agent = "Scout"
 delay_ms = 200
 text = "found"
 "#;
-    let stage = Stage::new(script);
-    let prepared = stage.runtime().prepare(Task::new("the task")).await.unwrap();
+    let harness = Harness::new(script);
+    let prepared = harness.runtime().prepare(Task::new("the task")).await.unwrap();
     let root = prepared.session().clone();
-    let mut watch = prepared.watch();
+    let mut watch = prepared.subscribe();
     let run = prepared.start();
     let said = loop {
         let live = watch.next().await.expect("the message comes before the end");
-        if let brigade::Live::Fact(record) = live {
+        if let brigade::RunEvent::Record(record) = live {
             match &record.event {
                 Event::Said { text, .. } => break text.to_string(),
                 Event::Ended { .. } => panic!("ended before the message"),
@@ -184,8 +184,8 @@ text = "found"
     };
     assert_eq!(said, "half way");
     end(run).await.unwrap();
-    let tree = view::Tree::fold(&stage.log(&root).await);
-    assert_eq!(tree.said()[0].role, "Scout");
+    let tree = view::Tree::fold(&harness.log(&root).await);
+    assert_eq!(tree.agent_messages()[0].role, "Scout");
 }
 
 #[tokio::test]
@@ -199,10 +199,10 @@ arguments = { text = "hello" }
 [[reply]]
 text = "{result:0}"
 "#;
-    let stage = Stage::with(script, |settings| {
+    let harness = Harness::with(script, |settings| {
         settings.permissions.deny.push("message".parse().unwrap());
     });
-    let ending = stage.run().await;
+    let ending = harness.run().await;
     assert!(ending.outcome.text.as_str().contains("not allowed"), "{}", ending.outcome.text);
 }
 
@@ -226,15 +226,15 @@ agent = "Child"
 text = "ok"
 usage = { input = 50, output = 5 }
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run().await;
+    let harness = Harness::new(script);
+    let ending = harness.run().await;
     assert_eq!(ending.spent.usage.input, 350);
     assert_eq!(ending.spent.usage.output, 35);
     assert_eq!(ending.spent.turns, 3);
     assert_eq!(ending.spent.agents, 1);
     // 350 tokens at 2 dollars and 35 at 10 dollars a million.
     assert_eq!(ending.spent.usd, 350 * 2_000 + 35 * 10_000);
-    let tree = view::Tree::fold(&stage.log(&ending.session).await);
+    let tree = view::Tree::fold(&harness.log(&ending.session).await);
     assert_eq!(tree.spent(&ending.session), ending.spent);
 }
 
@@ -261,10 +261,10 @@ text = "slow"
 agent = "Quick"
 text = "quick"
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run().await;
+    let harness = Harness::new(script);
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "[Slow]: slow\n[Quick]: quick");
-    let log = stage.log(&ending.session).await;
+    let log = harness.log(&ending.session).await;
     let place = |wanted: &str, label: &str| {
         let child = log.iter().find(|record| matches!(&record.event, Event::Started { delegation, .. } if delegation.role.as_deref() == Some(label))).unwrap().session.clone();
         log.iter().position(|record| record.session == child && record.event.kind() == wanted).unwrap()
@@ -295,12 +295,12 @@ arguments = { path = "a", content = "b" }
 agent = "Child"
 text = "{result:0}"
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run().await;
+    let harness = Harness::new(script);
+    let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
     assert!(text.contains("There is no tool 'write_file'"), "{text}");
     assert!(text.ends_with("(warning: no such tool to lend: teleport)"), "{text}");
-    assert!(!stage.path().join("a").exists());
+    assert!(!harness.path().join("a").exists());
 }
 
 #[tokio::test]
@@ -328,16 +328,16 @@ arguments = { path = "child", content = "b" }
 agent = "Child"
 text = "{result:0}"
 "#;
-    let stage = Stage::with(script, |settings| {
+    let harness = Harness::with(script, |settings| {
         settings.permissions = Permissions {
             mode: Mode::Plan,
             allow: vec!["write_file".parse().unwrap()],
             ..Permissions::default()
         };
     });
-    let ending = stage.run().await;
+    let ending = harness.run().await;
     assert!(ending.outcome.text.as_str().contains("not allowed"), "{}", ending.outcome.text);
-    assert_eq!(std::fs::read_dir(stage.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(harness.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]
@@ -346,9 +346,9 @@ async fn lifecycle_events_come_in_order_with_one_terminal_event() {
         "[[reply]]\nagent = \"Researcher\"",
         "[[reply]]\nagent = \"Researcher\"\nturn = 1\ntext = \"looking\"\n[[reply.call]]\ntool = \"echo\"\narguments = { text = \"e\" }\n[[reply]]\nagent = \"Researcher\"",
     );
-    let stage = Stage::new(&script);
-    let prepared = stage.runtime().prepare(Task::new("the task")).await.unwrap();
-    let mut watch = prepared.watch();
+    let harness = Harness::new(&script);
+    let prepared = harness.runtime().prepare(Task::new("the task")).await.unwrap();
+    let mut watch = prepared.subscribe();
     let run = prepared.start();
     let mut observer = Observer::new();
     let mut seen = Vec::new();
@@ -384,7 +384,7 @@ async fn lifecycle_events_come_in_order_with_one_terminal_event() {
 }
 
 #[tokio::test]
-async fn bad_calls_are_answers_and_the_run_goes_on() {
+async fn bad_calls_are_error_results_and_the_run_continues() {
     let script = r#"
 [[reply]]
 turn = 1
@@ -405,24 +405,24 @@ arguments = { command = "true" }
 [[reply]]
 text = "ok"
 "#;
-    let stage = Stage::new(script);
-    let ending = stage.run().await;
+    let harness = Harness::new(script);
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
-    let answers = stage.answers(&ending.session).await;
+    let answers = harness.answers(&ending.session).await;
     assert!(answers[0].contains("There is no tool 'teleport'. You have: "), "{}", answers[0]);
     assert!(answers[1].contains("do not fit"), "{}", answers[1]);
     assert!(answers[2].contains("'path' stands there twice"), "{}", answers[2]);
     assert!(answers[3].contains("no JSON"), "{}", answers[3]);
     assert!(answers[4].contains("--mode auto"), "{}", answers[4]);
-    let tree = view::Tree::fold(&stage.log(&ending.session).await);
+    let tree = view::Tree::fold(&harness.log(&ending.session).await);
     let node = tree.node(&ending.session).unwrap();
     assert_eq!(node.tool_errors, 5);
-    assert!(matches!(node.doing, Doing::Ended(_)));
+    assert!(matches!(node.activity, Activity::Ended(_)));
 }
 
 #[tokio::test]
 async fn an_empty_task_is_refused_and_leaves_no_session() {
-    let stage = Stage::new(ONE_CHILD);
-    assert!(stage.runtime().start(Task::new(" \n")).await.is_err());
-    assert!(stage.store.inner.roots().await.unwrap().is_empty());
+    let harness = Harness::new(ONE_CHILD);
+    assert!(harness.runtime().start(Task::new(" \n")).await.is_err());
+    assert!(harness.store.inner.roots().await.unwrap().is_empty());
 }

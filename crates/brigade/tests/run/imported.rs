@@ -8,10 +8,10 @@ use brigade::core::grant::Grant;
 use brigade::core::permission::Mode;
 use brigade::core::{Agent, Authority, Budget, Delegation, Event, Limit, Record, SessionId, Status};
 use brigade::store::{MemoryStore, SqliteStore, export, import};
-use brigade::{Asks, Catalogue, ModeOrigin, More, Settings, Store};
+use brigade::{AgentCatalog, ApprovalPolicy, ModeOrigin, ResumeOptions, Settings, Store};
 
 use crate::crash::run_until_crash;
-use crate::support::{Stage, check_import, check_laws, end};
+use crate::support::{Harness, check_import, check_laws, end};
 
 /// A tool of each effect, at every level of the tree.
 const WORK: &str = r#"
@@ -50,8 +50,8 @@ arguments = { text = "pure" }
 text = "over"
 "#;
 
-fn stage(mode: Mode) -> Stage {
-    Stage::with(WORK, move |settings| {
+fn harness(mode: Mode) -> Harness {
+    Harness::with(WORK, move |settings| {
         settings.permissions.mode = mode;
         settings.faces.swarm.max_depth = 3;
         settings.budget = Budget { tokens: Limit::AtMost(100_000), ..settings.budget };
@@ -59,7 +59,7 @@ fn stage(mode: Mode) -> Stage {
 }
 
 /// The tree as another store has it after an import.
-async fn moved(from: &Stage, root: &SessionId, to: &Stage) -> u64 {
+async fn export_to(from: &Harness, root: &SessionId, to: &Harness) -> u64 {
     let text = export(&*from.store.inner, root).await.unwrap();
     import(&*to.store.inner, &text).await.unwrap();
     to.store.inner.imported(root).await.unwrap().unwrap()
@@ -69,20 +69,20 @@ async fn moved(from: &Stage, root: &SessionId, to: &Stage) -> u64 {
 async fn imported_tree_that_is_resumed_runs_no_open_call() {
     let mut closed = 0;
     for appends in 1.. {
-        let from = stage(Mode::Auto);
-        let (ending, root) = run_until_crash(&from, None, appends).await;
-        if ending.is_some() {
+        let from = harness(Mode::Auto);
+        let (result, root) = run_until_crash(&from, None, appends).await;
+        if result.is_some() {
             break;
         }
         let Some(root) = root else { continue };
         if from.store.inner.read(&root, 0).await.unwrap().is_empty() {
             continue;
         }
-        let to = stage(Mode::Plan);
-        let mark = moved(&from, &root, &to).await;
-        let run = to.runtime().resume(&root, More::default()).await.unwrap();
-        let ending = end(run).await.unwrap();
-        assert_eq!(ending.outcome.status, Status::Done, "after {appends} appends");
+        let to = harness(Mode::Plan);
+        let mark = export_to(&from, &root, &to).await;
+        let run = to.runtime().resume(&root, ResumeOptions::default()).await.unwrap();
+        let result = end(run).await.unwrap();
+        assert_eq!(result.outcome.status, Status::Done, "after {appends} appends");
         for name in ["lead.txt", "child.txt", "leaf.txt"] {
             assert!(!to.path().join(name).exists(), "{name} was written after {appends} appends");
         }
@@ -99,15 +99,15 @@ async fn imported_tree_that_is_resumed_runs_no_open_call() {
 /// The same tree goes on where it was made: there, what is open runs.
 #[tokio::test]
 async fn tree_that_was_not_imported_runs_its_open_calls() {
-    let stage = stage(Mode::Auto);
-    let (_, root) = run_until_crash(&stage, None, 2).await;
-    assert_eq!(stage.store.inner.imported(&root.clone().unwrap()).await.unwrap(), None);
-    let (ending, _) = run_until_crash(&stage, root.as_ref(), i64::MAX).await;
-    assert!(ending.is_some() && stage.path().join("leaf.txt").exists());
+    let harness = harness(Mode::Auto);
+    let (_, root) = run_until_crash(&harness, None, 2).await;
+    assert_eq!(harness.store.inner.imported(&root.clone().unwrap()).await.unwrap(), None);
+    let (result, _) = run_until_crash(&harness, root.as_ref(), i64::MAX).await;
+    assert!(result.is_some() && harness.path().join("leaf.txt").exists());
 }
 
 #[tokio::test]
-async fn imported_approval_is_closed_and_what_was_permitted_for_good_is_asked_again() {
+async fn imported_tree_closes_approvals_and_forgets_always_rules() {
     let script = r#"
 [[reply]]
 turn = 1
@@ -124,10 +124,10 @@ text = "{results}"
 "#;
     let asking = |settings: &mut Settings| {
         settings.permissions.mode = Mode::Ask;
-        settings.asks = Asks::Person;
+        settings.approval_policy = ApprovalPolicy::AskUser;
         settings.limits.question_timeout = Duration::from_millis(200);
     };
-    let from = Stage::with(script, move |settings| {
+    let from = Harness::with(script, move |settings| {
         asking(settings);
         settings.limits.question_timeout = Duration::from_secs(60);
     });
@@ -143,18 +143,19 @@ text = "{results}"
     }
     // The answer is on record, and perhaps the call; then the runner is gone.
     drop(run);
-    let to = Stage::with(script, asking);
-    moved(&from, &root, &to).await;
-    let ending = end(to.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
-    assert_eq!(ending.outcome.status, Status::Done);
+    let to = Harness::with(script, asking);
+    export_to(&from, &root, &to).await;
+    let result = end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
+    assert_eq!(result.outcome.status, Status::Done);
     assert!(!to.path().join("a.txt").exists() && !to.path().join("b.txt").exists());
 }
 
 #[tokio::test]
-async fn imported_agent_keeps_no_address_and_no_key_that_the_user_did_not_write() {
-    let from = Stage::with("[[reply]]\nturn = 1\nfault = \"hang\"\n[[reply]]\ntext = \"over\"", |settings| {
-        settings.agents = Catalogue::new().with(Agent { id: "victim".to_owned(), ..Agent::default() });
-    });
+async fn imported_agent_drops_api_base_and_key_of_others() {
+    let from =
+        Harness::with("[[reply]]\nturn = 1\nfault = \"hang\"\n[[reply]]\ntext = \"over\"", |settings| {
+            settings.agents = AgentCatalog::new().with(Agent { id: "victim".to_owned(), ..Agent::default() });
+        });
     let crafted = Agent {
         model: Some("script".to_owned()),
         api_base: Some("http://elsewhere.example".to_owned()),
@@ -165,9 +166,9 @@ async fn imported_agent_keeps_no_address_and_no_key_that_the_user_did_not_write(
         tokio::time::sleep(Duration::from_millis(100)).await;
         run.session().clone()
     };
-    let to = Stage::new("[[reply]]\ntext = 'over'");
-    let mark = moved(&from, &root, &to).await;
-    end(to.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    let to = Harness::new("[[reply]]\ntext = 'over'");
+    let mark = export_to(&from, &root, &to).await;
+    end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
     for record in to.log(&root).await.iter().filter(|record| record.pos > mark) {
         if let Event::Started { agent, .. } = &record.event {
             let body = to.store.inner.blob(*agent).await.unwrap().unwrap();
@@ -180,20 +181,20 @@ async fn imported_agent_keeps_no_address_and_no_key_that_the_user_did_not_write(
 /// Sessions that begin here in an imported tree are ordinary: their open calls run after a crash.
 #[tokio::test]
 async fn round_that_began_after_the_import_is_resumed_like_any_other() {
-    let (from, to) = (stage(Mode::Auto), stage(Mode::Auto));
+    let (from, to) = (harness(Mode::Auto), harness(Mode::Auto));
     let root = from.run().await.session;
-    moved(&from, &root, &to).await;
+    export_to(&from, &root, &to).await;
     to.runtime().tell(&root, "again").await.unwrap();
-    let (ending, _) = run_until_crash(&to, Some(&root), 1).await;
-    assert!(ending.is_none());
-    let (ending, _) = run_until_crash(&to, Some(&root), i64::MAX).await;
-    assert_eq!(ending.unwrap().outcome.status, Status::Done);
+    let (result, _) = run_until_crash(&to, Some(&root), 1).await;
+    assert!(result.is_none());
+    let (result, _) = run_until_crash(&to, Some(&root), i64::MAX).await;
+    assert_eq!(result.unwrap().outcome.status, Status::Done);
     check_laws(&to.log(&root).await);
 }
 
 #[tokio::test]
-async fn every_store_marks_what_it_restores_and_forgets_it_with_the_tree() {
-    let from = stage(Mode::Auto);
+async fn stores_mark_imported_trees_until_removed() {
+    let from = harness(Mode::Auto);
     let root = from.run().await.session;
     let text = export(&*from.store.inner, &root).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -234,15 +235,15 @@ fault = "hang"
 tool = "write_file"
 arguments = { path = "a.txt", content = "x" }
 "#;
-    let first = Stage::with(script, begun);
+    let first = Harness::with(script, begun);
     let run = first.start().await;
     let session = run.session().clone();
     tokio::time::sleep(Duration::from_millis(60)).await;
     drop(run);
-    let mut second = Stage::with(script, resumed);
+    let mut second = Harness::with(script, resumed);
     second.store = first.store.clone();
     for (mode, is_last) in modes.iter().zip((0..modes.len()).map(|at| at + 1 == modes.len())) {
-        let more = More { mode: *mode, turns: Some(3), ..More::default() };
+        let more = ResumeOptions { mode: *mode, turns: Some(3), ..ResumeOptions::default() };
         let run = second.runtime().resume(&session, more).await.unwrap();
         let limit = if is_last { 3_000 } else { 60 };
         let _ = tokio::time::timeout(Duration::from_millis(limit), async {
@@ -287,18 +288,18 @@ async fn configured_mode_that_is_narrower_now_binds_an_open_round() {
 #[tokio::test]
 async fn next_round_takes_the_narrower_mode_unless_the_user_chose_one() {
     let mode_of_last_round = async |origin: ModeOrigin, now: ModeOrigin, more: Option<Mode>| {
-        let first = Stage::with("[[reply]]\ntext = 'over'", move |settings| {
+        let first = Harness::with("[[reply]]\ntext = 'over'", move |settings| {
             settings.permissions.mode = Mode::Auto;
             settings.mode_origin = origin;
         });
         let session = first.run().await.session;
-        let mut second = Stage::with("[[reply]]\ntext = 'over'", move |settings| {
+        let mut second = Harness::with("[[reply]]\ntext = 'over'", move |settings| {
             settings.permissions.mode = Mode::Ask;
             settings.mode_origin = now;
         });
         second.store = first.store.clone();
         second.runtime().tell(&session, "more").await.unwrap();
-        let more = More { mode: more, ..More::default() };
+        let more = ResumeOptions { mode: more, ..ResumeOptions::default() };
         end(second.runtime().resume(&session, more).await.unwrap()).await.unwrap();
         let events = second.events(&session).await;
         let grant = events.iter().rev().find_map(|event| match event {
@@ -319,7 +320,7 @@ async fn next_round_takes_the_narrower_mode_unless_the_user_chose_one() {
 
 /// A log that an import put at the place of a future child is not taken up by that child.
 #[tokio::test]
-async fn imported_log_at_the_place_of_a_new_child_is_not_resumed() {
+async fn imported_log_with_the_id_of_a_new_child_is_not_resumed() {
     let script = r#"
 [[reply]]
 agent = "lead"
@@ -335,11 +336,11 @@ arguments = { role = "Child", task = "work" }
 text = "{results}"
 "#;
     let auto = |settings: &mut Settings| settings.permissions.mode = Mode::Auto;
-    let to = Stage::with(script, auto);
+    let to = Harness::with(script, auto);
     let root = to.run().await.session;
     let planted =
         "[[reply]]\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'a.txt', content = 'x' }";
-    let from = Stage::with(planted, auto);
+    let from = Harness::with(planted, auto);
     let (_, other) = run_until_crash(&from, None, 2).await;
     let mut records = from.store.inner.read(&other.unwrap(), 0).await.unwrap();
     records.retain(|record| record.event.kind() != "tool_started");
@@ -355,16 +356,16 @@ text = "{results}"
     }
     to.store.restore(records, blobs).await.unwrap();
     to.runtime().tell(&root, "delegate").await.unwrap();
-    let ending = end(to.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    let result = end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert!(!to.path().join("a.txt").exists());
-    let text = ending.outcome.text.as_str();
+    let text = result.outcome.text.as_str();
     assert!(text.contains("the imported tree already has a session"), "{text}");
 }
 
 /// The definition of an imported agent is somebody else's: it neither makes a call by itself nor widens a limit.
 #[tokio::test]
-async fn imported_agent_brings_no_model_of_calls_and_no_wider_limits() {
-    let to = stage(Mode::Auto);
+async fn imported_agent_brings_no_passthrough_model_and_no_wider_limits() {
+    let to = harness(Mode::Auto);
     let agent = Agent {
         id: "x".to_owned(),
         name: "x".to_owned(),
@@ -387,8 +388,8 @@ async fn imported_agent_brings_no_model_of_calls_and_no_wider_limits() {
     let record = Record { session: root.clone(), seq: 0, pos: 1, at: 1, v: 1, event };
     let blobs = vec![agent.encoded().into(), authority.encoded().into()];
     to.store.inner.restore(vec![record], blobs).await.unwrap();
-    let ending = end(to.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
-    assert_eq!(ending.outcome.text.as_str(), "over");
+    let result = end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
+    assert_eq!(result.outcome.text.as_str(), "over");
     assert!(!to.path().join("planted.txt").exists());
     let rounds = to.events(&root).await.into_iter().filter_map(|event| match event {
         Event::Started { agent, grant, .. } => Some((agent, grant.turns)),

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use brigade::core::message::{OutputStatus, Stop};
 use brigade::core::{CallId, Event, Extent, Hash, Record, SessionId, State, Usage, json};
-use brigade::model::{About, Chunk, Model, ModelError, Request};
-use brigade::store::Holder;
+use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
+use brigade::store::Owner;
 use brigade::store::memory::MemoryStore;
-use brigade::{Models, More, RunError, Runtime, Settings, Task, Workspace};
+use brigade::{Models, ResumeOptions, RunError, Runtime, Settings, Task, Workspace};
 use futures::stream::{self, BoxStream, StreamExt};
 
 use crate::support::{CrashStore, check_laws, end};
@@ -28,14 +28,14 @@ const FILES: [&str; 3] = ["a.txt", "d/b.txt", "c.txt"];
 const MARK: &str = "MARK";
 
 /// Numbers that follow from a seed alone.
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
-    fn of(parts: &[&[u8]]) -> Dice {
+impl SeededRng {
+    fn of(parts: &[&[u8]]) -> SeededRng {
         let hash = parts.iter().fold(Hash::of(b"dice"), |hash, part| hash.chain("part", &[part]));
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&hash.as_bytes()[..8]);
-        Dice(u64::from_le_bytes(bytes) | 1)
+        SeededRng(u64::from_le_bytes(bytes) | 1)
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -47,14 +47,15 @@ impl Dice {
 }
 
 /// A model whose lead delegates to three agents, which read and change files as the dice say.
-struct Scribe {
+struct FileEditingModel {
     seed: u64,
 }
 
-impl Model for Scribe {
+impl Model for FileEditingModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let place = request.session.as_str().split_once('.').map_or("", |(_, path)| path).to_owned();
-        let mut dice = Dice::of(&[&self.seed.to_le_bytes(), place.as_bytes(), &request.turn.to_le_bytes()]);
+        let mut rng =
+            SeededRng::of(&[&self.seed.to_le_bytes(), place.as_bytes(), &request.turn.to_le_bytes()]);
         let mut chunks = vec![Chunk::Text("words".to_owned())];
         let mut call = |name: &str, arguments: String| {
             chunks.push(Chunk::Call { name: name.to_owned(), provider_id: None });
@@ -64,34 +65,34 @@ impl Model for Scribe {
             // The last word.
         } else if place.is_empty() && request.turn == 1 {
             for role in ["Ada", "Bob", "Cyd"] {
-                let tools = match dice.below(4) {
+                let tools = match rng.below(4) {
                     0 => r#", "tools": ["write_file", "edit_file"]"#,
                     _ => "",
                 };
                 call("delegate", format!(r#"{{"role": "{role}", "task": "go"{tools}}}"#));
             }
         } else {
-            for index in 0..=dice.below(2) {
-                let (name, arguments) = file_call(&mut dice, &format!("{place}-{}-{index}", request.turn));
+            for index in 0..=rng.below(2) {
+                let (name, arguments) = file_call(&mut rng, &format!("{place}-{}-{index}", request.turn));
                 call(name, arguments);
             }
         }
         let usage = Usage { input: 50, output: 5, ..Usage::default() };
         chunks.extend([Chunk::Usage(usage), Chunk::Done(Stop::End)]);
-        let pause = std::time::Duration::from_micros(dice.below(3_000));
+        let pause = std::time::Duration::from_micros(rng.below(3_000));
         let first = stream::once(tokio::time::sleep(pause)).filter_map(|()| std::future::ready(None));
         first.chain(stream::iter(chunks.into_iter().map(Ok))).boxed()
     }
 
-    fn about(&self, _model: &str) -> About {
-        About::default()
+    fn model_info(&self, _model: &str) -> ModelInfo {
+        ModelInfo::default()
     }
 }
 
-fn file_call(dice: &mut Dice, unique: &str) -> (&'static str, String) {
-    let file = FILES[usize::try_from(dice.below(FILES.len() as u64)).unwrap()];
-    let path = if dice.below(3) == 0 { format!("./{file}") } else { file.to_owned() };
-    match dice.below(8) {
+fn file_call(rng: &mut SeededRng, unique: &str) -> (&'static str, String) {
+    let file = FILES[usize::try_from(rng.below(FILES.len() as u64)).unwrap()];
+    let path = if rng.below(3) == 0 { format!("./{file}") } else { file.to_owned() };
+    match rng.below(8) {
         0..=2 => ("read_file", format!(r#"{{"path": "{path}"}}"#)),
         3 => ("read_file", format!(r#"{{"path": "{path}", "offset": 2, "limit": 1}}"#)),
         4 | 5 => {
@@ -109,33 +110,33 @@ fn runtime(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace) -> Runtime
     let mut settings = Settings::new("scribe", workspace.clone());
     settings.limits.child_turns = TURNS + 1;
     settings.limits.lead_turns = TURNS + 1;
-    let holder = Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() };
-    let models = Models::default().with("scribe", Scribe { seed });
-    Runtime::new(store.clone(), settings, models).held_by(holder)
+    let owner = Owner { pid: 999_999_999, start_time: 1, ..Owner::this_process() };
+    let models = Models::default().with("scribe", FileEditingModel { seed });
+    Runtime::new(store.clone(), settings, models).with_owner(owner)
 }
 
 /// Runs one tree to its end and gives its log.
 async fn one_tree(seed: u64, folder: &Path) -> Vec<Record> {
     let workspace = Workspace::open(folder).unwrap();
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
-    let mut dice = Dice::of(&[b"crashes", &seed.to_le_bytes()]);
+    let mut rng = SeededRng::of(&[b"crashes", &seed.to_le_bytes()]);
     let prepared = runtime(&store, seed, &workspace).prepare(Task::new("the task")).await.unwrap();
     let root = prepared.session().clone();
-    if dice.below(3) > 0 {
-        store.crash_after(i64::try_from(1 + dice.below(60)).unwrap());
+    if rng.below(3) > 0 {
+        store.crash_after(i64::try_from(1 + rng.below(60)).unwrap());
     }
     let mut ended = end(prepared.start()).await;
     for crash in 0..=MAX_CRASHES {
         let Err(error) = &ended else { break };
         assert!(matches!(error, RunError::Store(_)), "{error}");
-        store.mend();
+        store.repair();
         if store.inner.read(&root, 0).await.unwrap().is_empty() {
             return Vec::new();
         }
-        if crash < MAX_CRASHES && dice.below(2) == 0 {
-            store.crash_after(i64::try_from(1 + dice.below(40)).unwrap());
+        if crash < MAX_CRASHES && rng.below(2) == 0 {
+            store.crash_after(i64::try_from(1 + rng.below(40)).unwrap());
         }
-        ended = match runtime(&store, seed, &workspace).resume(&root, More::default()).await {
+        ended = match runtime(&store, seed, &workspace).resume(&root, ResumeOptions::default()).await {
             Ok(run) => end(run).await,
             Err(error) => Err(error),
         };
@@ -146,20 +147,20 @@ async fn one_tree(seed: u64, folder: &Path) -> Vec<Record> {
 
 /// What one tree did to the files.
 #[derive(Default)]
-struct Count {
+struct EditCounts {
     overwrites: usize,
     refusals: usize,
 }
 
 /// The law. `start` has the content of the files before the run.
-fn check(log: &[Record], start: &BTreeMap<&str, String>, folder: &Path) -> Count {
+fn check(log: &[Record], start: &BTreeMap<&str, String>, folder: &Path) -> EditCounts {
     let mut contents: BTreeMap<Hash, String> =
         start.values().map(|text| (Hash::of(text.as_bytes()), text.clone())).collect();
     let mut states: BTreeMap<&SessionId, State> = BTreeMap::new();
     let mut seen: BTreeSet<(&SessionId, String, Hash)> = BTreeSet::new();
     let mut intents: BTreeMap<(&SessionId, CallId), (Option<Hash>, Hash)> = BTreeMap::new();
     let mut overwritten: BTreeMap<(String, Hash), &SessionId> = BTreeMap::new();
-    let mut count = Count::default();
+    let mut count = EditCounts::default();
     for Record { session, event, .. } in log {
         let state = states.entry(session).or_insert_with(|| State::new(session.clone()));
         match event {
@@ -220,13 +221,13 @@ fn check(log: &[Record], start: &BTreeMap<&str, String>, folder: &Path) -> Count
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "the environment says which tree to run")]
-async fn no_written_content_disappears_unseen_over_random_trees_with_crashes() {
+async fn random_edits_with_crashes_lose_no_unseen_content() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("FILE_TREES_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("FILE_TREES").unwrap_or(TREES),
     };
-    let mut total = Count::default();
+    let mut total = EditCounts::default();
     for seed in seeds.clone() {
         let folder = tempfile::tempdir().unwrap();
         let start: BTreeMap<&str, String> =

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says so by falling over")]
 
+mod approvals;
 mod budget;
 mod cancel;
 mod compact;
@@ -9,21 +10,20 @@ mod concurrency;
 mod contract;
 mod crash;
 mod delegate;
-mod edges;
+mod delegation_styles;
+mod edge_cases;
 mod environment;
 mod examples;
-mod faces;
-mod far;
-mod fence;
-mod hops;
+mod fencing;
 mod imported;
-mod long;
+mod long_conversations;
 mod lost_updates;
-mod questions;
+mod memory_tool;
+mod messages;
 mod queue;
-mod remember;
+mod remote_calls;
+mod remote_context;
 mod rounds;
-mod seen;
+mod seen_files;
 mod support;
-mod tell;
 mod undo;

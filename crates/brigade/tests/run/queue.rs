@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use brigade::core::{Event, Status};
 use brigade::model::script::Script;
-use brigade::model::{About, Chunk, Model, ModelError, Request};
+use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::{Models, More, Runtime, Settings, Task, Workspace};
+use brigade::{Models, ResumeOptions, Runtime, Settings, Task, Workspace};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
-use crate::support::{CrashStore, dead_holder, end};
+use crate::support::{CrashStore, dead_owner, end};
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -35,18 +35,18 @@ text = "served"
 
 const CHILD_TIMEOUT: Duration = Duration::from_millis(1600);
 /// Together longer than the child may take.
-const IN_QUEUE: Duration = Duration::from_millis(1300);
-const AT_WORK: Duration = Duration::from_millis(700);
+const QUEUE_TIME: Duration = Duration::from_millis(1300);
+const WORK_TIME: Duration = Duration::from_millis(700);
 
 /// A model before which the first request of a child waits. Its second one takes long.
-struct Queue(Script);
+struct QueueingModel(Script);
 
-impl Model for Queue {
+impl Model for QueueingModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let is_cook = request.role.as_deref() == Some("Cook");
         let (queued, at_work) = match (is_cook, request.turn) {
-            (true, 1) => (IN_QUEUE, Duration::ZERO),
-            (true, _) => (Duration::ZERO, AT_WORK),
+            (true, 1) => (QUEUE_TIME, Duration::ZERO),
+            (true, _) => (Duration::ZERO, WORK_TIME),
             (false, _) => (Duration::ZERO, Duration::ZERO),
         };
         let sent = stream::once(async move {
@@ -61,8 +61,8 @@ impl Model for Queue {
         stream::iter([Ok(Chunk::Queued)]).chain(sent).chain(reply.flatten()).boxed()
     }
 
-    fn about(&self, model: &str) -> About {
-        self.0.about(model)
+    fn model_info(&self, model: &str) -> ModelInfo {
+        self.0.model_info(model)
     }
 }
 
@@ -74,8 +74,8 @@ fn runtime_of(script: &str, store: &Arc<CrashStore>, folder: &tempfile::TempDir)
     let mut settings = Settings::new("script", Workspace::open(folder.path()).unwrap());
     settings.limits.child_timeout = CHILD_TIMEOUT;
     settings.faces.swarm.max_depth = 2;
-    let models = Models::default().with("script", Queue(Script::parse(script).unwrap()));
-    Runtime::new(store.clone(), settings, models).held_by(dead_holder())
+    let models = Models::default().with("script", QueueingModel(Script::parse(script).unwrap()));
+    Runtime::new(store.clone(), settings, models).with_owner(dead_owner())
 }
 
 /// Crashes before this append, resumes, and checks that the child still had its time. Whether the crash came between the
@@ -87,7 +87,7 @@ async fn crash_before(append: i64) -> bool {
     let Ok(run) = runtime(&store, &folder).start(Task::new("Cook.")).await else { return false };
     let root = run.session().clone();
     let crashed = end(run).await.is_err();
-    store.mend();
+    store.repair();
     if !crashed {
         return false;
     }
@@ -95,8 +95,9 @@ async fn crash_before(append: i64) -> bool {
     let has_waited = log
         .iter()
         .any(|record| matches!(record.event, Event::Replied { waited_ms, .. } if waited_ms >= 1000));
-    let ending = end(runtime(&store, &folder).resume(&root, More::default()).await.unwrap()).await.unwrap();
-    assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
+    let result =
+        end(runtime(&store, &folder).resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
+    assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
     let returned = log.iter().find_map(|record| match &record.event {
         Event::Returned { outcome, .. } => Some(outcome.status.clone()),
@@ -107,7 +108,7 @@ async fn crash_before(append: i64) -> bool {
 }
 
 #[tokio::test]
-async fn time_in_the_queue_extends_the_deadline_after_a_resume_too() {
+async fn queue_time_extends_the_deadline_after_a_resume_too() {
     let hits = futures::future::join_all((3..8).map(crash_before)).await;
     assert!(hits.contains(&true), "{hits:?}");
 }
@@ -143,7 +144,7 @@ text = "served"
 "#;
 
 #[tokio::test]
-async fn time_of_descendants_in_the_queue_extends_the_deadline_of_those_who_wait_for_them() {
+async fn queue_time_of_descendants_extends_the_deadline_of_waiting_parents() {
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
     let folder = tempfile::tempdir().unwrap();
     let run = runtime_of(NESTED, &store, &folder).start(Task::new("Cook.")).await.unwrap();
@@ -161,6 +162,6 @@ async fn time_of_descendants_in_the_queue_extends_the_deadline_of_those_who_wait
     assert_eq!(returned.len(), 3, "{returned:?}");
     assert!(returned.iter().all(|(_, status, _)| *status == Status::Done), "{returned:?}");
     let waited: u64 = returned.iter().filter(|(depth, ..)| *depth == 2).map(|(.., waited)| waited).sum();
-    let longest = IN_QUEUE.as_millis() as u64 * 3 / 2;
+    let longest = QUEUE_TIME.as_millis() as u64 * 3 / 2;
     assert!((1000..longest).contains(&waited), "two that wait at once count once: {returned:?}");
 }

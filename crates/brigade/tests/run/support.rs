@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::core::event::Answer;
-use brigade::core::{Amount, Authority, Event, Hash, Purpose, Record, SessionId};
+use brigade::core::{Authority, Event, Hash, Purpose, Record, Resources, SessionId};
 use brigade::model::script::Script;
-use brigade::model::{About, Chunk, Model, ModelError, Request};
+use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Append, Appended, Child, Expect, Holder, Lease, Pos, RootSummary, TreeTotals};
-use brigade::{Ending, Models, Run, Runtime, Settings, Store, StoreError, Task, Workspace};
+use brigade::store::{Append, Appended, Expect, Lease, Owner, Pos, ReturnedChild, RootSummary, TreeTotals};
+use brigade::{Models, Run, RunResult, Runtime, Settings, Store, StoreError, Task, Workspace};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use tokio::sync::watch;
 
 /// Every run of a test has to end within this.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     pub(crate) store: Arc<CrashStore>,
     pub(crate) replies: Replies,
     pub(crate) folder: tempfile::TempDir,
@@ -28,13 +28,13 @@ pub(crate) struct Stage {
     tweak: Box<dyn Fn(&mut Settings)>,
 }
 
-impl Stage {
-    pub(crate) fn new(script: &str) -> Stage {
-        Stage::with(script, |_| {})
+impl Harness {
+    pub(crate) fn new(script: &str) -> Harness {
+        Harness::with(script, |_| {})
     }
 
-    pub(crate) fn with(script: &str, tweak: impl Fn(&mut Settings) + 'static) -> Stage {
-        Stage {
+    pub(crate) fn with(script: &str, tweak: impl Fn(&mut Settings) + 'static) -> Harness {
+        Harness {
             store: Arc::new(CrashStore::new(Arc::new(MemoryStore::new()))),
             replies: Replies::default(),
             folder: tempfile::tempdir().unwrap(),
@@ -52,20 +52,21 @@ impl Stage {
         let mut settings = Settings::new("script", Workspace::open(self.path()).unwrap());
         settings.limits.retry_pause = Duration::from_millis(5);
         (self.tweak)(&mut settings);
-        let model = Counting { script: Script::parse(&self.script).unwrap(), replies: self.replies.clone() };
+        let model =
+            CountingModel { script: Script::parse(&self.script).unwrap(), replies: self.replies.clone() };
         let runtime = Runtime::new(self.store.clone(), settings, Models::default().with("script", model));
-        runtime.held_by(dead_holder())
+        runtime.with_owner(dead_owner())
     }
 
     pub(crate) async fn start(&self) -> Run {
         self.runtime().start(Task::new("the task")).await.unwrap()
     }
 
-    pub(crate) async fn run(&self) -> Ending {
+    pub(crate) async fn run(&self) -> RunResult {
         self.run_task(Task::new("the task")).await
     }
 
-    pub(crate) async fn run_task(&self, task: Task) -> Ending {
+    pub(crate) async fn run_task(&self, task: Task) -> RunResult {
         let run = self.runtime().start(task).await.unwrap();
         end(run).await.unwrap()
     }
@@ -95,12 +96,12 @@ impl Stage {
     }
 }
 
-pub(crate) async fn end(run: Run) -> Result<Ending, brigade::RunError> {
-    tokio::time::timeout(LIMIT, run.ending()).await.expect("the run hangs")
+pub(crate) async fn end(run: Run) -> Result<RunResult, brigade::RunError> {
+    tokio::time::timeout(TEST_TIMEOUT, run.result()).await.expect("the run hangs")
 }
 
-pub(crate) fn dead_holder() -> Holder {
-    Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() }
+pub(crate) fn dead_owner() -> Owner {
+    Owner { pid: 999_999_999, start_time: 1, ..Owner::this_process() }
 }
 
 /// What has to be true of every finished tree.
@@ -128,7 +129,7 @@ pub(crate) fn check_laws(log: &[Record]) {
         for event in events {
             round.before(&state, event);
             assert!(
-                state.admits(event) || event.is_outside_word(),
+                state.admits(event) || event.is_external(),
                 "{session}: {} may not stand at {}",
                 event.kind(),
                 state.length()
@@ -167,7 +168,7 @@ pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: u64,
                 );
                 assert_eq!(grant.budget.min(settings.budget), grant.budget, "{}", record.session);
                 assert_eq!(authority.workspace, settings.workspace.root().to_string_lossy());
-                assert!(authority.deepest <= settings.limits.max_depth);
+                assert!(authority.max_depth <= settings.limits.max_depth);
             }
             _ => {}
         }
@@ -178,7 +179,7 @@ pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: u64,
 #[derive(Default)]
 struct RoundLaws {
     /// Usage above what was set aside for it: all that may go beyond the grant.
-    excess: Amount,
+    excess: Resources,
     has_worked: bool,
 }
 
@@ -196,7 +197,7 @@ impl RoundLaws {
                 self.has_worked |= is_turn && matches!(event, Event::Replied { .. });
             }
             Event::Returned { child, spent, .. } => {
-                let used = spent.amount().plus(Amount { agents: 1, ..Amount::default() });
+                let used = spent.amount().plus(Resources { agents: 1, ..Resources::default() });
                 let lent = state.loans().get(child).map(|loan| loan.amount).unwrap_or_default();
                 self.excess = self.excess.plus(used.minus(lent));
             }
@@ -214,68 +215,74 @@ impl Replies {
         self.0.lock().unwrap().values().sum()
     }
 
-    pub(crate) fn given(&self, session: &SessionId, turn: u32) -> u32 {
+    pub(crate) fn count_for(&self, session: &SessionId, turn: u32) -> u32 {
         self.0.lock().unwrap().get(&(session.clone(), turn)).copied().unwrap_or(0)
     }
 }
 
-struct Counting {
+struct CountingModel {
     script: Script,
     replies: Replies,
 }
 
-impl Model for Counting {
+impl Model for CountingModel {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let key = (request.session.clone(), request.turn);
         *self.replies.0.lock().unwrap().entry(key).or_default() += 1;
         self.script.stream(request)
     }
 
-    fn about(&self, model: &str) -> About {
-        self.script.about(model)
+    fn model_info(&self, model: &str) -> ModelInfo {
+        self.script.model_info(model)
     }
 }
 
 /// A store that falls over before a chosen append, as a process does that is killed.
 pub(crate) struct CrashStore {
     pub(crate) inner: Arc<dyn Store>,
-    left: AtomicI64,
+    appends_left: AtomicI64,
     pub(crate) appends: AtomicI64,
     /// Records and places of words that were read.
     pub(crate) rows: AtomicUsize,
     /// Whether somebody says yes just before the time limit says no.
-    pub(crate) is_outrun: AtomicBool,
+    pub(crate) is_answered_first: AtomicBool,
 }
 
 impl CrashStore {
     pub(crate) fn new(inner: Arc<dyn Store>) -> CrashStore {
-        let (left, appends) = (AtomicI64::new(i64::MAX), AtomicI64::new(0));
-        CrashStore { inner, left, appends, rows: AtomicUsize::new(0), is_outrun: AtomicBool::new(false) }
+        let (appends_left, appends) = (AtomicI64::new(i64::MAX), AtomicI64::new(0));
+        CrashStore {
+            inner,
+            appends_left,
+            appends,
+            rows: AtomicUsize::new(0),
+            is_answered_first: AtomicBool::new(false),
+        }
     }
 
     /// A person's yes to the question that an append answers.
-    fn outruns(&self, append: &Append) -> Option<Append> {
+    fn earlier_answer(&self, append: &Append) -> Option<Append> {
         let call = append.events.iter().find_map(|event| match event {
             Event::Answered { call, .. } if append.lease.is_some() => Some(*call),
             _ => None,
         })?;
         let answer = Event::Answered { call, answer: Answer::Once, by: "the person".to_owned() };
         let (expect, events, lease) = (Expect::Exists, Arc::new(vec![answer]), None);
-        let is_asked_for = self.is_outrun.swap(false, Ordering::SeqCst);
+        let is_asked_for = self.is_answered_first.swap(false, Ordering::SeqCst);
         is_asked_for.then(|| Append { expect, events, lease, blobs: Vec::new(), ..append.clone() })
     }
 
     /// Falls over before the append after the next `appends`.
     pub(crate) fn crash_after(&self, appends: i64) {
-        self.left.store(appends, Ordering::SeqCst);
+        self.appends_left.store(appends, Ordering::SeqCst);
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         self.crash_after(i64::MAX);
     }
 
-    fn down(&self) -> bool {
-        self.left.load(Ordering::SeqCst) < 0
+    fn is_down(&self) -> bool {
+        self.appends_left.load(Ordering::SeqCst) < 0
     }
 
     fn guard<'a, T: Send + 'a>(
@@ -283,7 +290,7 @@ impl CrashStore {
         work: impl FnOnce() -> BoxFuture<'a, Result<T, StoreError>>,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
         // A store may begin as soon as it is asked.
-        if self.down() { Box::pin(std::future::ready(Err(StoreError::Closed))) } else { work() }
+        if self.is_down() { Box::pin(std::future::ready(Err(StoreError::Closed))) } else { work() }
     }
 }
 
@@ -306,11 +313,11 @@ impl CrashStore {
 impl Store for CrashStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         self.appends.fetch_add(1, Ordering::SeqCst);
-        if self.left.fetch_sub(1, Ordering::SeqCst) <= 0 {
-            self.left.store(-1, Ordering::SeqCst);
+        if self.appends_left.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            self.appends_left.store(-1, Ordering::SeqCst);
             return Box::pin(std::future::ready(Err(StoreError::Closed)));
         }
-        let first = self.outruns(&append);
+        let first = self.earlier_answer(&append);
         Box::pin(async move {
             if let Some(first) = first {
                 self.inner.append(first).await?;
@@ -335,21 +342,25 @@ impl Store for CrashStore {
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.counted(Vec::len, || self.inner.tail(root, after, limit))
     }
-    fn words(
+    fn external_events(
         &self,
         root: &SessionId,
         after: Pos,
     ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
-        self.counted(Vec::len, || self.inner.words(root, after))
+        self.counted(Vec::len, || self.inner.external_events(root, after))
     }
-    fn verify(&self, root: &SessionId, children: Vec<Child>) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn verify(
+        &self,
+        root: &SessionId,
+        children: Vec<ReturnedChild>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
         self.guard(|| self.inner.verify(root, children))
     }
-    fn stirred(&self) -> watch::Receiver<u64> {
-        self.inner.stirred()
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes()
     }
-    fn lease(&self, root: &SessionId, holder: &Holder, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
-        self.guard(|| self.inner.lease(root, holder, at))
+    fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
+        self.guard(|| self.inner.lease(root, owner, at))
     }
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
         self.guard(|| self.inner.renew(lease, at))

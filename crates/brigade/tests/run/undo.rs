@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use brigade::core::{Event, Hash, SessionId};
 use brigade::store::{MemoryStore, SqliteStore, export, import};
-use brigade::{More, Store, UndoResult, UndoneFile, Workspace, undo};
+use brigade::{ResumeOptions, Store, UndoResult, UndoneFile, Workspace, undo};
 
-use crate::support::{Stage, end};
+use crate::support::{Harness, end};
 
 /// Reads and edits `old.txt` twice, creates `new.txt`, and has a child that edits `child.txt`.
 const EDITS: &str = r#"
@@ -47,27 +47,27 @@ arguments = { path = "child.txt", content = "changed" }
 text = "done"
 "#;
 
-fn put(stage: &Stage, path: &str, content: impl AsRef<[u8]>) {
-    std::fs::write(stage.path().join(path), content).unwrap();
+fn put(harness: &Harness, path: &str, content: impl AsRef<[u8]>) {
+    std::fs::write(harness.path().join(path), content).unwrap();
 }
 
-fn content(stage: &Stage, path: &str) -> Option<String> {
-    std::fs::read_to_string(stage.path().join(path)).ok()
+fn content(harness: &Harness, path: &str) -> Option<String> {
+    std::fs::read_to_string(harness.path().join(path)).ok()
 }
 
-async fn edited() -> (Stage, SessionId) {
-    let stage = Stage::new(EDITS);
-    put(&stage, "old.txt", "one line\n");
-    put(&stage, "child.txt", "as it was");
-    let ending = stage.run().await;
-    assert_eq!(content(&stage, "old.txt").as_deref(), Some("three line\n"), "{:?}", ending.outcome);
-    assert_eq!(content(&stage, "child.txt").as_deref(), Some("changed"));
-    (stage, ending.session)
+async fn edited() -> (Harness, SessionId) {
+    let harness = Harness::new(EDITS);
+    put(&harness, "old.txt", "one line\n");
+    put(&harness, "child.txt", "as it was");
+    let result = harness.run().await;
+    assert_eq!(content(&harness, "old.txt").as_deref(), Some("three line\n"), "{:?}", result.outcome);
+    assert_eq!(content(&harness, "child.txt").as_deref(), Some("changed"));
+    (harness, result.session)
 }
 
-async fn undone(stage: &Stage, session: &SessionId) -> Vec<(String, UndoResult)> {
-    let workspace = Workspace::open(stage.path()).unwrap();
-    let undone = undo(&*stage.store, session, &workspace).await.unwrap();
+async fn undone(harness: &Harness, session: &SessionId) -> Vec<(String, UndoResult)> {
+    let workspace = Workspace::open(harness.path()).unwrap();
+    let undone = undo(&*harness.store, session, &workspace).await.unwrap();
     undone.into_iter().map(|UndoneFile { path, result }| (path, result)).collect()
 }
 
@@ -77,78 +77,80 @@ fn refused(cause: &str) -> UndoResult {
 
 #[tokio::test]
 async fn edits_of_all_agents_are_undone() {
-    let (stage, session) = edited().await;
+    let (harness, session) = edited().await;
     let expected = [
         ("child.txt".to_owned(), UndoResult::Restored),
         ("new.txt".to_owned(), UndoResult::Removed),
         ("old.txt".to_owned(), UndoResult::Restored),
     ];
-    assert_eq!(undone(&stage, &session).await, expected);
-    assert_eq!(content(&stage, "old.txt").as_deref(), Some("one line\n"));
-    assert_eq!(content(&stage, "child.txt").as_deref(), Some("as it was"));
-    assert_eq!(content(&stage, "new.txt"), None);
-    let again = undone(&stage, &session).await;
+    assert_eq!(undone(&harness, &session).await, expected);
+    assert_eq!(content(&harness, "old.txt").as_deref(), Some("one line\n"));
+    assert_eq!(content(&harness, "child.txt").as_deref(), Some("as it was"));
+    assert_eq!(content(&harness, "new.txt"), None);
+    let again = undone(&harness, &session).await;
     assert!(again.iter().all(|(_, result)| *result == UndoResult::Unchanged), "{again:?}");
 }
 
 #[tokio::test]
 async fn a_file_that_was_changed_since_is_refused_and_the_others_are_undone() {
-    let (stage, session) = edited().await;
-    put(&stage, "old.txt", "the user's");
-    std::fs::remove_file(stage.path().join("child.txt")).unwrap();
+    let (harness, session) = edited().await;
+    put(&harness, "old.txt", "the user's");
+    std::fs::remove_file(harness.path().join("child.txt")).unwrap();
     let expected = [
         ("child.txt".to_owned(), refused("it was removed since")),
         ("new.txt".to_owned(), UndoResult::Removed),
         ("old.txt".to_owned(), refused("it was changed since")),
     ];
-    assert_eq!(undone(&stage, &session).await, expected);
-    assert_eq!(content(&stage, "old.txt").as_deref(), Some("the user's"));
-    assert_eq!(content(&stage, "child.txt"), None);
+    assert_eq!(undone(&harness, &session).await, expected);
+    assert_eq!(content(&harness, "old.txt").as_deref(), Some("the user's"));
+    assert_eq!(content(&harness, "child.txt"), None);
 }
 
 #[tokio::test]
 async fn only_the_last_round_is_undone() {
-    let (stage, session) = edited().await;
-    let runtime = stage.runtime();
+    let (harness, session) = edited().await;
+    let runtime = harness.runtime();
     runtime.tell(&session, "more").await.unwrap();
-    end(runtime.resume(&session, More::default()).await.unwrap()).await.unwrap();
-    assert!(undone(&stage, &session).await.is_empty(), "the second round edited nothing");
-    assert_eq!(content(&stage, "old.txt").as_deref(), Some("three line\n"));
+    end(runtime.resume(&session, ResumeOptions::default()).await.unwrap()).await.unwrap();
+    assert!(undone(&harness, &session).await.is_empty(), "the second round edited nothing");
+    assert_eq!(content(&harness, "old.txt").as_deref(), Some("three line\n"));
 }
 
 #[tokio::test]
-async fn a_summary_is_no_round_of_work() {
-    let (stage, session) = edited().await;
-    end(stage.runtime().prepare_compact(&session, More::default()).await.unwrap().start()).await.unwrap();
-    let results = undone(&stage, &session).await;
+async fn undo_after_a_summary_undoes_the_round_before() {
+    let (harness, session) = edited().await;
+    end(harness.runtime().prepare_compact(&session, ResumeOptions::default()).await.unwrap().start())
+        .await
+        .unwrap();
+    let results = undone(&harness, &session).await;
     assert_eq!(results.len(), 3, "{results:?}");
-    assert_eq!(content(&stage, "old.txt").as_deref(), Some("one line\n"));
+    assert_eq!(content(&harness, "old.txt").as_deref(), Some("one line\n"));
 }
 
 #[tokio::test]
 async fn content_is_kept_once_for_each_file_and_within_a_bound() {
-    let (stage, session) = edited().await;
+    let (harness, session) = edited().await;
     let kept = |text: &str| {
-        let (store, hash) = (stage.store.clone(), Hash::of(text.as_bytes()));
+        let (store, hash) = (harness.store.clone(), Hash::of(text.as_bytes()));
         async move { store.blob(hash).await.unwrap().is_some() }
     };
     assert!(kept("one line\n").await);
     assert!(!kept("two line\n").await, "what the round itself wrote is not needed");
-    stage.store.remove(&session).await.unwrap();
+    harness.store.remove(&session).await.unwrap();
     assert!(!kept("one line\n").await, "it is removed with the session");
 
-    let stage = Stage::new(EDITS);
-    put(&stage, "old.txt", format!("one line\n{}", "x".repeat(1 << 20)));
-    put(&stage, "child.txt", b"\xff\xfe");
-    let session = stage.run().await.session;
-    let results = undone(&stage, &session).await;
+    let harness = Harness::new(EDITS);
+    put(&harness, "old.txt", format!("one line\n{}", "x".repeat(1 << 20)));
+    put(&harness, "child.txt", b"\xff\xfe");
+    let session = harness.run().await.session;
+    let results = undone(&harness, &session).await;
     let UndoResult::Refused { cause } = &results[2].1 else { panic!("{results:?}") };
     assert!(cause.contains("was not kept"), "{cause}");
-    assert!(content(&stage, "old.txt").unwrap().starts_with("three line"));
+    assert!(content(&harness, "old.txt").unwrap().starts_with("three line"));
 }
 
 #[tokio::test]
-async fn what_another_program_wrote_during_the_round_is_kept() {
+async fn undo_keeps_edits_of_other_programs() {
     let script = r#"
 [[reply]]
 turn = 1
@@ -174,39 +176,39 @@ arguments = { path = "old.txt", content = "second" }
 [[reply]]
 text = "done"
 "#;
-    let stage = Stage::new(script);
-    put(&stage, "old.txt", "zero");
-    let run = stage.start().await;
+    let harness = Harness::new(script);
+    put(&harness, "old.txt", "zero");
+    let run = harness.start().await;
     let session = run.session().clone();
-    while content(&stage, "old.txt").as_deref() != Some("first") {
+    while content(&harness, "old.txt").as_deref() != Some("first") {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    put(&stage, "old.txt", "the user's");
+    put(&harness, "old.txt", "the user's");
     end(run).await.unwrap();
-    assert_eq!(content(&stage, "old.txt").as_deref(), Some("second"));
-    assert_eq!(undone(&stage, &session).await, [("old.txt".to_owned(), UndoResult::PartlyRestored)]);
-    assert_eq!(content(&stage, "old.txt").as_deref(), Some("the user's"));
+    assert_eq!(content(&harness, "old.txt").as_deref(), Some("second"));
+    assert_eq!(undone(&harness, &session).await, [("old.txt".to_owned(), UndoResult::PartlyRestored)]);
+    assert_eq!(content(&harness, "old.txt").as_deref(), Some("the user's"));
 }
 
 #[tokio::test]
 async fn imported_edits_are_not_undone() {
-    let (stage, session) = edited().await;
-    let text = export(&*stage.store, &session).await.unwrap();
+    let (harness, session) = edited().await;
+    let text = export(&*harness.store, &session).await.unwrap();
     let other = MemoryStore::new();
     import(&other, &text).await.unwrap();
-    let workspace = Workspace::open(stage.path()).unwrap();
+    let workspace = Workspace::open(harness.path()).unwrap();
     assert!(undo(&other, &session, &workspace).await.unwrap().is_empty());
-    assert_eq!(content(&stage, "new.txt").as_deref(), Some("made"));
+    assert_eq!(content(&harness, "new.txt").as_deref(), Some("made"));
 }
 
 #[tokio::test]
 async fn logs_of_earlier_versions_name_the_file_in_the_call() {
-    let (stage, session) = edited().await;
+    let (harness, session) = edited().await;
     let folder = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&folder.path().join("store.db")).unwrap());
     // The same log as an earlier version wrote it: without the path in the end of a call, and without the content.
-    let lease = store.lease(&session, &brigade::store::Holder::this_process(), 0).await.unwrap();
-    let events: Vec<Event> = stage
+    let lease = store.lease(&session, &brigade::store::Owner::this_process(), 0).await.unwrap();
+    let events: Vec<Event> = harness
         .events(&session)
         .await
         .into_iter()
@@ -226,7 +228,7 @@ async fn logs_of_earlier_versions_name_the_file_in_the_call() {
         at: 0,
     };
     store.append(append).await.unwrap();
-    let workspace = Workspace::open(stage.path()).unwrap();
+    let workspace = Workspace::open(harness.path()).unwrap();
     let undone = undo(&*store, &session, &workspace).await.unwrap();
     let [new, old] = undone.as_slice() else { panic!("{undone:?}") };
     assert_eq!((new.path.as_str(), &new.result), ("new.txt", &UndoResult::Removed));
@@ -235,21 +237,21 @@ async fn logs_of_earlier_versions_name_the_file_in_the_call() {
 }
 
 #[tokio::test]
-async fn a_link_is_not_followed_out_of_the_workspace() {
-    let (stage, session) = edited().await;
+async fn undo_follows_no_link_out_of_the_workspace() {
+    let (harness, session) = edited().await;
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("made"), "made").unwrap();
-    std::fs::remove_file(stage.path().join("new.txt")).unwrap();
-    std::os::unix::fs::symlink(outside.path().join("made"), stage.path().join("new.txt")).unwrap();
-    let results = undone(&stage, &session).await;
+    std::fs::remove_file(harness.path().join("new.txt")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("made"), harness.path().join("new.txt")).unwrap();
+    let results = undone(&harness, &session).await;
     assert!(matches!(results[1].1, UndoResult::Refused { .. }), "{results:?}");
     assert!(outside.path().join("made").exists());
 }
 
 #[tokio::test]
 async fn a_session_that_does_not_exist_is_an_error() {
-    let stage = Stage::new(EDITS);
-    let session = stage.runtime().new_session().unwrap();
-    let workspace = Workspace::open(stage.path()).unwrap();
-    assert!(undo(&*stage.store, &session, &workspace).await.is_err());
+    let harness = Harness::new(EDITS);
+    let session = harness.runtime().new_session().unwrap();
+    let workspace = Workspace::open(harness.path()).unwrap();
+    assert!(undo(&*harness.store, &session, &workspace).await.is_err());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use brigade::core::{Budget, Limit};
 
-use super::World;
+use super::SkillHarness;
 
 const DELEGATE: &str = "
 [[reply]]
@@ -20,26 +20,27 @@ text = 'done'
 const RULES: &str = "Use tabs.\n\n# Never\n\nNever push.";
 
 #[tokio::test]
-async fn they_reach_the_lead_and_its_children() {
-    let story = World::new().run(DELEGATE, |settings| settings.instructions = Some(RULES.into())).await;
+async fn instructions_reach_the_lead_and_its_children() {
+    let run = SkillHarness::new().run(DELEGATE, |settings| settings.instructions = Some(RULES.into())).await;
     for who in ["lead", "Helper"] {
-        let system = &story.request(who).system;
+        let system = &run.request(who).system;
         assert!(system.ends_with(&format!("\n\n{RULES}\n")), "{system}");
         assert!(system.contains("# Instructions of the project"), "{system}");
     }
-    assert!(story.request("lead").system.starts_with("You are the lead"));
+    assert!(run.request("lead").system.starts_with("You are the lead"));
 }
 
 #[tokio::test]
-async fn an_agent_that_ignores_them_does_not_see_them() {
-    let ignoring = World::new()
+async fn agent_that_ignores_instructions_does_not_get_them() {
+    let ignoring = SkillHarness::new()
         .run(DELEGATE, |settings| {
             settings.instructions = Some(RULES.into());
             settings.lead.ignore_instructions = true;
         })
         .await;
-    let plain = World::new().run(DELEGATE, |_| {}).await;
-    let blank = World::new().run(DELEGATE, |settings| settings.instructions = Some(" \n".into())).await;
+    let plain = SkillHarness::new().run(DELEGATE, |_| {}).await;
+    let blank =
+        SkillHarness::new().run(DELEGATE, |settings| settings.instructions = Some(" \n".into())).await;
     assert_eq!(ignoring.request("lead").system, plain.request("lead").system);
     assert_eq!(blank.request("Helper").system, plain.request("Helper").system);
     assert!(!ignoring.request("lead").system.contains("tabs"));
@@ -47,16 +48,16 @@ async fn an_agent_that_ignores_them_does_not_see_them() {
 }
 
 #[tokio::test]
-async fn they_are_reserved_for() {
+async fn instructions_count_towards_the_budget() {
     let long: Arc<str> = "rule ".repeat(20_000).into();
     let ends = async |instructions: Option<Arc<str>>| {
-        let story = World::new()
+        let run = SkillHarness::new()
             .run("[[reply]]\ntext = 'done'", |settings| {
                 settings.instructions = instructions;
                 settings.budget = Budget { tokens: Limit::AtMost(20_000), ..Budget::UNLIMITED };
             })
             .await;
-        story.requests.len()
+        run.requests.len()
     };
     assert_eq!(ends(None).await, 1);
     assert_eq!(ends(Some(long)).await, 0, "the budget does not cover a call with them, so none is made");

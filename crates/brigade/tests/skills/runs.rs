@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use brigade::core::permission::Mode;
 
-use super::World;
+use super::SkillHarness;
 
 const READ_IT: &str = "
 [[reply]]
@@ -32,75 +32,75 @@ text = 'helper was told: {result:0}'
 text = 'done'
 ";
 
-fn tea() -> World {
-    let world = World::new();
-    world.skill("tea", "Makes tea.", "Boil water, see tables/times.txt.");
-    world.put("skills/tea/tables/times.txt", "green: 2 minutes\n").put("skills/tea/z.sh", "exit 1");
-    world
+fn tea() -> SkillHarness {
+    let harness = SkillHarness::new();
+    harness.skill("tea", "Makes tea.", "Boil water, see tables/times.txt.");
+    harness.put("skills/tea/tables/times.txt", "green: 2 minutes\n").put("skills/tea/z.sh", "exit 1");
+    harness
 }
 
 #[tokio::test]
-async fn an_agent_with_skills_reads_them() {
-    let world = tea();
-    let story = world
+async fn agent_with_skills_can_read_them() {
+    let harness = tea();
+    let run = harness
         .run(READ_IT, |settings| {
-            settings.skills = world.skills();
+            settings.skills = harness.skills();
             settings.permissions.mode = Mode::Plan;
         })
         .await;
-    let answers = story.answers().await;
+    let tool_outputs = run.tool_outputs().await;
     assert_eq!(
-        answers[0],
+        tool_outputs[0],
         "The skill `tea`:\n\nBoil water, see tables/times.txt.\n\nOther files of this skill, which `file` reads:\n\
          tables/times.txt\nz.sh\n"
     );
-    assert_eq!(answers[1], "green: 2 minutes\n");
-    assert!(story.offered("lead").contains(&"skill"));
-    let spec = story.request("lead").tools.iter().find(|spec| spec.name == "skill").unwrap().clone();
+    assert_eq!(tool_outputs[1], "green: 2 minutes\n");
+    assert!(run.offered("lead").contains(&"skill"));
+    let spec = run.request("lead").tools.iter().find(|spec| spec.name == "skill").unwrap().clone();
     assert!(spec.description.ends_with("\n- tea: Makes tea."));
 }
 
 #[tokio::test]
-async fn an_agent_without_skills_has_no_such_tool() {
-    let world = tea();
-    let story = world.run(READ_IT, |settings| settings.skills = world.skills()).await;
-    assert!(!story.offered("Helper").contains(&"skill"));
-    assert!(story.answers().await[2].contains("There is no tool 'skill'. You have: "));
+async fn agent_without_skills_has_no_skill_tool() {
+    let harness = tea();
+    let run = harness.run(READ_IT, |settings| settings.skills = harness.skills()).await;
+    assert!(!run.offered("Helper").contains(&"skill"));
+    assert!(run.tool_outputs().await[2].contains("There is no tool 'skill'. You have: "));
 
-    let without = world
+    let without = harness
         .run(READ_IT, |settings| {
-            settings.skills = world.skills();
+            settings.skills = harness.skills();
             settings.lead.allow_skills = false;
         })
         .await;
-    let none = world.run(READ_IT, |_| {}).await;
-    for story in [without, none] {
-        assert!(!story.offered("lead").contains(&"skill"));
-        assert!(story.answers().await[0].starts_with("There is no tool 'skill'. You have: "));
+    let none = harness.run(READ_IT, |_| {}).await;
+    for run in [without, none] {
+        assert!(!run.offered("lead").contains(&"skill"));
+        assert!(run.tool_outputs().await[0].starts_with("There is no tool 'skill'. You have: "));
     }
 }
 
 #[tokio::test]
-async fn rules_bind_skills_too() {
-    let world = tea();
-    let story = world
+async fn deny_rules_apply_to_skills() {
+    let harness = tea();
+    let run = harness
         .run(READ_IT, |settings| {
-            settings.skills = world.skills();
+            settings.skills = harness.skills();
             settings.permissions.deny.push("skill".parse().unwrap());
         })
         .await;
-    assert!(story.answers().await[0].contains("`skill` in permissions.deny"));
+    assert!(run.tool_outputs().await[0].contains("`skill` in permissions.deny"));
 }
 
 #[tokio::test]
-async fn a_skill_shows_its_own_folder_only() {
-    let world = tea();
-    world.put("secret", "outside secret").put("skills/tea/blob", b"a\0b").put("skills/tea/empty", "");
-    world.skill("milk", "Milk.", "other secret");
-    world.put("skills/tea/large", "line of text\n".repeat(40_000));
-    symlink(world.path("secret"), world.path("skills/tea/link")).unwrap();
-    symlink("../milk/SKILL.md", world.path("skills/tea/sibling")).unwrap();
-    world.pipe("skills/tea/pipe");
+async fn skill_shows_only_its_own_folder() {
+    let harness = tea();
+    harness.put("secret", "outside secret").put("skills/tea/blob", b"a\0b").put("skills/tea/empty", "");
+    harness.skill("milk", "Milk.", "other secret");
+    harness.put("skills/tea/large", "line of text\n".repeat(40_000));
+    symlink(harness.path("secret"), harness.path("skills/tea/link")).unwrap();
+    symlink("../milk/SKILL.md", harness.path("skills/tea/sibling")).unwrap();
+    harness.pipe("skills/tea/pipe");
     let files = [
         "../../secret",
         "/etc/hostname",
@@ -121,20 +121,20 @@ async fn a_skill_shows_its_own_folder_only() {
     script += "[[reply.call]]\ntool = 'skill'\narguments = { name = '../tea' }\n";
     script += "[[reply.call]]\ntool = 'skill'\narguments = { name = 'tea', path = 'x' }\n";
     script += "[[reply]]\ntext = 'done'\n";
-    let story = world.run(&script, |settings| settings.skills = world.skills()).await;
-    let answers = story.answers().await;
-    for (file, answer) in files.iter().zip(&answers) {
+    let run = harness.run(&script, |settings| settings.skills = harness.skills()).await;
+    let tool_outputs = run.tool_outputs().await;
+    for (file, answer) in files.iter().zip(&tool_outputs) {
         assert!(answer.contains("of the skill `tea`") && !answer.contains("secret\n"), "{file}: {answer}");
         assert!(!answer.contains("workspace,"), "{file}: {answer}");
     }
     assert!(
-        answers[0].contains("leads out")
-            && answers[2].contains("leads out")
-            && answers[3].contains("leads out")
+        tool_outputs[0].contains("leads out")
+            && tool_outputs[2].contains("leads out")
+            && tool_outputs[3].contains("leads out")
     );
-    assert_eq!(answers[10], "(the file is empty)");
-    assert!(answers[11].len() < 270_000 && answers[11].ends_with("is left out)\n"));
-    assert!(answers[12].starts_with("---\nname: tea"));
-    assert_eq!(answers[13], "There is no skill `../tea`. There are: milk, tea");
-    assert!(answers[14].contains("unknown field `path`"));
+    assert_eq!(tool_outputs[10], "(the file is empty)");
+    assert!(tool_outputs[11].len() < 270_000 && tool_outputs[11].ends_with("is left out)\n"));
+    assert!(tool_outputs[12].starts_with("---\nname: tea"));
+    assert_eq!(tool_outputs[13], "There is no skill `../tea`. There are: milk, tea");
+    assert!(tool_outputs[14].contains("unknown field `path`"));
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use brigade::store::{Append, Child, Expect, MemoryStore, Store, StoreError, Totals};
+use brigade::store::{Append, Expect, MemoryStore, ReturnedChild, Store, StoreError, Totals};
 use brigade_core::event::{Effect, VERSION};
-use brigade_core::{Amount, CallId, Event, Hash, Outcome, Reply, SessionId, Spent, Status};
+use brigade_core::{CallId, Event, Hash, Outcome, Reply, Resources, SessionId, Spent, Status};
 
 use crate::support::*;
 
@@ -24,37 +24,37 @@ macro_rules! laws {
 }
 
 laws!(
-    a_log_is_dense_and_says_what_was_appended,
-    a_conflict_leaves_no_trace_and_fails_alone,
-    an_append_is_all_or_none,
-    facts_appended_together_are_found_one_by_one,
-    outside_words_need_a_session_and_nothing_else,
-    other_facts_need_a_lease_and_a_length,
+    log_is_dense_and_returns_what_was_appended,
+    conflicting_append_changes_nothing_and_fails_alone,
+    append_is_atomic,
+    batched_events_are_read_one_by_one,
+    external_events_need_only_a_session,
+    runner_events_need_a_lease_and_a_length,
     positions_increase_over_all_sessions,
-    a_tail_is_the_tree_in_order_and_in_pages,
-    siblings_with_longer_names_are_not_below,
-    words_say_where_to_look,
-    only_outsiders_stir,
-    definitions_come_with_the_facts,
-    long_texts_come_back_whole,
+    tail_returns_the_tree_in_order_and_in_pages,
+    siblings_with_longer_ids_are_not_descendants,
+    external_events_return_session_and_position,
+    only_external_appends_signal_changes,
+    blobs_are_stored_with_their_events,
+    long_texts_are_read_back_unchanged,
     roots_are_the_newest_first,
-    removing_takes_the_tree_and_what_only_it_named,
-    removing_spares_what_goes_on_by_itself,
-    positions_are_never_given_twice,
+    remove_deletes_the_tree_and_its_own_blobs,
+    remove_keeps_detached_sessions,
+    positions_are_never_reused,
     reading_nothing_is_not_an_error,
     totals_are_the_sum_of_rounds_and_of_open_branches,
     verify_of_a_tree_whose_returned_child_has_no_log_fails,
     appending_nothing_changes_nothing,
-    contents_of_edits_are_known_after_the_session_is_gone,
+    edit_hashes_are_known_after_the_session_is_removed,
 );
 
-async fn a_log_is_dense_and_says_what_was_appended(store: &dyn Store) {
+async fn log_is_dense_and_returns_what_was_appended(store: &dyn Store) {
     let root = root(1);
     let lease = lease(store, &root).await;
-    let facts = vec![started("task", "agent", "authority"), heard("hello"), said("there")];
-    let appended = store.append(led(&lease, &root, 0, facts.clone())).await.unwrap();
+    let facts = vec![started("task", "agent", "authority"), heard_event("hello"), said_event("there")];
+    let appended = store.append(leased_append(&lease, &root, 0, facts.clone())).await.unwrap();
     assert_eq!(appended.first_seq, 0);
-    let appended = store.append(led(&lease, &root, 3, vec![said("more")])).await.unwrap();
+    let appended = store.append(leased_append(&lease, &root, 3, vec![said_event("more")])).await.unwrap();
     assert_eq!(appended.first_seq, 3);
 
     let records = store.read(&root, 0).await.unwrap();
@@ -67,18 +67,18 @@ async fn a_log_is_dense_and_says_what_was_appended(store: &dyn Store) {
     assert_eq!(store.read_prefix(&root).await.unwrap(), (records, None));
 }
 
-async fn a_conflict_leaves_no_trace_and_fails_alone(store: &dyn Store) {
+async fn conflicting_append_changes_nothing_and_fails_alone(store: &dyn Store) {
     let (root, other) = (root(1), root(2));
-    let lease = begun(store, &root, 3).await;
-    let other_lease = begun(store, &other, 1).await;
+    let lease = begin_session(store, &root, 3).await;
+    let other_lease = begin_session(store, &other, 1).await;
     for length in [0, 2, 4, 99] {
-        let mut append = led(&lease, &root, length, vec![said("never")]);
+        let mut append = leased_append(&lease, &root, length, vec![said_event("never")]);
         append.blobs.push(content("never"));
         // All in one batch: the ones around the conflict happen.
         let good = store.read(&other, 0).await.unwrap().len() as u64;
         let (bad, fine) = tokio::join!(
             store.append(append),
-            store.append(led(&other_lease, &other, good, vec![said("fine")]))
+            store.append(leased_append(&other_lease, &other, good, vec![said_event("fine")]))
         );
         assert_eq!(bad, Err(StoreError::Conflict { session: root.clone(), expected: length, actual: 3 }));
         fine.unwrap();
@@ -88,42 +88,42 @@ async fn a_conflict_leaves_no_trace_and_fails_alone(store: &dyn Store) {
     assert_eq!(store.read(&other, 0).await.unwrap().len(), 5);
 }
 
-async fn an_append_is_all_or_none(store: &dyn Store) {
+async fn append_is_atomic(store: &dyn Store) {
     let root = root(1);
-    let lease = begun(store, &root, 1).await;
+    let lease = begin_session(store, &root, 1).await;
     // The last of the facts may not be appended like this, so the first is not appended either.
-    let append = outside(&root, vec![heard("one"), said("two")]);
-    assert!(matches!(store.append(append).await, Err(StoreError::NotOutside { kind: "said", .. })));
+    let append = external_append(&root, vec![heard_event("one"), said_event("two")]);
+    assert!(matches!(store.append(append).await, Err(StoreError::LeaseRequired { kind: "said", .. })));
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 1);
-    let many = (0..500).map(|n| said(format!("{n}"))).collect();
-    let appended = store.append(led(&lease, &root, 1, many)).await.unwrap();
+    let many = (0..500).map(|n| said_event(format!("{n}"))).collect();
+    let appended = store.append(leased_append(&lease, &root, 1, many)).await.unwrap();
     let records = store.read(&root, 1).await.unwrap();
     let positions = (appended.first_pos..).take(500).collect::<Vec<_>>();
     assert_eq!(records.iter().map(|record| record.pos).collect::<Vec<_>>(), positions);
 }
 
 /// Short facts, long ones, words from outside among them, and another session between two appends.
-async fn facts_appended_together_are_found_one_by_one(store: &dyn Store) {
+async fn batched_events_are_read_one_by_one(store: &dyn Store) {
     let top = root(1);
-    let lease = begun(store, &top, 1).await;
+    let lease = begin_session(store, &top, 1).await;
     let fact = |n: usize| match n % 11 {
-        5 => heard(&format!("word {n}\nand a line")),
-        7 => said(format!("{n} ").repeat(3_000)),
-        _ => said(format!("{n} ").repeat(n * 4)),
+        5 => heard_event(&format!("word {n}\nand a line")),
+        7 => said_event(format!("{n} ").repeat(3_000)),
+        _ => said_event(format!("{n} ").repeat(n * 4)),
     };
-    store.append(led(&lease, &top, 1, (0..40).map(fact).collect())).await.unwrap();
-    store.append(led(&lease, &child(&top, 0), 0, (0..3).map(fact).collect())).await.unwrap();
-    store.append(led(&lease, &top, 41, (40..60).map(fact).collect())).await.unwrap();
-    looked_up_one_by_one(store, &top, fact).await;
+    store.append(leased_append(&lease, &top, 1, (0..40).map(fact).collect())).await.unwrap();
+    store.append(leased_append(&lease, &child(&top, 0), 0, (0..3).map(fact).collect())).await.unwrap();
+    store.append(leased_append(&lease, &top, 41, (40..60).map(fact).collect())).await.unwrap();
+    check_single_reads(store, &top, fact).await;
     // Far behind the others the tree is found another way.
     let stranger = root(2);
     let lease = crate::support::lease(store, &stranger).await;
-    let many = (0..20_100).map(|n| said(format!("{n}"))).collect();
-    store.append(led(&lease, &stranger, 0, many)).await.unwrap();
-    looked_up_one_by_one(store, &top, fact).await;
+    let many = (0..20_100).map(|n| said_event(format!("{n}"))).collect();
+    store.append(leased_append(&lease, &stranger, 0, many)).await.unwrap();
+    check_single_reads(store, &top, fact).await;
 }
 
-async fn looked_up_one_by_one(store: &dyn Store, top: &SessionId, fact: impl Fn(usize) -> Event) {
+async fn check_single_reads(store: &dyn Store, top: &SessionId, fact: impl Fn(usize) -> Event) {
     let top = top.clone();
     let whole = store.read(&top, 0).await.unwrap();
     assert_eq!(events(&whole[1..]), (0..60).map(fact).collect::<Vec<_>>());
@@ -141,28 +141,29 @@ async fn looked_up_one_by_one(store: &dyn Store, top: &SessionId, fact: impl Fn(
     }
     let words: Vec<_> = tree
         .iter()
-        .filter(|record| record.event.is_outside_word())
+        .filter(|record| record.event.is_external())
         .map(|record| (record.session.clone(), record.pos))
         .collect();
     assert_eq!(words.len(), 5);
-    assert_eq!(store.words(&top, 0).await.unwrap(), words);
-    assert_eq!(store.words(&top, words[1].1).await.unwrap(), words[2..]);
+    assert_eq!(store.external_events(&top, 0).await.unwrap(), words);
+    assert_eq!(store.external_events(&top, words[1].1).await.unwrap(), words[2..]);
     let roots = store.roots().await.unwrap();
     let summary = roots.iter().find(|summary| summary.root == top).unwrap();
     assert_eq!((summary.first.as_ref(), summary.last.as_ref()), (Ok(&whole[0]), Ok(&whole[60])));
 }
 
-async fn outside_words_need_a_session_and_nothing_else(store: &dyn Store) {
+async fn external_events_need_only_a_session(store: &dyn Store) {
     let root = root(1);
     assert_eq!(
-        store.append(outside(&root, vec![heard("hello")])).await,
-        Err(StoreError::Unknown(root.clone()))
+        store.append(external_append(&root, vec![heard_event("hello")])).await,
+        Err(StoreError::UnknownSession(root.clone()))
     );
-    begun(store, &root, 2).await;
-    let appended =
-        store.append(outside(&root, vec![heard("hello"), Event::CancelAsked { by: "me".into() }])).await;
+    begin_session(store, &root, 2).await;
+    let appended = store
+        .append(external_append(&root, vec![heard_event("hello"), Event::CancelAsked { by: "me".into() }]))
+        .await;
     assert_eq!(appended.unwrap().first_seq, 2);
-    let at_length = Append { expect: Expect::Length(3), ..outside(&root, vec![heard("late")]) };
+    let at_length = Append { expect: Expect::Length(3), ..external_append(&root, vec![heard_event("late")]) };
     assert!(matches!(
         store.append(at_length).await,
         Err(StoreError::Conflict { expected: 3, actual: 4, .. })
@@ -170,14 +171,14 @@ async fn outside_words_need_a_session_and_nothing_else(store: &dyn Store) {
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 4);
 }
 
-async fn other_facts_need_a_lease_and_a_length(store: &dyn Store) {
+async fn runner_events_need_a_lease_and_a_length(store: &dyn Store) {
     let root = root(1);
-    let lease = begun(store, &root, 1).await;
-    let refused = Err(StoreError::NotOutside { session: root.clone(), kind: "said" });
-    assert_eq!(store.append(outside(&root, vec![said("x")])).await, refused);
-    let unleased = Append { lease: None, ..led(&lease, &root, 1, vec![said("x")]) };
+    let lease = begin_session(store, &root, 1).await;
+    let refused = Err(StoreError::LeaseRequired { session: root.clone(), kind: "said" });
+    assert_eq!(store.append(external_append(&root, vec![said_event("x")])).await, refused);
+    let unleased = Append { lease: None, ..leased_append(&lease, &root, 1, vec![said_event("x")]) };
     assert_eq!(store.append(unleased).await, refused);
-    let blind = Append { expect: Expect::Exists, ..led(&lease, &root, 1, vec![said("x")]) };
+    let blind = Append { expect: Expect::Exists, ..leased_append(&lease, &root, 1, vec![said_event("x")]) };
     assert_eq!(store.append(blind).await, refused);
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 1);
 }
@@ -185,7 +186,7 @@ async fn other_facts_need_a_lease_and_a_length(store: &dyn Store) {
 async fn positions_increase_over_all_sessions(store: &dyn Store) {
     let mut last = 0;
     for n in 1..5 {
-        begun(store, &root(n), 3).await;
+        begin_session(store, &root(n), 3).await;
         for record in store.read(&root(n), 0).await.unwrap() {
             assert!(record.pos > last);
             last = record.pos;
@@ -194,7 +195,7 @@ async fn positions_increase_over_all_sessions(store: &dyn Store) {
 }
 
 /// A root, two children and a grandchild, their facts interleaved, and a stranger.
-async fn family(store: &dyn Store) -> (SessionId, SessionId) {
+async fn small_tree(store: &dyn Store) -> (SessionId, SessionId) {
     let (top, stranger) = (root(7), root(8));
     let leases = [lease(store, &top).await, lease(store, &stranger).await];
     let low = child(&top, 0);
@@ -202,14 +203,14 @@ async fn family(store: &dyn Store) -> (SessionId, SessionId) {
     for length in 0..4 {
         for session in &sessions {
             let lease = leases.iter().find(|lease| lease.root.contains(session)).unwrap();
-            grow(store, lease, session, length, 1).await.unwrap();
+            append_events(store, lease, session, length, 1).await.unwrap();
         }
     }
     (top, low)
 }
 
-async fn a_tail_is_the_tree_in_order_and_in_pages(store: &dyn Store) {
-    let (top, low) = family(store).await;
+async fn tail_returns_the_tree_in_order_and_in_pages(store: &dyn Store) {
+    let (top, low) = small_tree(store).await;
     let whole = store.tail(&top, 0, 1_000).await.unwrap();
     assert_eq!(whole.len(), 16);
     assert!(whole.is_sorted_by(|a, b| a.pos < b.pos));
@@ -230,57 +231,57 @@ async fn a_tail_is_the_tree_in_order_and_in_pages(store: &dyn Store) {
     assert_eq!(store.tail(&low, 0, 0).await.unwrap(), []);
 }
 
-async fn siblings_with_longer_names_are_not_below(store: &dyn Store) {
+async fn siblings_with_longer_ids_are_not_descendants(store: &dyn Store) {
     let top = root(1);
     let lease = lease(store, &top).await;
     let call = brigade_core::CallId { turn: 1, index: 0 };
     let (one, many, ten) = (top.child(call), top.child_of_many(call, 1), child(&top, 10));
     for session in [&top, &one, &many, &ten, &child(&one, 3)] {
-        store.append(led(&lease, session, 0, vec![heard("x")])).await.unwrap();
+        store.append(leased_append(&lease, session, 0, vec![heard_event("x")])).await.unwrap();
     }
     let expected = [one.clone(), child(&one, 3)];
     assert_eq!(store.sessions(&one).await.unwrap(), expected);
     let tail = store.tail(&one, 0, 99).await.unwrap();
     assert_eq!(tail.into_iter().map(|record| record.session).collect::<Vec<_>>(), expected);
-    let words = store.words(&one, 0).await.unwrap();
+    let words = store.external_events(&one, 0).await.unwrap();
     assert_eq!(words.into_iter().map(|(session, _)| session).collect::<Vec<_>>(), expected);
     assert_eq!(store.sessions(&top).await.unwrap().len(), 5);
     store.remove(&root(9)).await.unwrap_err();
 }
 
-async fn words_say_where_to_look(store: &dyn Store) {
-    let (top, low) = family(store).await;
-    assert_eq!(store.words(&top, 0).await.unwrap(), []);
-    let first = store.append(outside(&low, vec![heard("one")])).await.unwrap().first_pos;
-    let second = store.append(outside(&top, vec![heard("two")])).await.unwrap().first_pos;
-    store.append(outside(&root(8), vec![heard("elsewhere")])).await.unwrap();
-    assert_eq!(store.words(&top, 0).await.unwrap(), [(low.clone(), first), (top.clone(), second)]);
-    assert_eq!(store.words(&top, first).await.unwrap(), [(top.clone(), second)]);
-    assert_eq!(store.words(&low, 0).await.unwrap(), [(low.clone(), first)]);
+async fn external_events_return_session_and_position(store: &dyn Store) {
+    let (top, low) = small_tree(store).await;
+    assert_eq!(store.external_events(&top, 0).await.unwrap(), []);
+    let first = store.append(external_append(&low, vec![heard_event("one")])).await.unwrap().first_pos;
+    let second = store.append(external_append(&top, vec![heard_event("two")])).await.unwrap().first_pos;
+    store.append(external_append(&root(8), vec![heard_event("elsewhere")])).await.unwrap();
+    assert_eq!(store.external_events(&top, 0).await.unwrap(), [(low.clone(), first), (top.clone(), second)]);
+    assert_eq!(store.external_events(&top, first).await.unwrap(), [(top.clone(), second)]);
+    assert_eq!(store.external_events(&low, 0).await.unwrap(), [(low.clone(), first)]);
 }
 
-async fn only_outsiders_stir(store: &dyn Store) {
+async fn only_external_appends_signal_changes(store: &dyn Store) {
     let root = root(1);
-    let mut stirred = store.stirred();
+    let mut stirred = store.changes();
     stirred.mark_unchanged();
-    begun(store, &root, 20).await;
+    begin_session(store, &root, 20).await;
     tokio::time::sleep(Duration::from_millis(80)).await;
     assert!(!stirred.has_changed().unwrap(), "a runner's own facts wake nobody");
-    store.append(outside(&root, vec![heard("hello")])).await.unwrap();
+    store.append(external_append(&root, vec![heard_event("hello")])).await.unwrap();
     tokio::time::timeout(Duration::from_secs(5), stirred.changed()).await.unwrap().unwrap();
 }
 
-async fn definitions_come_with_the_facts(store: &dyn Store) {
+async fn blobs_are_stored_with_their_events(store: &dyn Store) {
     let root = root(1);
     let lease = lease(store, &root).await;
-    let mut append = led(&lease, &root, 0, vec![started("task", "the agent", "the authority")]);
+    let mut append = leased_append(&lease, &root, 0, vec![started("task", "the agent", "the authority")]);
     append.blobs = vec![content("the agent"), content("the authority"), content("the agent")];
     store.append(append).await.unwrap();
     assert_eq!(store.blob(Hash::of(b"the agent")).await.unwrap(), Some(content("the agent")));
     assert_eq!(store.blob(Hash::of(b"something else")).await.unwrap(), None);
 }
 
-async fn long_texts_come_back_whole(store: &dyn Store) {
+async fn long_texts_are_read_back_unchanged(store: &dyn Store) {
     let root = root(1);
     let lease = lease(store, &root).await;
     let sizes = [0, 8_191, 8_192, 8_193, 100_000, 1_000_000];
@@ -290,10 +291,10 @@ async fn long_texts_come_back_whole(store: &dyn Store) {
     let facts: Vec<Event> = sizes
         .iter()
         .flat_map(|size| patterns.iter().map(move |pattern| (*size, *pattern)))
-        .map(|(size, pattern)| said(brigade_core::text::cut(&text(size, pattern), size)))
+        .map(|(size, pattern)| said_event(brigade_core::text::truncate_bytes(&text(size, pattern), size)))
         .chain([started(&text(100_000, "task "), "agent", "authority")])
         .collect();
-    store.append(led(&lease, &root, 0, facts.clone())).await.unwrap();
+    store.append(leased_append(&lease, &root, 0, facts.clone())).await.unwrap();
     assert_eq!(events(&store.read(&root, 0).await.unwrap()), facts);
     assert_eq!(events(&store.tail(&root, 0, 999).await.unwrap()), facts);
     let summary = store.roots().await.unwrap().remove(0);
@@ -302,8 +303,8 @@ async fn long_texts_come_back_whole(store: &dyn Store) {
 
 async fn roots_are_the_newest_first(store: &dyn Store) {
     for bits in [5, 3, 9] {
-        let lease = begun(store, &root(bits), 2).await;
-        grow(store, &lease, &child(&root(bits), 0), 0, 1).await.unwrap();
+        let lease = begin_session(store, &root(bits), 2).await;
+        append_events(store, &lease, &child(&root(bits), 0), 0, 1).await.unwrap();
         if bits != 3 {
             store.release(&lease).await.unwrap();
         }
@@ -320,16 +321,20 @@ async fn roots_are_the_newest_first(store: &dyn Store) {
     }
 }
 
-async fn removing_takes_the_tree_and_what_only_it_named(store: &dyn Store) {
+async fn remove_deletes_the_tree_and_its_own_blobs(store: &dyn Store) {
     let long = "long ".repeat(10_000);
     for bits in [1, 2] {
         let lease = lease(store, &root(bits)).await;
         let own = format!("own {bits}");
-        let mut append =
-            led(&lease, &root(bits), 0, vec![started("task", "shared", &own), said(long.as_str())]);
+        let mut append = leased_append(
+            &lease,
+            &root(bits),
+            0,
+            vec![started("task", "shared", &own), said_event(long.as_str())],
+        );
         append.blobs = vec![content("shared"), content(&own)];
         store.append(append).await.unwrap();
-        grow(store, &lease, &child(&root(bits), 0), 0, 3).await.unwrap();
+        append_events(store, &lease, &child(&root(bits), 0), 0, 3).await.unwrap();
         if bits == 1 {
             let held = store.remove(&root(1)).await;
             assert!(matches!(held, Err(StoreError::Held { .. })), "{held:?}");
@@ -338,21 +343,23 @@ async fn removing_takes_the_tree_and_what_only_it_named(store: &dyn Store) {
         store.release(&lease).await.unwrap();
     }
     store.remove(&root(1)).await.unwrap();
-    assert_eq!(store.remove(&root(1)).await, Err(StoreError::Unknown(root(1))));
+    assert_eq!(store.remove(&root(1)).await, Err(StoreError::UnknownSession(root(1))));
     assert_eq!(store.read(&root(1), 0).await.unwrap(), []);
     assert_eq!(store.sessions(&root(1)).await.unwrap(), []);
     assert_eq!(store.roots().await.unwrap().len(), 1);
     assert_eq!(store.blob(Hash::of(b"own 1")).await.unwrap(), None);
     assert_eq!(store.blob(Hash::of(b"own 2")).await.unwrap(), Some(content("own 2")));
     assert_eq!(store.blob(Hash::of(b"shared")).await.unwrap(), Some(content("shared")));
-    assert_eq!(store.read(&root(2), 0).await.unwrap()[1].event, said(long.as_str()));
+    assert_eq!(store.read(&root(2), 0).await.unwrap()[1].event, said_event(long.as_str()));
 }
 
-async fn removing_spares_what_goes_on_by_itself(store: &dyn Store) {
-    let (top, low) = family(store).await;
+async fn remove_keeps_detached_sessions(store: &dyn Store) {
+    let (top, low) = small_tree(store).await;
     let own = lease(store, &low).await;
-    let with_definition =
-        Append { blobs: vec![content("of low")], ..led(&own, &low, 4, vec![said("on my own")]) };
+    let with_definition = Append {
+        blobs: vec![content("of low")],
+        ..leased_append(&own, &low, 4, vec![said_event("on my own")])
+    };
     store.append(with_definition).await.unwrap();
     store.release(&own).await.unwrap();
     let of_top = brigade::store::Lease { root: top.clone(), epoch: 1, last_run: None };
@@ -366,12 +373,12 @@ async fn removing_spares_what_goes_on_by_itself(store: &dyn Store) {
     assert_eq!(store.blob(Hash::of(b"of low")).await.unwrap(), None);
 }
 
-async fn positions_are_never_given_twice(store: &dyn Store) {
-    let lease = begun(store, &root(1), 5).await;
+async fn positions_are_never_reused(store: &dyn Store) {
+    let lease = begin_session(store, &root(1), 5).await;
     let last = store.read(&root(1), 4).await.unwrap()[0].pos;
     store.release(&lease).await.unwrap();
     store.remove(&root(1)).await.unwrap();
-    begun(store, &root(2), 1).await;
+    begin_session(store, &root(2), 1).await;
     assert!(store.read(&root(2), 0).await.unwrap()[0].pos > last);
 }
 
@@ -379,17 +386,17 @@ async fn reading_nothing_is_not_an_error(store: &dyn Store) {
     assert_eq!(store.read(&root(1), 0).await.unwrap(), []);
     assert_eq!(store.read_prefix(&root(1)).await.unwrap(), (vec![], None));
     assert_eq!(store.tail(&root(1), 0, 10).await.unwrap(), []);
-    assert_eq!(store.words(&root(1), 0).await.unwrap(), []);
+    assert_eq!(store.external_events(&root(1), 0).await.unwrap(), []);
     assert_eq!(store.sessions(&root(1)).await.unwrap(), []);
     assert_eq!(store.roots().await.unwrap(), []);
-    begun(store, &root(1), 2).await;
+    begin_session(store, &root(1), 2).await;
     assert_eq!(store.read(&root(1), 2).await.unwrap(), []);
     assert_eq!(store.read(&root(1), 99).await.unwrap(), []);
 }
 
 async fn appending_nothing_changes_nothing(store: &dyn Store) {
-    let lease = begun(store, &root(1), 2).await;
-    assert_eq!(store.append(led(&lease, &root(1), 2, vec![])).await.unwrap().first_seq, 2);
+    let lease = begin_session(store, &root(1), 2).await;
+    assert_eq!(store.append(leased_append(&lease, &root(1), 2, vec![])).await.unwrap().first_seq, 2);
     assert_eq!(store.read(&root(1), 0).await.unwrap().len(), 2);
 }
 
@@ -426,12 +433,12 @@ async fn totals_are_the_sum_of_rounds_and_of_open_branches(store: &dyn Store) {
     let mut length = 0;
     let append = async |session: &SessionId, from: u64, events: Vec<Event>| {
         let count = events.len() as u64;
-        store.append(led(&own, session, from, events)).await.unwrap();
+        store.append(leased_append(&own, session, from, events)).await.unwrap();
         from + count
     };
     let totals = async || {
         let mut totals = store.totals(vec![top.clone(), other.clone()]).await.unwrap();
-        assert_eq!(totals.pop().unwrap(), Err(StoreError::Unknown(other.clone())));
+        assert_eq!(totals.pop().unwrap(), Err(StoreError::UnknownSession(other.clone())));
         let Totals { sessions, spent, ended } = totals.pop().unwrap().unwrap();
         (sessions, spent.turns, spent.usd, ended)
     };
@@ -447,7 +454,7 @@ async fn totals_are_the_sum_of_rounds_and_of_open_branches(store: &dyn Store) {
     length = append(&top, length, vec![returned(&top, 1, turns(7)), ended(turns(12))]).await;
     assert_eq!(totals().await, (3, 12, 120, Some(Status::Done)));
     // Words ask for a next round, and begin none.
-    store.append(outside(&top, vec![heard("more")])).await.unwrap();
+    store.append(external_append(&top, vec![heard_event("more")])).await.unwrap();
     assert_eq!(totals().await, (3, 12, 120, Some(Status::Done)));
     length = append(&top, length + 1, vec![begin(), replied(2, turns(2))]).await;
     assert_eq!(totals().await, (3, 14, 140, None));
@@ -458,17 +465,20 @@ async fn totals_are_the_sum_of_rounds_and_of_open_branches(store: &dyn Store) {
 async fn verify_of_a_tree_whose_returned_child_has_no_log_fails(store: &dyn Store) {
     let top = root(1);
     let lease = lease(store, &top).await;
-    store.append(led(&lease, &top, 0, vec![said("first"), delegated(&top, 0)])).await.unwrap();
+    store
+        .append(leased_append(&lease, &top, 0, vec![said_event("first"), delegated(&top, 0)]))
+        .await
+        .unwrap();
     let verify = async || {
         let records = store.tail(&top, 0, usize::MAX).await.unwrap();
-        store.verify(&top, Child::returned(&records)).await
+        store.verify(&top, ReturnedChild::returned(&records)).await
     };
     assert_eq!(verify().await, Ok(()), "a child that has only been lent to may not have begun");
-    store.append(led(&lease, &top, 2, vec![returned(&top, 0, turns(1))])).await.unwrap();
-    let missing = StoreError::Missing { child: child(&top, 0), parent: top.clone() };
+    store.append(leased_append(&lease, &top, 2, vec![returned(&top, 0, turns(1))])).await.unwrap();
+    let missing = StoreError::MissingSession { child: child(&top, 0), parent: top.clone() };
     assert_eq!(verify().await, Err(missing));
     // One that was removed is not missing, here and where the tree is taken to.
-    store.append(led(&lease, &child(&top, 0), 0, vec![said("part")])).await.unwrap();
+    store.append(leased_append(&lease, &child(&top, 0), 0, vec![said_event("part")])).await.unwrap();
     verify().await.unwrap();
     store.release(&lease).await.unwrap();
     store.remove(&child(&top, 0)).await.unwrap();
@@ -478,26 +488,26 @@ async fn verify_of_a_tree_whose_returned_child_has_no_log_fails(store: &dyn Stor
     elsewhere.restore(records, Vec::new()).await.unwrap();
     crate::support::lease(&elsewhere, &top).await;
     let records = elsewhere.tail(&top, 0, usize::MAX).await.unwrap();
-    elsewhere.verify(&top, Child::returned(&records)).await.unwrap();
+    elsewhere.verify(&top, ReturnedChild::returned(&records)).await.unwrap();
 }
 
-async fn contents_of_edits_are_known_after_the_session_is_gone(store: &dyn Store) {
+async fn edit_hashes_are_known_after_the_session_is_removed(store: &dyn Store) {
     let edit = |before: Option<&str>, after: &str| Event::ToolStarted {
         call: CallId { turn: 1, index: 0 },
         effect: Effect::Edit,
         before: before.map(|text| Hash::of(text.as_bytes())),
         after: Some(Hash::of(after.as_bytes())),
-        lent: Amount::default(),
+        lent: Resources::default(),
         lines: None,
     };
     let knows = async |text: &str| store.has_edit(Hash::of(text.as_bytes())).await.unwrap();
     assert!(!knows("written").await);
     let (top, other) = (root(1), root(2));
-    let lease = begun(store, &top, 1).await;
-    begun(store, &other, 3).await;
-    let facts = vec![said("\"after\":\"x"), edit(Some("old"), "written"), edit(Some("same"), "same")];
-    store.append(led(&lease, &top, 1, facts)).await.unwrap();
-    store.append(led(&lease, &child(&top, 0), 0, vec![edit(None, "by the child")])).await.unwrap();
+    let lease = begin_session(store, &top, 1).await;
+    begin_session(store, &other, 3).await;
+    let facts = vec![said_event("\"after\":\"x"), edit(Some("old"), "written"), edit(Some("same"), "same")];
+    store.append(leased_append(&lease, &top, 1, facts)).await.unwrap();
+    store.append(leased_append(&lease, &child(&top, 0), 0, vec![edit(None, "by the child")])).await.unwrap();
     store.release(&lease).await.unwrap();
     for _ in 0..2 {
         assert!(knows("written").await && knows("by the child").await);

@@ -10,11 +10,11 @@ use rusqlite::{Connection, params};
 use crate::support::*;
 
 /// Runs `statement` on the file of a store with `count` facts and opens it again.
-async fn altered(count: u64, statement: &str) -> (tempfile::TempDir, SqliteStore) {
+async fn altered_store(count: u64, statement: &str) -> (tempfile::TempDir, SqliteStore) {
     let folder = folder();
     let store = open(&folder);
-    begun(&store, &root(1), count).await;
-    begun(&store, &root(2), 3).await;
+    begin_session(&store, &root(1), count).await;
+    begin_session(&store, &root(2), 3).await;
     drop(store);
     let connection = Connection::open(database(folder.path())).unwrap();
     assert!(connection.execute(statement, []).unwrap() > 0);
@@ -47,7 +47,7 @@ async fn fault(store: &SqliteStore, whole: usize) -> StoreError {
 async fn a_flipped_bit_is_named() {
     let flip = "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'fact 4', 'fact 5') AS BLOB)
                 WHERE pos IN (SELECT pos FROM events WHERE session LIKE 'aaaaaaaaaaaaaaaaaaaaaaaaab' AND seq = 4)";
-    let (_folder, store) = altered(9, flip).await;
+    let (_folder, store) = altered_store(9, flip).await;
     let fault = fault(&store, 4).await;
     assert!(
         matches!(&fault, StoreError::Damaged { session, seq: 4, .. } if *session == root(1)),
@@ -59,22 +59,22 @@ async fn a_flipped_bit_is_named() {
 async fn every_column_is_under_the_checksum() {
     for column in ["at = at + 1", "v = 0", "outside = 1", "sum = zeroblob(8)", "body = zeroblob(3)"] {
         let statement = format!("UPDATE events SET {column} WHERE session = '{}' AND seq = 2", root(1));
-        let (_folder, store) = altered(4, &statement).await;
+        let (_folder, store) = altered_store(4, &statement).await;
         let fault = fault(&store, 2).await;
         assert!(matches!(fault, StoreError::Damaged { seq: 2, .. }), "{column}: {fault:?}");
     }
     let moved = format!("UPDATE events SET pos = 1000 WHERE session = '{}' AND seq = 3", root(1));
-    let (_folder, store) = altered(4, &moved).await;
+    let (_folder, store) = altered_store(4, &moved).await;
     let fault = fault(&store, 3).await;
     assert!(matches!(fault, StoreError::Damaged { seq: 3, .. }), "{fault:?}");
 }
 
 #[tokio::test]
-async fn a_missing_record_is_a_hole() {
+async fn missing_record_is_reported() {
     for seq in [0, 1, 5] {
         let delete = format!("DELETE FROM events WHERE session = '{}' AND seq = {seq}", root(1));
-        let (_folder, store) = altered(9, &delete).await;
-        assert_eq!(fault_of_hole(&store, seq).await, StoreError::Hole { session: root(1), seq });
+        let (_folder, store) = altered_store(9, &delete).await;
+        assert_eq!(fault_of_hole(&store, seq).await, StoreError::MissingRecord { session: root(1), seq });
         if seq > 0 {
             assert!(store.read(&root(1), seq + 1).await.is_ok(), "what is behind the hole can still be read");
         }
@@ -82,14 +82,14 @@ async fn a_missing_record_is_a_hole() {
 }
 
 /// A session with a fact, then five that were appended together, then one more; `statement` is run on its file.
-async fn altered_together(statement: &str) -> (tempfile::TempDir, SqliteStore) {
+async fn altered_batch_store(statement: &str) -> (tempfile::TempDir, SqliteStore) {
     let folder = folder();
     let store = open(&folder);
-    let lease = begun(&store, &root(1), 1).await;
-    let facts = (1..6).map(|n| said(format!("fact {n}"))).collect();
-    store.append(led(&lease, &root(1), 1, facts)).await.unwrap();
-    grow(&store, &lease, &root(1), 6, 1).await.unwrap();
-    begun(&store, &root(2), 3).await;
+    let lease = begin_session(&store, &root(1), 1).await;
+    let facts = (1..6).map(|n| said_event(format!("fact {n}"))).collect();
+    store.append(leased_append(&lease, &root(1), 1, facts)).await.unwrap();
+    append_events(&store, &lease, &root(1), 6, 1).await.unwrap();
+    begin_session(&store, &root(2), 3).await;
     drop(store);
     let connection = Connection::open(database(folder.path())).unwrap();
     assert_eq!(connection.execute(statement, []).unwrap(), 1);
@@ -99,7 +99,7 @@ async fn altered_together(statement: &str) -> (tempfile::TempDir, SqliteStore) {
 }
 
 #[tokio::test]
-async fn facts_that_were_appended_together_are_damaged_together() {
+async fn damage_affects_the_whole_batch() {
     let flip = format!(
         "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'fact 4', 'fact 7') AS BLOB)
          WHERE session = '{}' AND seq = 5",
@@ -112,34 +112,35 @@ async fn facts_that_were_appended_together_are_damaged_together() {
     );
     let moved = format!("UPDATE events SET seq = 4 WHERE session = '{}' AND seq = 5", root(1));
     for statement in [&flip, &fewer, &moved] {
-        let (_folder, store) = altered_together(statement).await;
+        let (_folder, store) = altered_batch_store(statement).await;
         let fault = fault(&store, 1).await;
         assert!(matches!(fault, StoreError::Damaged { seq: 1, .. }), "{statement}: {fault:?}");
     }
-    let (_folder, store) = altered_together(&flip).await;
+    let (_folder, store) = altered_batch_store(&flip).await;
     let error = store.read(&root(1), 3).await.unwrap_err();
     assert!(matches!(error, StoreError::Damaged { seq: 1, .. }), "what is before it is whole: {error:?}");
     assert_eq!(store.read(&root(1), 6).await.unwrap().len(), 1, "what is behind it can still be read");
 
     let delete = format!("DELETE FROM events WHERE session = '{}' AND seq = 5", root(1));
-    let (_folder, store) = altered_together(&delete).await;
+    let (_folder, store) = altered_batch_store(&delete).await;
     let hole = fault_of_hole(&store, 1).await;
-    assert_eq!(hole, StoreError::Hole { session: root(1), seq: 1 });
+    assert_eq!(hole, StoreError::MissingRecord { session: root(1), seq: 1 });
     assert_eq!(store.tail(&root(1), 1, 99).await.unwrap_err(), hole);
     assert_eq!(
         store.read(&root(1), 3).await.unwrap_err(),
-        StoreError::Hole { session: root(1), seq: 3 },
+        StoreError::MissingRecord { session: root(1), seq: 3 },
         "what was asked for is missing"
     );
 }
 
 #[tokio::test]
-async fn a_lost_text_hides_nothing_that_was_appended_with_it() {
+async fn lost_text_hides_no_other_event_of_its_batch() {
     let folder = folder();
     let store = open(&folder);
-    let lease = begun(&store, &root(1), 1).await;
-    let facts = vec![said("one"), said("long ".repeat(5_000)), said("three"), said("four")];
-    store.append(led(&lease, &root(1), 1, facts)).await.unwrap();
+    let lease = begin_session(&store, &root(1), 1).await;
+    let facts =
+        vec![said_event("one"), said_event("long ".repeat(5_000)), said_event("three"), said_event("four")];
+    store.append(leased_append(&lease, &root(1), 1, facts)).await.unwrap();
     let whole = store.read(&root(1), 0).await.unwrap();
     drop(store);
     assert_eq!(
@@ -171,8 +172,11 @@ async fn a_lost_text_is_named() {
     for statement in lose {
         let folder = folder();
         let store = open(&folder);
-        let lease = begun(&store, &root(1), 2).await;
-        store.append(led(&lease, &root(1), 2, vec![said("long ".repeat(5_000))])).await.unwrap();
+        let lease = begin_session(&store, &root(1), 2).await;
+        store
+            .append(leased_append(&lease, &root(1), 2, vec![said_event("long ".repeat(5_000))]))
+            .await
+            .unwrap();
         drop(store);
         Connection::open(database(folder.path())).unwrap().execute(statement, []).unwrap();
         let fault = open(&folder).read(&root(1), 0).await.unwrap_err();
@@ -192,7 +196,7 @@ async fn newer(body: &str, v: u64) -> StoreError {
 async fn newer_after(whole: usize, body: &str, v: u64) -> StoreError {
     let folder = folder();
     let store = open(&folder);
-    begun(&store, &root(1), 2).await;
+    begin_session(&store, &root(1), 2).await;
     drop(store);
     let (pos, seq, at) = (whole as u64 + 1, whole as u64, 5u64);
     let mut hasher = blake3::Hasher::new();
@@ -215,7 +219,7 @@ async fn newer_after(whole: usize, body: &str, v: u64) -> StoreError {
 }
 
 #[tokio::test]
-async fn what_a_newer_version_wrote_is_told_from_damage() {
+async fn newer_records_are_distinguished_from_damage() {
     let started = serde_json::to_string(&started("task", "agent", "authority")).unwrap();
     let wider = started.replacen("\"turns\":5", "\"turns\":5,\"moon\":true", 1);
     assert_ne!(wider, started);
@@ -235,7 +239,7 @@ async fn what_a_newer_version_wrote_is_told_from_damage() {
         assert!(matches!(fault, StoreError::Damaged { seq: 2, .. }), "{fault:?}");
     }
     // What was written together with it and stands before it is read.
-    let known = serde_json::to_string(&said("known")).unwrap();
+    let known = serde_json::to_string(&said_event("known")).unwrap();
     let fault = newer_after(3, &format!("{known}\n{{\"type\":\"teleported\"}}"), 1).await;
     assert!(matches!(&fault, StoreError::Newer { seq: 3, .. }), "{fault:?}");
     let fault = newer_after(3, &format!("{known}\n"), 1).await;
@@ -244,7 +248,11 @@ async fn what_a_newer_version_wrote_is_told_from_damage() {
 
 /// A store whose log of the database has several commits, none of them moved: the two files and the records with the
 /// length of the log after each commit.
-async fn unmoved(commits: u64, facts: u64, size: usize) -> (Vec<u8>, Vec<u8>, Vec<(u64, u64)>, Vec<Record>) {
+async fn uncheckpointed_store(
+    commits: u64,
+    facts: u64,
+    size: usize,
+) -> (Vec<u8>, Vec<u8>, Vec<(u64, u64)>, Vec<Record>) {
     let folder = folder();
     let store = open(&folder);
     let lease = lease(&store, &root(1)).await;
@@ -252,8 +260,8 @@ async fn unmoved(commits: u64, facts: u64, size: usize) -> (Vec<u8>, Vec<u8>, Ve
     let store = open(&folder);
     let mut ends = Vec::new();
     for commit in 0..commits {
-        let events = (0..facts).map(|n| said(format!("{commit} {n} ").repeat(size))).collect();
-        store.append(led(&lease, &root(1), commit * facts, events)).await.unwrap();
+        let events = (0..facts).map(|n| said_event(format!("{commit} {n} ").repeat(size))).collect();
+        store.append(leased_append(&lease, &root(1), commit * facts, events)).await.unwrap();
         ends.push((fs::metadata(wal(folder.path())).unwrap().len(), (commit + 1) * facts));
     }
     let (db, log) = (fs::read(database(folder.path())).unwrap(), fs::read(wal(folder.path())).unwrap());
@@ -308,7 +316,7 @@ async fn cut_at(
 
 #[tokio::test]
 async fn a_cut_log_keeps_all_whole_commits() {
-    let (db, log, ends, records) = unmoved(3, 2, 10).await;
+    let (db, log, ends, records) = uncheckpointed_store(3, 2, 10).await;
     assert!(log.len() <= 64 * 1024, "{}", log.len());
     // A prime step meets every place in a frame sooner or later; the ends of frames are met exactly. Every single
     // byte is cut in the outer tests.
@@ -318,21 +326,21 @@ async fn a_cut_log_keeps_all_whole_commits() {
 
 #[tokio::test]
 async fn a_long_log_cut_around_its_frames_keeps_all_whole_commits() {
-    let (db, log, ends, records) = unmoved(12, 5, 300).await;
+    let (db, log, ends, records) = uncheckpointed_store(12, 5, 300).await;
     assert!(log.len() > 200 * 1024, "{}", log.len());
     let frames = (0..log.len()).step_by(FRAME).flat_map(|start| start + 31..=start + 33);
     cut_at(frames, &db, &log, &ends, &records).await;
 }
 
 /// Flips single bits, about `samples` of them, and looks that no altered record passes for whole.
-async fn flip(db: &[u8], log: &[u8], which: Which, samples: usize, records: &[Record]) {
+async fn flip(db: &[u8], log: &[u8], which: DamagedFile, samples: usize, records: &[Record]) {
     let folder = folder();
-    let length = if which == Which::Log { log.len() } else { db.len() };
+    let length = if which == DamagedFile::Log { log.len() } else { db.len() };
     let mut seen = 0;
     for sample in 0..samples {
         let bit = (sample * (length * 8 / samples) + sample % 61) % (length * 8);
         let (mut db, mut log) = (db.to_vec(), log.to_vec());
-        let bytes = if which == Which::Log { &mut log } else { &mut db };
+        let bytes = if which == DamagedFile::Log { &mut log } else { &mut db };
         bytes[bit / 8] ^= 1 << (bit % 8);
         // Not opening, or telling what is wrong, is as good as not being hit.
         if let Ok((found, _)) = read_back(folder.path(), &db, &log).await {
@@ -345,23 +353,23 @@ async fn flip(db: &[u8], log: &[u8], which: Which, samples: usize, records: &[Re
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum DamagedFile {
     Database,
     Log,
 }
 
 #[tokio::test]
-async fn a_decayed_database_never_lies() {
-    let (db, log, _, records) = unmoved(10, 3, 20).await;
+async fn corrupted_database_never_returns_wrong_records() {
+    let (db, log, _, records) = uncheckpointed_store(10, 3, 20).await;
     let folder = folder();
     read_back(folder.path(), &db, &log).await.unwrap();
     // Closing the store moved the log into the database.
     let db = fs::read(database(folder.path())).unwrap();
-    flip(&db, &[], Which::Database, 600, &records).await;
+    flip(&db, &[], DamagedFile::Database, 600, &records).await;
 }
 
 #[tokio::test]
-async fn a_decayed_log_never_lies() {
-    let (db, log, _, records) = unmoved(4, 3, 20).await;
-    flip(&db, &log, Which::Log, 400, &records).await;
+async fn corrupted_wal_never_returns_wrong_records() {
+    let (db, log, _, records) = uncheckpointed_store(4, 3, 20).await;
+    flip(&db, &log, DamagedFile::Log, 400, &records).await;
 }

@@ -4,27 +4,28 @@ use std::fs;
 use std::path::Path;
 
 use brigade::store::{Lease, SqliteStore, Store, export};
-use brigade_core::{CallId, Event, Face, Outcome, SessionId, Spent, Status};
+use brigade_core::{CallId, DelegationStyle, Event, Outcome, SessionId, Spent, Status};
 
 use crate::support::*;
 
 const TREES: u128 = 4;
 
 /// Trees of sessions that delegate, with long texts and definitions, interleaved as concurrent runs are.
-async fn grown(folder: &Path) -> Vec<(SessionId, String)> {
+async fn exported_trees(folder: &Path) -> Vec<(SessionId, String)> {
     let store = SqliteStore::open(&database(folder)).unwrap();
     let mut leases = Vec::new();
     for tree in 1..=TREES {
         let (top, agent) = (root(tree), format!("agent {tree}"));
         let lease = lease(&store, &top).await;
-        let mut append = led(&lease, &top, 0, vec![started(&format!("task {tree}"), &agent, "authority")]);
+        let mut append =
+            leased_append(&lease, &top, 0, vec![started(&format!("task {tree}"), &agent, "authority")]);
         append.blobs = vec![content(&agent), content("authority")];
         store.append(append).await.unwrap();
         leases.push(lease);
     }
     for index in 0..12 {
         for lease in &leases {
-            work(&store, lease, index).await;
+            run_child(&store, lease, index).await;
         }
     }
     for lease in &leases {
@@ -38,38 +39,38 @@ async fn grown(folder: &Path) -> Vec<(SessionId, String)> {
 }
 
 /// One child: the loan, its whole log, and its return.
-async fn work(store: &SqliteStore, lease: &Lease, index: u32) {
+async fn run_child(store: &SqliteStore, lease: &Lease, index: u32) {
     let (top, below) = (&lease.root, child(&lease.root, index));
     let length = store.read(top, 0).await.unwrap().len() as u64;
     let Event::Started { delegation, agent, grant, .. } = started("part", "agent 1", "authority") else {
         unreachable!()
     };
-    let delegation = brigade_core::Delegation { face: Face::Delegate, ..(*delegation).clone() };
+    let delegation = brigade_core::Delegation { style: DelegationStyle::Delegate, ..(*delegation).clone() };
     let call = CallId { turn: 1, index };
     let delegated =
         Event::Delegated { call, child: below.clone(), delegation: delegation.into(), agent, grant };
-    let mut append = led(lease, top, length, vec![delegated]);
+    let mut append = leased_append(lease, top, length, vec![delegated]);
     append.blobs = vec![content("agent 1")];
     store.append(append).await.unwrap();
     let outcome = || Outcome::new(Status::Done, format!("report {index}"));
     let log = vec![
         started("part", "agent 1", "authority"),
-        said(format!("{index} ").repeat(if index.is_multiple_of(5) { 6_000 } else { 90 })),
+        said_event(format!("{index} ").repeat(if index.is_multiple_of(5) { 6_000 } else { 90 })),
     ];
-    store.append(led(lease, &below, 0, log)).await.unwrap();
-    let ended = vec![said("last"), Event::Ended { outcome: outcome(), spent: Spent::default() }];
-    store.append(led(lease, &below, 2, ended)).await.unwrap();
+    store.append(leased_append(lease, &below, 0, log)).await.unwrap();
+    let ended = vec![said_event("last"), Event::Ended { outcome: outcome(), spent: Spent::default() }];
+    store.append(leased_append(lease, &below, 2, ended)).await.unwrap();
     let returned =
         Event::Returned { child: below, outcome: outcome(), spent: Spent::default(), waited_ms: 0 };
-    store.append(led(lease, top, length + 1, vec![returned, said("noted")])).await.unwrap();
+    store.append(leased_append(lease, top, length + 1, vec![returned, said_event("noted")])).await.unwrap();
 }
 
 /// Numbers by chance that are the same for the same seed.
-struct Random(blake3::OutputReader);
+struct SeededRng(blake3::OutputReader);
 
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof())
+impl SeededRng {
+    fn new(seed: u64) -> SeededRng {
+        SeededRng(blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof())
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -80,7 +81,7 @@ impl Random {
 }
 
 /// Alters a file in one of the ways in which disks and their users do.
-fn damage(bytes: &mut Vec<u8>, random: &mut Random) -> String {
+fn damage(bytes: &mut Vec<u8>, random: &mut SeededRng) -> String {
     let at = random.below(bytes.len());
     match random.below(6) {
         0 => {
@@ -120,18 +121,18 @@ const PAGE: usize = 8_192;
 #[tokio::test]
 async fn export_of_a_damaged_store_is_whole_or_an_error() {
     let folder = folder();
-    let exports = grown(folder.path()).await;
+    let exports = exported_trees(folder.path()).await;
     let whole = fs::read(database(folder.path())).unwrap();
     let (mut silent, mut told, mut unhurt) = (Vec::new(), 0, 0);
     for seed in 0..800_u64 {
-        let mut random = Random::new(seed);
+        let mut random = SeededRng::new(seed);
         let mut bytes = whole.clone();
         let what = damage(&mut bytes, &mut random);
         fs::write(database(folder.path()), &bytes).unwrap();
         for name in ["sessions.db-shm", "sessions.db-wal"] {
             let _ = fs::remove_file(folder.path().join(name));
         }
-        let Ok(Some(store)) = SqliteStore::open_to_read(&database(folder.path())) else {
+        let Ok(Some(store)) = SqliteStore::open_read_only(&database(folder.path())) else {
             told += 1;
             continue;
         };

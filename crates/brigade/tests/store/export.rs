@@ -8,24 +8,30 @@ use crate::support::*;
 async fn tree(store: &dyn Store) -> String {
     let top = root(1);
     let lease = lease(store, &top).await;
-    let mut append = led(&lease, &top, 0, vec![started("tä\"sk\n", "agent", "authority"), said("short")]);
+    let mut append =
+        leased_append(&lease, &top, 0, vec![started("tä\"sk\n", "agent", "authority"), said_event("short")]);
     append.blobs = vec![content("agent"), content("authority")];
     store.append(append).await.unwrap();
-    grow(store, &lease, &child(&top, 0), 0, 2).await.unwrap();
+    append_events(store, &lease, &child(&top, 0), 0, 2).await.unwrap();
     store
-        .append(led(&lease, &top, 2, vec![said("long ".repeat(1_700)), said("long ".repeat(1_700))]))
+        .append(leased_append(
+            &lease,
+            &top,
+            2,
+            vec![said_event("long ".repeat(1_700)), said_event("long ".repeat(1_700))],
+        ))
         .await
         .unwrap();
     store.release(&lease).await.unwrap();
     export(store, &top).await.unwrap()
 }
 
-fn placeless(records: Vec<Record>) -> Vec<Record> {
+fn without_positions(records: Vec<Record>) -> Vec<Record> {
     records.into_iter().map(|record| Record { pos: 0, ..record }).collect()
 }
 
 #[tokio::test]
-async fn a_tree_goes_from_store_to_store() {
+async fn export_and_import_copy_a_tree() {
     let folder = folder();
     let disk = open(&folder);
     let text = tree(&disk).await;
@@ -36,10 +42,10 @@ async fn a_tree_goes_from_store_to_store() {
     assert_eq!(imported.cut, None);
     let (there, here) =
         (disk.tail(&root(1), 0, 99).await.unwrap(), memory.tail(&root(1), 0, 99).await.unwrap());
-    assert_eq!(placeless(there), placeless(here));
+    assert_eq!(without_positions(there), without_positions(here));
     assert_eq!(memory.blob(Hash::of(b"agent")).await.unwrap(), Some(content("agent")));
     assert_eq!(export(&memory, &root(1)).await.unwrap(), text);
-    assert!(matches!(export(&memory, &root(2)).await, Err(StoreError::Unknown(_))));
+    assert!(matches!(export(&memory, &root(2)).await, Err(StoreError::UnknownSession(_))));
 }
 
 #[tokio::test]
@@ -47,7 +53,7 @@ async fn every_prefix_imports_its_whole_lines() {
     let text = tree(&MemoryStore::new()).await;
     let whole = MemoryStore::new();
     import(&whole, &text).await.unwrap();
-    let whole = placeless(whole.tail(&root(1), 0, 99).await.unwrap());
+    let whole = without_positions(whole.tail(&root(1), 0, 99).await.unwrap());
     for end in 0..text.len() {
         let Some(prefix) = text.get(..end) else { continue };
         let store = MemoryStore::new();
@@ -63,7 +69,7 @@ async fn every_prefix_imports_its_whole_lines() {
         assert_eq!(cut.line, lines as u64 + 1, "{end}");
         let records = prefix[..prefix.rfind('\n').unwrap()].matches("\n{\"session\"").count();
         assert_eq!(imported.records, records as u64, "{end}");
-        assert_eq!(placeless(store.tail(&root(1), 0, 99).await.unwrap()), whole[..records], "{end}");
+        assert_eq!(without_positions(store.tail(&root(1), 0, 99).await.unwrap()), whole[..records], "{end}");
     }
 }
 
@@ -72,21 +78,21 @@ async fn every_altered_byte_is_found() {
     let text = tree(&MemoryStore::new()).await;
     let whole = MemoryStore::new();
     import(&whole, &text).await.unwrap();
-    let whole = placeless(whole.tail(&root(1), 0, 99).await.unwrap());
+    let whole = without_positions(whole.tail(&root(1), 0, 99).await.unwrap());
     for place in (0..text.len()).step_by(7) {
         let mut bytes = text.clone().into_bytes();
         bytes[place] ^= 1;
         let Ok(altered) = String::from_utf8(bytes) else { continue };
         let store = MemoryStore::new();
         if let Ok(imported) = import(&store, &altered).await {
-            let records = placeless(store.tail(&root(1), 0, 99).await.unwrap());
+            let records = without_positions(store.tail(&root(1), 0, 99).await.unwrap());
             assert_eq!(records, whole[..records.len()], "{place}");
             assert_eq!(records.len() as u64, imported.records);
         }
     }
 }
 
-async fn a_second_import_goes_on_where_the_first_was_cut(store: &dyn Store) {
+async fn second_import_continues_after_the_truncation(store: &dyn Store) {
     let text = tree(&MemoryStore::new()).await;
     let half = &text[..text.rfind("{\"session\"").unwrap()];
     let first = import(store, half).await.unwrap();
@@ -101,7 +107,7 @@ async fn a_second_import_goes_on_where_the_first_was_cut(store: &dyn Store) {
 
 async fn another_session_of_the_same_name_is_refused(store: &dyn Store) {
     let text = tree(&MemoryStore::new()).await;
-    let lease = begun(store, &root(1), 1).await;
+    let lease = begin_session(store, &root(1), 1).await;
     store.release(&lease).await.unwrap();
     let before = store.tail(&root(1), 0, 99).await.unwrap();
     let refused = import(store, &text).await.unwrap_err();
@@ -110,22 +116,30 @@ async fn another_session_of_the_same_name_is_refused(store: &dyn Store) {
 }
 
 /// A session whose three facts were appended together.
-async fn three(store: &dyn Store, second: &str) -> String {
+async fn three_events(store: &dyn Store, second: &str) -> String {
     let lease = lease(store, &root(1)).await;
-    store.append(led(&lease, &root(1), 0, vec![said("one"), said(second), said("three")])).await.unwrap();
+    store
+        .append(leased_append(
+            &lease,
+            &root(1),
+            0,
+            vec![said_event("one"), said_event(second), said_event("three")],
+        ))
+        .await
+        .unwrap();
     store.release(&lease).await.unwrap();
     export(store, &root(1)).await.unwrap()
 }
 
 async fn each_fact_of_an_append_is_compared(store: &dyn Store) {
-    let text = three(store, "two").await;
+    let text = three_events(store, "two").await;
     assert_eq!(import(store, &text).await.unwrap().new, 0);
-    let other = three(&MemoryStore::new(), "another").await;
+    let other = three_events(&MemoryStore::new(), "another").await;
     let refused = import(store, &other).await.unwrap_err();
     assert_eq!(refused, ImportError::Store(StoreError::Differs { session: root(1), seq: 1 }));
 }
 
-async fn a_tree_that_is_being_run_does_not_grow_from_outside(store: &dyn Store) {
+async fn running_tree_refuses_an_import(store: &dyn Store) {
     let text = tree(&MemoryStore::new()).await;
     import(store, &text[..text.rfind("{\"session\"").unwrap()]).await.unwrap();
     lease(store, &root(1)).await;
@@ -133,16 +147,16 @@ async fn a_tree_that_is_being_run_does_not_grow_from_outside(store: &dyn Store) 
 }
 
 #[tokio::test]
-async fn imports_meet_what_is_there() {
+async fn import_into_existing_sessions() {
     let folders = [folder(), folder(), folder(), folder()];
-    a_second_import_goes_on_where_the_first_was_cut(&MemoryStore::new()).await;
-    a_second_import_goes_on_where_the_first_was_cut(&open(&folders[0])).await;
+    second_import_continues_after_the_truncation(&MemoryStore::new()).await;
+    second_import_continues_after_the_truncation(&open(&folders[0])).await;
     each_fact_of_an_append_is_compared(&MemoryStore::new()).await;
     each_fact_of_an_append_is_compared(&open(&folders[3])).await;
     another_session_of_the_same_name_is_refused(&MemoryStore::new()).await;
     another_session_of_the_same_name_is_refused(&open(&folders[1])).await;
-    a_tree_that_is_being_run_does_not_grow_from_outside(&MemoryStore::new()).await;
-    a_tree_that_is_being_run_does_not_grow_from_outside(&open(&folders[2])).await;
+    running_tree_refuses_an_import(&MemoryStore::new()).await;
+    running_tree_refuses_an_import(&open(&folders[2])).await;
 }
 
 #[tokio::test]

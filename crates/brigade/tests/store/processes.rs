@@ -41,7 +41,7 @@ fn worker() {
         let store = SqliteStore::open(Path::new(&place)).unwrap();
         match duty.as_str() {
             "say" => {
-                store.append(outside(&root(1), vec![heard("hello")])).await.unwrap();
+                store.append(external_append(&root(1), vec![heard_event("hello")])).await.unwrap();
                 println!("report: {}", milliseconds());
             }
             tree => {
@@ -69,7 +69,10 @@ async fn saturate(store: &dyn Store, bits: u128) -> (u64, u64, u64) {
             let mut length = 0;
             while Instant::now() < end {
                 let began = Instant::now();
-                store.append(led(lease, &session, length, vec![said("small")])).await.unwrap();
+                store
+                    .append(leased_append(lease, &session, length, vec![said_event("small")]))
+                    .await
+                    .unwrap();
                 done.push((Instant::now(), began.elapsed()));
                 length += 1;
             }
@@ -106,12 +109,12 @@ async fn two_busy_processes_share_the_store() {
 }
 
 #[tokio::test]
-async fn a_word_from_another_process_stirs() {
+async fn append_of_another_process_signals_changes() {
     let folder = tempfile::tempdir().unwrap();
     let place = database(folder.path());
     let store = SqliteStore::open(&place).unwrap();
-    let _lease = begun(&store, &root(1), 2).await;
-    let mut stirred = store.stirred();
+    let _lease = begin_session(&store, &root(1), 2).await;
+    let mut stirred = store.changes();
     for _ in 0..3 {
         stirred.mark_unchanged();
         let worker = start(&place, "say");
@@ -122,7 +125,7 @@ async fn a_word_from_another_process_stirs() {
         println!("seen {} ms after it was said", seen.saturating_sub(said));
         assert!(seen < said + 600);
     }
-    assert_eq!(store.words(&root(1), 0).await.unwrap().len(), 3);
+    assert_eq!(store.external_events(&root(1), 0).await.unwrap().len(), 3);
 }
 
 #[tokio::test]
@@ -139,7 +142,7 @@ async fn a_killed_process_leaves_whole_commits_and_no_lock() {
         let lease = lease(&store, &top).await;
         for session in store.sessions(&top).await.unwrap() {
             let length = store.read(&session, 0).await.unwrap().len() as u64;
-            grow(&store, &lease, &session, length, 1).await.unwrap();
+            append_events(&store, &lease, &session, length, 1).await.unwrap();
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use brigade::store::{SqliteStore, Store, StoreError};
 use brigade_core::event::Effect;
-use brigade_core::{Amount, CallId, Event, Hash};
+use brigade_core::{CallId, Event, Hash, Resources};
 use rusqlite::Connection;
 
 use crate::support::*;
@@ -15,22 +15,22 @@ use crate::support::*;
 async fn what_was_appended_is_there_after_reopening() {
     let folder = folder();
     let store = open(&folder);
-    let lease = begun(&store, &root(1), 50).await;
+    let lease = begin_session(&store, &root(1), 50).await;
     let records = store.read(&root(1), 0).await.unwrap();
     drop(store);
     let store = open(&folder);
     assert_eq!(store.read(&root(1), 0).await.unwrap(), records);
-    grow(&store, &lease, &root(1), 50, 1).await.unwrap();
+    append_events(&store, &lease, &root(1), 50, 1).await.unwrap();
 }
 
 #[tokio::test]
 async fn dropping_the_store_writes_what_is_queued() {
     let folder = folder();
     let store = open(&folder);
-    let lease = begun(&store, &root(1), 1).await;
+    let lease = begin_session(&store, &root(1), 1).await;
     for length in 1..200 {
         // Asked for and then dropped: polled once, nobody waits for the answer.
-        let append = store.append(led(&lease, &root(1), length, vec![said("queued")]));
+        let append = store.append(leased_append(&lease, &root(1), length, vec![said_event("queued")]));
         let _ = futures::FutureExt::now_or_never(append);
     }
     drop(store);
@@ -42,7 +42,7 @@ async fn the_files_are_for_their_owner_only() {
     let folder = folder();
     let path = folder.path().join("a/b/sessions.db");
     let store = SqliteStore::open(&path).unwrap();
-    begun(&store, &root(1), 1).await;
+    begin_session(&store, &root(1), 1).await;
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder.path().join("a")), 0o700);
     assert_eq!(mode(&folder.path().join("a/b")), 0o700);
@@ -97,15 +97,17 @@ fn a_newer_store_is_not_touched() {
 }
 
 #[tokio::test]
-async fn facts_that_are_appended_together_are_written_together() {
+async fn batched_events_share_a_row() {
     let folder = folder();
     let store = open(&folder);
-    let lease = begun(&store, &root(1), 1).await;
-    let facts = (0..20).map(|n| if n == 10 { heard("word") } else { said(format!("fact {n}")) }).collect();
-    store.append(led(&lease, &root(1), 1, facts)).await.unwrap();
+    let lease = begin_session(&store, &root(1), 1).await;
+    let facts = (0..20)
+        .map(|n| if n == 10 { heard_event("word") } else { said_event(format!("fact {n}")) })
+        .collect();
+    store.append(leased_append(&lease, &root(1), 1, facts)).await.unwrap();
     // Many small facts do not become one row that a single bad page takes away.
-    let large = (0..20).map(|n| said(format!("{n:04}").repeat(250))).collect();
-    store.append(led(&lease, &root(1), 21, large)).await.unwrap();
+    let large = (0..20).map(|n| said_event(format!("{n:04}").repeat(250))).collect();
+    store.append(leased_append(&lease, &root(1), 21, large)).await.unwrap();
     drop(store);
     let connection = Connection::open(database(folder.path())).unwrap();
     let mut statement =
@@ -124,21 +126,24 @@ async fn facts_that_are_appended_together_are_written_together() {
 }
 
 #[tokio::test]
-async fn a_store_of_the_first_format_is_read_and_goes_on() {
+async fn store_of_format_1_is_read_and_written() {
     let folder = folder();
     let store = open(&folder);
     // Facts that are appended alone are written as the first format had all of them.
-    let lease = begun(&store, &root(1), 4).await;
+    let lease = begin_session(&store, &root(1), 4).await;
     drop(store);
     let older = "PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM; PRAGMA user_version = 1;";
     Connection::open(database(folder.path())).unwrap().execute_batch(older).unwrap();
-    let format = || SqliteStore::check_up(&database(folder.path()), u64::MAX).unwrap().format;
+    let format = || SqliteStore::check_health(&database(folder.path()), u64::MAX).unwrap().format;
     assert_eq!(format(), Some(1));
     let store = open(&folder);
     assert_eq!(store.read(&root(1), 0).await.unwrap().len(), 4);
-    store.append(led(&lease, &root(1), 4, vec![said("five")])).await.unwrap();
+    store.append(leased_append(&lease, &root(1), 4, vec![said_event("five")])).await.unwrap();
     assert_eq!(format(), Some(1), "an older version can still read it");
-    store.append(led(&lease, &root(1), 5, vec![said("six"), said("seven")])).await.unwrap();
+    store
+        .append(leased_append(&lease, &root(1), 5, vec![said_event("six"), said_event("seven")]))
+        .await
+        .unwrap();
     assert_eq!(store.read(&root(1), 0).await.unwrap().len(), 7);
     assert_eq!(format(), Some(2), "an older version would take two facts in a row for damage");
     drop(store);
@@ -150,32 +155,34 @@ async fn a_store_of_the_first_format_is_read_and_goes_on() {
 async fn what_another_process_wrote_below_a_new_tree_is_seen() {
     let folder = folder();
     let (one, two) = (open(&folder), open(&folder));
-    let lease = begun(&one, &root(1), 1).await;
+    let lease = begin_session(&one, &root(1), 1).await;
     let low = child(&root(1), 0);
-    let several = |count: usize| (0..count).map(|n| said(format!("{n}"))).collect();
-    two.append(led(&lease, &low, 0, several(3))).await.unwrap();
-    let conflict = one.append(led(&lease, &low, 0, several(2))).await.unwrap_err();
+    let several = |count: usize| (0..count).map(|n| said_event(format!("{n}"))).collect();
+    two.append(leased_append(&lease, &low, 0, several(3))).await.unwrap();
+    let conflict = one.append(leased_append(&lease, &low, 0, several(2))).await.unwrap_err();
     assert!(matches!(conflict, StoreError::Conflict { expected: 0, actual: 3, .. }), "{conflict:?}");
-    one.append(led(&lease, &low, 3, several(2))).await.unwrap();
-    let conflict = two.append(led(&lease, &low, 3, several(5))).await.unwrap_err();
+    one.append(leased_append(&lease, &low, 3, several(2))).await.unwrap();
+    let conflict = two.append(leased_append(&lease, &low, 3, several(5))).await.unwrap_err();
     assert!(matches!(conflict, StoreError::Conflict { expected: 3, actual: 5, .. }), "{conflict:?}");
     assert_eq!(two.read(&low, 0).await.unwrap().len(), 5);
 }
 
 #[tokio::test]
-async fn what_was_left_of_an_earlier_tree_is_seen_when_it_begins_anew() {
+async fn leftover_sessions_of_a_removed_tree_are_seen() {
     let folder = folder();
     let store = open(&folder);
-    let lease = begun(&store, &root(1), 1).await;
+    let lease = begin_session(&store, &root(1), 1).await;
     let low = child(&root(1), 0);
-    store.append(led(&lease, &low, 0, vec![said("one"), said("two")])).await.unwrap();
+    store.append(leased_append(&lease, &low, 0, vec![said_event("one"), said_event("two")])).await.unwrap();
     drop(store);
     let gone = format!("DELETE FROM events WHERE session = '{}'", root(1));
     Connection::open(database(folder.path())).unwrap().execute(&gone, []).unwrap();
     let store = open(&folder);
-    grow(&store, &lease, &root(1), 0, 1).await.unwrap();
-    let conflict =
-        store.append(led(&lease, &low, 0, vec![said("a"), said("b"), said("c")])).await.unwrap_err();
+    append_events(&store, &lease, &root(1), 0, 1).await.unwrap();
+    let conflict = store
+        .append(leased_append(&lease, &low, 0, vec![said_event("a"), said_event("b"), said_event("c")]))
+        .await
+        .unwrap_err();
     assert!(matches!(conflict, StoreError::Conflict { expected: 0, actual: 2, .. }), "{conflict:?}");
 }
 
@@ -183,20 +190,20 @@ async fn what_was_left_of_an_earlier_tree_is_seen_when_it_begins_anew() {
 async fn a_full_disk_refuses_the_append_and_keeps_the_rest() {
     let folder = folder();
     let path = database(folder.path());
-    let store = SqliteStore::open_capped(&path, 30).unwrap();
+    let store = SqliteStore::open_with_max_pages(&path, 30).unwrap();
     let (root, other) = (root(1), root(2));
-    let lease = begun(&store, &root, 3).await;
-    let other_lease = begun(&store, &other, 1).await;
-    let large = led(&lease, &root, 3, vec![heard("small"), said(random_text(400_000))]);
+    let lease = begin_session(&store, &root, 3).await;
+    let other_lease = begin_session(&store, &other, 1).await;
+    let large = leased_append(&lease, &root, 3, vec![heard_event("small"), said_event(random_text(400_000))]);
     // The one that fits is not drawn into the failure of the one that does not.
     let (full, fine) = tokio::join!(
         store.append(large.clone()),
-        store.append(led(&other_lease, &other, 1, vec![said("fits")]))
+        store.append(leased_append(&other_lease, &other, 1, vec![said_event("fits")]))
     );
     assert!(matches!(full, Err(StoreError::Full { .. })), "{full:?}");
     fine.unwrap();
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 3);
-    grow(&store, &lease, &root, 3, 2).await.unwrap();
+    append_events(&store, &lease, &root, 3, 2).await.unwrap();
     drop(store);
 
     let store = open(&folder);
@@ -225,8 +232,11 @@ async fn removed_content_is_gone_from_the_files() {
     let store = open(&folder);
     let secret = "XSECRETX".repeat(2_000);
     let lease = lease(&store, &root(1)).await;
-    store.append(led(&lease, &root(1), 0, vec![said(secret.as_str()), said("XSECRETX")])).await.unwrap();
-    begun(&store, &root(2), 1).await;
+    store
+        .append(leased_append(&lease, &root(1), 0, vec![said_event(secret.as_str()), said_event("XSECRETX")]))
+        .await
+        .unwrap();
+    begin_session(&store, &root(2), 1).await;
     store.release(&lease).await.unwrap();
     store.remove(&root(1)).await.unwrap();
     drop(store);
@@ -240,28 +250,31 @@ async fn removed_content_is_gone_from_the_files() {
 async fn two_stores_on_one_file_see_each_other() {
     let folder = folder();
     let (one, two) = (open(&folder), open(&folder));
-    let lease = begun(&one, &root(1), 1).await;
-    assert!(matches!(grow(&two, &lease, &root(1), 0, 1).await, Err(StoreError::Conflict { actual: 1, .. })));
+    let lease = begin_session(&one, &root(1), 1).await;
+    assert!(matches!(
+        append_events(&two, &lease, &root(1), 0, 1).await,
+        Err(StoreError::Conflict { actual: 1, .. })
+    ));
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let mut stirred = one.stirred();
+    let mut stirred = one.changes();
     stirred.mark_unchanged();
     let said = Instant::now();
-    two.append(outside(&root(1), vec![heard("hello"), Event::CancelAsked { by: "me".into() }]))
+    two.append(external_append(&root(1), vec![heard_event("hello"), Event::CancelAsked { by: "me".into() }]))
         .await
         .unwrap();
     tokio::time::timeout(Duration::from_secs(5), stirred.changed()).await.unwrap().unwrap();
     assert!(said.elapsed() < Duration::from_millis(500), "{:?}", said.elapsed());
-    assert_eq!(one.words(&root(1), 0).await.unwrap().len(), 2);
+    assert_eq!(one.external_events(&root(1), 0).await.unwrap().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_of_the_database_does_not_grow_for_ever() {
+async fn write_ahead_log_stays_bounded() {
     let folder = folder();
     let store = open(&folder);
-    let lease = begun(&store, &root(1), 1).await;
+    let lease = begin_session(&store, &root(1), 1).await;
     for round in 0..400 {
-        let facts = (0..50).map(|n| said(format!("{n}").repeat(400))).collect();
-        store.append(led(&lease, &root(1), 1 + round * 50, facts)).await.unwrap();
+        let facts = (0..50).map(|n| said_event(format!("{n}").repeat(400))).collect();
+        store.append(leased_append(&lease, &root(1), 1 + round * 50, facts)).await.unwrap();
     }
     let written = std::fs::metadata(database(folder.path())).unwrap().len();
     let wal = std::fs::metadata(wal(folder.path())).unwrap().len();
@@ -269,26 +282,26 @@ async fn the_log_of_the_database_does_not_grow_for_ever() {
 }
 
 #[tokio::test]
-async fn a_look_at_the_file_finds_damage_and_writes_nothing() {
+async fn health_check_finds_damage_and_writes_nothing() {
     use brigade::store::Integrity;
     let folder = folder();
     let place = folder.path().join("looked-at.db");
-    assert!(matches!(SqliteStore::check_up(&place, u64::MAX), Err(StoreError::ReadOnly { .. })));
+    assert!(matches!(SqliteStore::check_health(&place, u64::MAX), Err(StoreError::ReadOnly { .. })));
     assert!(!place.exists(), "a look makes no store");
     let store = SqliteStore::open(&place).unwrap();
-    begun(&store, &root(1), 400).await;
-    let while_open = SqliteStore::check_up(&place, u64::MAX).unwrap();
-    assert_eq!(while_open.integrity, Integrity::Whole);
+    begin_session(&store, &root(1), 400).await;
+    let while_open = SqliteStore::check_health(&place, u64::MAX).unwrap();
+    assert_eq!(while_open.integrity, Integrity::Intact);
     drop(store);
-    let found = SqliteStore::check_up(&place, u64::MAX).unwrap();
-    assert_eq!((found.format, found.integrity), (Some(2), Integrity::Whole));
+    let found = SqliteStore::check_health(&place, u64::MAX).unwrap();
+    assert_eq!((found.format, found.integrity), (Some(2), Integrity::Intact));
     assert!(found.bytes > 8192, "{}", found.bytes);
-    assert_eq!(SqliteStore::check_up(&place, 100).unwrap().integrity, Integrity::Unknown);
+    assert_eq!(SqliteStore::check_health(&place, 100).unwrap().integrity, Integrity::Unknown);
     let mut bytes = std::fs::read(&place).unwrap();
     let half = bytes.len() / 2;
     bytes[half..].fill(7);
     std::fs::write(&place, bytes).unwrap();
-    match SqliteStore::check_up(&place, u64::MAX) {
+    match SqliteStore::check_health(&place, u64::MAX) {
         Ok(found) => assert!(matches!(found.integrity, Integrity::Damaged(places) if !places.is_empty())),
         Err(error) => assert!(matches!(error, StoreError::Broken { .. }), "{error}"),
     }
@@ -296,7 +309,7 @@ async fn a_look_at_the_file_finds_damage_and_writes_nothing() {
 
 /// A store with many facts is not read anew for each question about edits.
 #[tokio::test]
-async fn edits_are_indexed_once_there_are_many_facts() {
+async fn edits_are_indexed_once_there_are_many_rows() {
     let folder = folder();
     let store = open(&folder);
     let edit = |after: &str| Event::ToolStarted {
@@ -304,7 +317,7 @@ async fn edits_are_indexed_once_there_are_many_facts() {
         effect: Effect::Edit,
         before: None,
         after: Some(Hash::of(after.as_bytes())),
-        lent: Amount::default(),
+        lent: Resources::default(),
         lines: None,
     };
     let knows =
@@ -314,21 +327,21 @@ async fn edits_are_indexed_once_there_are_many_facts() {
         let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, u64>(0)).ok();
         (count("SELECT count(*) FROM edits"), count("SELECT pos FROM edits_until"))
     };
-    let lease = begun(&store, &root(1), 1).await;
-    store.append(led(&lease, &root(1), 1, vec![edit("early")])).await.unwrap();
+    let lease = begin_session(&store, &root(1), 1).await;
+    store.append(leased_append(&lease, &root(1), 1, vec![edit("early")])).await.unwrap();
     assert!(knows(&store, "early").await);
     assert_eq!(tables(), (None, None), "a small store is just read");
     // Words from outside have a row each.
-    let words = |n: usize| (0..n).map(|n| heard(&format!("{n}"))).collect::<Vec<_>>();
-    store.append(led(&lease, &root(1), 2, words(2_100))).await.unwrap();
+    let messages = |n: usize| (0..n).map(|n| heard_event(&format!("{n}"))).collect::<Vec<_>>();
+    store.append(leased_append(&lease, &root(1), 2, messages(2_100))).await.unwrap();
     assert!(!knows(&store, "late").await);
     assert_eq!(tables(), (Some(1), Some(2_102)));
-    store.append(led(&lease, &root(1), 2_102, vec![edit("late")])).await.unwrap();
+    store.append(leased_append(&lease, &root(1), 2_102, vec![edit("late")])).await.unwrap();
     for text in ["early", "late"] {
         assert!(knows(&store, text).await, "{text}");
     }
     drop(store);
-    let readable = SqliteStore::open_to_read(&folder.path().join("sessions.db")).unwrap().unwrap();
+    let readable = SqliteStore::open_read_only(&folder.path().join("sessions.db")).unwrap().unwrap();
     assert!(knows(&readable, "early").await && knows(&readable, "late").await);
     assert!(!knows(&readable, "never").await);
 }

@@ -71,7 +71,7 @@ fn holder() {
 async fn store_with_a_session() -> tempfile::TempDir {
     let folder = folder();
     let store = open(&folder);
-    begun(&store, &root(1), 3).await;
+    begin_session(&store, &root(1), 3).await;
     folder
 }
 
@@ -81,7 +81,7 @@ async fn reading_while_a_writer_is_stopped_does_not_wait() {
     let _stopped = Stopped::start(&database(folder.path()), "both");
     let began = Instant::now();
     for store in [
-        SqliteStore::open_to_read(&database(folder.path())).unwrap().unwrap(),
+        SqliteStore::open_read_only(&database(folder.path())).unwrap().unwrap(),
         SqliteStore::open(&database(folder.path())).unwrap(),
     ] {
         assert_eq!(store.roots().await.unwrap().len(), 1);
@@ -92,13 +92,13 @@ async fn reading_while_a_writer_is_stopped_does_not_wait() {
 }
 
 #[tokio::test]
-async fn writing_while_a_writer_is_stopped_names_the_process_and_the_cure() {
+async fn writing_while_a_writer_is_stopped_names_the_process_and_the_fix() {
     for holds in ["both", "database"] {
         let folder = store_with_a_session().await;
         let stopped = Stopped::start(&database(folder.path()), holds);
         let store = open(&folder);
         let began = Instant::now();
-        let word = || outside(&root(1), vec![heard("hello")]);
+        let word = || external_append(&root(1), vec![heard_event("hello")]);
         // What is queued behind it is answered with it.
         let (first, second) = tokio::join!(store.append(word()), store.append(word()));
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
@@ -125,23 +125,23 @@ async fn opening_while_a_writer_is_stopped_does_not_wait_for_a_waiter_either() {
     let store = open(&folder);
     let began = Instant::now();
     for _ in 0..20 {
-        store.append(outside(&root(1), vec![heard("hello")])).await.unwrap();
+        store.append(external_append(&root(1), vec![heard_event("hello")])).await.unwrap();
     }
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn store_open_for_reading_refuses_to_write() {
+async fn store_opened_read_only_refuses_writes() {
     let folder = store_with_a_session().await;
-    let store = SqliteStore::open_to_read(&database(folder.path())).unwrap().unwrap();
-    let refused = store.append(outside(&root(1), vec![heard("hello")])).await.unwrap_err();
+    let store = SqliteStore::open_read_only(&database(folder.path())).unwrap().unwrap();
+    let refused = store.append(external_append(&root(1), vec![heard_event("hello")])).await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused:?}");
     assert!(matches!(store.remove(&root(1)).await, Err(StoreError::ReadOnly { .. })));
-    let missing = SqliteStore::open_to_read(&folder.path().join("none.db")).unwrap_err();
+    let missing = SqliteStore::open_read_only(&folder.path().join("none.db")).unwrap_err();
     assert!(matches!(missing, StoreError::ReadOnly { .. }), "{missing:?}");
     assert!(!folder.path().join("none.db").exists());
     std::fs::write(folder.path().join("empty.db"), "").unwrap();
-    assert!(SqliteStore::open_to_read(&folder.path().join("empty.db")).unwrap().is_none());
+    assert!(SqliteStore::open_read_only(&folder.path().join("empty.db")).unwrap().is_none());
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn work_between_commits_finds_the_lock_free() {
     let file = std::fs::File::open(format!("{}.lock", database(folder.path()).display())).unwrap();
     for _ in 0..60 {
         // Nobody waits for these: the writer works on while this goes on.
-        let words = (0..8).map(|_| store.append(outside(&root(1), vec![heard("hello")])));
+        let words = (0..8).map(|_| store.append(external_append(&root(1), vec![heard_event("hello")])));
         let words: Vec<_> = words.collect();
         for _ in 0..4 {
             store.between_commits(&mut || {
@@ -161,18 +161,18 @@ async fn work_between_commits_finds_the_lock_free() {
         }
         futures::future::join_all(words).await.into_iter().for_each(|said| assert!(said.is_ok()));
     }
-    assert_eq!(store.words(&root(1), 0).await.unwrap().len(), 480);
+    assert_eq!(store.external_events(&root(1), 0).await.unwrap().len(), 480);
 }
 
 #[test]
-fn open_to_read_while_the_store_is_created_finds_nothing_or_the_whole_store() {
+fn open_read_only_during_creation_finds_nothing_or_the_whole_store() {
     for _ in 0..200 {
         let folder = folder();
         let place = database(folder.path());
         std::fs::write(&place, "").unwrap();
         std::thread::scope(|scope| {
             let created = scope.spawn(|| SqliteStore::open(&place).unwrap());
-            while SqliteStore::open_to_read(&place).unwrap().is_none() {}
+            while SqliteStore::open_read_only(&place).unwrap().is_none() {}
             drop(created.join().unwrap());
         });
     }

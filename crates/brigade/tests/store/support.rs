@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brigade::store::{Append, Appended, Expect, Holder, Lease, SqliteStore, Store, StoreError};
+use brigade::store::{Append, Appended, Expect, Lease, Owner, SqliteStore, Store, StoreError};
 use brigade_core::event::Speaker;
 use brigade_core::{Budget, CallId, Delegation, Event, Grant, Hash, Limit, Record, SessionId, Text};
 
@@ -15,11 +15,11 @@ pub(crate) fn child(parent: &SessionId, index: u32) -> SessionId {
     parent.child(CallId { turn: 1, index })
 }
 
-pub(crate) fn heard(text: &str) -> Event {
+pub(crate) fn heard_event(text: &str) -> Event {
     Event::Heard { from: Speaker::Person, text: text.into() }
 }
 
-pub(crate) fn said(text: impl Into<Text>) -> Event {
+pub(crate) fn said_event(text: impl Into<Text>) -> Event {
     Event::Said { call: CallId { turn: 1, index: 0 }, text: text.into() }
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn started(task: &str, agent: &str, authority: &str) -> Event {
 }
 
 /// A runner's append.
-pub(crate) fn led(lease: &Lease, session: &SessionId, length: u64, events: Vec<Event>) -> Append {
+pub(crate) fn leased_append(lease: &Lease, session: &SessionId, length: u64, events: Vec<Event>) -> Append {
     Append {
         session: session.clone(),
         expect: Expect::Length(length),
@@ -51,7 +51,7 @@ pub(crate) fn led(lease: &Lease, session: &SessionId, length: u64, events: Vec<E
 }
 
 /// Anyone's append.
-pub(crate) fn outside(session: &SessionId, events: Vec<Event>) -> Append {
+pub(crate) fn external_append(session: &SessionId, events: Vec<Event>) -> Append {
     Append {
         session: session.clone(),
         expect: Expect::Exists,
@@ -63,18 +63,18 @@ pub(crate) fn outside(session: &SessionId, events: Vec<Event>) -> Append {
 }
 
 pub(crate) async fn lease(store: &dyn Store, root: &SessionId) -> Lease {
-    store.lease(root, &Holder::this_process(), 1_000).await.unwrap()
+    store.lease(root, &Owner::this_process(), 1_000).await.unwrap()
 }
 
 /// A leased session with `count` facts.
-pub(crate) async fn begun(store: &dyn Store, root: &SessionId, count: u64) -> Lease {
+pub(crate) async fn begin_session(store: &dyn Store, root: &SessionId, count: u64) -> Lease {
     let lease = lease(store, root).await;
-    grow(store, &lease, root, 0, count).await.unwrap();
+    append_events(store, &lease, root, 0, count).await.unwrap();
     lease
 }
 
 /// Appends `count` facts, one by one.
-pub(crate) async fn grow(
+pub(crate) async fn append_events(
     store: &dyn Store,
     lease: &Lease,
     session: &SessionId,
@@ -83,7 +83,11 @@ pub(crate) async fn grow(
 ) -> Result<Option<Appended>, StoreError> {
     let mut last = None;
     for length in from..from + count {
-        last = Some(store.append(led(lease, session, length, vec![said(format!("fact {length}"))])).await?);
+        last = Some(
+            store
+                .append(leased_append(lease, session, length, vec![said_event(format!("fact {length}"))]))
+                .await?,
+        );
     }
     Ok(last)
 }

@@ -2,10 +2,10 @@
 
 use brigade::tool::Toolbox;
 use brigade_core::event::Effect;
-use brigade_core::permission::{Kind, Subject};
+use brigade_core::permission::{ActionKind, Subject};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::support::ToolHarness;
 
 #[test]
 fn every_tool_describes_its_arguments() {
@@ -44,35 +44,39 @@ fn every_tool_describes_its_arguments() {
 }
 
 #[test]
-fn wrong_arguments_are_answered_in_words() {
-    let world = World::new();
-    let error = world.error("read_file", json!({ "path": "a", "ofset": 1 }));
+fn invalid_arguments_name_the_wrong_field() {
+    let harness = ToolHarness::new();
+    let error = harness.error("read_file", json!({ "path": "a", "ofset": 1 }));
     assert!(error.contains("read_file") && error.contains("unknown field `ofset`"), "{error}");
-    assert!(world.error("grep", json!({})).contains("missing field `pattern`"));
-    assert!(world.error("read_file", json!({ "path": "a", "offset": -1 })).contains("-1"));
-    assert!(world.plan("write_file", json!({ "path": 7 })).unwrap_err().contains("write_file"));
+    assert!(harness.error("grep", json!({})).contains("missing field `pattern`"));
+    assert!(harness.error("read_file", json!({ "path": "a", "offset": -1 })).contains("-1"));
+    assert!(harness.plan("write_file", json!({ "path": 7 })).unwrap_err().contains("write_file"));
 }
 
 #[test]
-fn null_for_an_optional_argument_is_absent() {
-    let world = World::new();
-    world.put("a.txt", "one\ntwo\n");
-    assert!(world.ok("list_dir", json!({ "path": null })).contains("a.txt"));
-    assert!(world.ok("read_file", json!({ "path": "a.txt", "offset": null, "limit": null })).contains("two"));
-    let search = json!({ "pattern": "two", "path": null, "glob": null, "case_insensitive": null });
-    assert!(world.ok("grep", search).contains("a.txt:2"));
-    assert!(world.ok("glob", json!({ "pattern": "*.txt", "path": null })).contains("a.txt"));
-    let edit = json!({ "path": "a.txt", "old": "two", "new": "2", "replace_all": null });
-    assert!(world.plan("edit_file", edit).is_ok());
-    // What is required cannot be null, and a name that nobody knows is still told.
-    assert!(world.error("grep", json!({ "pattern": null })).contains("null"));
+fn null_optional_argument_counts_as_absent() {
+    let harness = ToolHarness::new();
+    harness.put("a.txt", "one\ntwo\n");
+    assert!(harness.ok("list_dir", json!({ "path": null })).contains("a.txt"));
     assert!(
-        world.error("read_file", json!({ "path": "a.txt", "ofset": null })).contains("unknown field `ofset`")
+        harness.ok("read_file", json!({ "path": "a.txt", "offset": null, "limit": null })).contains("two")
+    );
+    let search = json!({ "pattern": "two", "path": null, "glob": null, "case_insensitive": null });
+    assert!(harness.ok("grep", search).contains("a.txt:2"));
+    assert!(harness.ok("glob", json!({ "pattern": "*.txt", "path": null })).contains("a.txt"));
+    let edit = json!({ "path": "a.txt", "old": "two", "new": "2", "replace_all": null });
+    assert!(harness.plan("edit_file", edit).is_ok());
+    // What is required cannot be null, and a name that nobody knows is still told.
+    assert!(harness.error("grep", json!({ "pattern": null })).contains("null"));
+    assert!(
+        harness
+            .error("read_file", json!({ "path": "a.txt", "ofset": null }))
+            .contains("unknown field `ofset`")
     );
 }
 
 #[test]
-fn rules_see_what_a_call_is_about() {
+fn check_reports_the_subject_of_a_call() {
     let toolbox = Toolbox::standard();
     let check = |tool: &str, arguments: Value| {
         let mut seen = None;
@@ -86,12 +90,15 @@ fn rules_see_what_a_call_is_about() {
         toolbox.get(tool).unwrap().check(&arguments, &mut judge).unwrap();
         seen.unwrap()
     };
-    assert_eq!(check("read_file", json!({ "path": "a" })), (Kind::Pure, "a".into()));
-    assert_eq!(check("list_dir", json!({})), (Kind::Pure, ".".into()));
-    assert_eq!(check("list_dir", json!({ "path": null })), (Kind::Pure, ".".into()));
-    assert_eq!(check("grep", json!({ "pattern": "x", "path": "b" })), (Kind::Pure, "b".into()));
-    assert_eq!(check("glob", json!({ "pattern": "x" })), (Kind::Pure, ".".into()));
-    assert_eq!(check("write_file", json!({ "path": "c", "content": "" })), (Kind::Edit, "c".into()));
-    assert_eq!(check("edit_file", json!({ "path": "d", "old": "", "new": "" })), (Kind::Edit, "d".into()));
-    assert_eq!(check("shell", json!({ "command": "ls" })), (Kind::Other, "ls".into()));
+    assert_eq!(check("read_file", json!({ "path": "a" })), (ActionKind::Pure, "a".into()));
+    assert_eq!(check("list_dir", json!({})), (ActionKind::Pure, ".".into()));
+    assert_eq!(check("list_dir", json!({ "path": null })), (ActionKind::Pure, ".".into()));
+    assert_eq!(check("grep", json!({ "pattern": "x", "path": "b" })), (ActionKind::Pure, "b".into()));
+    assert_eq!(check("glob", json!({ "pattern": "x" })), (ActionKind::Pure, ".".into()));
+    assert_eq!(check("write_file", json!({ "path": "c", "content": "" })), (ActionKind::Edit, "c".into()));
+    assert_eq!(
+        check("edit_file", json!({ "path": "d", "old": "", "new": "" })),
+        (ActionKind::Edit, "d".into())
+    );
+    assert_eq!(check("shell", json!({ "command": "ls" })), (ActionKind::Other, "ls".into()));
 }

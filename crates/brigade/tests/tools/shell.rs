@@ -8,7 +8,7 @@ use brigade_sandbox::GuardCommand;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::world::World;
+use super::support::ToolHarness;
 
 const GUARD_ENTRY: &str = "tools::shell::guard_entry";
 
@@ -35,39 +35,39 @@ fn guard() -> GuardCommand {
     GuardCommand { program: "/bin/sh".into(), arguments: vec!["-c".into(), script.into(), binary.into()] }
 }
 
-fn context(world: &World, stop: watch::Receiver<bool>) -> ToolContext {
+fn context(harness: &ToolHarness, stop: watch::Receiver<bool>) -> ToolContext {
     let settings = ShellSettings {
         guard: guard(),
-        directory: world.path(""),
+        directory: harness.path(""),
         environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("GREETING".into(), "hello".into())],
         time_limit: Duration::from_secs(20),
         output_limit: 1_000,
     };
-    ToolContext { shell: Some(settings), stop, ..world.context() }
+    ToolContext { shell: Some(settings), stop, ..harness.context() }
 }
 
-fn shell(world: &World, arguments: Value, stop: watch::Receiver<bool>) -> ToolOutput {
+fn shell(harness: &ToolHarness, arguments: Value, stop: watch::Receiver<bool>) -> ToolOutput {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let toolbox = Toolbox::standard();
-    runtime.block_on(toolbox.get("shell").unwrap().run(arguments, &context(world, stop)))
+    runtime.block_on(toolbox.get("shell").unwrap().run(arguments, &context(harness, stop)))
 }
 
-fn run(world: &World, arguments: Value) -> (String, bool) {
-    let output = shell(world, arguments, watch::channel(false).1);
+fn run(harness: &ToolHarness, arguments: Value) -> (String, bool) {
+    let output = shell(harness, arguments, watch::channel(false).1);
     (output.text.to_string(), output.is_error())
 }
 
 #[test]
-fn without_a_guard_there_is_no_shell() {
-    let world = World::new();
-    assert!(world.error("shell", json!({ "command": "true" })).contains("not available here"));
+fn shell_without_a_guard_is_unavailable() {
+    let harness = ToolHarness::new();
+    assert!(harness.error("shell", json!({ "command": "true" })).contains("not available here"));
 }
 
 #[test]
-fn a_command_runs_in_the_workspace_and_says_how_it_ended() {
-    let world = World::new();
-    world.put("file", "");
-    let run = |command: &str| run(&world, json!({ "command": command }));
+fn shell_runs_in_the_workspace_and_reports_the_exit() {
+    let harness = ToolHarness::new();
+    harness.put("file", "");
+    let run = |command: &str| run(&harness, json!({ "command": command }));
     assert_eq!(run("ls; echo $GREETING"), ("file\nhello\n".into(), false));
     assert_eq!(run("true"), ("(no output)".into(), false));
     assert_eq!(run("echo a; echo b >&2; exit 3"), ("a\nb\n(exit code 3)".into(), true));
@@ -78,12 +78,12 @@ fn a_command_runs_in_the_workspace_and_says_how_it_ended() {
 }
 
 #[test]
-fn a_command_ends_in_time_and_when_asked() {
-    let world = World::new();
+fn shell_ends_on_timeout_and_cancel() {
+    let harness = ToolHarness::new();
     let start = Instant::now();
-    let (text, failed) = run(&world, json!({ "command": "echo begun; sleep 60", "timeout_seconds": 1 }));
+    let (text, failed) = run(&harness, json!({ "command": "echo begun; sleep 60", "timeout_seconds": 1 }));
     assert_eq!((text.as_str(), failed), ("begun\n(ended after 1 seconds, its time limit)", true));
-    assert!(run(&world, json!({ "command": "true", "timeout_seconds": 0 })).1);
+    assert!(run(&harness, json!({ "command": "true", "timeout_seconds": 0 })).1);
 
     let (asker, stop) = watch::channel(false);
     let output = std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn a_command_ends_in_time_and_when_asked() {
             std::thread::sleep(Duration::from_millis(500));
             asker.send(true)
         });
-        shell(&world, json!({ "command": "sleep 60" }), stop)
+        shell(&harness, json!({ "command": "sleep 60" }), stop)
     });
     assert_eq!((output.text.as_str(), output.is_error()), ("(cancelled)", true));
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());

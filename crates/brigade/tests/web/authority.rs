@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use brigade::model::script::Script;
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Append, Expect, Holder};
-use brigade::tool::{Search, WebSettings};
-use brigade::{Models, More, Runtime, Settings, Store, Task, Toolbox, Workspace};
+use brigade::store::{Append, Expect, Owner};
+use brigade::tool::{SearchEngine, WebSettings};
+use brigade::{Models, ResumeOptions, Runtime, Settings, Store, Task, Toolbox, Workspace};
 use brigade_core::grant::Access;
 use brigade_core::permission::Mode;
 use brigade_core::{Authority, Event};
@@ -16,8 +16,8 @@ use brigade_core::{Authority, Event};
 use super::server::{Server, settings};
 
 #[test]
-fn an_agent_without_the_network_is_not_offered_it() {
-    let search = Some(Search::searxng("https://searx.example").unwrap());
+fn agent_without_network_is_not_offered_web_tools() {
+    let search = Some(SearchEngine::searxng("https://searx.example").unwrap());
     let toolbox = Toolbox::standard().with_web(WebSettings { search, ..settings() });
     let tools: BTreeSet<String> = toolbox.iter().map(|tool| tool.spec().name.clone()).collect();
     let offered = |network| {
@@ -43,37 +43,37 @@ fn runtime(store: &Arc<MemoryStore>, folder: &Path, url: &str, tweak: impl FnOnc
     Runtime::new(store.clone(), settings, models)
 }
 
-async fn told(url: &str, tweak: impl FnOnce(&mut Settings)) -> String {
+async fn run_fetch(url: &str, tweak: impl FnOnce(&mut Settings)) -> String {
     let folder = tempfile::tempdir().unwrap();
     let runtime = runtime(&Arc::default(), folder.path(), url, tweak);
     let run = runtime.start(Task::new("read it")).await.unwrap();
-    run.ending().await.unwrap().outcome.text.to_string()
+    run.result().await.unwrap().outcome.text.to_string()
 }
 
 #[tokio::test]
-async fn a_page_is_read_in_every_mode_until_a_rule_forbids_it() {
+async fn page_is_read_in_every_mode_unless_denied() {
     let server = Server::page("text/html", "<h1>inside</h1>");
     for mode in [Mode::Plan, Mode::Ask, Mode::Edit, Mode::Auto] {
-        let text = told(&server.url("/"), |settings| settings.permissions.mode = mode).await;
+        let text = run_fetch(&server.url("/"), |settings| settings.permissions.mode = mode).await;
         assert!(text.contains("# inside"), "{mode}: {text}");
     }
     let rule =
         |settings: &mut Settings| settings.permissions.deny = vec!["web_fetch(127.0.0.1)".parse().unwrap()];
-    let text = told(&server.url("/"), rule).await;
+    let text = run_fetch(&server.url("/"), rule).await;
     assert!(text.contains("`web_fetch(127.0.0.1)` in permissions.deny forbids this"), "{text}");
     assert_eq!(server.requests().len(), 4);
 }
 
 /// The model may call what it was not offered. A session is begun, loses the network and goes on.
 #[tokio::test]
-async fn an_agent_without_the_network_does_not_reach_it() {
+async fn agent_without_network_cannot_call_web_tools() {
     let server = Server::page("text/html", "<h1>inside</h1>");
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(MemoryStore::new());
     let run =
         runtime(&store, folder.path(), &server.url("/"), |_| {}).start(Task::new("read it")).await.unwrap();
     let session = run.session().clone();
-    run.ending().await.unwrap();
+    run.result().await.unwrap();
     assert_eq!(server.requests().len(), 1);
 
     let mut first = store.read(&session, 0).await.unwrap().remove(0);
@@ -84,8 +84,8 @@ async fn an_agent_without_the_network_does_not_reach_it() {
     grant.authority = authority.hash();
     let agent = store.blob(*agent).await.unwrap().unwrap();
     let other = Arc::new(MemoryStore::new());
-    let holder = Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() };
-    let lease = other.lease(&session, &holder, 1).await.unwrap();
+    let owner = Owner { pid: 999_999_999, start_time: 1, ..Owner::this_process() };
+    let lease = other.lease(&session, &owner, 1).await.unwrap();
     let begun = Append {
         session: session.clone(),
         expect: Expect::Length(0),
@@ -97,7 +97,7 @@ async fn an_agent_without_the_network_does_not_reach_it() {
     other.append(begun).await.unwrap();
     other.release(&lease).await.unwrap();
     let runtime = runtime(&other, folder.path(), &server.url("/"), |_| {});
-    let ending = runtime.resume(&session, More::default()).await.unwrap().ending().await.unwrap();
+    let ending = runtime.resume(&session, ResumeOptions::default()).await.unwrap().result().await.unwrap();
     let text = ending.outcome.text.to_string();
     assert!(text.contains("'web_fetch' needs the network, and this agent may not reach it"), "{text}");
     assert_eq!(server.requests().len(), 1);

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use brigade_core::event::Effect;
-use brigade_core::permission::{Kind, Subject};
+use brigade_core::permission::{ActionKind, Subject};
 use serde_json::json;
 
-use super::server::{Server, call, fail, fetch, reply, send, settings};
+use super::server::{Server, call, fetch, fetch_error, reply, send, settings};
 
 #[test]
-fn a_page_becomes_markdown() {
+fn html_page_becomes_markdown() {
     let page = "<!doctype html><title>Tea</title><body><h1>How to make tea</h1><script>track()</script>\
                 <p>Take <b>hot</b> water, see <a href='/cups'>cups</a>.<ul><li>green<li>black</ul>";
     let server = Server::page("text/html; charset=utf-8", page);
@@ -30,7 +30,7 @@ fn a_page_becomes_markdown() {
 }
 
 #[test]
-fn text_comes_as_it_is() {
+fn text_is_returned_unchanged() {
     let body = "# a\n\n<b>*x*</b>\n";
     for kind in ["text/plain", "text/markdown", "application/json", "application/feed+json", "text/csv"] {
         assert_eq!(fetch(&Server::page(kind, body).url("/")), body, "{kind}");
@@ -44,7 +44,7 @@ fn text_comes_as_it_is() {
 }
 
 #[test]
-fn letters_of_the_old_days_are_read() {
+fn legacy_charsets_are_decoded() {
     assert!(
         fetch(&Server::page("text/html; charset=windows-1252", b"<p>na\xefve \x80").url("/"))
             .contains("naïve €")
@@ -58,7 +58,7 @@ fn letters_of_the_old_days_are_read() {
 }
 
 #[test]
-fn compressed_pages_are_read() {
+fn gzip_pages_are_read() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all("<p>hello".repeat(1000).as_bytes()).unwrap();
     let body = encoder.finish().unwrap();
@@ -69,14 +69,14 @@ fn compressed_pages_are_read() {
 
     let broken = reply("200 OK", headers, &body[..body.len() / 2]);
     let server = Server::start(move |_, stream| send(stream, &broken));
-    assert!(fail(&settings(), &server.url("/")).contains("broke off or made no sense"));
+    assert!(fetch_error(&settings(), &server.url("/")).contains("broke off or made no sense"));
     let other = reply("200 OK", "Content-Type: text/html\r\nContent-Encoding: br\r\n", b"x");
     let server = Server::start(move |_, stream| send(stream, &other));
-    assert!(fail(&settings(), &server.url("/")).contains("compressed as `br`"));
+    assert!(fetch_error(&settings(), &server.url("/")).contains("compressed as `br`"));
 }
 
 #[test]
-fn a_long_page_is_read_in_parts() {
+fn long_page_is_read_in_parts() {
     let server = Server::page("text/plain; charset=utf-8", "aé".repeat(100));
     let part = |offset: u64, limit: u64| {
         let arguments = json!({ "url": server.url("/"), "offset": offset, "limit": limit });
@@ -93,7 +93,7 @@ fn a_long_page_is_read_in_parts() {
 }
 
 #[test]
-fn redirects_are_followed_and_told() {
+fn redirects_are_followed_and_reported() {
     let end = Server::page("text/plain", "here");
     let first = Server::redirect(end.url("/end"));
     assert_eq!(fetch(&first.url("/")), format!("here\n(redirected to {})\n", end.url("/end")));
@@ -106,8 +106,8 @@ fn redirects_are_followed_and_told() {
 }
 
 #[test]
-fn answers_that_are_no_page_are_told() {
-    for (status, says) in [
+fn error_statuses_and_binary_types_are_reported() {
+    for (status, expected) in [
         ("404 Not Found", "answered 404 Not Found; there is no such page"),
         ("403 Forbidden", "not open to everybody"),
         ("429 Slow Down", "wait before"),
@@ -115,26 +115,26 @@ fn answers_that_are_no_page_are_told() {
         ("302 Found", "redirects to nowhere"),
     ] {
         let whole = reply(status, "Content-Type: text/html\r\n", b"<p>secret");
-        let text = fail(&settings(), &Server::start(move |_, stream| send(stream, &whole)).url("/"));
-        assert!(text.starts_with("127.0.0.1 was not fetched: ") && text.contains(says), "{text}");
+        let text = fetch_error(&settings(), &Server::start(move |_, stream| send(stream, &whole)).url("/"));
+        assert!(text.starts_with("127.0.0.1 was not fetched: ") && text.contains(expected), "{text}");
     }
     for kind in ["image/png", "application/pdf", "application/octet-stream"] {
-        let text = fail(&settings(), &Server::page(kind, "x").url("/"));
+        let text = fetch_error(&settings(), &Server::page(kind, "x").url("/"));
         assert!(text.contains(kind) && text.contains("only HTML and text"), "{text}");
     }
-    let text = fail(&settings(), &Server::page("text/plain", "a\0b").url("/"));
+    let text = fetch_error(&settings(), &Server::page("text/plain", "a\0b").url("/"));
     assert!(text.contains("binary"), "{text}");
 }
 
 #[test]
-fn rules_see_the_host() {
+fn check_reports_the_host() {
     let toolbox = brigade::Toolbox::new().with_web(settings());
     let tool = toolbox.get("web_fetch").unwrap();
     assert_eq!((tool.effect(), tool.network()), (Effect::Pure, true));
     assert_eq!(tool.spec().schema["properties"]["url"]["type"], "string");
     let mut seen = Vec::new();
     let mut judge = |action: &brigade_core::permission::Action<'_>| {
-        assert_eq!(action.kind, Kind::Pure);
+        assert_eq!(action.kind, ActionKind::Pure);
         if let Subject::Host(host) = action.subject {
             seen.push(host.to_owned());
         }

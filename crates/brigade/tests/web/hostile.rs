@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brigade::tool::WebSettings;
 
-use super::server::{Server, fail, fetch, reply, send, settings};
+use super::server::{Server, fetch, fetch_error, reply, send, settings};
 
 #[test]
 fn nested_pages_are_flattened() {
@@ -21,7 +21,7 @@ fn nested_pages_are_flattened() {
 }
 
 #[test]
-fn a_bomb_stays_small() {
+fn gzip_bomb_is_bounded() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..200 {
         encoder.write_all(&vec![b'x'; 1 << 20]).unwrap();
@@ -37,7 +37,7 @@ fn a_bomb_stays_small() {
 }
 
 #[test]
-fn an_endless_answer_is_cut() {
+fn endless_body_is_truncated() {
     let server = Server::start(|_, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n");
         let chunk = [b"10000\r\n".as_slice(), &[b'x'; 0x10000], b"\r\n"].concat();
@@ -53,7 +53,7 @@ fn an_endless_answer_is_cut() {
 
 /// Nothing comes out of this, however much goes in.
 #[test]
-fn an_endless_answer_of_nothing_is_cut() {
+fn endless_empty_gzip_blocks_are_cut() {
     let server = Server::start(|_, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n");
         send(stream, &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
@@ -65,33 +65,33 @@ fn an_endless_answer_of_nothing_is_cut() {
     assert!(text.contains("the rest was not read"), "{text}");
 }
 
-fn hurried() -> WebSettings {
+fn short_timeout() -> WebSettings {
     WebSettings { timeout: Duration::from_millis(700), ..settings() }
 }
 
 #[test]
-fn silence_ends() {
+fn silent_server_times_out() {
     let server = Server::start(|_, _| std::thread::sleep(Duration::from_secs(10)));
-    let text = fail(&hurried(), &server.url("/"));
+    let text = fetch_error(&short_timeout(), &server.url("/"));
     assert!(text.contains("127.0.0.1 was not fetched: it did not answer in full within 700 ms"), "{text}");
 }
 
 #[test]
-fn a_drip_ends() {
+fn dripping_server_times_out() {
     let server = Server::start(|_, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n");
         while stream.write_all(b"x").is_ok() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    assert!(fail(&hurried(), &server.url("/")).contains("within 700 ms"));
+    assert!(fetch_error(&short_timeout(), &server.url("/")).contains("within 700 ms"));
     let headers = Server::start(|_, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\n");
         while stream.write_all(b"A: b\r\n").is_ok() {
             std::thread::sleep(Duration::from_millis(50));
         }
     });
-    assert!(fail(&hurried(), &headers.url("/")).contains("within 700 ms"));
+    assert!(fetch_error(&short_timeout(), &headers.url("/")).contains("within 700 ms"));
 }
 
 #[test]
@@ -104,32 +104,33 @@ fn huge_headers_are_refused() {
             }
         }
     });
-    let text = fail(&settings(), &server.url("/"));
+    let text = fetch_error(&settings(), &server.url("/"));
     assert!(text.contains("made no sense"), "{text}");
     let many = Server::start(|_, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\n");
         while stream.write_all(b"A: b\r\n").is_ok() {}
     });
-    let text = fail(&settings(), &many.url("/"));
+    let text = fetch_error(&settings(), &many.url("/"));
     assert!(text.contains("made no sense"), "{text}");
 }
 
 #[test]
-fn broken_connections_are_told() {
+fn broken_connections_are_reported() {
     let reset = Server::start(|_, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf");
     });
-    let text = fail(&settings(), &reset.url("/"));
+    let text = fetch_error(&settings(), &reset.url("/"));
     assert!(text.contains("the answer broke off or made no sense"), "{text}");
-    let text = fail(&settings(), &Server::start(|_, _| {}).url("/"));
+    let text = fetch_error(&settings(), &Server::start(|_, _| {}).url("/"));
     assert!(text.contains("broke off"), "{text}");
-    let text = fail(&settings(), &Server::start(|_, stream| send(stream, b"SSH-2.0-x\r\n\r\n")).url("/"));
+    let text =
+        fetch_error(&settings(), &Server::start(|_, stream| send(stream, b"SSH-2.0-x\r\n\r\n")).url("/"));
     assert!(text.contains("made no sense"), "{text}");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let text = fail(&settings(), &format!("http://127.0.0.1:{port}/"));
+    let text = fetch_error(&settings(), &format!("http://127.0.0.1:{port}/"));
     assert!(text.contains("the connection failed"), "{text}");
-    let text = fail(&settings(), &Server::page("text/plain", "x").url("/").replace("http:", "https:"));
+    let text = fetch_error(&settings(), &Server::page("text/plain", "x").url("/").replace("http:", "https:"));
     assert!(text.contains("the connection failed"), "{text}");
 }

@@ -2,10 +2,10 @@
 
 use brigade::Secret;
 use brigade::Toolbox;
-use brigade::tool::Search;
+use brigade::tool::SearchEngine;
 use serde_json::{Value, json};
 
-use super::server::{Server, call, fail, reply, searching, send, settings};
+use super::server::{Server, call, fetch_error, reply, searching, send, settings};
 
 const KEY: &str = "key-that-nobody-sees";
 
@@ -13,22 +13,22 @@ fn engine(answer: Value) -> Server {
     Server::page("application/json", answer.to_string())
 }
 
-fn brave(server: &Server) -> Search {
-    Search::brave(Secret::new(KEY)).unwrap().at(&server.url("/res/v1/web/search")).unwrap()
+fn brave(server: &Server) -> SearchEngine {
+    SearchEngine::brave(Secret::new(KEY)).unwrap().at(&server.url("/res/v1/web/search")).unwrap()
 }
 
-fn tavily(server: &Server) -> Search {
-    Search::tavily(Secret::new(KEY)).unwrap().at(&server.url("/search")).unwrap()
+fn tavily(server: &Server) -> SearchEngine {
+    SearchEngine::tavily(Secret::new(KEY)).unwrap().at(&server.url("/search")).unwrap()
 }
 
-fn search(engine: Search, arguments: Value) -> (bool, String) {
+fn search(engine: SearchEngine, arguments: Value) -> (bool, String) {
     let output = call(&searching(engine), &[], "web_search", arguments);
     assert!(!output.text.as_str().contains(KEY), "{}", output.text);
     (output.is_error(), output.text.to_string())
 }
 
 #[test]
-fn brave_is_asked() {
+fn brave_request_and_results() {
     let server = engine(json!({ "type": "search", "web": { "type": "search", "results": [
         { "title": "Rust &amp; tea", "url": "https://a.example/1", "description": "about <strong>rust</strong>\nand tea" },
         { "title": "Second", "url": "https://b.example/2", "description": "" },
@@ -46,7 +46,7 @@ fn brave_is_asked() {
 }
 
 #[test]
-fn tavily_is_asked() {
+fn tavily_request_and_results() {
     let results: Vec<Value> = (1..=12)
         .map(|n| json!({ "title": format!("t{n}"), "url": format!("https://a.example/{n}"), "content": "c", "score": 0.5 }))
         .collect();
@@ -65,13 +65,14 @@ fn tavily_is_asked() {
 }
 
 #[test]
-fn searxng_is_asked() {
+fn searxng_request_and_results() {
     let answer = json!({ "query": "q", "number_of_results": 0, "results": [
         { "title": "Vec<T>", "url": "http://a.example/?a=1&lt=2", "content": "c", "engine": "x" },
     ] });
     let server = engine(answer);
     for base in ["/", "/deep/", "/search"] {
-        let (failed, text) = search(Search::searxng(&server.url(base)).unwrap(), json!({ "query": "a&b" }));
+        let (failed, text) =
+            search(SearchEngine::searxng(&server.url(base)).unwrap(), json!({ "query": "a&b" }));
         assert_eq!((failed, text.as_str()), (false, "1. **Vec<T>**\n   http://a.example/?a=1&lt=2\n   c\n"));
     }
     let lines: Vec<String> =
@@ -87,14 +88,14 @@ fn searxng_is_asked() {
 }
 
 #[test]
-fn troubles_are_told_without_the_key() {
+fn search_errors_hide_the_key() {
     let answering = |status: &'static str, body: &'static str| {
         Server::start(move |_, stream| {
             send(stream, &reply(status, "Content-Type: text/html\r\n", body.as_bytes()))
         })
     };
     let asked = json!({ "query": "secret words" });
-    for (status, says) in [
+    for (status, expected) in [
         ("401 No", "does not take the key"),
         ("429 Slow", "wait before"),
         ("500 Oh", "the server has a problem"),
@@ -102,11 +103,12 @@ fn troubles_are_told_without_the_key() {
         let server = answering(status, KEY);
         for engine in [brave(&server), tavily(&server)] {
             let (failed, text) = search(engine, asked.clone());
-            assert!(failed && text.contains(says) && text.contains("127.0.0.1"), "{text}");
+            assert!(failed && text.contains(expected) && text.contains("127.0.0.1"), "{text}");
             assert!(!text.contains("secret"), "{text}");
         }
     }
-    let (failed, text) = search(Search::searxng(&answering("403 No", "").url("/")).unwrap(), asked.clone());
+    let (failed, text) =
+        search(SearchEngine::searxng(&answering("403 No", "").url("/")).unwrap(), asked.clone());
     assert!(failed && text.contains("search.formats"), "{text}");
     let (failed, text) = search(tavily(&answering("200 OK", "<html>")), asked.clone());
     assert!(failed && text.contains("no list of results"), "{text}");
@@ -115,7 +117,7 @@ fn troubles_are_told_without_the_key() {
     let silent = Server::start(|_, _| std::thread::sleep(std::time::Duration::from_secs(10)));
     let (failed, text) = search(brave(&silent), asked.clone());
     assert!(failed && text.contains("did not answer within"), "{text}");
-    let broken = Search::brave(Secret::new("a\nb")).unwrap().at(&silent.url("/")).unwrap();
+    let broken = SearchEngine::brave(Secret::new("a\nb")).unwrap().at(&silent.url("/")).unwrap();
     assert!(search(broken, asked).1.contains("does not take the key"));
     for query in [String::new(), " ".to_owned(), "x".repeat(401)] {
         assert!(search(brave(&silent), json!({ "query": query })).0);
@@ -123,21 +125,21 @@ fn troubles_are_told_without_the_key() {
 }
 
 #[test]
-fn keys_cannot_be_printed() {
-    let search = Search::brave(Secret::new(KEY)).unwrap();
+fn search_keys_are_not_printed() {
+    let search = SearchEngine::brave(Secret::new(KEY)).unwrap();
     let shown = format!("{search:?} {:?}", searching(search.clone()));
     assert!(!shown.contains(KEY) && shown.contains("Secret"), "{shown}");
-    let error = Search::searxng("https://user:hunter2@searx.example").unwrap_err().to_string();
+    let error = SearchEngine::searxng("https://user:hunter2@searx.example").unwrap_err().to_string();
     assert!(!error.contains("hunter2"), "{error}");
-    assert!(Search::searxng("ftp://x").is_err() && Search::searxng("searx").is_err());
+    assert!(SearchEngine::searxng("ftp://x").is_err() && SearchEngine::searxng("searx").is_err());
 }
 
 /// The address of an engine is the person's choice; what a model fetches is not.
 #[test]
-fn only_a_configured_engine_is_offered_and_it_opens_nothing_else() {
+fn web_search_needs_a_configured_engine() {
     assert!(Toolbox::new().with_web(settings()).get("web_search").is_none());
     let server = engine(json!({ "results": [] }));
-    let settings = searching(Search::searxng(&server.url("/")).unwrap());
+    let settings = searching(SearchEngine::searxng(&server.url("/")).unwrap());
     assert!(Toolbox::new().with_web(settings.clone()).get("web_search").is_some());
-    assert!(fail(&settings, "http://127.0.0.1/").contains("web.allow_loopback"));
+    assert!(fetch_error(&settings, "http://127.0.0.1/").contains("web.allow_loopback"));
 }

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use brigade::tool::{Files, Search, ToolContext, Toolbox, WebSettings, Workspace};
+use brigade::tool::{Files, SearchEngine, ToolContext, Toolbox, WebSettings, Workspace};
 use brigade_core::permission::{Permissions, Rule};
 use brigade_core::{CallId, SessionId, ToolOutput};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 /// The time that a call of these tests gets.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
 /// The time within which every call ends.
-pub(super) const SOON: Duration = Duration::from_secs(10);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A server that hands every connection, with the request that came on it, to a function.
 pub(super) struct Server {
@@ -110,7 +110,7 @@ pub(super) fn settings() -> WebSettings {
     WebSettings { allow_loopback: true, timeout: TIMEOUT, ..WebSettings::default() }
 }
 
-pub(super) fn searching(search: Search) -> WebSettings {
+pub(super) fn searching(search: SearchEngine) -> WebSettings {
     WebSettings { search: Some(search), timeout: TIMEOUT, ..WebSettings::default() }
 }
 
@@ -138,16 +138,16 @@ fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value)
         files: Files::new(workspace, Arc::new(rules), BTreeSet::new()),
         shell: None,
         stop: watch::channel(false).1,
-        hop: brigade_core::Hop::default(),
-        purse: brigade::tool::Purse::default(),
-        teller: brigade::tool::Teller::default(),
+        remote_context: brigade_core::RemoteContext::default(),
+        loan: brigade::tool::RemoteLoan::default(),
+        progress: brigade::tool::ProgressReporter::default(),
         seen: brigade::tool::SeenSlot::default(),
     };
     let toolbox = Toolbox::new().with_web(settings.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let begun = Instant::now();
     let output = runtime.block_on(toolbox.get(tool).unwrap().run(arguments, &context));
-    assert!(begun.elapsed() < SOON, "it took {:?}: {}", begun.elapsed(), output.text);
+    assert!(begun.elapsed() < MAX_WAIT, "it took {:?}: {}", begun.elapsed(), output.text);
     output
 }
 
@@ -159,7 +159,7 @@ pub(super) fn fetch(url: &str) -> String {
 }
 
 /// Fetches something that cannot be fetched.
-pub(super) fn fail(settings: &WebSettings, url: &str) -> String {
+pub(super) fn fetch_error(settings: &WebSettings, url: &str) -> String {
     let output = call(settings, &[], "web_fetch", json!({ "url": url }));
     assert!(output.is_error(), "{}", output.text);
     output.text.to_string()

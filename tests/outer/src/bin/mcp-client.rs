@@ -14,25 +14,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::Secret;
-use brigade::mcp::login::{Attempt, Client, Login, Who};
-use brigade::mcp::{Address, Definition, Servers, Way};
-use brigade::tool::{AnyTool, Files, Purse, Teller, ToolContext, Workspace};
+use brigade::mcp::oauth::{GrantType, LoginFlow, LoginSettings, OAuthClient};
+use brigade::mcp::{HttpEndpoint, ServerConfig, Servers, Transport};
+use brigade::tool::{AnyTool, Files, ProgressReporter, RemoteLoan, ToolContext, Workspace};
 use brigade_core::permission::Permissions;
-use brigade_core::{CallId, Hop, SessionId, ToolOutput};
+use brigade_core::{CallId, RemoteContext, SessionId, ToolOutput};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
 /// How often somebody logs in before it is given up.
-const MOST_LOGINS: usize = 3;
+const MAX_LOGINS: usize = 3;
 /// What the client says when a person has to do something.
-const HOW: &str = "log in, please";
+const LOGIN_HINT: &str = "log in, please";
 
 #[tokio::main]
 async fn main() {
     let folder = tempfile::tempdir().unwrap();
-    let mut person = Person::new(folder);
-    let outcome = person.use_all().await;
+    let mut client = Person::new(folder);
+    let outcome = client.call_all_tools().await;
     if let Err(why) = &outcome {
         eprintln!("{why}");
     }
@@ -42,7 +42,7 @@ async fn main() {
 /// Who uses a server, and may log in to it.
 struct Person {
     folder: TempDir,
-    address: Address,
+    address: HttpEndpoint,
     context: Value,
     logins: usize,
 }
@@ -58,14 +58,18 @@ impl Person {
             "auth/basic-cimd" => Some("https://conformance-test.local/client-metadata.json".to_owned()),
             _ => text("client_id"),
         };
-        let login = Login {
+        let login = LoginSettings {
             file: Some(folder.path().join("login.json")),
-            who: if scenario.starts_with("auth/client-credentials") { Who::Client } else { Who::Person },
-            client: client.map(|id| Client { id, secret: text("client_secret").map(Secret::new) }),
+            grant_type: if scenario.starts_with("auth/client-credentials") {
+                GrantType::ClientCredentials
+            } else {
+                GrantType::AuthorizationCode
+            },
+            client: client.map(|id| OAuthClient { id, secret: text("client_secret").map(Secret::new) }),
             scopes: Vec::new(),
-            how: HOW.to_owned(),
+            hint: LOGIN_HINT.to_owned(),
         };
-        let address = Address {
+        let address = HttpEndpoint {
             url: Secret::new(url),
             headers: Vec::new(),
             login,
@@ -75,14 +79,14 @@ impl Person {
     }
 
     /// Connects, and calls every tool; those that are new to the person after a login as well.
-    async fn use_all(&mut self) -> Result<(), String> {
+    async fn call_all_tools(&mut self) -> Result<(), String> {
         let mut servers = self.connect().await?;
         let calls = self.calls(&servers);
         for (tool, arguments) in calls {
             loop {
                 let output = self.call(&servers, &tool, arguments.clone()).await?;
                 eprintln!("{tool}: {}", output.text);
-                if !output.is_error() || !output.text.as_str().contains(HOW) {
+                if !output.is_error() || !output.text.as_str().contains(LOGIN_HINT) {
                     break;
                 }
                 self.log_in().await?;
@@ -94,17 +98,17 @@ impl Person {
 
     async fn connect(&mut self) -> Result<Servers, String> {
         loop {
-            let definition = Definition {
+            let definition = ServerConfig {
                 name: "s".to_owned(),
-                way: Way::Http(self.address.clone()),
-                call_time: Duration::from_secs(10),
-                start_time: Duration::from_secs(20),
+                transport: Transport::Http(self.address.clone()),
+                call_timeout: Duration::from_secs(10),
+                start_timeout: Duration::from_secs(20),
             };
             let servers = Servers::start(vec![definition]).await;
             for problem in servers.problems() {
                 eprintln!("{problem}");
             }
-            match servers.problems().iter().any(|problem| problem.what.contains(HOW)) {
+            match servers.problems().iter().any(|problem| problem.message.contains(LOGIN_HINT)) {
                 true => self.log_in().await?,
                 false if servers.tools().is_empty() && !servers.problems().is_empty() => {
                     return Err("the server cannot be used".to_owned());
@@ -116,13 +120,13 @@ impl Person {
 
     /// Logs in as a person does who says yes to everything.
     async fn log_in(&mut self) -> Result<(), String> {
-        if self.logins == MOST_LOGINS {
+        if self.logins == MAX_LOGINS {
             return Err("that is enough".to_owned());
         }
         self.logins += 1;
-        let attempt = Attempt::begin(&self.address).await.map_err(|error| error.to_string())?;
+        let attempt = LoginFlow::begin(&self.address).await.map_err(|error| error.to_string())?;
         let url = attempt.url().to_owned();
-        let browser = tokio::task::spawn_blocking(move || browse(&url));
+        let browser = tokio::task::spawn_blocking(move || follow_redirects(&url));
         let finished = tokio::time::timeout(Duration::from_secs(10), attempt.finish()).await;
         finished.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         browser.await.map_err(|error| error.to_string())
@@ -156,7 +160,7 @@ impl Person {
                     calls.push((spec.name.clone(), json!({})));
                     calls.push((spec.name.clone(), json!({ "name": "test_prompt" })));
                 }
-                _ => calls.push((spec.name.clone(), Value::Object(made_up(&spec.schema)))),
+                _ => calls.push((spec.name.clone(), Value::Object(sample_arguments(&spec.schema)))),
             }
         }
         calls
@@ -173,9 +177,9 @@ impl Person {
             files: Files::new(workspace, Arc::new(Permissions::default()), [String::new()].into()),
             shell: None,
             stop: stopped,
-            hop: Hop::default(),
-            purse: Purse::default(),
-            teller: Teller::default(),
+            remote_context: RemoteContext::default(),
+            loan: RemoteLoan::default(),
+            progress: ProgressReporter::default(),
             seen: brigade::tool::SeenSlot::default(),
         };
         Ok(found.run(arguments, &context).await)
@@ -183,7 +187,7 @@ impl Person {
 }
 
 /// Arguments that fit a schema.
-fn made_up(schema: &Value) -> Map<String, Value> {
+fn sample_arguments(schema: &Value) -> Map<String, Value> {
     let mut arguments = Map::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let value = match property["type"].as_str() {
@@ -199,22 +203,22 @@ fn made_up(schema: &Value) -> Map<String, Value> {
 }
 
 /// Opens an address and goes wherever it leads.
-fn browse(url: &str) {
+fn follow_redirects(url: &str) {
     let mut next = Some(url.to_owned());
     for _ in 0..5 {
         let Some(url) = next.take() else { return };
-        next = get(&url);
+        next = redirect_target(&url);
     }
 }
 
 /// Where an address leads.
-fn get(url: &str) -> Option<String> {
+fn redirect_target(url: &str) -> Option<String> {
     let (host, path) = url.strip_prefix("http://")?.split_once('/')?;
     let mut stream = TcpStream::connect(host).ok()?;
     let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    let is_place = |line: &&str| line.to_ascii_lowercase().starts_with("location:");
-    answer.lines().find(is_place)?.split_once(':').map(|(_, place)| place.trim().to_owned())
+    let is_location = |line: &&str| line.to_ascii_lowercase().starts_with("location:");
+    answer.lines().find(is_location)?.split_once(':').map(|(_, location)| location.trim().to_owned())
 }

@@ -3,18 +3,18 @@
 use brigade_outer_tests::{Aimock, FORMATS};
 use serde_json::{Value, json};
 
-use crate::{fixtures, messages, place, text};
+use crate::{fixtures, messages, test_env, text};
 
 const RUN: [&str; 3] = ["run", "--output-format", "json"];
 
 #[test]
-fn a_plain_answer() {
+fn plain_answer_is_returned_in_every_format() {
     let aimock = Aimock::start(&fixtures("delegation.json"), &["--chunk-size", "5"]);
     for format in FORMATS {
-        let place = place(format, &aimock.address);
-        let done = place.with_key(Aimock::KEY, &[&RUN[..], &["a plain question"]].concat());
-        assert_eq!(done.code, 0, "{format:?} {done:?}");
-        let report = done.report();
+        let env = test_env(format, &aimock.address);
+        let output = env.run_with_key(Aimock::KEY, &[&RUN[..], &["a plain question"]].concat());
+        assert_eq!(output.code, 0, "{format:?} {output:?}");
+        let report = output.report();
         assert_eq!(
             report["result"], "A plain answer, which is long enough for several pieces.",
             "{format:?}"
@@ -29,17 +29,17 @@ fn a_plain_answer() {
 }
 
 #[test]
-fn a_lead_delegates_twice_and_sums_up() {
+fn lead_delegates_twice_and_summarises() {
     for format in FORMATS {
         let aimock = Aimock::start(&fixtures("delegation.json"), &[]);
-        let place = place(format, &aimock.address);
-        let done = place.with_key(Aimock::KEY, &[&RUN[..], &["do both parts"]].concat());
-        assert_eq!(done.code, 0, "{format:?} {done:?}");
-        let report = done.report();
+        let env = test_env(format, &aimock.address);
+        let output = env.run_with_key(Aimock::KEY, &[&RUN[..], &["do both parts"]].concat());
+        assert_eq!(output.code, 0, "{format:?} {output:?}");
+        let report = output.report();
         assert_eq!(report["result"], "Left and right are done.", "{format:?}");
         assert_eq!(report["usage"]["input_tokens"], 31_000, "{format:?}");
         let root = report["session_id"].as_str().unwrap();
-        let tree = place.brigade(&["sessions", "tree", root, "--output-format", "json"]);
+        let tree = env.brigade(&["sessions", "tree", root, "--output-format", "json"]);
         check_tree(root, &serde_json::from_str(&tree.stdout).unwrap());
         check_journal(format.header, &aimock.journal());
     }
@@ -48,9 +48,12 @@ fn a_lead_delegates_twice_and_sums_up() {
 fn check_tree(root: &str, tree: &Value) {
     let rows = tree["agents"].as_array().unwrap();
     let shown: Vec<_> = rows.iter().map(|row| (&row["agent"], &row["parent"], &row["status"])).collect();
-    let (root, done) = (&json!(root), &json!("done"));
-    let expected =
-        [(&json!("lead"), &Value::Null, done), (&json!("Left"), root, done), (&json!("Right"), root, done)];
+    let (root, done_status) = (&json!(root), &json!("done"));
+    let expected = [
+        (&json!("lead"), &Value::Null, done_status),
+        (&json!("Left"), root, done_status),
+        (&json!("Right"), root, done_status),
+    ];
     assert_eq!(shown, expected);
 }
 
@@ -89,29 +92,29 @@ fn check_journal(key_header: &str, journal: &[Value]) {
 }
 
 #[test]
-fn a_wrong_key_is_named_and_not_shown() {
+fn wrong_key_is_reported_without_showing_it() {
     let aimock = Aimock::start(&fixtures("delegation.json"), &[]);
     let wrong = "sk-wrong-ffffffffffffffff";
     for format in FORMATS {
-        let place = place(format, &aimock.address);
-        let done = place.with_key(wrong, &[&RUN[..], &["a plain question"]].concat());
-        assert_eq!(done.code, 1, "{format:?} {done:?}");
-        let error = done.report()["error"].as_str().unwrap().to_owned();
+        let env = test_env(format, &aimock.address);
+        let output = env.run_with_key(wrong, &[&RUN[..], &["a plain question"]].concat());
+        assert_eq!(output.code, 1, "{format:?} {output:?}");
+        let error = output.report()["error"].as_str().unwrap().to_owned();
         let named = ["401", "Invalid API key", "check the key"].iter().all(|words| error.contains(words));
         assert!(named, "{error}");
-        assert!(!format!("{done:?}").contains(wrong));
+        assert!(!format!("{output:?}").contains(wrong));
     }
     assert!(aimock.journal().is_empty(), "nobody was let in");
 }
 
 #[test]
-fn what_the_server_refuses_is_asked_a_few_times_and_told_in_its_words() {
+fn server_errors_are_retried_and_reported() {
     let aimock = Aimock::start(&fixtures("delegation.json"), &[]);
     for (index, format) in FORMATS.iter().enumerate() {
-        let place = place(format, &aimock.address);
-        let done = place.with_key(Aimock::KEY, &[&RUN[..], &["a question that no fixture has"]].concat());
-        assert_eq!(done.code, 1, "{format:?} {done:?}");
-        let error = done.report()["error"].as_str().unwrap().to_owned();
+        let env = test_env(format, &aimock.address);
+        let output = env.run_with_key(Aimock::KEY, &[&RUN[..], &["a question that no fixture has"]].concat());
+        assert_eq!(output.code, 1, "{format:?} {output:?}");
+        let error = output.report()["error"].as_str().unwrap().to_owned();
         assert!(error.contains("503") && error.contains("no fixture matched"), "{error}");
         assert_eq!(aimock.journal().len(), 6 * (index + 1), "{format:?}");
     }

@@ -1,9 +1,9 @@
 //! A server that limits, breaks off and talks nonsense.
 
-use brigade_outer_tests::{Aimock, Done, FORMATS, Format, Place};
+use brigade_outer_tests::{Aimock, CommandOutput, FORMATS, Format, TestEnv};
 use serde_json::{Value, json};
 
-use crate::place;
+use crate::test_env;
 
 /// Refusals by chance make the gate go slower and slower: many short runs, none of which takes long.
 const CHILDREN: usize = 16;
@@ -57,13 +57,13 @@ fn start(fixtures: &Value, flags: &[&str]) -> Aimock {
 }
 
 #[test]
-fn chaos_is_reported_as_it_was() {
+fn random_faults_are_reported_accurately() {
     let aimock = start(&many(), &CHAOS);
     let mut failed = 0;
     for format in FORMATS.iter().cycle().take(RUNS) {
-        let place = place(format, &aimock.address);
-        let done = place.with_key(Aimock::KEY, &["run", "write all parts", "--output-format", "json"]);
-        failed += check_run(&place, &done);
+        let env = test_env(format, &aimock.address);
+        let output = env.run_with_key(Aimock::KEY, &["run", "write all parts", "--output-format", "json"]);
+        failed += check_run(&env, &output);
     }
     let journal = aimock.journal();
     let spoilt = |action: &str| journal.iter().any(|entry| entry["response"]["chaosAction"] == action);
@@ -72,19 +72,19 @@ fn chaos_is_reported_as_it_was() {
 }
 
 /// Checks that the report, the log and the files say the same. Gives how many children failed.
-fn check_run(place: &Place, done: &Done) -> usize {
-    let report = done.report();
-    let facts = place.facts(report["session_id"].as_str().unwrap());
+fn check_run(env: &TestEnv, output: &CommandOutput) -> usize {
+    let report = output.report();
+    let events = env.events(report["session_id"].as_str().unwrap());
     let children = report["agents"].as_array().unwrap().iter().skip(1);
     let mut failed = 0;
     for child in children {
         let (part, session) = (child["agent"].as_str().unwrap(), &child["session_id"]);
         let of_child = |kind: &str| {
-            let is = |fact: &&Value| fact["session"] == *session && fact["event"]["type"] == kind;
-            facts.iter().filter(is).collect::<Vec<_>>()
+            let is = |event: &&Value| event["session"] == *session && event["event"]["type"] == kind;
+            events.iter().filter(is).collect::<Vec<_>>()
         };
         assert_eq!(of_child("ended").len(), 1, "{part}");
-        let wrote = std::fs::read_to_string(place.path("work").join(format!("{part}.txt"))).ok();
+        let wrote = std::fs::read_to_string(env.path("work").join(format!("{part}.txt"))).ok();
         match child["status"].as_str().unwrap() {
             "done" => {
                 let ended = of_child("ended");
@@ -121,7 +121,7 @@ fn cuts() -> Value {
 }
 
 #[test]
-fn no_call_of_a_reply_that_was_cut_runs() {
+fn calls_of_a_truncated_reply_do_not_run() {
     let aimock = &start(&cuts(), &[]);
     std::thread::scope(|scope| {
         for format in FORMATS {
@@ -138,16 +138,16 @@ fn no_call_of_a_reply_that_was_cut_runs() {
 
 /// Whether the file was written after a reply of so many pieces.
 fn writes(format: &Format, address: &str, pieces: usize) -> bool {
-    let place = place(format, address);
+    let env = test_env(format, address);
     let task = format!("cut it after {pieces}.");
-    let done = place.with_key(Aimock::KEY, &["run", &task, "--output-format", "json"]);
-    let report = done.report();
-    let facts = place.facts(report["session_id"].as_str().unwrap());
-    let is = |kind: &str| facts.iter().any(|fact| fact["event"]["type"] == kind);
-    let written = place.path("work").join("cut.txt").exists();
-    assert_eq!(is("replied"), written, "{format:?} after {pieces} pieces: {done:?}");
-    assert_eq!(is("tool_started"), written, "{format:?} after {pieces} pieces: {done:?}");
-    assert_eq!(done.code == 0, written, "{format:?} after {pieces} pieces: {done:?}");
-    assert!(!written || pieces > SURELY_CUT, "{format:?} after {pieces} pieces: {done:?}");
+    let output = env.run_with_key(Aimock::KEY, &["run", &task, "--output-format", "json"]);
+    let report = output.report();
+    let events = env.events(report["session_id"].as_str().unwrap());
+    let is = |kind: &str| events.iter().any(|event| event["event"]["type"] == kind);
+    let written = env.path("work").join("cut.txt").exists();
+    assert_eq!(is("replied"), written, "{format:?} after {pieces} pieces: {output:?}");
+    assert_eq!(is("tool_started"), written, "{format:?} after {pieces} pieces: {output:?}");
+    assert_eq!(output.code == 0, written, "{format:?} after {pieces} pieces: {output:?}");
+    assert!(!written || pieces > SURELY_CUT, "{format:?} after {pieces} pieces: {output:?}");
     written
 }

@@ -12,7 +12,7 @@ mod secrets;
 
 use std::path::{Path, PathBuf};
 
-use brigade_outer_tests::{Format, Place};
+use brigade_outer_tests::{Format, TestEnv};
 use serde_json::Value;
 
 /// A file of fixtures beside these tests.
@@ -21,8 +21,8 @@ fn fixtures(name: &str) -> PathBuf {
 }
 
 /// A place whose model is `it/small`, a provider of this format at this address.
-fn place(format: &Format, address: &str) -> Place {
-    Place::new(&format!("model = 'it/small'\n{}", format.provider("it", address)))
+fn test_env(format: &Format, address: &str) -> TestEnv {
+    TestEnv::new(&format!("model = 'it/small'\n{}", format.provider("it", address)))
 }
 
 /// The messages of a request in the shape of Chat Completions.

@@ -2,13 +2,16 @@
 
 use std::sync::LazyLock;
 
-use brigade_outer_tests::{Aimock, Answer, Asked, Done, FORMATS, Format, Place, Secret, Server, every_file};
+use brigade_outer_tests::{
+    Aimock, CannedResponse, CommandOutput, FORMATS, Format, RecordedRequest, RecordingServer, SecretScanner,
+    TestEnv, files_below,
+};
 
 use crate::fixtures;
 
 /// The key of the environment, and the one of an agent's file.
-static KEYS: LazyLock<[Secret; 2]> =
-    LazyLock::new(|| [Secret::new(Aimock::KEY), Secret::new(Aimock::OTHER_KEY)]);
+static KEYS: LazyLock<[SecretScanner; 2]> =
+    LazyLock::new(|| [SecretScanner::new(Aimock::KEY), SecretScanner::new(Aimock::OTHER_KEY)]);
 
 const OUTPUTS: [&str; 3] = ["text", "json", "stream-json"];
 
@@ -32,41 +35,64 @@ const BAD: [Provider; 5] = [
 ];
 
 impl Provider {
-    fn start(self, format: &'static Format, key: &'static str, aimock: &Aimock, trap: &Server) -> Server {
+    fn start(
+        self,
+        format: &'static Format,
+        key: &'static str,
+        aimock: &Aimock,
+        trap: &RecordingServer,
+    ) -> RecordingServer {
         let (aimock, trap) = (aimock.address.clone(), trap.address.clone());
-        Server::start(move |asked| self.answer(format, key, asked, &aimock, &trap))
+        RecordingServer::start(move |request| self.answer(format, key, request, &aimock, &trap))
     }
 
-    fn answer(self, format: &Format, key: &str, asked: &Asked, aimock: &str, trap: &str) -> Answer {
+    fn answer(
+        self,
+        format: &Format,
+        key: &str,
+        request: &RecordedRequest,
+        aimock: &str,
+        trap: &str,
+    ) -> CannedResponse {
         let events = |events: &str| events.replace("WORDS", &format!("your key is {key}"));
         match self {
-            Provider::Answers => Answer::From(aimock.to_owned(), asked.body.clone()),
+            Provider::Answers => CannedResponse::Forward(aimock.to_owned(), request.body.clone()),
             Provider::RefusesTheKey => {
                 let body = format!(
                     "{{\"error\":{{\"message\":\"Wrong key {key}\",\"type\":\"auth\",\"key\":\"{key}\"}}}}"
                 );
-                Answer::new("401 Unauthorized", "application/json", &format!("X-Key: {key}\r\n"), &body)
+                CannedResponse::new(
+                    "401 Unauthorized",
+                    "application/json",
+                    &format!("X-Key: {key}\r\n"),
+                    &body,
+                )
             }
             Provider::FailsWithTheKey => {
                 let headers = format!("Retry-After: {key}\r\n");
-                Answer::new("500 Broken", "text/plain", &headers, &format!("no luck with {key}"))
+                CannedResponse::new("500 Broken", "text/plain", &headers, &format!("no luck with {key}"))
             }
-            Provider::CutsOffAfterTheKey => Answer::cut(&events(format.beginning)),
+            Provider::CutsOffAfterTheKey => CannedResponse::cut(&events(format.beginning)),
             Provider::FailsInTheMiddleWithTheKey => {
                 let stream = format!("{}{}", format.beginning.replace("WORDS", "well"), events(format.error));
-                Answer::new("200 OK", "text/event-stream", "", &stream)
+                CannedResponse::new("200 OK", "text/event-stream", "", &stream)
             }
             Provider::Redirects => {
                 let headers = format!("Location: {trap}/{key}\r\n");
-                Answer::new("307 Temporary Redirect", "text/plain", &headers, &format!("go to {trap}/{key}"))
+                CannedResponse::new(
+                    "307 Temporary Redirect",
+                    "text/plain",
+                    &headers,
+                    &format!("go to {trap}/{key}"),
+                )
             }
         }
     }
 }
 
 #[test]
-fn a_secret_is_found_in_every_form() {
-    let secret = Secret::new("sk-hidden");
+fn secret_scanner_finds_every_encoding() {
+    let secret = SecretScanner::new("sk-hidden");
     let forms = [
         "sk-hidden",
         "neddih-ks",
@@ -100,37 +126,37 @@ fn keys_are_in_the_right_header_and_nowhere_else() {
 
 /// A lead with the key of the environment has a command run and asks an agent that has a key of its own.
 fn one_run(format: &'static Format, aimock: &Aimock, lead: Provider, keeper: Provider, output: &str) {
-    let trap = Server::start(|_| Answer::new("200 OK", "text/plain", "", "caught"));
+    let trap = RecordingServer::start(|_| CannedResponse::new("200 OK", "text/plain", "", "caught"));
     let servers = [
         lead.start(format, Aimock::KEY, aimock, &trap),
         keeper.start(format, Aimock::OTHER_KEY, aimock, &trap),
     ];
-    let place = Place::new(&format!("model = 'it/small'\n{}", format.provider("it", &servers[0].address)));
-    write_keeper(&place, &format!("{}{}", servers[1].address, format.base));
+    let env = TestEnv::new(&format!("model = 'it/small'\n{}", format.provider("it", &servers[0].address)));
+    write_keeper(&env, &format!("{}{}", servers[1].address, format.base));
     let arguments = ["run", "guard the secrets", "--mode", "auto", "-v", "--output-format", output];
-    let run = place.with_key(Aimock::KEY, &arguments);
+    let run = env.run_with_key(Aimock::KEY, &arguments);
     let what = format!("{} {lead:?} {keeper:?} {output}", format.kind);
     assert_eq!(run.code, if lead == Provider::Answers { 0 } else { 1 }, "{what}: {run:?}");
-    let root = place.sessions()[0].clone();
-    let mut said = vec![run];
+    let root = env.sessions()[0].clone();
+    let mut outputs = vec![run];
     for arguments in [["export", &root], ["show", &root], ["tree", &root]] {
-        said.push(place.brigade(&[&["sessions"], &arguments[..]].concat()));
+        outputs.push(env.brigade(&[&["sessions"], &arguments[..]].concat()));
     }
-    let resumed = place.with_key(Aimock::KEY, &["resume", &root, "--mode", "auto", "-v"]);
-    said.push(resumed);
-    check_what_was_written(&what, &place, &said);
-    assert!(trap.asked().is_empty(), "{what}: {:?}", trap.asked());
-    check_what_was_sent(&what, format, &servers);
+    let resumed = env.run_with_key(Aimock::KEY, &["resume", &root, "--mode", "auto", "-v"]);
+    outputs.push(resumed);
+    check_written_files(&what, &env, &outputs);
+    assert!(trap.requests().is_empty(), "{what}: {:?}", trap.requests());
+    check_requests(&what, format, &servers);
     for (server, provider) in servers.iter().zip([lead, keeper]) {
         let answered = lead == Provider::Answers && provider == Provider::Answers;
-        assert_eq!(was_shown_an_environment(server), answered, "{what}");
-        let is_asked = !server.asked().is_empty();
+        assert_eq!(received_an_environment(server), answered, "{what}");
+        let is_asked = !server.requests().is_empty();
         assert_eq!(is_asked, lead == Provider::Answers || provider == lead, "{what}");
     }
 }
 
-fn write_keeper(place: &Place, base_url: &str) {
-    let folder = place.path("home/agents/keeper");
+fn write_keeper(env: &TestEnv, base_url: &str) {
+    let folder = env.path("home/agents/keeper");
     std::fs::create_dir_all(&folder).unwrap();
     let key = Aimock::OTHER_KEY;
     let file = format!(
@@ -140,14 +166,14 @@ fn write_keeper(place: &Place, base_url: &str) {
     std::fs::write(folder.join("AGENT.md"), file).unwrap();
 }
 
-fn check_what_was_written(what: &str, place: &Place, said: &[Done]) {
-    for done in said {
+fn check_written_files(what: &str, env: &TestEnv, outputs: &[CommandOutput]) {
+    for output in outputs {
         for key in &*KEYS {
-            assert!(!key.is_in(done.stdout.as_bytes()), "{what}: stdout {}", done.stdout);
-            assert!(!key.is_in(done.stderr.as_bytes()), "{what}: stderr {}", done.stderr);
+            assert!(!key.is_in(output.stdout.as_bytes()), "{what}: stdout {}", output.stdout);
+            assert!(!key.is_in(output.stderr.as_bytes()), "{what}: stderr {}", output.stderr);
         }
     }
-    let written = ["home", "work", "tmp"].map(|folder| every_file(&place.path(folder)));
+    let written = ["home", "work", "tmp"].map(|folder| files_below(&env.path(folder)));
     let written: Vec<_> =
         written.iter().flatten().filter(|file| !file.ends_with("keeper/AGENT.md")).collect();
     assert!(written.iter().any(|file| file.ends_with("sessions.db")), "{written:?}");
@@ -158,9 +184,9 @@ fn check_what_was_written(what: &str, place: &Place, said: &[Done]) {
 }
 
 /// Each server was sent its own key in the right header, and nothing else of any key.
-fn check_what_was_sent(what: &str, format: &Format, servers: &[Server; 2]) {
+fn check_requests(what: &str, format: &Format, servers: &[RecordingServer; 2]) {
     for (server, key) in servers.iter().zip([Aimock::KEY, Aimock::OTHER_KEY]) {
-        for request in server.asked() {
+        for request in server.requests() {
             let header = format!("{}{key}", format.prefix);
             assert_eq!(request.header(format.header), [header.as_str()], "{what}");
             let others = request.head.replacen(&header, "", 1);
@@ -173,6 +199,6 @@ fn check_what_was_sent(what: &str, format: &Format, servers: &[Server; 2]) {
 }
 
 /// Whether a command showed its environment to this server.
-fn was_shown_an_environment(server: &Server) -> bool {
-    server.asked().iter().any(|request| request.json().to_string().contains("PATH="))
+fn received_an_environment(server: &RecordingServer) -> bool {
+    server.requests().iter().any(|request| request.json().to_string().contains("PATH="))
 }

@@ -2,24 +2,24 @@
 
 use std::path::PathBuf;
 
-use brigade::agents::{self, Class, Note, Problem, Report};
+use brigade::agents::{self, AgentProblem, FileReport, KeyNote, KeyStatus};
 use serde_json::{Value, json};
 
-use super::shown;
-use crate::failure::{Exit, Failure};
+use super::display_path;
+use crate::error::{CliError, Exit};
 use crate::output;
 use crate::render::pad;
-use crate::safe;
-use crate::settings::{Settings, agent_places};
+use crate::sanitize;
+use crate::settings::{Settings, agent_dirs};
 
 /// Runs it.
-pub(super) fn run(settings: &Settings, paths: &[PathBuf], is_text: bool) -> Result<Exit, Failure> {
+pub(super) fn run(settings: &Settings, paths: &[PathBuf], is_text: bool) -> Result<Exit, CliError> {
     let mut reports = Vec::new();
     let mut problems = Vec::new();
     for path in places(settings, paths)? {
-        let (of_path, wrong) = agents::lint(&path);
-        reports.extend(of_path);
-        problems.extend(wrong);
+        let (path_reports, path_problems) = agents::lint(&path);
+        reports.extend(path_reports);
+        problems.extend(path_problems);
     }
     let refused = reports.iter().filter(|report| report.outcome.is_err()).count();
     if is_text {
@@ -35,39 +35,39 @@ pub(super) fn run(settings: &Settings, paths: &[PathBuf], is_text: bool) -> Resu
 }
 
 /// What was named, or else every place; looking at the files of a project needs no trust.
-fn places(settings: &Settings, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn places(settings: &Settings, paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     if paths.is_empty() {
         let folders = &settings.agent_folders;
-        let mut all = agent_places(folders, Some(&settings.folder), &folders.paths);
+        let mut all = agent_dirs(folders, Some(&settings.folder), &folders.paths);
         all.retain(|place| place.is_dir());
         return Ok(all);
     }
     for path in paths {
         if let Err(error) = path.symlink_metadata() {
-            return Err(Failure::usage(format!("{} cannot be read: {error}", path.display())));
+            return Err(CliError::usage(format!("{} cannot be read: {error}", path.display())));
         }
     }
     Ok(paths.iter().map(|path| settings.environment.absolute(path).components().collect()).collect())
 }
 
-fn text(reports: &[Report], problems: &[Problem], refused: usize) -> String {
+fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> String {
     let mut text = String::new();
     for report in reports {
         let (what, notes) = match &report.outcome {
             Ok(definition) => (definition.agent.id.as_str(), &definition.notes),
             Err(refusal) => ("refused", &refusal.notes),
         };
-        text.push_str(&format!("{}: {what} ({})\n", shown(&report.file), report.format.word()));
+        text.push_str(&format!("{}: {what} ({})\n", display_path(&report.file), report.format.word()));
         text.push_str(&lines(notes));
         if let Err(refusal) = &report.outcome
-            && !notes.iter().any(|note| note.class == Class::Refused)
+            && !notes.iter().any(|note| note.status == KeyStatus::Refused)
         {
             let place = refusal.problem.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-            text.push_str(&line(Class::Refused, &format!("{place}{}", refusal.problem.cause)));
+            text.push_str(&line(KeyStatus::Refused, &format!("{place}{}", refusal.problem.cause)));
         }
     }
     for problem in problems {
-        text.push_str(&format!("{}\n", safe::line(&problem.to_string())));
+        text.push_str(&format!("{}\n", sanitize::line(&problem.to_string())));
     }
     let count =
         |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
@@ -84,27 +84,27 @@ fn text(reports: &[Report], problems: &[Problem], refused: usize) -> String {
 }
 
 /// The notes of a file, each class apart; keys that are simply in force share a line.
-pub(super) fn lines(notes: &[Note]) -> String {
+pub(super) fn lines(notes: &[KeyNote]) -> String {
     let mut text = String::new();
-    let plain = |note: &&Note| note.class == Class::Honoured && note.text.is_empty();
+    let plain = |note: &&KeyNote| note.status == KeyStatus::Honoured && note.text.is_empty();
     let simple: Vec<&str> = notes.iter().filter(plain).map(|note| note.key.as_str()).collect();
     if !simple.is_empty() {
-        text.push_str(&line(Class::Honoured, &simple.join(", ")));
+        text.push_str(&line(KeyStatus::Honoured, &simple.join(", ")));
     }
-    for class in [Class::Honoured, Class::Translated, Class::Ignored, Class::Refused] {
-        for note in notes.iter().filter(|note| note.class == class && !plain(note)) {
+    for status in [KeyStatus::Honoured, KeyStatus::Translated, KeyStatus::Ignored, KeyStatus::Refused] {
+        for note in notes.iter().filter(|note| note.status == status && !plain(note)) {
             let place = note.line.map(|line| format!(" (line {line})")).unwrap_or_default();
-            text.push_str(&line(class, &format!("{}{place}: {}", note.key, note.text)));
+            text.push_str(&line(status, &format!("{}{place}: {}", note.key, note.text)));
         }
     }
     text
 }
 
-fn line(class: Class, text: &str) -> String {
-    format!("  {} {}\n", pad(class.word(), 10), safe::line(text))
+fn line(status: KeyStatus, text: &str) -> String {
+    format!("  {} {}\n", pad(status.word(), 10), sanitize::line(text))
 }
 
-fn entry(report: &Report) -> Value {
+fn entry(report: &FileReport) -> Value {
     match &report.outcome {
         Ok(definition) => json!({
             "file": report.file,

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use brigade::agents::is_id;
 use serde_json::json;
 
-use super::shown;
-use crate::failure::{Exit, Failure};
+use super::display_path;
+use crate::error::{CliError, Exit};
 use crate::output;
-use crate::settings::{LEAD, PROJECT_AGENTS, Settings};
+use crate::settings::{LEAD_AGENT, PROJECT_AGENTS, Settings};
 
 /// Whose agent it becomes.
-pub(super) enum Place {
+pub(super) enum AgentScope {
     /// The person's.
-    Home,
+    User,
     /// The project's.
     Project,
 }
@@ -42,20 +42,20 @@ You are {id}. Say here what it does, how it works and what a good result looks l
 ";
 
 /// Runs it.
-pub(super) fn run(settings: &Settings, id: &str, place: Place, is_text: bool) -> Result<Exit, Failure> {
-    if !is_id(id) || id == LEAD {
-        return Err(Failure::usage(format!(
-            "'{id}' cannot be the id of an agent: use 1 to 64 of a-z, 0-9, `.`, `_`, `-`, with a letter or digit first, and not `{LEAD}`"
+pub(super) fn run(settings: &Settings, id: &str, scope: AgentScope, is_text: bool) -> Result<Exit, CliError> {
+    if !is_id(id) || id == LEAD_AGENT {
+        return Err(CliError::usage(format!(
+            "'{id}' cannot be the id of an agent: use 1 to 64 of a-z, 0-9, `.`, `_`, `-`, with a letter or digit first, and not `{LEAD_AGENT}`"
         )));
     }
-    let folder = match place {
-        Place::Project => settings.folder.join(PROJECT_AGENTS).components().collect(),
-        Place::Home => own(settings)?,
+    let folder = match scope {
+        AgentScope::Project => settings.folder.join(PROJECT_AGENTS).components().collect(),
+        AgentScope::User => user_agents_folder(settings)?,
     };
     let file = folder.join(id).join("AGENT.md");
     write(&file, &TEMPLATE.replace("{id}", id))?;
     if is_text {
-        output::text(&shown(&file))?;
+        output::text(&display_path(&file))?;
         output::note("Edit it, then check it with: brigade agents lint");
     } else {
         output::json(&json!({ "id": id, "file": file }))?;
@@ -63,22 +63,22 @@ pub(super) fn run(settings: &Settings, id: &str, place: Place, is_text: bool) ->
     Ok(Exit::Done)
 }
 
-fn own(settings: &Settings) -> Result<PathBuf, Failure> {
-    let nowhere = || Failure::usage("neither BRIGADE_HOME nor HOME is set, so there is no place for agents");
-    settings.agent_folders.own.clone().ok_or_else(nowhere)
+fn user_agents_folder(settings: &Settings) -> Result<PathBuf, CliError> {
+    let nowhere = || CliError::usage("neither BRIGADE_HOME nor HOME is set, so there is no place for agents");
+    settings.agent_folders.user.clone().ok_or_else(nowhere)
 }
 
 /// Writes a file that was not there before.
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
+fn write(file: &Path, text: &str) -> Result<(), CliError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            Failure::usage(format!("{} is there already and stays as it is", file.display()))
+            CliError::usage(format!("{} is there already and stays as it is", file.display()))
         }
-        _ => Failure::failed(format!("{} cannot be written: {error}", file.display())),
+        _ => CliError::failed(format!("{} cannot be written: {error}", file.display())),
     };
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)
-            .map_err(|error| Failure::failed(format!("{} cannot be made: {error}", folder.display())))?;
+            .map_err(|error| CliError::failed(format!("{} cannot be made: {error}", folder.display())))?;
     }
     let mut options = std::fs::OpenOptions::new();
     let mut opened = options.write(true).create_new(true).open(file).map_err(failed)?;

@@ -5,24 +5,24 @@ use std::path::{Component, Path};
 
 use brigade::tool::{FileError, Files};
 
-use crate::safe;
+use crate::sanitize;
 
 /// The largest file that is attached. An agent reads longer ones in parts, by itself.
-const MAX_BYTES: u64 = 64 * 1024;
+const MAX_ATTACHED_BYTES: u64 = 64 * 1024;
 /// Signs that end a sentence rather than a path.
 const PUNCTUATION: [char; 8] = [',', '.', ';', ':', '!', '?', ')', '\''];
 
 /// The fewest letters that a file is looked for by.
-const MIN_SEARCHED: usize = 2;
+const MIN_SEARCH_BYTES: usize = 2;
 /// How many names are looked at in search of a file, and how many files are found at most.
-const MAX_SEARCHED: usize = 20_000;
+const MAX_SEARCHED_NAMES: usize = 20_000;
 const MAX_FOUND: usize = 20;
 /// Folders that hold what others have made.
-const BUILT: [&str; 3] = ["target", "node_modules", "__pycache__"];
+const BUILD_FOLDERS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
 /// A message with the content of its files.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Attached {
+pub(super) struct ComposedMessage {
     /// The message.
     pub(super) text: String,
     /// A note for the user about each file.
@@ -42,15 +42,15 @@ pub(super) struct Completion {
 
 /// Adds the content of the files that a message names. A word that is no file stays a word; the user is told if it looks
 /// like a path.
-pub(super) fn attach(message: &str, files: &Files) -> Attached {
-    let mut attached = Attached { text: message.to_owned(), notes: Vec::new() };
+pub(super) fn attach(message: &str, files: &Files) -> ComposedMessage {
+    let mut attached = ComposedMessage { text: message.to_owned(), notes: Vec::new() };
     let mut known = BTreeSet::new();
     for named in mentions(message) {
         let Some((path, read)) = read(named, files).or_else(|| missing(named, files)) else { continue };
         if !known.insert(path) {
             continue;
         }
-        let shown = safe::line(path);
+        let shown = sanitize::line(path);
         match read {
             Ok(content) => {
                 attached.text.push_str(&format!("\n\nFile {path}:\n{}", fenced(&content)));
@@ -74,7 +74,7 @@ pub(super) fn fenced(text: &str) -> String {
 
 /// The paths that stand after an `@` at the beginning of a word. One with blanks is in quotation marks.
 fn mentions(message: &str) -> impl Iterator<Item = &str> {
-    starts(message).filter_map(|at| {
+    mention_starts(message).filter_map(|at| {
         let rest = &message[at..];
         match rest.strip_prefix('"') {
             Some(quoted) => quoted.split_once('"').map(|(path, _)| path),
@@ -84,7 +84,7 @@ fn mentions(message: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The places behind each `@` that begins a word.
-fn starts(text: &str) -> impl Iterator<Item = usize> {
+fn mention_starts(text: &str) -> impl Iterator<Item = usize> {
     let begins = |at: usize| text[..at].chars().next_back().is_none_or(|c| c.is_whitespace() || c == '(');
     text.match_indices('@').map(|(at, _)| at).filter(move |at| begins(*at)).map(|at| at + 1)
 }
@@ -93,15 +93,15 @@ fn starts(text: &str) -> impl Iterator<Item = usize> {
 fn read<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String, String>)> {
     let trimmed = named.trim_end_matches(PUNCTUATION);
     for path in [named, trimmed] {
-        let read = match files.read(path, MAX_BYTES) {
+        let read = match files.read(path, MAX_ATTACHED_BYTES) {
             Ok(content) => String::from_utf8(content).map_err(|_| "it is not UTF-8 text.".to_owned()),
             Err(FileError::NotFound { .. } | FileError::NotAFile { .. } | FileError::BadPath { .. }) => {
                 continue;
             }
             Err(FileError::TooLarge { .. }) => {
-                Err(format!("it is larger than {} KiB. Let the agent read it.", MAX_BYTES / 1024))
+                Err(format!("it is larger than {} KiB. Let the agent read it.", MAX_ATTACHED_BYTES / 1024))
             }
-            Err(error) => Err(safe::line(&error.to_string())),
+            Err(error) => Err(sanitize::line(&error.to_string())),
         };
         return Some((path, read));
     }
@@ -112,14 +112,14 @@ fn read<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String, St
 fn missing<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String, String>)> {
     let path = named.trim_end_matches(PUNCTUATION);
     let looks_like_path = path.contains(['.', '/']) || path.contains(char::is_whitespace);
-    let is_missing = matches!(files.read(path, MAX_BYTES), Err(FileError::NotFound { .. }));
+    let is_missing = matches!(files.read(path, MAX_ATTACHED_BYTES), Err(FileError::NotFound { .. }));
     (looks_like_path && is_missing).then(|| (path, Err("there is no such file.".to_owned())))
 }
 
 /// Completes the path that is typed at the end of a text, if one is. A name that no file of the folder begins with is
 /// looked for below it.
 pub(super) fn complete(before: &str, folder: &Path) -> Option<Completion> {
-    let typed = &before[starts(before).last()?..];
+    let typed = &before[mention_starts(before).last()?..];
     let path = typed.strip_prefix('"').unwrap_or(typed);
     let is_quoted = path.len() < typed.len();
     let ends = if is_quoted { path.contains('"') } else { path.contains(char::is_whitespace) };
@@ -127,17 +127,19 @@ pub(super) fn complete(before: &str, folder: &Path) -> Option<Completion> {
     if ends || !parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
         return None;
     }
-    let (parent, begun) = path.rsplit_once('/').map_or(("", path), |(parent, begun)| (parent, begun));
-    let names = names(&folder.join(parent), begun);
+    let (parent, prefix) = path.rsplit_once('/').map_or(("", path), |(parent, prefix)| (parent, prefix));
+    let names = list_names(&folder.join(parent), prefix);
     let (whole, choices) = match names.as_slice() {
-        [] if parent.is_empty() && begun.len() >= MIN_SEARCHED => match search(folder, begun).as_slice() {
-            [] => return None,
-            [one] => (one.clone(), Vec::new()),
-            several => (path.to_owned(), several.to_vec()),
-        },
+        [] if parent.is_empty() && prefix.len() >= MIN_SEARCH_BYTES => {
+            match search(folder, prefix).as_slice() {
+                [] => return None,
+                [one] => (one.clone(), Vec::new()),
+                several => (path.to_owned(), several.to_vec()),
+            }
+        }
         [] => return None,
-        [one] => (format!("{}{one}", &path[..path.len() - begun.len()]), Vec::new()),
-        several => (format!("{}{}", &path[..path.len() - begun.len()], common(several)), names),
+        [one] => (format!("{}{one}", &path[..path.len() - prefix.len()]), Vec::new()),
+        several => (format!("{}{}", &path[..path.len() - prefix.len()], common_prefix(several)), names),
     };
     let is_file = choices.is_empty() && !whole.ends_with('/');
     let whole = match (is_quoted || whole.contains(char::is_whitespace), is_file) {
@@ -149,7 +151,7 @@ pub(super) fn complete(before: &str, folder: &Path) -> Option<Completion> {
 }
 
 /// The beginning that all names share.
-fn common(names: &[String]) -> &str {
+fn common_prefix(names: &[String]) -> &str {
     let first = names.first().map_or("", String::as_str);
     let shared = |name: &String| {
         let same = first.char_indices().zip(name.chars()).take_while(|((_, a), b)| a == b);
@@ -164,14 +166,14 @@ fn search(folder: &Path, letters: &str) -> Vec<String> {
     let (mut found, mut looked_at) = (Vec::new(), 0);
     let mut folders = VecDeque::from([String::new()]);
     while let Some(parent) = folders.pop_front() {
-        for name in names(&folder.join(&parent), "") {
+        for name in list_names(&folder.join(&parent), "") {
             looked_at += 1;
-            if looked_at > MAX_SEARCHED || found.len() == MAX_FOUND {
+            if looked_at > MAX_SEARCHED_NAMES || found.len() == MAX_FOUND {
                 return found;
             }
             let path = format!("{parent}{name}");
             match name.strip_suffix('/') {
-                Some(name) if !BUILT.contains(&name) => folders.push_back(path),
+                Some(name) if !BUILD_FOLDERS.contains(&name) => folders.push_back(path),
                 Some(_) => {}
                 None if name.to_lowercase().contains(&letters) => found.push(path),
                 None => {}
@@ -182,15 +184,15 @@ fn search(folder: &Path, letters: &str) -> Vec<String> {
 }
 
 /// The names in a folder that begin like this, sorted. Those of folders end with a slash. Hidden ones have to be begun.
-fn names(folder: &Path, begun: &str) -> Vec<String> {
+fn list_names(folder: &Path, prefix: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<String> = entries
         .flatten()
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            let is_meant = name.starts_with(begun) && (begun.starts_with('.') || !name.starts_with('.'));
+            let is_match = name.starts_with(prefix) && (prefix.starts_with('.') || !name.starts_with('.'));
             let is_folder = || entry.file_type().is_ok_and(|kind| kind.is_dir());
-            is_meant.then(|| if is_folder() { format!("{name}/") } else { name })
+            is_match.then(|| if is_folder() { format!("{name}/") } else { name })
         })
         .filter(|name| !name.contains('"') && !name.contains(char::is_control))
         .collect();
@@ -224,7 +226,7 @@ mod tests {
         folder
     }
 
-    fn attached(message: &str) -> Attached {
+    fn attached(message: &str) -> ComposedMessage {
         let folder = folder();
         let permissions = Permissions {
             mode: Mode::Plan,
@@ -236,9 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn files_go_along_with_the_message_that_names_them() {
+    fn attach_appends_mentioned_files_to_the_message() {
         let message = "Compare @notes.txt, (@src/main.rs) and @notes.txt: @\"src/my file.txt\"!";
-        let Attached { text, notes } = attached(message);
+        let ComposedMessage { text, notes } = attached(message);
         let files = "\n\nFile notes.txt:\n```\none\ntwo\n```\n\nFile src/main.rs:\n```\nfn main() {}\n```\n\nFile src/my file.txt:\n```\nx\n```";
         assert_eq!(text, format!("{message}{files}"));
         assert_eq!(
@@ -253,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_files_stay_words() {
+    fn attach_leaves_words_that_are_not_files() {
         for message in ["ask @alice", "me@notes.txt", "@", "@src", "@ notes.txt"] {
-            assert_eq!(attached(message), Attached { text: message.to_owned(), notes: Vec::new() });
+            assert_eq!(attached(message), ComposedMessage { text: message.to_owned(), notes: Vec::new() });
         }
     }
 
     #[test]
-    fn what_cannot_be_attached_is_said() {
+    fn attach_reports_files_it_cannot_read() {
         for (message, cause) in [
             ("@large", "64 KiB"),
             ("@binary", "UTF-8"),
@@ -270,7 +272,7 @@ mod tests {
             ("see @src/nofile.", "there is no such file"),
             ("@\"no file\"", "there is no such file"),
         ] {
-            let Attached { text, notes } = attached(message);
+            let ComposedMessage { text, notes } = attached(message);
             assert_eq!(text, message);
             assert!(
                 notes.len() == 1 && notes[0].starts_with("cannot attach ") && notes[0].contains(cause),
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_completed() {
+    fn complete_extends_mentioned_paths() {
         let folder = folder();
         let whole = |text: &str| {
             complete(text, folder.path()).map(|Completion { typed, whole, choices }| {

@@ -2,7 +2,7 @@
 
 use brigade_core::permission::Mode;
 
-use crate::settings::near;
+use crate::settings::did_you_mean;
 
 /// The commands, what they take, and what they do.
 const COMMANDS: [(&str, &str, &str); 13] = [
@@ -37,7 +37,7 @@ const KEYS: [(&str, &str); 11] = [
 
 /// What a line that was typed means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Typed {
+pub(crate) enum ParsedLine {
     /// Words for the agent.
     Message(String),
     /// Something for the chat itself.
@@ -77,70 +77,70 @@ pub(crate) enum Command {
 
 /// A command of the user for the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OwnCommand {
+pub(crate) struct UserCommand {
     /// The command.
     pub(crate) text: String,
     /// The readers of its output.
-    pub(crate) output: Output,
+    pub(crate) output: OutputAudience,
 }
 
 /// The readers of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum OutputAudience {
     /// The user, and the agent with the next message.
-    ForAgent,
+    UserAndAgent,
     /// The user alone.
-    ForUser,
+    UserOnly,
 }
 
 /// The command that a line runs, if it begins with `!`. A blank before it makes it a message.
-pub(crate) fn own(line: &str) -> Option<OwnCommand> {
+pub(crate) fn parse_user_command(line: &str) -> Option<UserCommand> {
     let rest = line.strip_prefix('!')?;
     let (text, output) = match rest.strip_prefix('!') {
-        Some(rest) => (rest, Output::ForUser),
-        None => (rest, Output::ForAgent),
+        Some(rest) => (rest, OutputAudience::UserOnly),
+        None => (rest, OutputAudience::UserAndAgent),
     };
     let text = text.trim().to_owned();
-    (!text.is_empty()).then_some(OwnCommand { text, output })
+    (!text.is_empty()).then_some(UserCommand { text, output })
 }
 
 /// What a line means, or what is wrong with it.
-pub(crate) fn parse(line: &str) -> Result<Typed, String> {
-    let Some(rest) = line.trim().strip_prefix('/') else { return Ok(Typed::Message(line.to_owned())) };
+pub(crate) fn parse(line: &str) -> Result<ParsedLine, String> {
+    let Some(rest) = line.trim().strip_prefix('/') else { return Ok(ParsedLine::Message(line.to_owned())) };
     if rest.starts_with('/') {
-        return Ok(Typed::Message(rest.to_owned()));
+        return Ok(ParsedLine::Message(rest.to_owned()));
     }
-    let (name, words) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     if name.contains('/') {
         // A path, such as /etc/hosts.
-        return Ok(Typed::Message(line.to_owned()));
+        return Ok(ParsedLine::Message(line.to_owned()));
     }
-    let words = words.trim();
-    let given = (!words.is_empty()).then(|| words.to_owned());
+    let arguments = arguments.trim();
+    let argument = (!arguments.is_empty()).then(|| arguments.to_owned());
     let command = match name {
         "tree" => Command::Tree,
         "cost" => Command::Cost,
-        "model" => Command::Model(given),
+        "model" => Command::Model(argument),
         "mode" => Command::Mode(
-            given.map(|mode| mode.parse()).transpose().map_err(|error| format!("/mode: {error}"))?,
+            argument.map(|mode| mode.parse()).transpose().map_err(|error| format!("/mode: {error}"))?,
         ),
         "agents" => Command::Agents,
-        "tell" if words.contains(char::is_whitespace) => Command::Tell(words.to_owned()),
+        "tell" if arguments.contains(char::is_whitespace) => Command::Tell(arguments.to_owned()),
         "tell" => return Err("say whom and what: /tell AGENT TEXT".to_owned()),
-        "stop" => Command::Stop(given),
+        "stop" => Command::Stop(argument),
         "undo" => Command::Undo,
         "compact" => Command::Compact,
         "clear" => Command::Clear,
-        "resume" => Command::Resume(given),
+        "resume" => Command::Resume(argument),
         "help" | "?" => Command::Help,
         "quit" | "exit" => Command::Quit,
-        _ => return Err(unknown(name)),
+        _ => return Err(unknown_command(name)),
     };
-    Ok(Typed::Command(command))
+    Ok(ParsedLine::Command(command))
 }
 
-fn unknown(name: &str) -> String {
-    let hint = match near(name, COMMANDS.map(|(known, _, _)| known)) {
+fn unknown_command(name: &str) -> String {
+    let hint = match did_you_mean(name, COMMANDS.map(|(known, _, _)| known)) {
         Some(known) => format!("did you mean /{known}?"),
         None => "/help lists what there is;".to_owned(),
     };
@@ -151,12 +151,12 @@ fn unknown(name: &str) -> String {
 
 /// The command that a beginning stands for, as far as that is clear.
 pub(crate) fn complete(text: &str) -> Option<String> {
-    let begun = text.strip_prefix('/').filter(|begun| !begun.contains(char::is_whitespace))?;
-    let mut fitting = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(begun));
-    let (first, takes, _) = fitting.next()?;
-    let rest: Vec<&str> = fitting.map(|(name, _, _)| *name).collect();
+    let prefix = text.strip_prefix('/').filter(|prefix| !prefix.contains(char::is_whitespace))?;
+    let mut candidates = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(prefix));
+    let (first, parameters, _) = candidates.next()?;
+    let rest: Vec<&str> = candidates.map(|(name, _, _)| *name).collect();
     if rest.is_empty() {
-        return Some(format!("/{first}{}", if takes.is_empty() { "" } else { " " }));
+        return Some(format!("/{first}{}", if parameters.is_empty() { "" } else { " " }));
     }
     let common = rest.iter().fold(first.len(), |length, name| {
         first.bytes().zip(name.bytes()).take(length).take_while(|(a, b)| a == b).count()
@@ -167,11 +167,11 @@ pub(crate) fn complete(text: &str) -> Option<String> {
 /// The list of commands and keys.
 pub(crate) fn help() -> String {
     let mut text = String::new();
-    for (name, takes, does) in COMMANDS {
-        text.push_str(&format!("{:<18} {does}\n", format!("/{name} {takes}")));
+    for (name, parameters, description) in COMMANDS {
+        text.push_str(&format!("{:<18} {description}\n", format!("/{name} {parameters}")));
     }
-    for (key, does) in KEYS {
-        text.push_str(&format!("{key:<18} {does}\n"));
+    for (key, description) in KEYS {
+        text.push_str(&format!("{key:<18} {description}\n"));
     }
     text
 }
@@ -182,13 +182,13 @@ mod tests {
 
     fn command(line: &str) -> Command {
         match parse(line) {
-            Ok(Typed::Command(command)) => command,
+            Ok(ParsedLine::Command(command)) => command,
             other => panic!("{line}: {other:?}"),
         }
     }
 
     #[test]
-    fn commands_are_understood() {
+    fn slash_commands_are_parsed() {
         assert_eq!(command("/tree"), Command::Tree);
         assert_eq!(command(" /model  a/b "), Command::Model(Some("a/b".to_owned())));
         assert_eq!(command("/model"), Command::Model(None));
@@ -207,29 +207,33 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_left_alone() {
+    fn messages_are_not_parsed_as_commands() {
         for (line, message) in [
             ("hello /tree", "hello /tree"),
             ("  indented", "  indented"),
             ("//tree", "/tree"),
             ("/etc/hosts is wrong", "/etc/hosts is wrong"),
         ] {
-            assert_eq!(parse(line), Ok(Typed::Message(message.to_owned())));
+            assert_eq!(parse(line), Ok(ParsedLine::Message(message.to_owned())));
         }
     }
 
     #[test]
-    fn an_exclamation_mark_runs_a_command() {
-        let own = |line| own(line).map(|OwnCommand { text, output }| (text, output));
-        assert_eq!(own("!ls -l"), Some(("ls -l".to_owned(), Output::ForAgent)));
-        assert_eq!(own("!! cat .env"), Some(("cat .env".to_owned(), Output::ForUser)));
+    fn exclamation_mark_runs_a_user_command() {
+        let parse_user_command =
+            |line| parse_user_command(line).map(|UserCommand { text, output }| (text, output));
+        assert_eq!(parse_user_command("!ls -l"), Some(("ls -l".to_owned(), OutputAudience::UserAndAgent)));
+        assert_eq!(
+            parse_user_command("!! cat .env"),
+            Some(("cat .env".to_owned(), OutputAudience::UserOnly))
+        );
         for message in [" !ls", "hello!", "!", "!! ", ""] {
-            assert_eq!(own(message), None);
+            assert_eq!(parse_user_command(message), None);
         }
     }
 
     #[test]
-    fn mistakes_are_explained() {
+    fn invalid_commands_are_explained() {
         assert!(parse("/tre").unwrap_err().contains("did you mean /tree?"));
         assert!(parse("/stopp").unwrap_err().contains("/stop?"));
         assert!(parse("/xylophone").unwrap_err().contains("/help"));
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_are_completed_as_far_as_they_are_clear() {
+    fn complete_extends_a_prefix_while_it_is_unambiguous() {
         assert_eq!(complete("/tr").as_deref(), Some("/tree"));
         assert_eq!(complete("/m").as_deref(), Some("/mode"));
         assert_eq!(complete("/t").as_deref(), Some("/t"));

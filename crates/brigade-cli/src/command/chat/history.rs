@@ -6,11 +6,11 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 /// How many entries are kept.
-const MOST: usize = 1000;
+const MAX_ENTRIES: usize = 1000;
 /// A longer entry is not kept.
-const LONGEST: usize = 16 * 1024;
+const MAX_ENTRY_BYTES: usize = 16 * 1024;
 /// How much of the file is read.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Entries, oldest first, and which of them is looked at.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct History {
     file: Option<PathBuf>,
     entries: Vec<String>,
     /// The entry that is looked at, and what was typed before that.
-    looking: Option<(usize, String)>,
+    position: Option<(usize, String)>,
 }
 
 impl History {
@@ -28,18 +28,18 @@ impl History {
         let mut entries: Vec<String> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let count = entries.len();
-        entries.drain(..count.saturating_sub(MOST));
-        if count > 2 * MOST {
+        entries.drain(..count.saturating_sub(MAX_ENTRIES));
+        if count > 2 * MAX_ENTRIES {
             // A file that stays long is only slower.
             let _ = rewrite(&file, &entries);
         }
-        History { file: Some(file), entries, looking: None }
+        History { file: Some(file), entries, position: None }
     }
 
     /// Keeps an entry, unless it is the same as the one before or begins with a blank.
     pub(crate) fn add(&mut self, entry: &str) {
-        self.looking = None;
-        let is_unwanted = entry.trim().is_empty() || entry.starts_with(' ') || entry.len() > LONGEST;
+        self.position = None;
+        let is_unwanted = entry.trim().is_empty() || entry.starts_with(' ') || entry.len() > MAX_ENTRY_BYTES;
         if is_unwanted || self.entries.last().is_some_and(|last| last == entry) {
             return;
         }
@@ -52,23 +52,23 @@ impl History {
 
     /// The entry before the one that is looked at; `typed` is kept for the way back.
     pub(crate) fn older(&mut self, typed: &str) -> Option<&str> {
-        let (index, typed) = match self.looking.take() {
-            Some((index, kept)) => (index, kept),
+        let (index, typed) = match self.position.take() {
+            Some((index, draft)) => (index, draft),
             None => (self.entries.len(), typed.to_owned()),
         };
         let older = index.checked_sub(1);
         if index < self.entries.len() || older.is_some() {
-            self.looking = Some((older.unwrap_or(index), typed));
+            self.position = Some((older.unwrap_or(index), typed));
         }
         self.entries.get(older?).map(String::as_str)
     }
 
     /// The entry after the one that is looked at; after the newest, what was typed.
     pub(crate) fn newer(&mut self) -> Option<String> {
-        let (index, typed) = self.looking.take()?;
+        let (index, typed) = self.position.take()?;
         match self.entries.get(index + 1) {
             Some(entry) => {
-                self.looking = Some((index + 1, typed));
+                self.position = Some((index + 1, typed));
                 Some(entry.clone())
             }
             None => Some(typed),
@@ -77,11 +77,11 @@ impl History {
 
     /// The newest entry that has these words in it and is older than the one at `before`, and its place. Capital letters
     /// count only if the words have some.
-    pub(crate) fn find(&self, words: &str, before: Option<usize>) -> Option<(usize, &str)> {
-        let has_capitals = words.chars().any(char::is_uppercase);
+    pub(crate) fn find(&self, query: &str, before: Option<usize>) -> Option<(usize, &str)> {
+        let has_capitals = query.chars().any(char::is_uppercase);
         let is_found = |entry: &str| match has_capitals {
-            true => entry.contains(words),
-            false => entry.to_lowercase().contains(words),
+            true => entry.contains(query),
+            false => entry.to_lowercase().contains(query),
         };
         let until = before.unwrap_or(self.entries.len()).min(self.entries.len());
         let at = self.entries[..until].iter().rposition(|entry| is_found(entry))?;
@@ -89,17 +89,17 @@ impl History {
     }
 
     /// What is typed now is something else.
-    pub(crate) fn forget_place(&mut self) {
-        self.looking = None;
+    pub(crate) fn reset_position(&mut self) {
+        self.position = None;
     }
 }
 
 fn read(file: &PathBuf) -> std::io::Result<String> {
     let mut opened = File::open(file)?;
     let length = opened.metadata()?.len();
-    opened.seek(SeekFrom::Start(length.saturating_sub(MOST_BYTES)))?;
+    opened.seek(SeekFrom::Start(length.saturating_sub(MAX_FILE_BYTES)))?;
     let mut bytes = Vec::new();
-    opened.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -120,9 +120,9 @@ fn rewrite(file: &PathBuf, entries: &[String]) -> std::io::Result<()> {
     let lines: Vec<String> = entries.iter().map(|entry| line(entry)).collect::<Result<_, _>>()?;
     let folder = file.parent().unwrap_or(file);
     // A temporary file can be read by its owner only.
-    let mut beside = tempfile::NamedTempFile::new_in(folder)?;
-    beside.write_all(lines.concat().as_bytes())?;
-    beside.persist(file)?;
+    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+    temporary.write_all(lines.concat().as_bytes())?;
+    temporary.persist(file)?;
     Ok(())
 }
 
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_goes_back_and_comes_back_to_what_was_typed() {
+    fn older_and_newer_return_to_the_draft() {
         let mut history = History::default();
         assert_eq!(history.older("draft"), None);
         assert_eq!(history.newer(), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_found_by_words_in_them() {
+    fn find_returns_entries_that_contain_the_query() {
         let mut history = History::default();
         ["fix the Tests", "other", "run the tests"].iter().for_each(|entry| history.add(entry));
         assert_eq!(history.find("tests", None), Some((2, "run the tests")));
@@ -157,16 +157,16 @@ mod tests {
     }
 
     #[test]
-    fn blanks_in_front_repetitions_and_long_texts_are_not_kept() {
+    fn add_skips_indented_repeated_and_long_entries() {
         let mut history = History::default();
-        for entry in ["one", "one", " secret", "", "  ", &"x".repeat(LONGEST + 1)] {
+        for entry in ["one", "one", " secret", "", "  ", &"x".repeat(MAX_ENTRY_BYTES + 1)] {
             history.add(entry);
         }
         assert_eq!(history.entries, ["one"]);
     }
 
     #[test]
-    fn it_is_found_again_and_belongs_to_its_owner() {
+    fn history_file_is_private_and_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("new/history");
         let mut history = History::load(file.clone());
@@ -178,15 +178,15 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_for_ever_and_survives_what_is_no_entry() {
+    fn load_trims_a_long_file_and_skips_invalid_lines() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("history");
-        let mut text: String = (0..2 * MOST + 1).map(|n| line(&n.to_string()).unwrap()).collect();
+        let mut text: String = (0..2 * MAX_ENTRIES + 1).map(|n| line(&n.to_string()).unwrap()).collect();
         text.insert_str(0, "half a line\n");
         std::fs::write(&file, &text).unwrap();
-        assert_eq!(History::load(file.clone()).entries.len(), MOST);
-        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), MOST);
+        assert_eq!(History::load(file.clone()).entries.len(), MAX_ENTRIES);
+        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), MAX_ENTRIES);
         let again = History::load(file);
-        assert_eq!(again.entries.last(), Some(&(2 * MOST).to_string()));
+        assert_eq!(again.entries.last(), Some(&(2 * MAX_ENTRIES).to_string()));
     }
 }

@@ -1,12 +1,12 @@
 //! A search in what was typed before.
 
 use super::history::History;
-use crate::safe;
+use crate::sanitize;
 
 /// A search: the words that are looked for, and the entry that has them.
 #[derive(Debug)]
 pub(super) struct Search {
-    words: String,
+    query: String,
     found: Option<usize>,
     /// What was typed before the search.
     draft: String,
@@ -14,7 +14,7 @@ pub(super) struct Search {
 
 impl Search {
     pub(super) fn new(draft: &str) -> Search {
-        Search { words: String::new(), found: None, draft: draft.to_owned() }
+        Search { query: String::new(), found: None, draft: draft.to_owned() }
     }
 
     /// What was typed before the search.
@@ -23,41 +23,41 @@ impl Search {
     }
 
     /// Looks for more words. Returns the entry to show.
-    pub(super) fn extend(&mut self, words: &str, history: &History) -> String {
-        self.words.push_str(words);
-        self.again(history)
+    pub(super) fn extend(&mut self, query: &str, history: &History) -> String {
+        self.query.push_str(query);
+        self.search_again(history)
     }
 
     /// Looks for one character less.
     pub(super) fn shorten(&mut self, history: &History) -> String {
-        self.words.pop();
-        self.again(history)
+        self.query.pop();
+        self.search_again(history)
     }
 
     /// The next older entry with the same words, or none if there is none.
     pub(super) fn older(&mut self, history: &History) -> Option<String> {
-        if self.words.is_empty() {
+        if self.query.is_empty() {
             return None;
         }
-        let (at, entry) = history.find(&self.words, self.found)?;
+        let (at, entry) = history.find(&self.query, self.found)?;
         self.found = Some(at);
         Some(entry.to_owned())
     }
 
     /// The words beside the entry.
     pub(super) fn notice(&self) -> String {
-        let words = safe::line(&self.words);
-        match (words.is_empty(), self.found) {
+        let query = sanitize::line(&self.query);
+        match (query.is_empty(), self.found) {
             (true, _) => "Search: type words of an earlier message. Ctrl-C cancels.".to_owned(),
             (false, Some(_)) => {
-                format!("Search: {words} (Enter sends, Tab edits, Ctrl-R older, Ctrl-C cancels)")
+                format!("Search: {query} (Enter sends, Tab edits, Ctrl-R older, Ctrl-C cancels)")
             }
-            (false, None) => format!("Search: {words} (nothing found; Ctrl-C cancels)"),
+            (false, None) => format!("Search: {query} (nothing found; Ctrl-C cancels)"),
         }
     }
 
-    fn again(&mut self, history: &History) -> String {
-        let found = history.find(&self.words, None).filter(|_| !self.words.is_empty());
+    fn search_again(&mut self, history: &History) -> String {
+        let found = history.find(&self.query, None).filter(|_| !self.query.is_empty());
         self.found = found.map(|(at, _)| at);
         found.map_or_else(|| self.draft.clone(), |(_, entry)| entry.to_owned())
     }

@@ -1,8 +1,8 @@
 //! Whether the settings can be used.
 
 use super::Finding;
-use crate::finish::quoted;
 use crate::settings::{Layer, LayerState};
+use crate::summary::shell_quoted;
 
 /// A line for each place where settings stand.
 pub(super) fn findings(layers: &[Layer]) -> Vec<Finding> {
@@ -10,17 +10,17 @@ pub(super) fn findings(layers: &[Layer]) -> Vec<Finding> {
 }
 
 fn finding(layer: &Layer) -> Finding {
-    let place = &layer.place;
+    let place = &layer.source;
     match &layer.state {
         LayerState::Used => Finding::ok(place),
         LayerState::Absent => Finding::note(format!("{place} is not there; brigade init writes one")),
         LayerState::Untrusted(reason) => Finding::warn(
             format!("{place}: {reason}"),
-            format!("Look and decide: brigade trust {}", quoted(place)),
+            format!("Look and decide: brigade trust {}", shell_quoted(place)),
         ),
         LayerState::Broken(cause) => {
-            let said = if cause.contains(place) { cause.clone() } else { format!("{place}: {cause}") };
-            Finding::problem(said, "Mend it; it was left out for the rest of this report")
+            let text = if cause.contains(place) { cause.clone() } else { format!("{place}: {cause}") };
+            Finding::problem(text, "Mend it; it was left out for the rest of this report")
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Agents that other programs run.
 
-use super::{Finding, wait_for};
-use crate::engine;
-use crate::failure::Failure;
+use super::{Finding, block_on};
+use crate::error::CliError;
 use crate::settings::Settings;
+use crate::setup;
 
 /// Starts every program and greets it; offline, they are only named.
-pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, Failure> {
+pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.acp.is_empty() {
         return Ok(vec![Finding::note("none; acp.servers in the configuration names them")]);
     }
@@ -14,9 +14,9 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
         let names = settings.acp.iter().map(|server| server.name.as_str());
         return Ok(names.map(|name| Finding::note(format!("{name}: not started"))).collect());
     }
-    wait_for(async {
-        let (acp, problems) = engine::external(settings)?;
-        let cure = "Mend its entry in acp.servers; runs go on without it";
+    block_on(async {
+        let (acp, problems) = setup::external_agents(settings)?;
+        let fix = "Mend its entry in acp.servers; runs go on without it";
         let mut findings = Vec::new();
         for server in &settings.acp {
             let problem =
@@ -28,7 +28,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
             findings.push(match found {
                 Ok(title) if title.is_empty() => Finding::ok(format!("{}: it answers", server.name)),
                 Ok(title) => Finding::ok(format!("{}: {title}", server.name)),
-                Err(what) => Finding::warn(format!("{}: {what}", server.name), cure),
+                Err(what) => Finding::warn(format!("{}: {what}", server.name), fix),
             });
         }
         Ok(findings)

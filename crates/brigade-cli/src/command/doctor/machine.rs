@@ -3,16 +3,16 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use brigade_sandbox::{Abilities, Cgroups, End, Job, Namespaces, ResourceLimits};
+use brigade_sandbox::{Cgroups, ExitReason, Job, KernelFeatures, Namespaces, ResourceLimits};
 
-use super::{Finding, wait_for};
-use crate::engine;
-use crate::failure::Failure;
+use super::{Finding, block_on};
+use crate::error::CliError;
 use crate::settings::{Environment, Settings, Withheld};
+use crate::setup;
 use crate::terminal::{self, Colour};
 
 /// A guard that takes longer makes every command slow.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW_GUARD: Duration = Duration::from_secs(1);
 
 /// What this program is.
 pub(super) fn version() -> Finding {
@@ -22,7 +22,7 @@ pub(super) fn version() -> Finding {
 }
 
 /// Runs a real command under a real guard.
-pub(super) fn guard(settings: &Settings) -> Result<Finding, Failure> {
+pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
     let job = Job {
         command: "true".to_owned(),
         directory: settings.folder.clone(),
@@ -30,26 +30,26 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, Failure> {
         time_limit: Duration::from_secs(10),
         output_limit: 1024,
         limits: ResourceLimits::default(),
-        mark: format!("doctor:{}", std::process::id()),
+        tag: format!("doctor:{}", std::process::id()),
     };
-    let guard = engine::guard()?;
+    let guard = setup::guard_command()?;
     let since = Instant::now();
-    let ended = wait_for(brigade_sandbox::run(&guard, job, pending()))?;
+    let ended = block_on(brigade_sandbox::run(&guard, job, pending()))?;
     let took = since.elapsed();
-    let cure =
+    let fix =
         "Agents cannot run commands here: check that /bin/sh is there and that processes may be started";
     Ok(match ended {
-        Ok(finished) if finished.end == End::Exited(0) && took < SLOW => {
+        Ok(finished) if finished.end == ExitReason::Exited(0) && took < SLOW_GUARD => {
             Finding::ok(format!("a command ran under its guard in {} ms", took.as_millis()))
         }
-        Ok(finished) if finished.end == End::Exited(0) => Finding::warn(
+        Ok(finished) if finished.end == ExitReason::Exited(0) => Finding::warn(
             format!("a command that does nothing took {:.1} s under its guard", took.as_secs_f64()),
             "The machine is busy or slow; commands of agents take that long at least",
         ),
         Ok(finished) => {
-            Finding::problem(format!("a command that does nothing ended as {:?}", finished.end), cure)
+            Finding::problem(format!("a command that does nothing ended as {:?}", finished.end), fix)
         }
-        Err(error) => Finding::problem(error.to_string(), cure),
+        Err(error) => Finding::problem(error.to_string(), fix),
     })
 }
 
@@ -62,14 +62,14 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
         (Withheld::Name, "their names look like secrets"),
         (Withheld::Value, "their values contain a password"),
         (Withheld::Provider, "they have the key of a provider"),
-        (Withheld::Own, "they configure Brigade"),
+        (Withheld::BrigadeVariable, "they configure Brigade"),
         (Withheld::Denied, "shell.deny_env names them"),
     ];
-    for (reason, words) in reasons {
+    for (reason, description) in reasons {
         let names: Vec<&str> =
             withheld.iter().filter(|(_, because)| *because == reason).map(|(name, _)| *name).collect();
         if !names.is_empty() {
-            findings.push(Finding::note(format!("withheld, because {words}: {}", names.join(", "))));
+            findings.push(Finding::note(format!("withheld, because {description}: {}", names.join(", "))));
         }
     }
     findings.extend(settings.shell.missing(&settings.environment).into_iter().map(|name| {
@@ -83,7 +83,7 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
 
 /// What the kernel offers, and that it is not used.
 pub(super) fn sandbox() -> Vec<Finding> {
-    let Abilities { landlock, seccomp, user_namespaces, cgroups } = Abilities::detect();
+    let KernelFeatures { landlock, seccomp, user_namespaces, cgroups } = KernelFeatures::detect();
     let namespaces = match user_namespaces {
         Namespaces::Open => "user namespaces: yes".to_owned(),
         Namespaces::Closed(setting) => format!("user namespaces: closed by {setting}"),
@@ -109,12 +109,12 @@ pub(super) fn sandbox() -> Vec<Finding> {
 
 /// What the terminal can show.
 pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
-    if !terminal::shows_progress(environment) {
+    if !terminal::can_redraw(environment) {
         return vec![Finding::note(
             "standard error is no terminal that can be drawn on: progress comes as lines",
         )];
     }
-    let colours = match terminal::colour(environment) {
+    let colours = match terminal::stderr_colour(environment) {
         Colour::On => "colours",
         Colour::Off => "no colours (NO_COLOR is set)",
     };
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_variable_that_is_set_says_the_locale() {
+    fn locale_is_the_first_variable_that_is_set() {
         let of = |variables: &[(&str, &str)]| {
             let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
             locale(|name| value(name).map(|(_, value)| (*value).to_owned())).map(|locale| is_utf8(&locale))

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Finding, wait_for};
-use crate::engine;
-use crate::failure::Failure;
+use super::{Finding, block_on};
+use crate::error::CliError;
 use crate::settings::{McpServer, Settings};
+use crate::setup;
 
 /// Starts every server and counts its tools; offline, servers are only named.
-pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, Failure> {
+pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.servers.is_empty() {
         return Ok(vec![Finding::note(
             "none; mcpServers in the configuration or .mcp.json of a project name them",
@@ -23,7 +23,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
         let named = wanted.iter().map(|server| Finding::note(format!("{}: not started", server.name)));
         return Ok(named.chain(disabled).collect());
     }
-    let (servers, problems) = wait_for(engine::started(settings))??;
+    let (servers, problems) = block_on(setup::try_start_mcp_servers(settings))??;
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for tool in servers.tools() {
         let server = tool.spec().name.split("__").nth(1).unwrap_or_default();

@@ -9,47 +9,47 @@ use rustix::fs::{Access, access, statvfs};
 use super::Finding;
 
 /// A larger store is not looked through: that would take more than a moment.
-const MOST_BYTES: u64 = 512 << 20;
+const MAX_CHECKED_BYTES: u64 = 512 << 20;
 /// With less room, a long session may not find any.
-const LITTLE_ROOM: u64 = 500 << 20;
+const LOW_SPACE_BYTES: u64 = 500 << 20;
 /// With less room, the next session will not find any.
-const NO_ROOM: u64 = 20 << 20;
+const MIN_SPACE_BYTES: u64 = 20 << 20;
 
 /// The file, its folder and its disk.
 pub(super) fn findings(file: &Path) -> Vec<Finding> {
     let mut findings = vec![match file.symlink_metadata() {
-        Ok(_) => look_at(file),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => not_yet(file),
-        Err(error) => Finding::problem(format!("{}: {error}", file.display()), ELSEWHERE),
+        Ok(_) => check_file(file),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => check_missing(file),
+        Err(error) => Finding::problem(format!("{}: {error}", file.display()), STORE_FIX),
     }];
-    findings.extend(room(file));
+    findings.extend(free_space(file));
     findings
 }
 
-const ELSEWHERE: &str =
+const STORE_FIX: &str =
     "Make it writable for you, or name another place: --store PATH, or store = \"PATH\" in config.toml";
 
-fn look_at(file: &Path) -> Finding {
+fn check_file(file: &Path) -> Finding {
     let place = file.display();
     if file.is_dir() {
-        return Finding::problem(format!("{place} is a folder"), ELSEWHERE);
+        return Finding::problem(format!("{place} is a folder"), STORE_FIX);
     }
     if let Err(error) = access(file, Access::READ_OK | Access::WRITE_OK) {
-        return Finding::problem(format!("{place} cannot be written: {error}"), ELSEWHERE);
+        return Finding::problem(format!("{place} cannot be written: {error}"), STORE_FIX);
     }
     // Beside the file there are two more while it is in use.
     let folder = file.parent().unwrap_or(Path::new("/"));
-    if let Err(error) = try_out(folder) {
-        return Finding::problem(format!("{} cannot be written: {error}", folder.display()), ELSEWHERE);
+    if let Err(error) = check_writable(folder) {
+        return Finding::problem(format!("{} cannot be written: {error}", folder.display()), STORE_FIX);
     }
-    match SqliteStore::check_up(file, MOST_BYTES) {
+    match SqliteStore::check_health(file, MAX_CHECKED_BYTES) {
         Ok(found) => {
             let format = found
                 .format
                 .map_or_else(|| "nothing in it yet".to_owned(), |format| format!("format {format}"));
             let size = size(found.bytes);
             match found.integrity {
-                Integrity::Whole => Finding::ok(format!("{place}: {format}, {size}, whole")),
+                Integrity::Intact => Finding::ok(format!("{place}: {format}, {size}, whole")),
                 Integrity::Unknown => {
                     Finding::ok(format!("{place}: {format}, {size}, too large to be looked through here"))
                 }
@@ -68,39 +68,39 @@ fn look_at(file: &Path) -> Finding {
     }
 }
 
-fn not_yet(file: &Path) -> Finding {
+fn check_missing(file: &Path) -> Finding {
     let place = file.display();
     match existing_folder(file) {
         Some(folder) if !folder.is_dir() => {
-            Finding::problem(format!("{place}: {} is not a folder", folder.display()), ELSEWHERE)
+            Finding::problem(format!("{place}: {} is not a folder", folder.display()), STORE_FIX)
         }
-        Some(folder) => match try_out(folder) {
+        Some(folder) => match check_writable(folder) {
             Ok(()) => Finding::ok(format!("{place} is made by the first run")),
             Err(error) => Finding::problem(
                 format!("{place} cannot be made: {} cannot be written: {error}", folder.display()),
-                ELSEWHERE,
+                STORE_FIX,
             ),
         },
-        None => Finding::problem(format!("{place} cannot be made"), ELSEWHERE),
+        None => Finding::problem(format!("{place} cannot be made"), STORE_FIX),
     }
 }
 
 /// Writes a file without a name into a folder. Rights alone do not tell: some file systems take no file from anybody.
-fn try_out(folder: &Path) -> std::io::Result<()> {
+fn check_writable(folder: &Path) -> std::io::Result<()> {
     tempfile::tempfile_in(folder).map(drop)
 }
 
-fn room(file: &Path) -> Option<Finding> {
+fn free_space(file: &Path) -> Option<Finding> {
     let folder = existing_folder(file)?;
     // What is no disk has no size.
     let disk = statvfs(folder).ok().filter(|disk| disk.f_blocks > 0)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    let said = format!("{} free on the disk of {}", size(free), folder.display());
-    let cure = "Free some room, or name another place: --store PATH";
+    let text = format!("{} free on the disk of {}", size(free), folder.display());
+    let fix = "Free some room, or name another place: --store PATH";
     Some(match free {
-        free if free < NO_ROOM => Finding::problem(said, cure),
-        free if free < LITTLE_ROOM => Finding::warn(said, cure),
-        _ => Finding::ok(said),
+        free if free < MIN_SPACE_BYTES => Finding::problem(text, fix),
+        free if free < LOW_SPACE_BYTES => Finding::warn(text, fix),
+        _ => Finding::ok(text),
     })
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::size;
 
     #[test]
-    fn sizes_are_short() {
+    fn size_is_rounded_to_a_unit() {
         let shown: Vec<String> = [0, 1, 4096, 5 << 20, (3 << 30) + (512 << 20)].map(size).into();
         assert_eq!(shown, ["0 KB", "1 KB", "4 KB", "5 MB", "3.5 GB"]);
     }

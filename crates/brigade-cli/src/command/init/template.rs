@@ -4,8 +4,8 @@ use brigade_core::permission::Mode;
 use toml::Value;
 
 use super::questions::Server;
-use super::{CUSTOM, Place};
-use crate::suggest;
+use super::{CUSTOM, ConfigScope};
+use crate::model_hints;
 
 const HEAD: &str = "\
 # Settings of brigade. What is in force, and why: brigade config show
@@ -50,7 +50,7 @@ const RULES: &str = r#"
 #extras = ["background"]
 "#;
 
-const OF_THE_PERSON: &str = r#"
+const USER_SECTIONS: &str = r#"
 # Servers of your own, and changes to those that brigade models lists. A key stands in a variable, never here.
 [providers]
 #work = { kind = "openai", base_url = "https://llm.example/v1", api_key_env = "WORK_API_KEY" }
@@ -73,7 +73,7 @@ const OF_THE_PERSON: &str = r#"
 "#;
 
 /// The section of providers in the file.
-const PROVIDERS: &str = "[providers]\n";
+const PROVIDERS_HEADER: &str = "[providers]\n";
 
 /// The line for a server of the user.
 fn provider(server: &Server) -> String {
@@ -84,27 +84,29 @@ fn provider(server: &Server) -> String {
 
 /// The whole file.
 pub(super) fn config(
-    place: Place,
+    scope: ConfigScope,
     model: Option<&str>,
     mode: Option<Mode>,
     server: Option<&Server>,
 ) -> String {
-    let head = match place {
-        Place::Home => HEAD,
-        Place::Project => PROJECT_HEAD,
+    let head = match scope {
+        ConfigScope::User => HEAD,
+        ConfigScope::Project => PROJECT_HEAD,
     };
-    let own = match place {
-        Place::Home => OF_THE_PERSON,
-        Place::Project => "",
+    let user_sections = match scope {
+        ConfigScope::User => USER_SECTIONS,
+        ConfigScope::Project => "",
     };
     let text = |text: &str| Value::String(text.to_owned()).to_string();
-    let own = match server {
-        Some(server) => own.replacen(PROVIDERS, &format!("{PROVIDERS}{}", provider(server)), 1),
-        None => own.to_owned(),
+    let user_sections = match server {
+        Some(server) => {
+            user_sections.replacen(PROVIDERS_HEADER, &format!("{PROVIDERS_HEADER}{}", provider(server)), 1)
+        }
+        None => user_sections.to_owned(),
     };
     let model = match model {
         Some(model) => format!("model = {}", text(model)),
-        None => format!("#model = {}", text(&suggest::model("anthropic").unwrap_or_default())),
+        None => format!("#model = {}", text(&model_hints::suggested_model("anthropic").unwrap_or_default())),
     };
     let mode = match mode {
         Some(mode) => format!("mode = {}", text(mode.as_str())),
@@ -120,6 +122,6 @@ pub(super) fn config(
          # What agents do without asking: plan (only read), ask (also what rules allow), edit (also edit files), auto (all\n\
          # that no rule forbids).\n\
          {mode}\
-         {RULES}{own}"
+         {RULES}{user_sections}"
     )
 }

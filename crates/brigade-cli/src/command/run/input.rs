@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output;
 
 /// The word for a task from standard input.
-const STANDARD_INPUT: &str = "-";
+const STDIN_ARG: &str = "-";
 /// How long the first byte of standard input is waited for if there is a task without it: a pipe that nobody writes to
 /// must not stop a run.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -18,7 +18,7 @@ const MAX_INPUT_BYTES: usize = 10 * 1024 * 1024;
 
 /// Whether a run needs its task from standard input if the command line has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum TaskNeed {
     /// There is nothing to do without it.
     Required,
     /// A session can be continued without it.
@@ -26,16 +26,16 @@ pub(super) enum Need {
 }
 
 /// The task: the words of the command line, standard input, or the words with standard input below them.
-pub(super) fn task(words: &[String], need: Need) -> Result<Option<String>, Failure> {
-    let words = words.join(" ");
-    if words == STANDARD_INPUT {
+pub(super) fn task(prompt: &[String], need: TaskNeed) -> Result<Option<String>, CliError> {
+    let prompt = prompt.join(" ");
+    if prompt == STDIN_ARG {
         return Ok(Some(text(read()?)?).filter(|text| !text.trim().is_empty()));
     }
     let is_typed = std::io::stdin().is_terminal();
-    let input = match (words.trim().is_empty(), need) {
+    let input = match (prompt.trim().is_empty(), need) {
         _ if is_typed => None,
-        (true, Need::Required) => Some(read()?),
-        _ if is_there() => Some(read()?),
+        (true, TaskNeed::Required) => Some(read()?),
+        _ if stdin_has_data() => Some(read()?),
         _ => {
             output::note(&format!(
                 "Nothing came from standard input within {} seconds; continuing without it. To skip the wait, add: < /dev/null",
@@ -44,41 +44,41 @@ pub(super) fn task(words: &[String], need: Need) -> Result<Option<String>, Failu
             None
         }
     };
-    let task = match (words.trim().is_empty(), input) {
+    let task = match (prompt.trim().is_empty(), input) {
         (true, Some(input)) => Some(text(input)?),
-        (false, Some(input)) => Some(joined(&words, &String::from_utf8_lossy(&input))),
-        (_, None) => Some(words),
+        (false, Some(input)) => Some(append_stdin(&prompt, &String::from_utf8_lossy(&input))),
+        (_, None) => Some(prompt),
     };
     Ok(task.filter(|task| !task.trim().is_empty()))
 }
 
 /// The words, and what was piped in with them as a block of its own.
-fn joined(words: &str, input: &str) -> String {
+fn append_stdin(prompt: &str, input: &str) -> String {
     if input.trim().is_empty() {
-        return words.to_owned();
+        return prompt.to_owned();
     }
     let end = if input.ends_with('\n') { "" } else { "\n" };
-    format!("{words}\n\n<stdin>\n{input}{end}</stdin>")
+    format!("{prompt}\n\n<stdin>\n{input}{end}</stdin>")
 }
 
 /// Whether standard input has a byte or an end within the time limit.
-fn is_there() -> bool {
+fn stdin_has_data() -> bool {
     let stdin = std::io::stdin();
     let timeout = Timespec { tv_sec: FIRST_BYTE_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     // An error shows when it is read.
     poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout)).map_or(true, |ready| ready > 0)
 }
 
-fn read() -> Result<Vec<u8>, Failure> {
+fn read() -> Result<Vec<u8>, CliError> {
     let mut input = Vec::new();
     let limit = MAX_INPUT_BYTES as u64 + 1;
     std::io::stdin()
         .lock()
         .take(limit)
         .read_to_end(&mut input)
-        .map_err(|error| Failure::usage(format!("cannot read standard input: {error}")))?;
+        .map_err(|error| CliError::usage(format!("cannot read standard input: {error}")))?;
     if input.len() > MAX_INPUT_BYTES {
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "cannot use standard input as a task: it is larger than {} MiB. Save it to a file and name the file in the task.",
             MAX_INPUT_BYTES >> 20
         )));
@@ -87,9 +87,9 @@ fn read() -> Result<Vec<u8>, Failure> {
 }
 
 /// A task that is standard input alone.
-fn text(input: Vec<u8>) -> Result<String, Failure> {
+fn text(input: Vec<u8>) -> Result<String, CliError> {
     String::from_utf8(input).map_err(|_| {
-        Failure::usage("cannot use standard input as a task: it is not UTF-8. Convert it first.")
+        CliError::usage("cannot use standard input as a task: it is not UTF-8. Convert it first.")
     })
 }
 
@@ -98,9 +98,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn input_is_a_block_below_the_words() {
-        assert_eq!(joined("explain", "a\nb\n"), "explain\n\n<stdin>\na\nb\n</stdin>");
-        assert_eq!(joined("explain", "a"), "explain\n\n<stdin>\na\n</stdin>");
-        assert_eq!(joined("explain", " \n"), "explain");
+    fn append_stdin_wraps_the_input_in_a_block() {
+        assert_eq!(append_stdin("explain", "a\nb\n"), "explain\n\n<stdin>\na\nb\n</stdin>");
+        assert_eq!(append_stdin("explain", "a"), "explain\n\n<stdin>\na\n</stdin>");
+        assert_eq!(append_stdin("explain", " \n"), "explain");
     }
 }

@@ -1,24 +1,24 @@
 //! What an import shows: where the tree worked, how freely, and what was open in it.
 
-use brigade::store::{Imported, PendingCall};
+use brigade::store::{ImportReport, PendingCall};
 use serde_json::{Value, json};
 
-use crate::safe;
+use crate::sanitize;
 
 /// Number of open calls that are listed.
-const SHOWN_CALLS: usize = 10;
+const MAX_SHOWN_CALLS: usize = 10;
 
 /// Notes for the user.
-pub(super) fn notes(imported: &Imported) -> Vec<String> {
+pub(super) fn notes(imported: &ImportReport) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(round) = &imported.round {
         let model = round.model.as_deref().unwrap_or("not named");
         notes.push(format!(
             "recorded: agent {}, model {}, mode {}, folder {}",
-            safe::line(&round.agent),
-            safe::line(model),
+            sanitize::line(&round.agent),
+            sanitize::line(model),
             round.mode,
-            safe::line(&round.folder)
+            sanitize::line(&round.folder)
         ));
         notes.push("If you resume it, your own configuration and the current folder apply.".to_owned());
     }
@@ -27,19 +27,19 @@ pub(super) fn notes(imported: &Imported) -> Vec<String> {
             "pending, never run here: {} [{}] {} {}",
             call.session,
             call.call,
-            safe::line(&call.tool),
-            safe::line(&call.arguments)
+            sanitize::line(&call.tool),
+            sanitize::line(&call.arguments)
         )
     };
-    notes.extend(imported.pending.iter().take(SHOWN_CALLS).map(line));
-    if imported.pending.len() > SHOWN_CALLS {
-        notes.push(format!("{} more pending calls", imported.pending.len() - SHOWN_CALLS));
+    notes.extend(imported.pending.iter().take(MAX_SHOWN_CALLS).map(line));
+    if imported.pending.len() > MAX_SHOWN_CALLS {
+        notes.push(format!("{} more pending calls", imported.pending.len() - MAX_SHOWN_CALLS));
     }
     notes
 }
 
 /// The same for programs.
-pub(super) fn json(imported: &Imported) -> Value {
+pub(super) fn json(imported: &ImportReport) -> Value {
     let cut = imported.cut.as_ref().map(|cut| json!({ "line": cut.line, "cause": cut.cause }));
     let round = imported.round.as_ref();
     let pending = imported.pending.iter().map(|call| {

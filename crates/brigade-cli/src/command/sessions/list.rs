@@ -6,41 +6,41 @@ use brigade_core::{Event, Record, SessionId, Spent};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::search::Words;
+use super::search::TextQuery;
 use super::table::{Column, table};
 use crate::args::{SessionState, SessionsList};
 use crate::clock;
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::render::{self, fit};
-use crate::safe;
+use crate::sanitize;
 use crate::units;
 
 /// How many are shown to people who do not say.
-const LIMIT: usize = 20;
+const DEFAULT_LIMIT: usize = 20;
 /// The fewest characters of an id that are shown.
-const ID: usize = 8;
-const AGENT: usize = 16;
+const MIN_ID_CHARS: usize = 8;
+const MAX_AGENT_COLUMNS: usize = 16;
 /// Columns of a task, also where nothing says how wide the terminal is.
-const MAX_TASK: usize = 200;
+const MAX_TASK_COLUMNS: usize = 200;
 /// Number of sessions whose totals are looked up at a time.
-const PAGE: usize = 64;
+const PAGE_SIZE: usize = 64;
 
 /// How many sessions are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Most {
+pub(super) enum ListLimit {
     /// At most so many.
     AtMost(usize),
     /// All.
     All,
 }
 
-impl Most {
+impl ListLimit {
     /// What was typed; people who say nothing get a screen, programs get all.
-    pub(super) fn new(list: &SessionsList, is_text: bool) -> Most {
+    pub(super) fn new(list: &SessionsList, is_text: bool) -> ListLimit {
         match list.limit.and_then(|limit| usize::try_from(limit).ok()) {
-            Some(limit) => Most::AtMost(limit),
-            None if list.all || !is_text => Most::All,
-            None => Most::AtMost(LIMIT),
+            Some(limit) => ListLimit::AtMost(limit),
+            None if list.all || !is_text => ListLimit::All,
+            None => ListLimit::AtMost(DEFAULT_LIMIT),
         }
     }
 }
@@ -48,7 +48,7 @@ impl Most {
 /// The sessions that were found.
 pub(super) struct Listing {
     /// Newest first.
-    entries: Vec<Entry>,
+    entries: Vec<SessionEntry>,
     /// Whether there are more than were wanted.
     has_more: bool,
     /// How many there are in the store.
@@ -58,7 +58,7 @@ pub(super) struct Listing {
 }
 
 /// A session in the list.
-struct Entry {
+struct SessionEntry {
     id: SessionId,
     at: Option<u64>,
     state: SessionState,
@@ -72,18 +72,22 @@ struct Entry {
 }
 
 /// Looks for the sessions that are wanted. Whole logs are read only to search in them.
-pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> Result<Listing, Failure> {
-    let words = Words::new(&list.text);
+pub(super) async fn find(
+    store: &dyn Store,
+    list: &SessionsList,
+    limit: ListLimit,
+) -> Result<Listing, CliError> {
+    let query = TextQuery::new(&list.text);
     let since = list.since.map(units::Since::moment);
     let summaries = store.roots().await?;
-    let (all, id_length) = (summaries.len(), telling_length(&summaries));
+    let (all, id_length) = (summaries.len(), unique_prefix_length(&summaries));
     let mut entries = Vec::new();
     let mut has_more = false;
-    let is_recent = |entry: &Entry| since.is_none_or(|since| entry.at.is_some_and(|at| at >= since));
-    let all_entries = summaries.iter().map(|summary| (summary, Entry::new(summary)));
-    let mut meant = all_entries.filter(|(_, entry)| is_recent(entry)).peekable();
-    'pages: while meant.peek().is_some() {
-        let page: Vec<(&RootSummary, Entry)> = meant.by_ref().take(PAGE).collect();
+    let is_recent = |entry: &SessionEntry| since.is_none_or(|since| entry.at.is_some_and(|at| at >= since));
+    let all_entries = summaries.iter().map(|summary| (summary, SessionEntry::new(summary)));
+    let mut candidates = all_entries.filter(|(_, entry)| is_recent(entry)).peekable();
+    'pages: while candidates.peek().is_some() {
+        let page: Vec<(&RootSummary, SessionEntry)> = candidates.by_ref().take(PAGE_SIZE).collect();
         let roots = page.iter().map(|(summary, _)| summary.root.clone()).collect();
         let totals = store.totals(roots).await?;
         for ((summary, mut entry), totals) in page.into_iter().zip(totals) {
@@ -94,18 +98,18 @@ pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> 
             if let Some(agent) = &list.agent
                 && !same_name(agent, &entry.agent)
             {
-                entry.found = worked_below(store, &summary.root, agent).await;
+                entry.found = find_agent_below(store, &summary.root, agent).await;
                 if entry.found.is_none() {
                     continue;
                 }
             }
-            if let Some(words) = &words
-                && words.within(&entry.task).is_none()
+            if let Some(query) = &query
+                && query.excerpt(&entry.task).is_none()
             {
-                let Some(found) = words.in_tree(store, &summary.root).await else { continue };
+                let Some(found) = query.find_in_tree(store, &summary.root).await else { continue };
                 entry.found = Some(found);
             }
-            if matches!(most, Most::AtMost(most) if entries.len() >= most) {
+            if matches!(limit, ListLimit::AtMost(limit) if entries.len() >= limit) {
                 has_more = true;
                 break 'pages;
             }
@@ -120,14 +124,15 @@ pub(super) async fn find(store: &dyn Store, list: &SessionsList, most: Most) -> 
 }
 
 /// The first session below this one that the agent ran, and its task. Sessions that cannot be read are skipped.
-async fn worked_below(store: &dyn Store, root: &SessionId, agent: &str) -> Option<String> {
+async fn find_agent_below(store: &dyn Store, root: &SessionId, agent: &str) -> Option<String> {
     for session in store.sessions(root).await.unwrap_or_default() {
         let Ok((records, _)) = store.read_prefix(&session).await else { continue };
         if let Some(Event::Started { delegation, .. }) = records.first().map(|record| &record.event)
             && same_name(agent, render::label(delegation))
         {
-            let (label, task) = (safe::line(render::label(delegation)), safe::line(delegation.task.as_str()));
-            return Some(format!("{label} {session}: {}", fit(&task, MAX_TASK)));
+            let (label, task) =
+                (sanitize::line(render::label(delegation)), sanitize::line(delegation.task.as_str()));
+            return Some(format!("{label} {session}: {}", fit(&task, MAX_TASK_COLUMNS)));
         }
     }
     None
@@ -138,7 +143,7 @@ fn same_name(one: &str, other: &str) -> bool {
 }
 
 /// How many characters tell the sessions apart.
-fn telling_length(summaries: &[RootSummary]) -> usize {
+fn unique_prefix_length(summaries: &[RootSummary]) -> usize {
     let mut roots: Vec<SessionId> = summaries.iter().map(|summary| summary.root.root_id()).collect();
     roots.sort();
     roots.dedup();
@@ -146,7 +151,7 @@ fn telling_length(summaries: &[RootSummary]) -> usize {
         [one, other] => one.as_str().bytes().zip(other.as_str().bytes()).take_while(|(a, b)| a == b).count(),
         _ => 0,
     };
-    roots.windows(2).map(|pair| same(pair) + 1).max().unwrap_or(0).max(ID)
+    roots.windows(2).map(|pair| same(pair) + 1).max().unwrap_or(0).max(MIN_ID_CHARS)
 }
 
 fn state(summary: &RootSummary, totals: &TreeTotals) -> SessionState {
@@ -156,28 +161,28 @@ fn state(summary: &RootSummary, totals: &TreeTotals) -> SessionState {
     match (&summary.last, totals) {
         (Err(StoreError::Newer { .. }), _) => SessionState::Newer,
         (Err(_), _) => SessionState::Damaged,
-        (Ok(Record { event: Event::Ended { outcome, .. }, .. }), _) => named(outcome.status.word()),
+        (Ok(Record { event: Event::Ended { outcome, .. }, .. }), _) => parse_state(outcome.status.as_str()),
         // Words after the end of a round begin no other by themselves.
-        (Ok(last), Ok(totals)) if last.event.is_outside_word() => {
-            totals.ended.as_ref().map_or(SessionState::Interrupted, |status| named(status.word()))
+        (Ok(last), Ok(totals)) if last.event.is_external() => {
+            totals.ended.as_ref().map_or(SessionState::Interrupted, |status| parse_state(status.as_str()))
         }
-        (Ok(last), Err(_)) if last.event.is_outside_word() => SessionState::Damaged,
+        (Ok(last), Err(_)) if last.event.is_external() => SessionState::Damaged,
         (Ok(_), _) => SessionState::Interrupted,
     }
 }
 
 /// The state that a word of the log names.
-fn named(word: &str) -> SessionState {
+fn parse_state(word: &str) -> SessionState {
     SessionState::from_str(word, false).unwrap_or(SessionState::Damaged)
 }
 
-fn word(state: SessionState) -> String {
+fn state_name(state: SessionState) -> String {
     state.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-impl Entry {
-    fn new(summary: &RootSummary) -> Entry {
-        let mut entry = Entry {
+impl SessionEntry {
+    fn new(summary: &RootSummary) -> SessionEntry {
+        let mut entry = SessionEntry {
             id: summary.root.clone(),
             at: None,
             state: SessionState::Damaged,
@@ -207,11 +212,18 @@ impl Entry {
     fn about(&self) -> String {
         match &self.problem {
             None => {
-                let first: String =
-                    self.task.trim().lines().next().unwrap_or_default().chars().take(4 * MAX_TASK).collect();
-                fit(&safe::line(&first), MAX_TASK)
+                let first: String = self
+                    .task
+                    .trim()
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .chars()
+                    .take(4 * MAX_TASK_COLUMNS)
+                    .collect();
+                fit(&sanitize::line(&first), MAX_TASK_COLUMNS)
             }
-            Some(problem) => safe::line(problem),
+            Some(problem) => sanitize::line(problem),
         }
     }
 
@@ -225,12 +237,12 @@ impl Entry {
         let mut entry = json!({
             "session_id": self.id,
             "at": self.at,
-            "state": word(self.state),
+            "state": state_name(self.state),
             "agent": self.agent,
             "agents": self.agents,
             "turns": self.spent.turns,
             "tokens": self.spent.usage.total(),
-            "cost_usd": units::float_dollars(self.spent.usd),
+            "cost_usd": units::dollars_as_f64(self.spent.usd),
             "task": self.task,
             "found": self.found,
             "problem": self.problem,
@@ -250,35 +262,38 @@ impl Listing {
 
     /// For programs.
     pub(super) fn json(&self) -> Vec<Value> {
-        self.entries.iter().map(Entry::json).collect()
+        self.entries.iter().map(SessionEntry::json).collect()
     }
 
     /// For people, in at most so many columns. Where nothing breaks the lines, ids are whole.
-    pub(super) fn text(&self, room: usize) -> String {
+    pub(super) fn text(&self, max_columns: usize) -> String {
         let entries = &self.entries;
-        let id_length = if room == usize::MAX { usize::MAX } else { self.id_length };
+        let id_length = if max_columns == usize::MAX { usize::MAX } else { self.id_length };
         let now = clock::now();
-        let column = |cell: &dyn Fn(&Entry) -> String| entries.iter().map(cell).collect::<Vec<_>>();
+        let column = |cell: &dyn Fn(&SessionEntry) -> String| entries.iter().map(cell).collect::<Vec<_>>();
         let columns = [
             Column::text("id", column(&|entry| entry.short_id(id_length))),
             Column::number(
                 "age",
-                column(&|entry| entry.at.map(|at| units::age(now.saturating_sub(at))).unwrap_or_default()),
+                column(&|entry| {
+                    entry.at.map(|at| units::format_age(now.saturating_sub(at))).unwrap_or_default()
+                }),
             ),
-            Column::text("state", column(&|entry| word(entry.state))),
-            Column::text("agent", column(&|entry| fit(&safe::line(&entry.agent), AGENT))).left_out(3),
-            Column::number("agents", column(&|entry| entry.agents.to_string())).left_out(2),
-            Column::number("turns", column(&|entry| entry.spent.turns.to_string())).left_out(1),
-            Column::number("cost", column(&|entry| units::brief_cost(&entry.spent))).left_out(4),
+            Column::text("state", column(&|entry| state_name(entry.state))),
+            Column::text("agent", column(&|entry| fit(&sanitize::line(&entry.agent), MAX_AGENT_COLUMNS)))
+                .droppable(3),
+            Column::number("agents", column(&|entry| entry.agents.to_string())).droppable(2),
+            Column::number("turns", column(&|entry| entry.spent.turns.to_string())).droppable(1),
+            Column::number("cost", column(&|entry| units::brief_cost(&entry.spent))).droppable(4),
             Column::text("task", column(&|entry| entry.about())),
         ];
         let found: Vec<Option<String>> = entries.iter().map(|entry| entry.found.clone()).collect();
-        table(&columns, &found, room)
+        table(&columns, &found, max_columns)
     }
 
     /// What is to be said beside the list.
     pub(super) fn remark(&self, list: &SessionsList) -> Option<String> {
-        let narrows =
+        let is_filtered =
             !list.text.is_empty() || !list.status.is_empty() || list.agent.is_some() || list.since.is_some();
         let shown = self.entries.len();
         match (self.all, shown) {
@@ -286,8 +301,8 @@ impl Listing {
                 "There are no sessions yet. Start one with: brigade run \"TASK\", or look at: brigade demo"
                     .to_owned(),
             ),
-            (all, 0) => Some(format!("None of {} fits. {}", units_of(all), widen(list))),
-            (_, shown) if self.has_more && narrows => {
+            (all, 0) => Some(format!("None of {} fits. {}", session_count(all), widen_hint(list))),
+            (_, shown) if self.has_more && is_filtered => {
                 Some(format!("The newest {shown} that fit; --all shows every one."))
             }
             (all, shown) if self.has_more => {
@@ -298,12 +313,12 @@ impl Listing {
     }
 }
 
-fn units_of(sessions: usize) -> String {
+fn session_count(sessions: usize) -> String {
     if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") }
 }
 
 /// How to find more.
-fn widen(list: &SessionsList) -> String {
+fn widen_hint(list: &SessionsList) -> String {
     let mut ways = Vec::new();
     if !list.text.is_empty() {
         ways.push("search for fewer words");

@@ -3,44 +3,45 @@
 use brigade::Store;
 use brigade_core::{Delegation, Event, SessionId};
 
-use crate::safe;
+use crate::sanitize;
 
 /// How much of what was said around the words is shown, on each side.
-const AROUND: usize = 30;
+const CONTEXT_CHARS: usize = 30;
 
 /// What somebody looks for, in any case.
-pub(super) struct Words {
+pub(super) struct TextQuery {
     lower: String,
 }
 
-impl Words {
+impl TextQuery {
     /// The words of the command line, if there are any.
-    pub(super) fn new(words: &[String]) -> Option<Words> {
-        let lower = words.join(" ").trim().to_lowercase();
-        (!lower.is_empty()).then_some(Words { lower })
+    pub(super) fn new(query: &[String]) -> Option<TextQuery> {
+        let lower = query.join(" ").trim().to_lowercase();
+        (!lower.is_empty()).then_some(TextQuery { lower })
     }
 
     /// The words with some of what stands around them, if they are in a text.
-    pub(super) fn within(&self, text: &str) -> Option<String> {
+    pub(super) fn excerpt(&self, text: &str) -> Option<String> {
         let lower = text.to_lowercase();
         let place = lower.find(&self.lower)?;
         // Cases can differ in length, so this is about where the words are, which is enough to show them.
         let before = lower[..place].chars().count();
         let whole = self.lower.chars().count();
-        let skipped = before.saturating_sub(AROUND);
-        let shown: String = text.chars().skip(skipped).take(before - skipped + whole + AROUND).collect();
+        let skipped = before.saturating_sub(CONTEXT_CHARS);
+        let shown: String =
+            text.chars().skip(skipped).take(before - skipped + whole + CONTEXT_CHARS).collect();
         let (left, right) = (
             if skipped > 0 { "…" } else { "" },
-            if before + whole + AROUND < text.chars().count() { "…" } else { "" },
+            if before + whole + CONTEXT_CHARS < text.chars().count() { "…" } else { "" },
         );
-        Some(format!("{left}{}{right}", safe::line(&shown)))
+        Some(format!("{left}{}{right}", sanitize::line(&shown)))
     }
 
     /// The first place in a tree where the words are. What cannot be read is passed over.
-    pub(super) async fn in_tree(&self, store: &dyn Store, root: &SessionId) -> Option<String> {
+    pub(super) async fn find_in_tree(&self, store: &dyn Store, root: &SessionId) -> Option<String> {
         for session in store.sessions(root).await.unwrap_or_default() {
             let Ok((records, _)) = store.read_prefix(&session).await else { continue };
-            let found = records.iter().find_map(|record| self.in_event(&record.event));
+            let found = records.iter().find_map(|record| self.find_in_event(&record.event));
             if found.is_some() {
                 return found;
             }
@@ -49,21 +50,21 @@ impl Words {
     }
 
     /// The words in what was said with a fact. What providers and schemas say among themselves does not count.
-    fn in_event(&self, event: &Event) -> Option<String> {
+    fn find_in_event(&self, event: &Event) -> Option<String> {
         match event {
-            Event::Started { delegation, .. } => self.in_delegation(delegation),
-            Event::Heard { text, .. } | Event::Said { text, .. } => self.within(text.as_str()),
-            Event::Replied { reply, .. } => self.within(reply.text.as_str()).or_else(|| {
-                reply.calls.iter().find_map(|call| self.in_call(&call.name, call.arguments.as_str()))
+            Event::Started { delegation, .. } => self.find_in_delegation(delegation),
+            Event::Heard { text, .. } | Event::Said { text, .. } => self.excerpt(text.as_str()),
+            Event::Replied { reply, .. } => self.excerpt(reply.text.as_str()).or_else(|| {
+                reply.calls.iter().find_map(|call| self.find_in_call(&call.name, call.arguments.as_str()))
             }),
             Event::CallFailed { cause, partial, .. } => {
-                let partial = || partial.as_ref().and_then(|text| self.within(text.as_str()));
-                self.within(&cause.to_string()).or_else(partial)
+                let partial = || partial.as_ref().and_then(|text| self.excerpt(text.as_str()));
+                self.excerpt(&cause.to_string()).or_else(partial)
             }
-            Event::ToolEnded { output, .. } => self.within(output.text.as_str()),
-            Event::Asked { what, .. } => self.within(what.as_str()),
-            Event::Compacted { summary, .. } => self.within(summary.as_str()),
-            Event::Ended { outcome, .. } => self.within(outcome.text.as_str()),
+            Event::ToolEnded { output, .. } => self.excerpt(output.text.as_str()),
+            Event::Asked { what, .. } => self.excerpt(what.as_str()),
+            Event::Compacted { summary, .. } => self.excerpt(summary.as_str()),
+            Event::Ended { outcome, .. } => self.excerpt(outcome.text.as_str()),
             // What children were asked and returned stands in their own logs.
             Event::Delegated { .. }
             | Event::Returned { .. }
@@ -76,13 +77,13 @@ impl Words {
         }
     }
 
-    fn in_delegation(&self, delegation: &Delegation) -> Option<String> {
+    fn find_in_delegation(&self, delegation: &Delegation) -> Option<String> {
         let context = delegation.context.as_ref().map(|context| context.as_str());
-        [Some(delegation.task.as_str()), context].into_iter().flatten().find_map(|text| self.within(text))
+        [Some(delegation.task.as_str()), context].into_iter().flatten().find_map(|text| self.excerpt(text))
     }
 
-    fn in_call(&self, name: &str, arguments: &str) -> Option<String> {
-        self.within(name).or_else(|| self.within(arguments))
+    fn find_in_call(&self, name: &str, arguments: &str) -> Option<String> {
+        self.excerpt(name).or_else(|| self.excerpt(arguments))
     }
 }
 
@@ -91,10 +92,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_found_in_any_case_with_what_stands_around_them() {
-        let words = |text: &str| Words::new(&[text.to_owned()]);
-        assert!(words("  ").is_none());
-        let found = |looked: &str, text: &str| words(looked).and_then(|words| words.within(text));
+    fn excerpt_ignores_case_and_shows_context() {
+        let query = |text: &str| TextQuery::new(&[text.to_owned()]);
+        assert!(query("  ").is_none());
+        let found = |looked: &str, text: &str| query(looked).and_then(|query| query.excerpt(text));
         assert_eq!(found("needle", "a NEEDLE here"), Some("a NEEDLE here".into()));
         assert_eq!(found("größe", "Die GRÖSSE und die GRÖẞE"), Some("Die GRÖSSE und die GRÖẞE".into()));
         assert_eq!(found("needle", "hay"), None);

@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::render::{fit, pad};
 
 /// The room that the last column should have before others are left out for it.
-const ENOUGH: usize = 24;
+const MIN_LAST_COLUMN_WIDTH: usize = 24;
 const GAP: usize = 2;
 
 /// A column.
@@ -14,13 +14,13 @@ pub(super) struct Column {
     cells: Vec<String>,
     /// Columns that the widest of them takes.
     width: usize,
-    side: Side,
+    align: Align,
     /// Columns with a rank are left out where there is little room, the lowest first.
     rank: Option<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum Align {
     Left,
     Right,
 }
@@ -28,54 +28,54 @@ enum Side {
 impl Column {
     /// A column of texts.
     pub(super) fn text(head: &'static str, cells: Vec<String>) -> Column {
-        Column::new(head, cells, Side::Left)
+        Column::new(head, cells, Align::Left)
     }
 
     /// A column of numbers.
     pub(super) fn number(head: &'static str, cells: Vec<String>) -> Column {
-        Column::new(head, cells, Side::Right)
+        Column::new(head, cells, Align::Right)
     }
 
-    fn new(head: &'static str, cells: Vec<String>, side: Side) -> Column {
+    fn new(head: &'static str, cells: Vec<String>, align: Align) -> Column {
         let width = cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(head.width());
-        Column { head, cells, width, side, rank: None }
+        Column { head, cells, width, align, rank: None }
     }
 
     /// The same column, left out where there is little room.
-    pub(super) fn left_out(self, rank: u8) -> Column {
+    pub(super) fn droppable(self, rank: u8) -> Column {
         Column { rank: Some(rank), ..self }
     }
 
     fn cell(&self, text: &str) -> String {
-        match self.side {
-            Side::Left => pad(text, self.width),
-            Side::Right => format!("{}{text}", " ".repeat(self.width.saturating_sub(text.width()))),
+        match self.align {
+            Align::Left => pad(text, self.width),
+            Align::Right => format!("{}{text}", " ".repeat(self.width.saturating_sub(text.width()))),
         }
     }
 }
 
 /// Lays the columns out in so much room, a line for each row and one more for what is said of it.
-pub(super) fn table(columns: &[Column], remarks: &[Option<String>], room: usize) -> String {
+pub(super) fn table(columns: &[Column], remarks: &[Option<String>], max_columns: usize) -> String {
     let Some((last, others)) = columns.split_last() else { return String::new() };
     let mut shown: Vec<&Column> = others.iter().collect();
     let used = |shown: &[&Column]| shown.iter().map(|column| column.width + GAP).sum::<usize>();
-    let enough = last.width.min(ENOUGH);
-    while used(&shown).saturating_add(enough) > room {
+    let enough = last.width.min(MIN_LAST_COLUMN_WIDTH);
+    while used(&shown).saturating_add(enough) > max_columns {
         let least = shown.iter().filter_map(|column| column.rank).min();
         let Some(least) = least else { break };
         shown.retain(|column| column.rank != Some(least));
     }
-    let left = room.saturating_sub(used(&shown));
+    let left = max_columns.saturating_sub(used(&shown));
     let line = |cells: Vec<String>, end: &str| {
         let text = cells.into_iter().chain([fit(end, left)]).collect::<Vec<_>>().join(&" ".repeat(GAP));
-        format!("{}\n", fit(text.trim_end(), room))
+        format!("{}\n", fit(text.trim_end(), max_columns))
     };
     let mut text = line(shown.iter().map(|column| column.cell(column.head)).collect(), last.head);
     for (row, end) in last.cells.iter().enumerate() {
         let cell = |column: &&Column| column.cell(column.cells.get(row).map_or("", String::as_str));
         text.push_str(&line(shown.iter().map(cell).collect(), end));
         if let Some(Some(remark)) = remarks.get(row) {
-            text.push_str(&format!("{}\n", fit(&format!("    {remark}"), room)));
+            text.push_str(&format!("{}\n", fit(&format!("    {remark}"), max_columns)));
         }
     }
     text
@@ -90,7 +90,7 @@ mod tests {
         [
             Column::text("id", cells(["abcdefgh", "ijklmnop"])),
             Column::text("state", cells(["done", "interrupted"])),
-            Column::number("cost", cells(["$0.0001", "$12.0000"])).left_out(1),
+            Column::number("cost", cells(["$0.0001", "$12.0000"])).droppable(1),
             Column::text(
                 "task",
                 cells(["Find out why the tests fail on Tuesdays", "日本語のタスクを翻訳する"]),
@@ -99,11 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn a_table_takes_the_room_there_is() {
+    fn table_fits_the_available_columns() {
         let found = [None, Some("here it is, in many words that do not all fit".to_owned())];
-        for room in [10, 20, 40, 60, 80, 200] {
-            let text = table(&columns(), &found, room);
-            assert!(text.lines().all(|line| line.width() <= room), "{room}: {text}");
+        for max_columns in [10, 20, 40, 60, 80, 200] {
+            let text = table(&columns(), &found, max_columns);
+            assert!(text.lines().all(|line| line.width() <= max_columns), "{max_columns}: {text}");
         }
         insta::assert_snapshot!(table(&columns(), &found, 40), @r"
         id        state        task

@@ -9,24 +9,24 @@ use serde_json::json;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
 use crate::args::{Global, OutputFormat, ToolsAdd};
-use crate::failure::{Exit, Failure};
-use crate::finish::quoted;
+use crate::error::{CliError, Exit};
 use crate::output;
-use crate::safe;
+use crate::sanitize;
 use crate::settings::Settings;
+use crate::summary::shell_quoted;
 
 const SERVERS: &str = "mcpServers";
 /// Longer names leave no room for the names of tools.
 const MAX_NAME_CHARS: usize = 40;
 
 /// Adds a server.
-pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, Failure> {
+pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, CliError> {
     let name = &add.server;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.chars().all(is_plain) || name.contains("__") {
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "cannot name a server '{}'. Use 1 to {MAX_NAME_CHARS} letters, digits, `-` and `_`, and no `__`.",
-            safe::line(name)
+            sanitize::line(name)
         )));
     }
     let entry = entry(add);
@@ -34,7 +34,7 @@ pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, Failure> {
         format!("Add this entry to its {SERVERS}: \"{name}\": {}", as_json(add))
     })?;
     if let Some(known) = config.server(name) {
-        return Err(Failure::usage(format!(
+        return Err(CliError::usage(format!(
             "cannot add '{name}': {SERVERS}.{known} is already in {}. Remove it first: brigade tools remove {known}",
             config.shown()
         )));
@@ -53,24 +53,24 @@ pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, Failure> {
 }
 
 /// Removes a server.
-pub(super) fn remove(global: &Global, name: &str) -> Result<Exit, Failure> {
-    let shown = safe::line(name);
+pub(super) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
+    let shown = sanitize::line(name);
     let mut config =
         ConfigFile::open(global, || format!("Remove the entry \"{shown}\" from its {SERVERS}."))?;
     let Some(known) = config.server(name) else {
         let names = config.servers();
-        let there = match names.is_empty() {
+        let found = match names.is_empty() {
             true => "It has no servers.".to_owned(),
-            false => format!("Its servers are {}.", safe::line(&names.join(", "))),
+            false => format!("Its servers are {}.", sanitize::line(&names.join(", "))),
         };
-        return Err(Failure::usage(format!(
-            "cannot remove '{shown}': {} has no {SERVERS}.{shown}. {there} Servers of a project are in its .mcp.json or .brigade/config.toml.",
+        return Err(CliError::usage(format!(
+            "cannot remove '{shown}': {} has no {SERVERS}.{shown}. {found} Servers of a project are in its .mcp.json or .brigade/config.toml.",
             config.shown()
         )));
     };
-    take_out(&mut config.document, &known).map_err(|cause| config.unusable(cause))?;
+    remove_entry(&mut config.document, &known).map_err(|cause| config.unusable(cause))?;
     config.write()?;
-    let done = format!("Removed the MCP server {} from {}.", safe::line(&known), config.shown());
+    let done = format!("Removed the MCP server {} from {}.", sanitize::line(&known), config.shown());
     report(global, &config, "removed", &known, &done, "")
 }
 
@@ -81,7 +81,7 @@ fn report(
     server: &str,
     done: &str,
     hint: &str,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     match global.output_format {
         OutputFormat::Text => {
             output::text(done)?;
@@ -167,20 +167,20 @@ fn append(document: &mut DocumentMut, name: &str, mut entry: Table) -> Result<()
 }
 
 /// Takes an entry out, with the comment lines directly above it. Comments that an empty line separates from it stay.
-fn take_out(document: &mut DocumentMut, name: &str) -> Result<(), &'static str> {
+fn remove_entry(document: &mut DocumentMut, name: &str) -> Result<(), &'static str> {
     let servers =
         document.get_mut(SERVERS).and_then(Item::as_table_like_mut).ok_or("mcpServers is not a table")?;
     let Some(Item::Table(entry)) = servers.remove(name) else { return Ok(()) };
     let prefix = entry.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
-    let kept = separated(prefix);
+    let kept = up_to_last_blank_line(prefix);
     if kept.trim().is_empty() {
         return Ok(());
     }
     let after = entry.position().unwrap_or(isize::MAX);
     match next_table(document.as_table_mut(), after) {
         Some(next) => {
-            let own = next.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
-            let joined = format!("{kept}{own}");
+            let next_prefix = next.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+            let joined = format!("{kept}{next_prefix}");
             next.decor_mut().set_prefix(joined);
         }
         None => {
@@ -192,7 +192,7 @@ fn take_out(document: &mut DocumentMut, name: &str) -> Result<(), &'static str> 
 }
 
 /// The text up to the last empty line.
-fn separated(prefix: &str) -> &str {
+fn up_to_last_blank_line(prefix: &str) -> &str {
     let mut end = 0;
     let mut at = 0;
     for line in prefix.split_inclusive('\n') {
@@ -249,14 +249,14 @@ struct ConfigFile {
 
 impl ConfigFile {
     /// Reads `config.toml`. A `config.json` is not edited; the user is told what to change in it.
-    fn open(global: &Global, advice: impl Fn() -> String) -> Result<ConfigFile, Failure> {
-        let file = Settings::without_files(global)?.config_file;
+    fn open(global: &Global, advice: impl Fn() -> String) -> Result<ConfigFile, CliError> {
+        let file = Settings::load_defaults(global)?.config_file;
         let json_file = file.with_extension("json");
         if json_file.symlink_metadata().is_ok() {
-            return Err(Failure::usage(format!(
+            return Err(CliError::usage(format!(
                 "cannot edit {}: this command edits only config.toml. {}",
                 json_file.display(),
-                safe::line(&advice())
+                sanitize::line(&advice())
             )));
         }
         // A link stays one, and the file behind it is replaced.
@@ -264,20 +264,20 @@ impl ConfigFile {
         let text = match std::fs::read_to_string(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(Failure::usage(format!("cannot read {}: {error}", file.display()))),
+            Err(error) => return Err(CliError::usage(format!("cannot read {}: {error}", file.display()))),
         };
         let document = text.parse::<DocumentMut>().map_err(|error| {
-            Failure::usage(format!("cannot edit {}: {}", file.display(), error.to_string().trim_end()))
+            CliError::usage(format!("cannot edit {}: {}", file.display(), error.to_string().trim_end()))
         })?;
         Ok(ConfigFile { file, document })
     }
 
     fn shown(&self) -> String {
-        quoted(&self.file.display().to_string())
+        shell_quoted(&self.file.display().to_string())
     }
 
-    fn unusable(&self, cause: &str) -> Failure {
-        Failure::usage(format!("cannot edit {}: {cause}.", self.shown()))
+    fn unusable(&self, cause: &str) -> CliError {
+        CliError::usage(format!("cannot edit {}: {cause}.", self.shown()))
     }
 
     fn servers(&self) -> Vec<String> {
@@ -291,13 +291,14 @@ impl ConfigFile {
     }
 
     /// Writes the file as a whole, so that nobody ever reads a part of it.
-    fn write(&self) -> Result<(), Failure> {
-        let failed =
-            |error: std::io::Error| Failure::failed(format!("cannot write {}: {error}", self.file.display()));
+    fn write(&self) -> Result<(), CliError> {
+        let failed = |error: std::io::Error| {
+            CliError::failed(format!("cannot write {}: {error}", self.file.display()))
+        };
         let folder = self.file.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(failed)?;
         let rights = match self.file.metadata() {
-            Ok(there) => there.permissions(),
+            Ok(found) => found.permissions(),
             Err(_) => Permissions::from_mode(0o600),
         };
         let mut new = tempfile::Builder::new().prefix(".config-").tempfile_in(folder).map_err(failed)?;
@@ -346,12 +347,12 @@ clientId = \"x\"
 
     fn removed(config: &str, name: &str) -> String {
         let mut document: DocumentMut = config.parse().unwrap();
-        take_out(&mut document, name).unwrap();
+        remove_entry(&mut document, name).unwrap();
         document.to_string()
     }
 
     #[test]
-    fn what_is_added_stands_at_the_end_and_nothing_else_changes() {
+    fn append_adds_the_entry_at_the_end_only() {
         let lines = "\n[mcpServers.git]\ncommand = \"git-mcp\"\nargs = [\"--root\", \"a b\"]\n";
         let both = added(CONFIG, "git", &["git-mcp", "--root", "a b"]);
         assert_eq!(both, format!("{CONFIG}{lines}"));
@@ -369,7 +370,7 @@ clientId = \"x\"
     }
 
     #[test]
-    fn what_is_removed_takes_only_its_own_comment_along() {
+    fn remove_entry_drops_only_its_own_comment() {
         let rest = CONFIG.replace(
             "\n# Tickets, since spring.\n[mcpServers.tickets]\nurl = \"https://tickets.example/mcp\"\n\n[mcpServers.tickets.oauth]\nclientId = \"x\"\n",
             "",

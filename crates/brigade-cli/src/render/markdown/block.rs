@@ -4,12 +4,12 @@ use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, T
 use unicode_width::UnicodeWidthStr;
 
 use super::CODE_INDENT;
-use super::flow::{Flow, Look};
-use crate::safe;
+use super::flow::{StyledText, TextStyle};
+use crate::sanitize;
 use crate::terminal::Colour;
 
 /// Deeper nesting is not indented any further.
-const DEEPEST: usize = 12;
+const MAX_NESTING: usize = 12;
 
 /// Whether a line is a heading by itself.
 pub(super) fn is_heading(line: &str) -> bool {
@@ -39,21 +39,21 @@ pub(super) fn is_table_row(line: &str) -> bool {
 /// The lines of a block.
 pub(super) fn render(block: &str, colour: Colour, columns: usize) -> Vec<String> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    let mut page = Page { colour, columns, ..Page::default() };
+    let mut renderer = BlockRenderer { colour, columns, ..BlockRenderer::default() };
     for event in Parser::new_ext(block, options) {
-        page.take(event);
+        renderer.take(event);
     }
-    page.end_paragraph();
-    page.lines
+    renderer.end_paragraph();
+    renderer.lines
 }
 
 /// What is open while a block is read.
-struct Page {
+struct BlockRenderer {
     colour: Colour,
     columns: usize,
     lines: Vec<String>,
-    flow: Flow,
-    look: Look,
+    text: StyledText,
+    style: TextStyle,
     heading: Option<HeadingLevel>,
     /// The next number of each open list; none for one without numbers.
     lists: Vec<Option<u64>>,
@@ -64,17 +64,17 @@ struct Page {
     /// The address of the open link, and where its text began.
     link: Option<(String, usize)>,
     is_code: bool,
-    table: Vec<Vec<Flow>>,
+    table: Vec<Vec<StyledText>>,
 }
 
-impl Default for Page {
-    fn default() -> Page {
-        Page {
+impl Default for BlockRenderer {
+    fn default() -> BlockRenderer {
+        BlockRenderer {
             colour: Colour::Off,
             columns: 80,
             lines: Vec::new(),
-            flow: Flow::default(),
-            look: Look::default(),
+            text: StyledText::default(),
+            style: TextStyle::default(),
             heading: None,
             lists: Vec::new(),
             bullet: None,
@@ -86,32 +86,32 @@ impl Default for Page {
     }
 }
 
-impl Page {
+impl BlockRenderer {
     fn take(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.is_code => self.code(&text),
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
-                self.flow.push(self.look, &text)
+                self.text.push(self.style, &text)
             }
             Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 // Without colours the marks say that it is code.
                 let text = if self.colour == Colour::On { text.to_string() } else { format!("`{text}`") };
-                self.flow.push(Look { code: true, ..self.look }, &text);
+                self.text.push(TextStyle { code: true, ..self.style }, &text);
             }
             // Models end lines where they mean it.
-            Event::SoftBreak => self.flow.push(self.look, "\n"),
-            Event::HardBreak => self.flow.push(self.look, "\n"),
+            Event::SoftBreak => self.text.push(self.style, "\n"),
+            Event::HardBreak => self.text.push(self.style, "\n"),
             Event::Rule => {
                 self.end_paragraph();
-                let rule = "─".repeat(self.room().min(40));
+                let rule = "─".repeat(self.text_columns().min(40));
                 self.line(&self.colour.paint("2", &rule));
             }
             Event::TaskListMarker(is_done) => {
-                self.flow.push(self.look, if is_done { "[x] " } else { "[ ] " });
+                self.text.push(self.style, if is_done { "[x] " } else { "[ ] " });
             }
-            Event::FootnoteReference(name) => self.flow.push(self.look, &format!("[{name}]")),
+            Event::FootnoteReference(name) => self.text.push(self.style, &format!("[{name}]")),
         }
     }
 
@@ -119,7 +119,7 @@ impl Page {
         match tag {
             Tag::Heading { level, .. } => {
                 self.heading = Some(level);
-                self.look.bold = true;
+                self.style.bold = true;
             }
             Tag::BlockQuote(_) => {
                 self.end_paragraph();
@@ -134,11 +134,11 @@ impl Page {
                 self.lists.push(number);
             }
             Tag::Item => self.item(),
-            Tag::Emphasis => self.look.italic = true,
-            Tag::Strong => self.look.bold = true,
-            Tag::Strikethrough => self.look.struck = true,
+            Tag::Emphasis => self.style.italic = true,
+            Tag::Strong => self.style.bold = true,
+            Tag::Strikethrough => self.style.struck = true,
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
-                self.link = Some((dest_url.to_string(), self.flow.plain().len()));
+                self.link = Some((dest_url.to_string(), self.text.plain().len()));
             }
             Tag::TableHead | Tag::TableRow => self.table.push(Vec::new()),
             _ => {}
@@ -150,7 +150,7 @@ impl Page {
             TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_paragraph(),
             TagEnd::Heading(_) => {
                 self.end_paragraph();
-                self.look.bold = false;
+                self.style.bold = false;
                 self.heading = None;
             }
             TagEnd::BlockQuote(_) => {
@@ -166,12 +166,12 @@ impl Page {
                 self.margins.pop();
                 self.bullet = None;
             }
-            TagEnd::Emphasis => self.look.italic = false,
-            TagEnd::Strong => self.look.bold = self.heading.is_some(),
-            TagEnd::Strikethrough => self.look.struck = false,
+            TagEnd::Emphasis => self.style.italic = false,
+            TagEnd::Strong => self.style.bold = self.heading.is_some(),
+            TagEnd::Strikethrough => self.style.struck = false,
             TagEnd::Link | TagEnd::Image => self.end_link(),
             TagEnd::TableCell => {
-                let cell = std::mem::take(&mut self.flow);
+                let cell = std::mem::take(&mut self.text);
                 if let Some(row) = self.table.last_mut() {
                     row.push(cell);
                 }
@@ -198,26 +198,26 @@ impl Page {
     /// The address of a link stands behind its text, unless it is the text.
     fn end_link(&mut self) {
         let Some((address, from)) = self.link.take() else { return };
-        let text = self.flow.plain();
+        let text = self.text.plain();
         let text = text.get(from..).unwrap_or_default();
-        let shown = safe::line(&address);
+        let shown = sanitize::line(&address);
         if !address.is_empty() && text != shown && address != format!("mailto:{text}") {
             let address = if text.is_empty() { shown } else { format!(" ({shown})") };
-            self.flow.push(Look { dim: true, ..Look::default() }, &address);
+            self.text.push(TextStyle { dim: true, ..TextStyle::default() }, &address);
         }
     }
 
-    fn room(&self) -> usize {
-        let margin: usize = self.margins.iter().take(DEEPEST).map(|margin| margin.width()).sum();
+    fn text_columns(&self) -> usize {
+        let margin: usize = self.margins.iter().take(MAX_NESTING).map(|margin| margin.width()).sum();
         self.columns.saturating_sub(margin).max(8)
     }
 
     fn end_paragraph(&mut self) {
-        let flow = std::mem::take(&mut self.flow);
+        let flow = std::mem::take(&mut self.text);
         if flow.is_empty() && self.bullet.is_none() {
             return;
         }
-        let lines = flow.lines(self.room(), self.colour);
+        let lines = flow.lines(self.text_columns(), self.colour);
         if lines.is_empty() {
             self.line("");
         }
@@ -228,13 +228,14 @@ impl Page {
     fn line(&mut self, line: &str) {
         let bullet = self.bullet.take();
         let depth = self.margins.len() - usize::from(bullet.is_some() && !self.margins.is_empty());
-        let mut margin: String = self.margins.iter().take(depth.min(DEEPEST)).map(String::as_str).collect();
+        let mut margin: String =
+            self.margins.iter().take(depth.min(MAX_NESTING)).map(String::as_str).collect();
         margin.push_str(&bullet.unwrap_or_default());
         self.lines.push(format!("{}{line}", self.colour.paint("2", &margin)).trim_end().to_owned());
     }
 
     fn code(&mut self, text: &str) {
-        for line in safe::lines(text).lines() {
+        for line in sanitize::lines(text).lines() {
             let code = self.colour.paint("36", &line.replace('\t', "    "));
             self.line(&format!("{CODE_INDENT}{code}"));
         }
@@ -244,19 +245,20 @@ impl Page {
     fn end_table(&mut self) {
         let rows = std::mem::take(&mut self.table);
         let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width =
-            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Flow::width).max().unwrap_or(0);
+        let width = |column: usize| {
+            rows.iter().filter_map(|row| row.get(column)).map(StyledText::width).max().unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..count).map(width).collect();
-        if widths.iter().map(|width| width + 2).sum::<usize>() <= self.room() + 2 {
+        if widths.iter().map(|width| width + 2).sum::<usize>() <= self.text_columns() + 2 {
             self.in_columns(&rows, &widths);
         } else {
             self.in_lists(&rows);
         }
     }
 
-    fn in_columns(&mut self, rows: &[Vec<Flow>], widths: &[usize]) {
+    fn in_columns(&mut self, rows: &[Vec<StyledText>], widths: &[usize]) {
         for (number, row) in rows.iter().enumerate() {
-            let cell = |(cell, width): (&Flow, &usize)| {
+            let cell = |(cell, width): (&StyledText, &usize)| {
                 let shown = cell.on_one_line(self.colour);
                 format!("{shown}{}", " ".repeat(width.saturating_sub(cell.width())))
             };
@@ -271,17 +273,17 @@ impl Page {
         }
     }
 
-    fn in_lists(&mut self, rows: &[Vec<Flow>]) {
+    fn in_lists(&mut self, rows: &[Vec<StyledText>]) {
         let Some((head, rows)) = rows.split_first() else { return };
         for row in rows {
             for (index, cell) in row.iter().enumerate() {
-                let name = head.get(index).map(Flow::plain).unwrap_or_default();
-                let mut flow = Flow::default();
-                flow.push(Look { bold: true, ..Look::default() }, &format!("{name}: "));
-                flow.push(Look::default(), &cell.plain());
+                let name = head.get(index).map(StyledText::plain).unwrap_or_default();
+                let mut flow = StyledText::default();
+                flow.push(TextStyle { bold: true, ..TextStyle::default() }, &format!("{name}: "));
+                flow.push(TextStyle::default(), &cell.plain());
                 let lead = if index == 0 { "- " } else { "  " };
                 for (number, line) in
-                    flow.lines(self.room().saturating_sub(2), self.colour).iter().enumerate()
+                    flow.lines(self.text_columns().saturating_sub(2), self.colour).iter().enumerate()
                 {
                     self.line(&format!("{}{line}", if number == 0 { lead } else { "  " }));
                 }

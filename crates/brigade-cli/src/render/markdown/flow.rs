@@ -3,12 +3,12 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-use crate::safe;
+use crate::sanitize;
 use crate::terminal::Colour;
 
 /// How a piece of text looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct TextStyle {
     pub(super) bold: bool,
     pub(super) italic: bool,
     pub(super) struck: bool,
@@ -16,7 +16,7 @@ pub(super) struct Look {
     pub(super) code: bool,
 }
 
-impl Look {
+impl TextStyle {
     fn codes(self) -> String {
         let all =
             [(self.bold, "1"), (self.dim, "2"), (self.italic, "3"), (self.struck, "9"), (self.code, "36")];
@@ -32,17 +32,17 @@ impl Look {
 
 /// Pieces of text, each with its look.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Flow {
-    pieces: Vec<(Look, String)>,
+pub(super) struct StyledText {
+    pieces: Vec<(TextStyle, String)>,
 }
 
-impl Flow {
+impl StyledText {
     /// Adds text of any origin: what is added is safe from here on.
-    pub(super) fn push(&mut self, look: Look, text: &str) {
-        let text = safe::lines(text).replace('\t', " ");
+    pub(super) fn push(&mut self, style: TextStyle, text: &str) {
+        let text = sanitize::lines(text).replace('\t', " ");
         match self.pieces.last_mut() {
-            Some((last, before)) if *last == look => before.push_str(&text),
-            Some(_) | None => self.pieces.push((look, text)),
+            Some((last, before)) if *last == style => before.push_str(&text),
+            Some(_) | None => self.pieces.push((style, text)),
         }
     }
 
@@ -62,23 +62,23 @@ impl Flow {
 
     /// All of it on one line.
     pub(super) fn on_one_line(&self, colour: Colour) -> String {
-        self.pieces.iter().map(|(look, text)| look.paint(&text.replace('\n', " "), colour)).collect()
+        self.pieces.iter().map(|(style, text)| style.paint(&text.replace('\n', " "), colour)).collect()
     }
 
     /// Lines of at most so many columns, broken at blanks where there are any.
     pub(super) fn lines(&self, columns: usize, colour: Colour) -> Vec<String> {
         let mut breaker =
-            Breaker { columns: columns.max(1), colour, lines: Vec::new(), line: Vec::new(), used: 0 };
+            LineBreaker { columns: columns.max(1), colour, lines: Vec::new(), line: Vec::new(), used: 0 };
         let mut word = Vec::new();
-        for (look, text) in &self.pieces {
+        for (style, text) in &self.pieces {
             for part in text.split_inclusive([' ', '\n']) {
                 let letters = part.trim_end_matches([' ', '\n']);
                 if !letters.is_empty() {
-                    word.push((*look, letters.to_owned()));
+                    word.push((*style, letters.to_owned()));
                 }
                 if part.len() > letters.len() {
                     breaker.word(std::mem::take(&mut word));
-                    breaker.blank(*look, part.ends_with('\n'));
+                    breaker.blank(*style, part.ends_with('\n'));
                 }
             }
         }
@@ -89,16 +89,16 @@ impl Flow {
 }
 
 /// Puts words into lines.
-struct Breaker {
+struct LineBreaker {
     columns: usize,
     colour: Colour,
     lines: Vec<String>,
-    line: Vec<(Look, String)>,
+    line: Vec<(TextStyle, String)>,
     used: usize,
 }
 
-impl Breaker {
-    fn word(&mut self, word: Vec<(Look, String)>) {
+impl LineBreaker {
+    fn word(&mut self, word: Vec<(TextStyle, String)>) {
         let width: usize = word.iter().map(|(_, text)| text.width()).sum();
         // Wide letters are not written with blanks between words: their lines break anywhere.
         let is_wide = |text: &str| text.graphemes(true).any(|grapheme| grapheme.width() > 1);
@@ -106,30 +106,30 @@ impl Breaker {
         if self.used + width > self.columns && self.used > 0 && !breaks {
             self.end_line();
         }
-        for (look, text) in word {
+        for (style, text) in word {
             for grapheme in text.graphemes(true) {
                 if self.used + grapheme.width() > self.columns && self.used > 0 {
                     self.end_line();
                 }
-                self.add(look, grapheme);
+                self.add(style, grapheme);
             }
         }
     }
 
-    fn blank(&mut self, look: Look, is_line_end: bool) {
+    fn blank(&mut self, style: TextStyle, is_line_end: bool) {
         if is_line_end {
             self.end_line();
         } else if self.used > 0 && self.used < self.columns {
             // A blank between two pieces of one look belongs to it: what is struck out is struck out whole.
-            self.add(look, " ");
+            self.add(style, " ");
         }
     }
 
-    fn add(&mut self, look: Look, text: &str) {
+    fn add(&mut self, style: TextStyle, text: &str) {
         self.used += text.width();
         match self.line.last_mut() {
-            Some((last, before)) if *last == look => before.push_str(text),
-            Some(_) | None => self.line.push((look, text.to_owned())),
+            Some((last, before)) if *last == style => before.push_str(text),
+            Some(_) | None => self.line.push((style, text.to_owned())),
         }
     }
 
@@ -139,15 +139,15 @@ impl Breaker {
             return;
         }
         self.used = 0;
-        let painted: String = line.iter().map(|(look, text)| look.paint(text, self.colour)).collect();
+        let painted: String = line.iter().map(|(style, text)| style.paint(text, self.colour)).collect();
         self.lines.push(painted.trim_end().to_owned());
     }
 }
 
 /// One line of plain text in parts of at most so many columns.
-pub(super) fn broken(line: &str, columns: usize) -> Vec<String> {
-    let mut flow = Flow::default();
-    flow.push(Look::default(), line);
+pub(super) fn wrap_plain(line: &str, columns: usize) -> Vec<String> {
+    let mut flow = StyledText::default();
+    flow.push(TextStyle::default(), line);
     let lines = flow.lines(columns, Colour::Off);
     if lines.is_empty() { vec![String::new()] } else { lines }
 }

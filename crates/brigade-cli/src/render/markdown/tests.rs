@@ -10,7 +10,7 @@ fn shown(text: &str, columns: usize) -> Vec<String> {
 }
 
 #[test]
-fn blocks_are_told_apart() {
+fn blocks_are_separated() {
     let text = "# Title\nSome *soft* and **hard** words\nin two lines, `code` too.\n\n- one\n- two\n  more of two\n\n1. first\n2. second\n   - below\n\nEnd.";
     assert_eq!(
         shown(text, 60),
@@ -33,7 +33,7 @@ fn blocks_are_told_apart() {
 }
 
 #[test]
-fn paragraphs_are_broken_at_words_and_items_hang() {
+fn paragraphs_wrap_at_words_and_list_items_hang() {
     assert_eq!(shown("one two three four", 10), ["one two", "three four"]);
     assert_eq!(shown("- one two three four", 10), ["- one two", "  three", "  four"]);
     assert_eq!(shown("> one two three", 10), ["│ one two", "│ three"]);
@@ -44,7 +44,7 @@ fn paragraphs_are_broken_at_words_and_items_hang() {
 }
 
 #[test]
-fn code_is_kept_as_it_is_and_comes_line_by_line() {
+fn code_is_verbatim_and_emitted_line_by_line() {
     let mut markdown = Markdown::new(Colour::Off, 20);
     assert_eq!(markdown.push("Look:\n```rust\nfn main() {\n"), ["Look:", "", "    fn main() {"]);
     assert_eq!(
@@ -60,7 +60,7 @@ fn code_is_kept_as_it_is_and_comes_line_by_line() {
 }
 
 #[test]
-fn links_show_where_they_lead() {
+fn links_show_their_address() {
     assert_eq!(shown("[here](https://a.example/x)", 60), ["here (https://a.example/x)"]);
     assert_eq!(shown("<https://a.example>", 60), ["https://a.example"]);
     assert_eq!(shown("![a picture](p.png)", 60), ["a picture (p.png)"]);
@@ -81,7 +81,7 @@ fn tables_are_aligned_or_become_lists() {
 }
 
 #[test]
-fn nothing_controls_the_terminal() {
+fn control_sequences_are_escaped() {
     let hostile = "a\u{1b}[2J &#27;[31m &#x9b;1m `\u{7}` [x](http://a/\u{1b}]0;t\u{7}) \u{202e}\n\n```\n\u{1b}c\n```\n\n    \u{1b}[H\n\n| \u{1b}[1m |\n|-|\n| &#8; |\n\n# \u{9b}2J\n\n<b \u{1b}>";
     for colour in [Colour::On, Colour::Off] {
         let mut markdown = Markdown::new(colour, 60);
@@ -106,7 +106,7 @@ fn nothing_controls_the_terminal() {
 }
 
 #[test]
-fn it_does_not_matter_in_which_pieces_a_text_comes() {
+fn chunking_does_not_change_the_output() {
     let text = "# T\n\npara *with\nlines*\n- a\n\n- b\n\n  still b\n\nnext\n```\ncode\n\nmore\n```\n|a|b|\n|-|-|\n|1|2|\ntail\n\n---\n\nlast";
     let whole = shown(text, 40);
     for size in 1..9 {
@@ -123,7 +123,7 @@ fn it_does_not_matter_in_which_pieces_a_text_comes() {
 }
 
 #[test]
-fn what_is_not_ready_can_be_looked_at() {
+fn pending_text_can_be_previewed() {
     let mut markdown = Markdown::new(Colour::Off, 10);
     assert!(markdown.push("one two three four").is_empty());
     assert_eq!(markdown.pending(1), ["three four"]);
@@ -143,7 +143,7 @@ fn text_stays_within_the_window() {
 }
 
 #[test]
-fn looks_are_colours_where_there_are_any() {
+fn styles_become_colours_if_enabled() {
     let mut markdown = Markdown::new(Colour::On, 40);
     let mut lines = markdown.push("**b** *i* `c` ~~s~~");
     lines.extend(markdown.end());
@@ -151,7 +151,7 @@ fn looks_are_colours_where_there_are_any() {
 }
 
 #[test]
-fn nesting_without_end_stays_readable() {
+fn deep_nesting_stays_readable() {
     for mark in ["> ", "- ", "1. "] {
         let lines = shown(&format!("{}deep", mark.repeat(3000)), 80);
         assert!(lines.last().unwrap().ends_with("deep"));

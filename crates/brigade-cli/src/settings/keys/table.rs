@@ -1,18 +1,18 @@
 //! The table of keys. Checks, the environment and `brigade config schema` read it, so a key is added here and only here.
 
 use super::super::providers::KINDS;
-use super::super::servers::GRANTS;
-use super::Kind::{
-    Count, Dollars, Flag, Models, Named, Number, Positive, Price, Rules, Section, Text, TextOrTexts, Texts,
-    Time, Tokens, Word,
+use super::super::servers::OAUTH_GRANTS;
+use super::ValueKind::{
+    Bool, Count, Dollars, Models, Named, Number, OneOf, Positive, Price, Rules, Section, Text, TextOrTexts,
+    Texts, Time, Tokens,
 };
-use super::{Key, Kind, MODES};
+use super::{KeySpec, MODES, ValueKind};
 
-const KEEP: Kind = Word(&["root", "none"]);
+const KEEP: ValueKind = OneOf(&["root", "none"]);
 const KEEP_ABOUT: &str = "How long sessions of children are kept: as long as their root, or until it ends";
 
 /// All keys, each with what stands there and what it means.
-pub(in crate::settings) static ROOT: &[Key] = &[
+pub(in crate::settings) static ROOT: &[KeySpec] = &[
     ("model", Text, "The model of agents that name none: PROVIDER/MODEL, or script:FILE for a scripted one"),
     ("fallbacks", Texts, "Models that take over, one after the other, where the model fails for good"),
     ("default_agent", Text, "The agent that takes a task where no other is named"),
@@ -26,7 +26,7 @@ pub(in crate::settings) static ROOT: &[Key] = &[
     ("skills", Section(&[("paths", Texts, "More folders with skills")]), "Where skills are looked for"),
     (
         "memory",
-        Section(&[("enabled", Flag, "Whether agents have the tools that remember")]),
+        Section(&[("enabled", Bool, "Whether agents have the tools that remember")]),
         "What agents store for later sessions",
     ),
     (
@@ -65,12 +65,12 @@ pub(in crate::settings) static ROOT: &[Key] = &[
         Section(&[
             (
                 "mode",
-                Word(&MODES),
+                OneOf(&MODES),
                 "What is done without asking: only reading ever (plan), only reading (ask), edits too (edit), or all (auto)",
             ),
             (
                 "questions",
-                Word(&["auto", "wait", "refuse"]),
+                OneOf(&["auto", "wait", "refuse"]),
                 "Who is asked: a person at the terminal, whoever runs `brigade answer`, or nobody",
             ),
             ("allow", Rules, "Calls that are allowed, such as shell(cargo test *)"),
@@ -94,7 +94,7 @@ pub(in crate::settings) static ROOT: &[Key] = &[
     (
         "web",
         Section(&[
-            ("allow_loopback", Flag, "Whether web_fetch may read from this machine"),
+            ("allow_loopback", Bool, "Whether web_fetch may read from this machine"),
             ("search", Text, "The engine of web_search: brave, tavily, or the address of a SearXNG"),
             ("search_key_env", Text, "The variable that holds the key of the engine; never the key itself"),
             ("timeout", Time, "How long a fetch may take"),
@@ -110,8 +110,8 @@ pub(in crate::settings) static ROOT: &[Key] = &[
     ),
 ];
 
-const PROVIDER: Kind = Section(&[
-    ("kind", Word(&KINDS), "The API that it speaks; openai is Chat Completions"),
+const PROVIDER: ValueKind = Section(&[
+    ("kind", OneOf(&KINDS), "The API that it speaks; openai is Chat Completions"),
     ("base_url", Text, "Where it is"),
     (
         "api_key_env",
@@ -128,7 +128,7 @@ const PROVIDER: Kind = Section(&[
     ("longest_wait", Time, "The longest wait for a provider that wants to be asked later"),
 ]);
 
-const FIGURES: Kind = Section(&[
+const FIGURES: ValueKind = Section(&[
     ("input", Price, "Dollars for a million tokens of input"),
     ("output", Price, "Dollars for a million tokens of output"),
     ("cache_read", Price, "Dollars for a million tokens of input that were cached before"),
@@ -137,8 +137,8 @@ const FIGURES: Kind = Section(&[
     ("max_output", Tokens, "How many tokens a reply may have"),
 ]);
 
-const SWARM: Kind = Section(&[
-    ("enabled", Flag, "Whether `delegate` is offered"),
+const SWARM: ValueKind = Section(&[
+    ("enabled", Bool, "Whether `delegate` is offered"),
     ("max_depth", Number, "How deep agents may delegate; 1 is the lead only, 0 nobody"),
     ("max_concurrent", Number, "How many children of `delegate` may be active at once"),
     ("adhoc_prompt", Text, "The prompt of roles that are not prepared, with {role} in it"),
@@ -147,10 +147,10 @@ const SWARM: Kind = Section(&[
     ("roles", Named(&ROLE), "Prepared roles, by name"),
 ]);
 
-const ROLE: Kind = Section(&[
+const ROLE: ValueKind = Section(&[
     ("system_prompt", Text, "What the role is told"),
     ("tools", Texts, "The tools of the role; left out, those that its parent lends"),
-    ("locked", Flag, "Whether a call may not change the tools"),
+    ("locked", Bool, "Whether a call may not change the tools"),
     ("lend", Texts, "The tools that the role may lend to its own children"),
     ("model", Text, "The model of the role"),
     ("acp", Text, "The agent of another program that plays the role"),
@@ -158,14 +158,14 @@ const ROLE: Kind = Section(&[
     ("usd", Dollars, "Dollars that the role may spend, its children included"),
 ]);
 
-const SUBAGENT: Kind = Section(&[
+const SUBAGENT: ValueKind = Section(&[
     ("max_depth", Number, "How deep agents may go, the root counted"),
     ("default_max_turns", Number, "Model calls of a child where a call names no other number"),
     ("output_max_size", Number, "How many bytes of a report the caller reads, at least 1"),
     ("keep", KEEP, KEEP_ABOUT),
 ]);
 
-const SPAWN: Kind = Section(&[
+const SPAWN: ValueKind = Section(&[
     ("max_depth", Number, "How deep agents may go"),
     ("default_max_turns", Number, "Model calls of a child where a call names no other number"),
     (
@@ -177,7 +177,7 @@ const SPAWN: Kind = Section(&[
     ("system_prompt", Text, "The system prompt of `subagent_spawn` if a call has none"),
 ]);
 
-const LIMITS: Kind = Section(&[
+const LIMITS: ValueKind = Section(&[
     ("lead_turns", Number, "Model calls of the lead"),
     ("child_turns", Number, "Model calls of a child"),
     ("child_timeout", Time, "How long a child may take"),
@@ -200,7 +200,7 @@ const LIMITS: Kind = Section(&[
     ),
 ]);
 
-const MCP_SERVER: Kind = Section(&[
+const MCP_SERVER: ValueKind = Section(&[
     ("command", Text, "The program that is started"),
     ("args", Texts, "Its arguments"),
     ("env", Named(&Text), "Its variables"),
@@ -209,24 +209,24 @@ const MCP_SERVER: Kind = Section(&[
     ("headers", Named(&Text), "Headers of requests to it"),
     ("oauth", OAUTH, "How you are logged in to it, where it asks for that"),
     ("timeout", Time, "How long a call may take; a plain number is seconds, from 1000 on milliseconds"),
-    ("disabled", Flag, "Whether it is left alone: it is not started, and its tools are missing"),
+    ("disabled", Bool, "Whether it is left alone: it is not started, and its tools are missing"),
     ("type", Text, "How it is spoken to: stdio or http; it also follows from command and url"),
 ]);
 
-const OAUTH: Kind = Section(&[
+const OAUTH: ValueKind = Section(&[
     ("clientId", Text, "A client that the server knows, or the address of a document about one"),
     ("clientSecret", Text, "Its secret; best written as a variable"),
     ("scopes", Texts, "What is asked for; the server says so where this is absent"),
-    ("grant", Word(&GRANTS), "Who logs in: you in a browser, or the client with its secret"),
+    ("grant", OneOf(&OAUTH_GRANTS), "Who logs in: you in a browser, or the client with its secret"),
 ]);
 
-const ACP_SERVER: Kind = Section(&[
+const ACP_SERVER: ValueKind = Section(&[
     ("command", Text, "The program that is started"),
     ("args", Texts, "Its arguments"),
     ("env", Named(&Text), "Its variables"),
     ("mode", Text, "The mode that its sessions are put into, by the name that it has there"),
     ("model", Text, "The model that it is told to use, by the name that it has there"),
-    ("pool", Flag, "Whether one process serves many sessions; if not, each session has its own"),
+    ("pool", Bool, "Whether one process serves many sessions; if not, each session has its own"),
     ("max_sessions", Positive, "How many sessions one process serves at once"),
     ("start_timeout", Time, "How long starting it and opening a session may take"),
     ("timeout", Time, "How long one of its sessions may take"),
@@ -246,11 +246,11 @@ const ACP_SERVER: Kind = Section(&[
         Number,
         "Agents that a session of it is lent, where it is a Brigade that delegates in its turn; left out, none",
     ),
-    ("allow_in_plan", Flag, "Whether to start it in plan mode even if none of its modes is known to be safe"),
+    ("allow_in_plan", Bool, "Whether to start it in plan mode even if none of its modes is known to be safe"),
     ("agents", Named(&ACP_AGENT), "Its agents, by name"),
 ]);
 
-const ACP_AGENT: Kind = Section(&[
+const ACP_AGENT: ValueKind = Section(&[
     ("mode", Text, "The mode that it is put into"),
     ("model", Text, "The model that it is told to use"),
     ("args", Texts, "More arguments of the program"),

@@ -25,8 +25,8 @@ pub(in crate::settings) fn variables(
         let url = Value::String(ollama_url(&host));
         values.push(("OLLAMA_HOST", &["providers", "ollama", "base_url"], url));
     }
-    let [own, other] = GEMINI_KEYS;
-    if set(own).is_none() && set(other).is_some() {
+    let [preferred, other] = GEMINI_KEYS;
+    if set(preferred).is_none() && set(other).is_some() {
         values.push((other, &["providers", "gemini", "api_key_env"], Value::String(other.to_owned())));
     }
     values
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_ollama_are_read_as_ollama_reads_them() {
+    fn ollama_host_is_parsed_as_ollama_does() {
         for (host, url) in [
             ("gpu", "http://gpu:11434/v1"),
             ("gpu:8080", "http://gpu:8080/v1"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_key_of_gemini_counts_if_its_own_is_not_set() {
+    fn google_api_key_is_used_if_gemini_api_key_is_not_set() {
         let key = ("providers.gemini.api_key_env".to_owned(), "GOOGLE_API_KEY".to_owned());
         assert_eq!(set(&[("GOOGLE_API_KEY", "k")]), std::slice::from_ref(&key));
         assert_eq!(set(&[("GOOGLE_API_KEY", "k"), ("GEMINI_API_KEY", " ")]), [key]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_count_for_every_provider_of_the_company() {
+    fn base_url_variables_apply_to_all_providers_of_a_vendor() {
         let found =
             set(&[("OPENAI_BASE_URL", " https://a.test/v1 "), ("ANTHROPIC_BASE_URL", "https://b.test")]);
         let pair = |key: &str, url: &str| (key.to_owned(), url.to_owned());

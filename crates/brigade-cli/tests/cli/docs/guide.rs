@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::{page, repository, settled, type_in};
+use super::{normalized, page, repository, run_shell};
 use crate::support::{Home, text};
 
 /// All pages below a folder, and in it.
@@ -88,7 +88,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn calls_are_found_in_lines_of_shell() {
+fn calls_finds_brigade_commands_in_shell_lines() {
     let found = |line: &str| calls(line).iter().map(|words| words.join("|")).collect::<Vec<_>>();
     assert_eq!(found("X=1 brigade run 'a b' 2> log; echo"), ["run|a b"]);
     assert_eq!(found("git diff | brigade run --mode plan # and"), ["run|--mode|plan"]);
@@ -97,7 +97,7 @@ fn calls_are_found_in_lines_of_shell() {
 }
 
 #[test]
-fn commands_of_the_pages_can_be_typed() {
+fn commands_of_the_pages_parse() {
     let home = Home::new();
     let mut count = 0;
     for file in [vec![repository().join("README.md")], pages("docs/guide")].concat() {
@@ -119,21 +119,21 @@ fn commands_of_the_pages_can_be_typed() {
 }
 
 /// A line with blanks and figures that do not matter made equal.
-fn plain(line: &str) -> String {
+fn normalized_line(line: &str) -> String {
     let is_figure = |word: &str| {
         word.contains(|c: char| c.is_ascii_digit())
             && word.chars().all(|c| c.is_ascii_digit() || ".,$smhkM".contains(c))
     };
-    let settled = settled(line);
-    let keeps = settled.starts_with("exit ");
-    let words = settled.split_whitespace().map(|word| if is_figure(word) && !keeps { "0" } else { word });
+    let normalized = normalized(line);
+    let keeps = normalized.starts_with("exit ");
+    let words = normalized.split_whitespace().map(|word| if is_figure(word) && !keeps { "0" } else { word });
     words.collect::<Vec<_>>().join(" ")
 }
 
 /// Whether a line is what the page shows, where `…` stands for anything.
-fn is_shown(shown: &str, line: &str) -> bool {
-    let mut parts = shown.split('…').map(plain);
-    let line = plain(line);
+fn matches_shown(shown: &str, line: &str) -> bool {
+    let mut parts = shown.split('…').map(normalized_line);
+    let line = normalized_line(line);
     let Some(mut rest) = line.strip_prefix(&parts.next().unwrap()) else { return false };
     let mut last = None;
     for part in parts {
@@ -145,11 +145,11 @@ fn is_shown(shown: &str, line: &str) -> bool {
 }
 
 #[test]
-fn figures_blanks_and_what_is_left_out_do_not_matter() {
-    assert!(is_shown("lead  1  $0.1  done", "lead    12  $0.2234   done"));
-    assert!(is_shown("a … c", "a b c") && is_shown("a …", "a b c") && is_shown("…c", "a b c"));
-    assert!(!is_shown("lead  1  done", "lead  1  failed") && !is_shown("a … d", "a b c"));
-    assert!(!is_shown("a b", "a b c") && !is_shown("exit 3", "exit 0"));
+fn matches_shown_ignores_numbers_spaces_and_ellipses() {
+    assert!(matches_shown("lead  1  $0.1  done", "lead    12  $0.2234   done"));
+    assert!(matches_shown("a … c", "a b c") && matches_shown("a …", "a b c") && matches_shown("…c", "a b c"));
+    assert!(!matches_shown("lead  1  done", "lead  1  failed") && !matches_shown("a … d", "a b c"));
+    assert!(!matches_shown("a b", "a b c") && !matches_shown("exit 3", "exit 0"));
 }
 
 /// Types the commands after a `$`, one after the other, and looks for the lines below each.
@@ -167,7 +167,7 @@ fn check(name: &str) {
         let Part::Fenced("console", line) = part else { continue };
         if let Some(command) = line.strip_prefix("$ ") {
             output = (has_jq || !command.contains("| jq ")).then(|| {
-                let done = type_in(&home, &home.work(), &format!("set +e\n{command}"));
+                let done = run_shell(&home, &home.work(), &format!("set +e\n{command}"));
                 assert_eq!(done.code, 0, "{name}: {command}\n{}", done.stderr);
                 format!("{}\n{}", done.stderr, done.stdout)
             });
@@ -176,7 +176,7 @@ fn check(name: &str) {
             && !line.trim().is_empty()
         {
             assert!(
-                output.lines().any(|printed| is_shown(line, printed)),
+                output.lines().any(|printed| matches_shown(line, printed)),
                 "{name}: no `{line}` in\n{output}"
             );
         }
@@ -185,40 +185,40 @@ fn check(name: &str) {
 }
 
 #[test]
-fn the_first_run_is_as_the_guide_says() {
+fn guide_first_run_matches_the_command() {
     check("install");
     check("first-run");
 }
 
 #[test]
-fn models_and_agents_are_as_the_guide_says() {
+fn guide_models_and_agents_match_the_command() {
     check("models");
     check("agents");
 }
 
 #[test]
-fn budgets_and_permissions_are_as_the_guide_says() {
+fn guide_budgets_and_permissions_match_the_command() {
     check("budgets");
     check("permissions");
 }
 
 #[test]
-fn sessions_are_as_the_guide_says() {
+fn guide_sessions_match_the_command() {
     check("sessions");
 }
 
 #[test]
-fn scripting_is_as_the_guide_says() {
+fn guide_scripting_matches_the_command() {
     check("scripting");
 }
 
 #[test]
-fn troubles_are_as_the_guide_says() {
+fn guide_troubleshooting_matches_the_command() {
     check("troubleshooting");
 }
 
 #[test]
-fn the_program_in_the_guide_is_the_example() {
+fn guide_embedding_program_is_the_example() {
     let page = page("docs/guide/embedding.md");
     assert_eq!(
         super::block(&page, "the tests run it."),
@@ -252,7 +252,7 @@ fn broken(file: &Path, link: &str) -> Option<String> {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_resolve() {
     let folders = ["", "docs", "docs/guide", "docs/faces", "docs/adr"];
     let mut wrong = Vec::new();
     for file in folders.into_iter().flat_map(pages) {
@@ -268,7 +268,7 @@ fn links_between_pages_lead_somewhere() {
 }
 
 #[test]
-fn every_page_of_the_guide_is_in_its_list() {
+fn every_guide_page_is_in_the_index() {
     let list = page("docs/guide/README.md");
     for file in pages("docs/guide") {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();

@@ -3,7 +3,7 @@
 use super::*;
 
 fn shell(command: &str) -> Action<'_> {
-    Action { tool: "shell", kind: Kind::Other, subject: Subject::Command(command) }
+    Action { tool: "shell", kind: ActionKind::Other, subject: Subject::Command(command) }
 }
 
 fn exact(permissions: &Permissions, action: &Action<'_>) -> Option<String> {
@@ -11,11 +11,11 @@ fn exact(permissions: &Permissions, action: &Action<'_>) -> Option<String> {
 }
 
 #[test]
-fn the_rule_of_a_call_names_just_that_call() {
+fn exact_rule_names_only_that_call() {
     let asks = permissions(Mode::Ask, &[], &["shell"], &["shell(rm)"]);
-    let edit = |path| Action { tool: "edit_file", kind: Kind::Edit, subject: Subject::Path(path) };
-    let nothing = Action { tool: "delegate", kind: Kind::Pure, subject: Subject::Nothing };
-    let host = Action { tool: "web_fetch", kind: Kind::Other, subject: Subject::Host("example.com") };
+    let edit = |path| Action { tool: "edit_file", kind: ActionKind::Edit, subject: Subject::Path(path) };
+    let nothing = Action { tool: "delegate", kind: ActionKind::Pure, subject: Subject::Nothing };
+    let host = Action { tool: "web_fetch", kind: ActionKind::Other, subject: Subject::Host("example.com") };
     let rule = |action: Action<'_>| exact(&asks, &action);
     assert_eq!(rule(shell("cargo test --all")).as_deref(), Some("shell(cargo test --all)"));
     assert_eq!(rule(edit("src/a[1].rs")).as_deref(), Some(r"edit_file(src/a\[1\].rs)"));
@@ -23,7 +23,7 @@ fn the_rule_of_a_call_names_just_that_call() {
     for folder in [".", "./", "src/", "", "a/.."] {
         assert_eq!(rule(edit(folder)), None, "{folder}");
     }
-    let below = Action { tool: "web_fetch", kind: Kind::Other, subject: Subject::Host("*.com") };
+    let below = Action { tool: "web_fetch", kind: ActionKind::Other, subject: Subject::Host("*.com") };
     assert_eq!(rule(below), None);
     assert_eq!(rule(nothing).as_deref(), Some("delegate"));
     assert_eq!(rule(host).as_deref(), Some("web_fetch(example.com)"));
@@ -37,7 +37,7 @@ fn the_rule_of_a_call_names_just_that_call() {
 }
 
 #[test]
-fn what_is_always_permitted_answers_questions_and_no_denial() {
+fn always_allowed_rules_override_ask_but_not_deny() {
     let lists = permissions(Mode::Edit, &[], &["shell"], &["shell(git push)"]);
     let check = |always: &[&str], command| lists.check_with(&rules(always), &shell(command));
     assert!(is_ask(check(&[], "git status")));
@@ -46,7 +46,7 @@ fn what_is_always_permitted_answers_questions_and_no_denial() {
     assert!(is_allow(check(&["shell(git *)"], "git log")));
     assert!(is_deny(check(&["shell(git *)"], "git push")));
     let write = |path| {
-        let action = Action { tool: "write_file", kind: Kind::Other, subject: Subject::Path(path) };
+        let action = Action { tool: "write_file", kind: ActionKind::Other, subject: Subject::Path(path) };
         lists.check_with(&rules(&["write_file(./build.rs)"]), &action)
     };
     assert!(is_allow(write("build.rs")) && is_allow(write("./build.rs")) && is_ask(write("vendor/build.rs")));
@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_rule_that_was_offered_covers_its_call_and_overrules_no_denial(
+    fn exact_rule_covers_its_call_and_overrides_no_deny(
         lists in some_permissions(), call in some_call(),
     ) {
         let action = action(&call);

@@ -74,7 +74,7 @@ fn h01_a_denied_command_is_found_behind_every_operator() {
 }
 
 #[test]
-fn what_a_deny_rule_cannot_decide_is_asked() {
+fn undecidable_deny_rule_asks() {
     for command in [
         "$X clean",
         "git $X",

@@ -3,11 +3,11 @@
 use super::*;
 
 fn fetch(permissions: &Permissions, host: &str) -> Verdict {
-    permissions.check(&Action { tool: "web_fetch", kind: Kind::Pure, subject: Subject::Host(host) })
+    permissions.check(&Action { tool: "web_fetch", kind: ActionKind::Pure, subject: Subject::Host(host) })
 }
 
 #[test]
-fn fetching_is_free_in_every_mode_until_a_rule_says_otherwise() {
+fn fetch_is_allowed_in_every_mode_without_a_rule() {
     for mode in [Mode::Plan, Mode::Ask, Mode::Edit, Mode::Auto] {
         assert!(is_allow(fetch(&permissions(mode, &[], &[], &[]), "example.com")), "{mode}");
         assert!(is_ask(fetch(&permissions(mode, &[], &["web_fetch"], &[]), "example.com")), "{mode}");
@@ -16,7 +16,7 @@ fn fetching_is_free_in_every_mode_until_a_rule_says_otherwise() {
 }
 
 #[test]
-fn a_host_is_meant_in_every_spelling_and_nothing_else() {
+fn host_rule_matches_every_spelling_of_the_host_only() {
     let rules = permissions(Mode::Auto, &[], &[], &["web_fetch(Example.com)", "web_fetch([::1])"]);
     for host in ["example.com", "EXAMPLE.COM", "example.com.", "[::1]"] {
         assert!(is_deny(fetch(&rules, host)), "{host}");
@@ -27,7 +27,7 @@ fn a_host_is_meant_in_every_spelling_and_nothing_else() {
 }
 
 #[test]
-fn a_star_stands_for_what_lies_below() {
+fn wildcard_host_rule_matches_subdomains() {
     let asks = permissions(Mode::Auto, &[], &["web_fetch(*.example.com)"], &[]);
     for host in ["a.example.com", "a.b.EXAMPLE.com", "example.com", "a.example.com."] {
         assert!(is_ask(fetch(&asks, host)), "{host}");
@@ -37,8 +37,9 @@ fn a_star_stands_for_what_lies_below() {
     }
     // An allow rule is read narrowly. What is pure needs none, so the rule is tried on another kind of call.
     let allows = permissions(Mode::Ask, &["web_fetch(*.example.com)"], &[], &[]);
-    let other =
-        |host| allows.check(&Action { tool: "web_fetch", kind: Kind::Other, subject: Subject::Host(host) });
+    let other = |host| {
+        allows.check(&Action { tool: "web_fetch", kind: ActionKind::Other, subject: Subject::Host(host) })
+    };
     assert!(is_allow(other("a.example.com")));
     for host in ["example.com", ".example.com", "notexample.com"] {
         assert!(is_ask(other(host)), "{host}");
@@ -46,18 +47,18 @@ fn a_star_stands_for_what_lies_below() {
 }
 
 #[test]
-fn a_rule_about_hosts_says_nothing_about_files() {
+fn host_rule_does_not_apply_to_files() {
     let rules = permissions(Mode::Auto, &[], &[], &["web_fetch(example.com)", "read_file(example.com)"]);
     assert!(is_allow(read(&rules, "other")));
     assert!(is_deny(read(&rules, "example.com")));
-    let other = Action { tool: "fetcher", kind: Kind::Pure, subject: Subject::Host("example.com") };
+    let other = Action { tool: "fetcher", kind: ActionKind::Pure, subject: Subject::Host("example.com") };
     assert!(is_deny(rules.check(&other)), "another tool that reaches the host");
-    let blind = Action { tool: "web_fetch", kind: Kind::Pure, subject: Subject::Nothing };
+    let blind = Action { tool: "web_fetch", kind: ActionKind::Pure, subject: Subject::Nothing };
     assert!(is_ask(rules.check(&blind)), "a call that does not say where it goes");
 }
 
 #[test]
-fn what_is_no_host_is_refused() {
+fn invalid_host_is_rejected() {
     for text in [
         "web_fetch(https://example.com)",
         "web_fetch(example.com/a)",

@@ -13,58 +13,58 @@ fn showed(turn: u32, index: u32, seen: SeenFile) -> Event {
 }
 
 /// A session whose turn `turn` has called `calls` tools.
-fn calling(story: &mut Story, turn: u32, calls: usize) {
-    story.then(called(turn, 1, Purpose::Turn)).then(replied(turn, "", &vec!["read_file"; calls]));
+fn calling(scenario: &mut Scenario, turn: u32, calls: usize) {
+    scenario.then(called(turn, 1, Purpose::Turn)).then(replied(turn, "", &vec!["read_file"; calls]));
 }
 
 #[test]
 fn seen_file_is_remembered_as_last_shown() {
-    let mut story = Story::of([started(9, ROOMY)]);
-    calling(&mut story, 1, 3);
-    assert_eq!(story.state.seen("a"), None);
-    story.then(showed(1, 0, file("a", "one", Extent::Whole)));
-    story.then(showed(1, 1, file("b", "one", Extent::Part)));
-    assert_eq!(story.state.seen("a"), Some(&file("a", "one", Extent::Whole)));
-    assert_eq!(story.state.seen("b"), Some(&file("b", "one", Extent::Part)));
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
+    calling(&mut scenario, 1, 3);
+    assert_eq!(scenario.state.seen("a"), None);
+    scenario.then(showed(1, 0, file("a", "one", Extent::Whole)));
+    scenario.then(showed(1, 1, file("b", "one", Extent::Part)));
+    assert_eq!(scenario.state.seen("a"), Some(&file("a", "one", Extent::Whole)));
+    assert_eq!(scenario.state.seen("b"), Some(&file("b", "one", Extent::Part)));
     // A part of the same content takes nothing away; a part of another one does.
-    story.then(showed(1, 2, file("a", "one", Extent::Part)));
-    assert_eq!(story.state.seen("a").unwrap().extent, Extent::Whole);
-    calling(&mut story, 2, 1);
-    story.then(showed(2, 0, file("a", "two", Extent::Part)));
-    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Part)));
-    story.crash();
-    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Part)));
+    scenario.then(showed(1, 2, file("a", "one", Extent::Part)));
+    assert_eq!(scenario.state.seen("a").unwrap().extent, Extent::Whole);
+    calling(&mut scenario, 2, 1);
+    scenario.then(showed(2, 0, file("a", "two", Extent::Part)));
+    assert_eq!(scenario.state.seen("a"), Some(&file("a", "two", Extent::Part)));
+    scenario.crash();
+    assert_eq!(scenario.state.seen("a"), Some(&file("a", "two", Extent::Part)));
 }
 
 #[test]
 fn seen_files_beyond_the_bound_forget_the_oldest() {
-    let mut story = Story::of([started(9, ROOMY)]);
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
     let count = MAX_SEEN_FILES as u32;
-    calling(&mut story, 1, MAX_SEEN_FILES + 2);
+    calling(&mut scenario, 1, MAX_SEEN_FILES + 2);
     for index in 0..count {
-        story.then(showed(1, index, file(&format!("f{index}"), "x", Extent::Whole)));
+        scenario.then(showed(1, index, file(&format!("f{index}"), "x", Extent::Whole)));
     }
-    story.then(showed(1, count, file("f0", "y", Extent::Whole)));
-    story.then(showed(1, count + 1, file("last", "x", Extent::Whole)));
-    assert!(story.state.seen("f0").is_some() && story.state.seen("last").is_some());
-    assert!(story.state.seen("f1").is_none() && story.state.seen("f2").is_some());
+    scenario.then(showed(1, count, file("f0", "y", Extent::Whole)));
+    scenario.then(showed(1, count + 1, file("last", "x", Extent::Whole)));
+    assert!(scenario.state.seen("f0").is_some() && scenario.state.seen("last").is_some());
+    assert!(scenario.state.seen("f1").is_none() && scenario.state.seen("f2").is_some());
 }
 
 #[test]
 fn compaction_forgets_the_files_that_it_drops() {
-    let mut story = Story::of([started(9, ROOMY)]);
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
     for turn in 1..=3 {
-        calling(&mut story, turn, 1);
-        story.then(showed(turn, 0, file(&format!("f{turn}"), "x", Extent::Whole)));
+        calling(&mut scenario, turn, 1);
+        scenario.then(showed(turn, 0, file(&format!("f{turn}"), "x", Extent::Whole)));
     }
-    story.then(Event::Compacted { summary: "short".into(), keep_from: 3 });
-    assert!(story.state.seen("f1").is_none() && story.state.seen("f2").is_none());
-    assert!(story.state.seen("f3").is_some());
+    scenario.then(Event::Compacted { summary: "short".into(), keep_from: 3 });
+    assert!(scenario.state.seen("f1").is_none() && scenario.state.seen("f2").is_none());
+    assert!(scenario.state.seen("f3").is_some());
 }
 
 #[test]
 fn compaction_that_drops_the_read_leaves_a_part_of_an_edited_file() {
-    let mut story = Story::of([started(9, ROOMY)]);
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
     let shown = [
         file("a", "one", Extent::Whole),
         file("a", "two", Extent::Inherited),
@@ -72,16 +72,16 @@ fn compaction_that_drops_the_read_leaves_a_part_of_an_edited_file() {
         file("c", "one", Extent::Whole),
     ];
     for (turn, seen) in (1..).zip(shown) {
-        calling(&mut story, turn, 1);
-        story.then(showed(turn, 0, seen));
+        calling(&mut scenario, turn, 1);
+        scenario.then(showed(turn, 0, seen));
     }
-    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Whole)), "all was seen, then edited");
-    assert_eq!(story.state.seen("b"), Some(&file("b", "one", Extent::Part)), "only the edit was seen");
-    story.then(Event::Compacted { summary: "short".into(), keep_from: 2 });
-    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Part)), "the read is gone");
-    assert_eq!(story.state.seen("c"), Some(&file("c", "one", Extent::Whole)));
-    story.crash();
-    assert_eq!(story.state.seen("a"), Some(&file("a", "two", Extent::Part)));
+    assert_eq!(scenario.state.seen("a"), Some(&file("a", "two", Extent::Whole)), "all was seen, then edited");
+    assert_eq!(scenario.state.seen("b"), Some(&file("b", "one", Extent::Part)), "only the edit was seen");
+    scenario.then(Event::Compacted { summary: "short".into(), keep_from: 2 });
+    assert_eq!(scenario.state.seen("a"), Some(&file("a", "two", Extent::Part)), "the read is gone");
+    assert_eq!(scenario.state.seen("c"), Some(&file("c", "one", Extent::Whole)));
+    scenario.crash();
+    assert_eq!(scenario.state.seen("a"), Some(&file("a", "two", Extent::Part)));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn seen_file_of_a_stored_event_is_optional() {
     assert_eq!(event, Event::tool_ended(call(1, 0), ToolOutput::ok("x")));
     assert_eq!(serde_json::to_string(&event).unwrap(), old);
     let new = showed(1, 0, file("a", "x", Extent::Whole));
-    let written = serde_json::to_string(&new).unwrap();
-    assert!(written.contains(r#""seen":{"path":"a","hash":""#) && written.contains(r#""extent":"whole""#));
-    assert_eq!(serde_json::from_str::<Event>(&written).unwrap(), new);
+    let json = serde_json::to_string(&new).unwrap();
+    assert!(json.contains(r#""seen":{"path":"a","hash":""#) && json.contains(r#""extent":"whole""#));
+    assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), new);
 }

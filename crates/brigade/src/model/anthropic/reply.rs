@@ -7,17 +7,17 @@ use brigade_core::message::Stop;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::count::Counted;
-use super::super::http::{self, Endpoint, Pieces};
-use super::super::sse::Event;
+use super::super::http::{self, ChunkBuffer, Endpoint};
+use super::super::sse::SseEvent;
+use super::super::usage_estimate::CheckedUsage;
 use super::super::{Chunk, ModelError};
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Piece {
+enum StreamEvent {
     MessageStart {
         #[serde(default)]
-        message: Message,
+        message: StartedMessage,
     },
     ContentBlockStart {
         index: u64,
@@ -34,7 +34,7 @@ enum Piece {
         #[serde(default)]
         delta: MessageDelta,
         #[serde(default)]
-        usage: Option<Count>,
+        usage: Option<UsageCounts>,
     },
     MessageStop,
     Error {
@@ -48,8 +48,8 @@ enum Piece {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Message {
-    usage: Option<Count>,
+struct StartedMessage {
+    usage: Option<UsageCounts>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -76,7 +76,7 @@ enum Delta {
 /// Counts as they are sent: each may be absent, and none shrinks. Some servers end with zeros.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default)]
-struct Count {
+struct UsageCounts {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
@@ -95,33 +95,33 @@ enum Block {
 /// Makes chunks out of the events of one reply.
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
-    asked_bytes: usize,
-    said_bytes: usize,
+    request_bytes: usize,
+    reply_bytes: usize,
     open: BTreeMap<u64, Block>,
     calls: Vec<(String, Option<String>, String)>,
-    count: Count,
+    count: UsageCounts,
     stop: Option<String>,
 }
 
 impl Decoder {
     /// A decoder of the reply to a request of this size.
-    pub(in super::super) fn new(endpoint: Endpoint, asked_bytes: usize) -> Decoder {
+    pub(in super::super) fn new(endpoint: Endpoint, request_bytes: usize) -> Decoder {
         Decoder {
             endpoint,
-            asked_bytes,
-            said_bytes: 0,
+            request_bytes,
+            reply_bytes: 0,
             open: BTreeMap::new(),
             calls: Vec::new(),
-            count: Count::default(),
+            count: UsageCounts::default(),
             stop: None,
         }
     }
 
-    fn begin(&mut self, index: u64, block: Value, chunks: &mut Pieces) {
+    fn start_block(&mut self, index: u64, block: Value, chunks: &mut ChunkBuffer) {
         let word = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let opened = match word("type").as_str() {
             "text" => {
-                self.say(word("text"), chunks);
+                self.push_text(word("text"), chunks);
                 Block::Text
             }
             "tool_use" => {
@@ -139,17 +139,22 @@ impl Decoder {
         self.open.insert(index, opened);
     }
 
-    fn go_on(&mut self, index: u64, delta: Delta, chunks: &mut Pieces) -> Result<(), &'static str> {
+    fn extend_block(
+        &mut self,
+        index: u64,
+        delta: Delta,
+        chunks: &mut ChunkBuffer,
+    ) -> Result<(), &'static str> {
         match (delta, self.open.get_mut(&index)) {
             (_, None) => return Err("a delta belongs to no block"),
-            (Delta::Text { text }, Some(_)) => self.say(text, chunks),
+            (Delta::Text { text }, Some(_)) => self.push_text(text, chunks),
             (Delta::Arguments { partial_json }, Some(Block::Call { arguments, .. })) => {
                 arguments.push_str(&partial_json);
-                self.said_bytes += partial_json.len();
+                self.reply_bytes += partial_json.len();
             }
             (Delta::Thinking { thinking: more }, Some(Block::Thinking { thinking, .. })) => {
                 thinking.push_str(&more);
-                self.said_bytes += more.len();
+                self.reply_bytes += more.len();
             }
             (Delta::Signature { signature: more }, Some(Block::Thinking { signature, .. })) => {
                 signature.push_str(&more);
@@ -160,7 +165,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn end_block(&mut self, index: u64, chunks: &mut Pieces) -> Result<(), &'static str> {
+    fn end_block(&mut self, index: u64, chunks: &mut ChunkBuffer) -> Result<(), &'static str> {
         match self.open.remove(&index) {
             None => return Err("a block ends that did not begin"),
             Some(Block::Call { id, name, whole, arguments }) => {
@@ -175,31 +180,31 @@ impl Decoder {
             }
             Some(Block::Thinking { thinking, signature }) => {
                 let block = json!({ "type": "thinking", "thinking": thinking, "signature": signature });
-                chunks.push(self.kept(&block));
+                chunks.push(self.opaque_chunk(&block));
             }
-            Some(Block::Redacted(block)) => chunks.push(self.kept(&block)),
+            Some(Block::Redacted(block)) => chunks.push(self.opaque_chunk(&block)),
             Some(Block::Text | Block::Unknown) => {}
         }
         Ok(())
     }
 
     /// A block that only this provider can read.
-    fn kept(&self, block: &Value) -> Chunk {
+    fn opaque_chunk(&self, block: &Value) -> Chunk {
         Chunk::Opaque(json!({ "provider": self.endpoint.name(), "messages": block }).to_string())
     }
 
-    fn say(&mut self, text: String, chunks: &mut Pieces) {
+    fn push_text(&mut self, text: String, chunks: &mut ChunkBuffer) {
         if !text.is_empty() {
-            self.said_bytes += text.len();
-            chunks.say(&text);
+            self.reply_bytes += text.len();
+            chunks.push_text(&text);
         }
     }
 
     /// The reply is whole: gives what was held back.
-    fn finish(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
-        let Some(reason) = self.stop.take() else { return Err(http::cut(&self.endpoint)) };
+    fn finish(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        let Some(reason) = self.stop.take() else { return Err(http::truncated(&self.endpoint)) };
         if !self.open.is_empty() {
-            return Err(http::cut(&self.endpoint));
+            return Err(http::truncated(&self.endpoint));
         }
         let stop = match reason.as_str() {
             "max_tokens" | "model_context_window_exceeded" => Stop::Length,
@@ -209,59 +214,60 @@ impl Decoder {
         };
         for (name, provider_id, arguments) in std::mem::take(&mut self.calls) {
             chunks.push(Chunk::Call { name, provider_id });
-            chunks.push(http::said_arguments(stop, arguments));
+            chunks.push(http::arguments_chunk(stop, arguments));
         }
-        self.usage().give(chunks);
+        self.usage().emit(chunks);
         chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
     /// What was counted, and an estimate of what was not.
-    fn usage(&self) -> Counted {
+    fn usage(&self) -> CheckedUsage {
         let counted = Usage {
             input: self.count.input_tokens.unwrap_or_default(),
             output: self.count.output_tokens.unwrap_or_default(),
             cache_read: self.count.cache_read_input_tokens.unwrap_or_default(),
             cache_write: self.count.cache_creation_input_tokens.unwrap_or_default(),
         };
-        Counted::new(counted, self.asked_bytes, self.said_bytes)
+        CheckedUsage::new(counted, self.request_bytes, self.reply_bytes)
     }
 
-    fn piece(&mut self, piece: Piece, chunks: &mut Pieces) -> Result<(), ModelError> {
-        let taken = match piece {
-            Piece::MessageStart { message } => {
-                self.count.renew(message.usage);
+    fn handle_event(&mut self, decoded: StreamEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        let taken = match decoded {
+            StreamEvent::MessageStart { message } => {
+                self.count.merge(message.usage);
                 Ok(())
             }
-            Piece::ContentBlockStart { index, content_block } => {
-                self.begin(index, content_block, chunks);
+            StreamEvent::ContentBlockStart { index, content_block } => {
+                self.start_block(index, content_block, chunks);
                 Ok(())
             }
-            Piece::ContentBlockDelta { index, delta } => self.go_on(index, delta, chunks),
-            Piece::ContentBlockStop { index } => self.end_block(index, chunks),
-            Piece::MessageDelta { delta, usage } => {
+            StreamEvent::ContentBlockDelta { index, delta } => self.extend_block(index, delta, chunks),
+            StreamEvent::ContentBlockStop { index } => self.end_block(index, chunks),
+            StreamEvent::MessageDelta { delta, usage } => {
                 self.stop = delta.stop_reason.or(self.stop.take());
-                self.count.renew(usage);
+                self.count.merge(usage);
                 Ok(())
             }
-            Piece::MessageStop => return self.finish(chunks),
-            Piece::Error { error } => return Err(http::in_stream(&self.endpoint, &error)),
-            Piece::Unknown => Ok(()),
+            StreamEvent::MessageStop => return self.finish(chunks),
+            StreamEvent::Error { error } => return Err(http::stream_error(&self.endpoint, &error)),
+            StreamEvent::Unknown => Ok(()),
         };
-        taken.map_err(|cause| http::refused(&self.endpoint, cause))
+        taken.map_err(|cause| http::invalid_reply(&self.endpoint, cause))
     }
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &Event, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let piece: Piece = serde_json::from_str(data)
-            .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
+        let decoded: StreamEvent = serde_json::from_str(data).map_err(|_| {
+            http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API")
+        })?;
         let before = chunks.added();
-        self.piece(piece, chunks)?;
+        self.handle_event(decoded, chunks)?;
         if chunks.added() == before {
             // Calls and thinking are held back; whoever waits is to know that the model is at work.
             chunks.push(Chunk::Usage(self.usage().usage));
@@ -269,13 +275,13 @@ impl http::Decoder for Decoder {
         Ok(())
     }
 
-    fn end(&mut self, _chunks: &mut Pieces) -> Result<(), ModelError> {
-        Err(http::cut(&self.endpoint))
+    fn end(&mut self, _chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        Err(http::truncated(&self.endpoint))
     }
 }
 
-impl Count {
-    fn renew(&mut self, later: Option<Count>) {
+impl UsageCounts {
+    fn merge(&mut self, later: Option<UsageCounts>) {
         let later = later.unwrap_or_default();
         self.input_tokens = self.input_tokens.max(later.input_tokens);
         self.output_tokens = self.output_tokens.max(later.output_tokens);

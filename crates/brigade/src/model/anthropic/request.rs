@@ -10,9 +10,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::super::Request;
-use super::super::http::{arguments, call_ids};
-use super::super::known::takes_temperature;
-use super::super::written::{Written, write};
+use super::super::http::{arguments_object, call_ids};
+use super::super::quirks::accepts_temperature;
+use super::super::tool_cache::{ToolCache, write};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -24,7 +24,7 @@ struct Body<'a> {
     tools: Option<Arc<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Value>,
-    messages: Vec<Line<'a>>,
+    messages: Vec<ApiMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     stream: bool,
@@ -36,18 +36,18 @@ struct Tool<'a> {
     description: &'a str,
     input_schema: Cow<'a, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Cache>,
+    cache_control: Option<CacheControl>,
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Cache {
+struct CacheControl {
     r#type: &'static str,
 }
 
-const CACHE: Cache = Cache { r#type: "ephemeral" };
+const CACHE: CacheControl = CacheControl { r#type: "ephemeral" };
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct ApiMessage<'a> {
     role: Role,
     content: Vec<Block<'a>>,
 }
@@ -63,16 +63,16 @@ enum Role {
 #[serde(untagged)]
 enum Block<'a> {
     Opaque(&'a RawValue),
-    Own(OwnBlock<'a>),
+    Typed(TypedBlock<'a>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum OwnBlock<'a> {
+enum TypedBlock<'a> {
     Text {
         text: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Cache>,
+        cache_control: Option<CacheControl>,
     },
     ToolUse {
         id: Cow<'a, str>,
@@ -84,22 +84,22 @@ enum OwnBlock<'a> {
         content: &'a str,
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Cache>,
+        cache_control: Option<CacheControl>,
     },
 }
 
 /// The body of a request.
-pub(super) fn body(request: &Request, provider: &str, written: &Written) -> serde_json::Result<Vec<u8>> {
-    let mut messages = lines(&request.messages, provider)?;
+pub(super) fn body(request: &Request, provider: &str, tool_cache: &ToolCache) -> serde_json::Result<Vec<u8>> {
+    let mut messages = api_messages(&request.messages, provider)?;
     // Where tools are on offer a next turn is likely, and it re-reads all that stands here.
     if !request.tools.is_empty()
-        && let Some(Block::Own(last)) = messages.last_mut().and_then(|line| line.content.last_mut())
+        && let Some(Block::Typed(last)) = messages.last_mut().and_then(|line| line.content.last_mut())
     {
-        last.mark();
+        last.mark_cached();
     }
     let (tools, tool_choice) = match request.tools.is_empty() {
         true => stubs(request)?,
-        false => (Some(written.tools(&request.tools, tools)?), None),
+        false => (Some(tool_cache.tools(&request.tools, tools)?), None),
     };
     let offered = tools.clone();
     let body = Body {
@@ -112,7 +112,7 @@ pub(super) fn body(request: &Request, provider: &str, written: &Written) -> serd
         // Above 1 it is refused here.
         temperature: request
             .temperature
-            .filter(|_| takes_temperature(&request.model))
+            .filter(|_| accepts_temperature(&request.model))
             .map(|temperature| temperature.min(1.0)),
         stream: true,
     };
@@ -154,20 +154,20 @@ fn stubs(request: &Request) -> serde_json::Result<(Option<Arc<RawValue>>, Option
 }
 
 /// Messages of alternating roles: what follows on the same side is put together.
-fn lines<'a>(messages: &'a [Message], provider: &str) -> serde_json::Result<Vec<Line<'a>>> {
-    let mut lines: Vec<Line<'_>> = Vec::with_capacity(messages.len());
+fn api_messages<'a>(messages: &'a [Message], provider: &str) -> serde_json::Result<Vec<ApiMessage<'a>>> {
+    let mut api_messages: Vec<ApiMessage<'_>> = Vec::with_capacity(messages.len());
     let mut ids = Vec::new();
-    for (place, message) in messages.iter().enumerate() {
+    for (position, message) in messages.iter().enumerate() {
         let (role, content) = match message {
             Message::User(words) => (Role::User, text(words.as_str(), None).into_iter().collect()),
             Message::Assistant(reply) => {
-                ids = call_ids(place, reply);
+                ids = call_ids(position, reply);
                 (Role::Assistant, assistant(reply, &ids, provider)?)
             }
             Message::Results(results) => {
                 let ids = std::mem::take(&mut ids).into_iter();
                 let blocks = ids.zip(results).map(|(tool_use_id, result)| {
-                    Block::Own(OwnBlock::ToolResult {
+                    Block::Typed(TypedBlock::ToolResult {
                         tool_use_id,
                         content: result.output.text.as_str(),
                         is_error: result.output.is_error(),
@@ -177,18 +177,18 @@ fn lines<'a>(messages: &'a [Message], provider: &str) -> serde_json::Result<Vec<
                 (Role::User, blocks.collect())
             }
         };
-        match lines.last_mut() {
+        match api_messages.last_mut() {
             Some(last) if last.role == role => last.content.extend(content),
             Some(_) | None if content.is_empty() => {}
-            Some(_) | None => lines.push(Line { role, content }),
+            Some(_) | None => api_messages.push(ApiMessage { role, content }),
         }
     }
-    Ok(lines)
+    Ok(api_messages)
 }
 
 /// Blocks without words are refused.
-fn text(text: &str, cache_control: Option<Cache>) -> Option<Block<'_>> {
-    (!text.trim().is_empty()).then_some(Block::Own(OwnBlock::Text { text, cache_control }))
+fn text(text: &str, cache_control: Option<CacheControl>) -> Option<Block<'_>> {
+    (!text.trim().is_empty()).then_some(Block::Typed(TypedBlock::Text { text, cache_control }))
 }
 
 fn assistant<'a>(
@@ -200,8 +200,8 @@ fn assistant<'a>(
         reply.opaque.iter().filter_map(|block| opaque(block.as_str(), provider)).map(Block::Opaque).collect();
     blocks.extend(text(reply.text.as_str(), None));
     for (call, id) in reply.calls.iter().zip(ids) {
-        let input = RawValue::from_string(arguments(call.arguments.as_str()).into_owned())?;
-        blocks.push(Block::Own(OwnBlock::ToolUse { id: id.clone(), name: &call.name, input }));
+        let input = RawValue::from_string(arguments_object(call.arguments.as_str()).into_owned())?;
+        blocks.push(Block::Typed(TypedBlock::ToolUse { id: id.clone(), name: &call.name, input }));
     }
     Ok(blocks)
 }
@@ -209,24 +209,24 @@ fn assistant<'a>(
 /// A block that this provider sent; those of others are left out.
 fn opaque<'a>(text: &'a str, provider: &str) -> Option<&'a RawValue> {
     #[derive(serde::Deserialize)]
-    struct Kept<'a> {
+    struct OpaqueBlock<'a> {
         #[serde(borrow)]
         provider: Cow<'a, str>,
         #[serde(borrow)]
         messages: &'a RawValue,
     }
-    let kept: Kept<'a> = serde_json::from_str(text).ok()?;
-    (kept.provider == provider).then_some(kept.messages)
+    let block: OpaqueBlock<'a> = serde_json::from_str(text).ok()?;
+    (block.provider == provider).then_some(block.messages)
 }
 
-impl OwnBlock<'_> {
+impl TypedBlock<'_> {
     /// The provider is to keep all up to here.
-    fn mark(&mut self) {
+    fn mark_cached(&mut self) {
         match self {
-            OwnBlock::Text { cache_control, .. } | OwnBlock::ToolResult { cache_control, .. } => {
+            TypedBlock::Text { cache_control, .. } | TypedBlock::ToolResult { cache_control, .. } => {
                 *cache_control = Some(CACHE);
             }
-            OwnBlock::ToolUse { .. } => {}
+            TypedBlock::ToolUse { .. } => {}
         }
     }
 }

@@ -6,18 +6,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::count::Counted;
-use super::super::http::{self, Endpoint, Pieces};
-use super::super::sse::Event;
+use super::super::http::{self, ChunkBuffer, Endpoint};
+use super::super::sse::SseEvent;
+use super::super::usage_estimate::CheckedUsage;
 use super::super::{Chunk, ModelError};
-use super::request::{Kept, Signed};
+use super::request::{OpaqueBlock, SignedPart};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Piece {
+struct StreamEvent {
     candidates: Option<Vec<Candidate>>,
     prompt_feedback: Option<Feedback>,
-    usage_metadata: Option<Count>,
+    usage_metadata: Option<UsageCounts>,
     error: Option<Value>,
 }
 
@@ -63,7 +63,7 @@ struct Call {
 /// The prompt includes what came from the cache; thoughts stand beside the answer.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Count {
+struct UsageCounts {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -75,36 +75,36 @@ struct Count {
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     model: String,
-    asked_bytes: usize,
+    request_bytes: usize,
     /// How many bytes of text were said.
     text_bytes: usize,
     /// How many bytes of thoughts and calls came beside the text.
     other_bytes: usize,
     calls: Vec<(Option<String>, String, String)>,
-    signed: Vec<Signed>,
-    count: Count,
+    signed: Vec<SignedPart>,
+    count: UsageCounts,
     finish: Option<(String, String)>,
     blocked: Option<String>,
 }
 
 impl Decoder {
     /// A decoder of the reply of this model to a request of this size.
-    pub(in super::super) fn new(endpoint: Endpoint, model: String, asked_bytes: usize) -> Decoder {
+    pub(in super::super) fn new(endpoint: Endpoint, model: String, request_bytes: usize) -> Decoder {
         Decoder {
             endpoint,
             model,
-            asked_bytes,
+            request_bytes,
             text_bytes: 0,
             other_bytes: 0,
             calls: Vec::new(),
             signed: Vec::new(),
-            count: Count::default(),
+            count: UsageCounts::default(),
             finish: None,
             blocked: None,
         }
     }
 
-    fn candidate(&mut self, candidate: Candidate, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn candidate(&mut self, candidate: Candidate, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             self.part(part, chunks)?;
         }
@@ -115,14 +115,14 @@ impl Decoder {
         Ok(())
     }
 
-    fn part(&mut self, part: Part, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn part(&mut self, part: Part, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let signature = part.thought_signature.filter(|signature| !signature.is_empty());
         if let Some(call) = part.function_call {
             let Some(name) = call.name.filter(|name| !name.is_empty()) else {
-                return Err(http::refused(&self.endpoint, "a tool call has no name"));
+                return Err(http::invalid_reply(&self.endpoint, "a tool call has no name"));
             };
             let number = self.calls.len();
-            self.signed.extend(signature.map(|signature| Signed::Call { number, signature }));
+            self.signed.extend(signature.map(|signature| SignedPart::Call { number, signature }));
             let arguments = call.args.as_deref().map(RawValue::get).filter(|args| *args != "null");
             let arguments = arguments.unwrap_or_default().to_owned();
             self.other_bytes += name.len() + arguments.len();
@@ -136,15 +136,19 @@ impl Decoder {
         }
         let from = self.text_bytes;
         self.text_bytes += text.len();
-        self.signed.extend(signature.map(|signature| Signed::Text { from, to: self.text_bytes, signature }));
+        self.signed.extend(signature.map(|signature| SignedPart::Text {
+            from,
+            to: self.text_bytes,
+            signature,
+        }));
         if !text.is_empty() {
-            chunks.say(&text);
+            chunks.push_text(&text);
         }
         Ok(())
     }
 
     /// The reply is whole: gives what was held back.
-    fn finish(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn finish(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let stop = match (self.blocked.take(), self.finish.take()) {
             (Some(why), _) => {
                 let name = self.endpoint.name();
@@ -152,24 +156,24 @@ impl Decoder {
                     "{name} blocked the request before the model saw it: {why}; asking again would not help"
                 )));
             }
-            (None, Some((reason, words))) => self.stop(&reason, &words)?,
-            (None, None) => return Err(http::cut(&self.endpoint)),
+            (None, Some((reason, message))) => self.stop(&reason, &message)?,
+            (None, None) => return Err(http::truncated(&self.endpoint)),
         };
         for gemini in std::mem::take(&mut self.signed) {
             let (provider, model) = (self.endpoint.name().to_owned(), self.model.clone());
-            let block = serde_json::to_string(&Kept { provider, model, gemini });
+            let block = serde_json::to_string(&OpaqueBlock { provider, model, gemini });
             chunks.extend(block.ok().map(Chunk::Opaque));
         }
         for (provider_id, name, arguments) in std::mem::take(&mut self.calls) {
             chunks.push(Chunk::Call { name, provider_id });
-            chunks.push(http::said_arguments(stop, arguments));
+            chunks.push(http::arguments_chunk(stop, arguments));
         }
-        self.usage().give(chunks);
+        self.usage().emit(chunks);
         chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
-    fn stop(&self, reason: &str, words: &str) -> Result<Stop, ModelError> {
+    fn stop(&self, reason: &str, message: &str) -> Result<Stop, ModelError> {
         Ok(match reason {
             "MAX_TOKENS" => Stop::Length,
             "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
@@ -181,8 +185,9 @@ impl Decoder {
             | "MALFORMED_RESPONSE"
             | "MISSING_THOUGHT_SIGNATURE"
             | "OTHER" => {
-                let words = serde_json::json!({ "message": format!("it stopped with '{reason}' {words}") });
-                return Err(http::in_stream(&self.endpoint, &words));
+                let message =
+                    serde_json::json!({ "message": format!("it stopped with '{reason}' {message}") });
+                return Err(http::stream_error(&self.endpoint, &message));
             }
             _ if self.calls.is_empty() => Stop::End,
             _ => Stop::Calls,
@@ -190,43 +195,43 @@ impl Decoder {
     }
 
     /// What was counted, and an estimate of what was not.
-    fn usage(&self) -> Counted {
-        let Count { prompt_token_count, tool_use_prompt_token_count, .. } = self.count;
+    fn usage(&self) -> CheckedUsage {
+        let UsageCounts { prompt_token_count, tool_use_prompt_token_count, .. } = self.count;
         let prompt = prompt_token_count.unwrap_or_default();
         let input = prompt.saturating_add(tool_use_prompt_token_count.unwrap_or_default());
         let cache_read = self.count.cached_content_token_count.unwrap_or_default().min(input);
         let thoughts = self.count.thoughts_token_count.unwrap_or_default();
         let output = self.count.candidates_token_count.unwrap_or_default().saturating_add(thoughts);
         let counted = Usage { input: input - cache_read, output, cache_read, cache_write: 0 };
-        Counted::new(counted, self.asked_bytes, self.text_bytes + self.other_bytes)
+        CheckedUsage::new(counted, self.request_bytes, self.text_bytes + self.other_bytes)
     }
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &Event, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let no_json = || http::refused(&self.endpoint, "an event of the stream is no JSON of this API");
+        let no_json = || http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API");
         // An error may come as a list of one.
-        let piece: Piece = match data.starts_with('[') {
+        let decoded: StreamEvent = match data.starts_with('[') {
             true => {
-                let list: Vec<Piece> = serde_json::from_str(data).map_err(|_| no_json())?;
+                let list: Vec<StreamEvent> = serde_json::from_str(data).map_err(|_| no_json())?;
                 list.into_iter().next().unwrap_or_default()
             }
             false => serde_json::from_str(data).map_err(|_| no_json())?,
         };
-        if let Some(error) = piece.error.filter(|error| !error.is_null()) {
-            return Err(http::in_stream(&self.endpoint, &error));
+        if let Some(error) = decoded.error.filter(|error| !error.is_null()) {
+            return Err(http::stream_error(&self.endpoint, &error));
         }
-        self.count.renew(piece.usage_metadata);
-        if let Some(Feedback { block_reason: Some(reason), block_reason_message }) = piece.prompt_feedback {
-            let words = block_reason_message.map(|words| format!(" ({words})")).unwrap_or_default();
-            self.blocked = Some(format!("{reason}{words}"));
+        self.count.merge(decoded.usage_metadata);
+        if let Some(Feedback { block_reason: Some(reason), block_reason_message }) = decoded.prompt_feedback {
+            let message = block_reason_message.map(|message| format!(" ({message})")).unwrap_or_default();
+            self.blocked = Some(format!("{reason}{message}"));
         }
         let before = chunks.added();
-        for candidate in piece.candidates.unwrap_or_default() {
+        for candidate in decoded.candidates.unwrap_or_default() {
             // Only one reply was asked for.
             if candidate.index.is_none_or(|index| index == 0) {
                 self.candidate(candidate, chunks)?;
@@ -239,14 +244,14 @@ impl http::Decoder for Decoder {
         Ok(())
     }
 
-    fn end(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn end(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         // There is no terminal event: a reason and the proper end of the body stand for it.
         self.finish(chunks)
     }
 }
 
-impl Count {
-    fn renew(&mut self, later: Option<Count>) {
+impl UsageCounts {
+    fn merge(&mut self, later: Option<UsageCounts>) {
         let later = later.unwrap_or_default();
         self.prompt_token_count = later.prompt_token_count.or(self.prompt_token_count);
         self.tool_use_prompt_token_count =

@@ -6,26 +6,26 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::Request;
-use super::super::http::arguments;
-use super::super::written::{Written, write};
+use super::super::http::arguments_object;
+use super::super::tool_cache::{ToolCache, write};
 
 /// Stands for the signature of a call that another model made; Google's documentation names it for that.
-const UNSIGNED: &str = "skip_thought_signature_validator";
+const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
 /// Something that goes back to where it came from, at the place where it stood.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct OpaqueBlock {
     /// Only this provider gets it back.
     pub(super) provider: String,
     /// Only this model gets it back: no other can read it.
     pub(super) model: String,
-    pub(super) gemini: Signed,
+    pub(super) gemini: SignedPart,
 }
 
 /// A part with a signature.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Signed {
+pub(super) enum SignedPart {
     /// The call of this number.
     Call { number: usize, signature: String },
     /// The text between these bytes, which may be none.
@@ -88,14 +88,14 @@ enum Role {
 #[serde(rename_all = "camelCase")]
 struct Part<'a> {
     #[serde(flatten)]
-    what: What<'a>,
+    data: PartData<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thought_signature: Option<String>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum What<'a> {
+enum PartData<'a> {
     Text(&'a str),
     FunctionCall(Call<'a>),
     FunctionResponse(Response<'a>),
@@ -114,19 +114,19 @@ struct Response<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: &'a str,
-    response: Outcome<'a>,
+    response: ToolResponse<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome<'a> {
+enum ToolResponse<'a> {
     Output(&'a str),
     Error(&'a str),
 }
 
 /// The body of a request.
-pub(super) fn body(request: &Request, provider: &str, written: &Written) -> serde_json::Result<Vec<u8>> {
-    let tools = written.tools(&request.tools, |tools| {
+pub(super) fn body(request: &Request, provider: &str, tool_cache: &ToolCache) -> serde_json::Result<Vec<u8>> {
+    let tools = tool_cache.tools(&request.tools, |tools| {
         let function_declarations = tools.iter().map(declaration).collect();
         to_raw_value(&[Tools { function_declarations }])
     })?;
@@ -153,17 +153,24 @@ fn contents<'a>(request: &'a Request, provider: &str) -> serde_json::Result<Vec<
     let mut calls: &[ToolCall] = &[];
     for message in &request.messages {
         let (role, parts) = match message {
-            Message::User(words) => (Role::User, text(words.as_str()).into_iter().collect()),
+            Message::User(message) => (Role::User, text(message.as_str()).into_iter().collect()),
             Message::Assistant(reply) => {
                 calls = &reply.calls;
-                (Role::Model, model(reply, provider, &request.model)?)
+                (Role::Model, reply_parts(reply, provider, &request.model)?)
             }
             Message::Results(results) => {
                 let parts = calls.iter().zip(results).map(|(call, result)| {
-                    let said = result.output.text.as_str();
-                    let response =
-                        if result.output.is_error() { Outcome::Error(said) } else { Outcome::Output(said) };
-                    plain(What::FunctionResponse(Response { id: id(call), name: &call.name, response }))
+                    let output = result.output.text.as_str();
+                    let response = if result.output.is_error() {
+                        ToolResponse::Error(output)
+                    } else {
+                        ToolResponse::Output(output)
+                    };
+                    unsigned_part(PartData::FunctionResponse(Response {
+                        id: id(call),
+                        name: &call.name,
+                        response,
+                    }))
                 });
                 (Role::User, parts.collect())
             }
@@ -175,13 +182,13 @@ fn contents<'a>(request: &'a Request, provider: &str) -> serde_json::Result<Vec<
     Ok(contents)
 }
 
-fn plain(what: What<'_>) -> Part<'_> {
-    Part { what, thought_signature: None }
+fn unsigned_part(data: PartData<'_>) -> Part<'_> {
+    Part { data, thought_signature: None }
 }
 
 /// Parts without words are refused.
 fn text(text: &str) -> Option<Part<'_>> {
-    (!text.is_empty()).then_some(plain(What::Text(text)))
+    (!text.is_empty()).then_some(unsigned_part(PartData::Text(text)))
 }
 
 /// Without ids calls and what they gave are told apart by their order.
@@ -190,44 +197,45 @@ fn id(call: &ToolCall) -> Option<&str> {
 }
 
 /// The parts of a reply, each with its signature.
-fn model<'a>(reply: &'a Reply, provider: &str, name: &str) -> serde_json::Result<Vec<Part<'a>>> {
-    let kept = reply.opaque.iter().filter_map(|block| serde_json::from_str::<Kept>(block.as_str()).ok());
-    let kept = kept.filter(|kept| kept.provider == provider && kept.model == name);
+fn reply_parts<'a>(reply: &'a Reply, provider: &str, name: &str) -> serde_json::Result<Vec<Part<'a>>> {
+    let block =
+        reply.opaque.iter().filter_map(|block| serde_json::from_str::<OpaqueBlock>(block.as_str()).ok());
+    let block = block.filter(|block| block.provider == provider && block.model == name);
     let mut signatures = vec![None; reply.calls.len()];
-    let (mut parts, mut written) = (Vec::new(), 0);
-    for Kept { gemini, .. } in kept {
+    let (mut parts, mut written_bytes) = (Vec::new(), 0);
+    for OpaqueBlock { gemini, .. } in block {
         match gemini {
-            Signed::Call { number, signature } => {
+            SignedPart::Call { number, signature } => {
                 if let Some(place) = signatures.get_mut(number) {
                     *place = Some(signature);
                 }
             }
-            Signed::Text { from, to, signature } => {
+            SignedPart::Text { from, to, signature } => {
                 let whole = reply.text.as_str();
-                if let (Some(before), Some(signed)) = (whole.get(written..from), whole.get(from..to)) {
+                if let (Some(before), Some(signed)) = (whole.get(written_bytes..from), whole.get(from..to)) {
                     parts.extend(text(before));
-                    parts.push(Part { what: What::Text(signed), thought_signature: Some(signature) });
-                    written = to;
+                    parts.push(Part { data: PartData::Text(signed), thought_signature: Some(signature) });
+                    written_bytes = to;
                 }
             }
         }
     }
-    parts.extend(reply.text.as_str().get(written..).and_then(text));
+    parts.extend(reply.text.as_str().get(written_bytes..).and_then(text));
     if let Some(first) = signatures.first_mut()
         && needs_signatures(name)
     {
-        first.get_or_insert_with(|| UNSIGNED.to_owned());
+        first.get_or_insert_with(|| SIGNATURE_PLACEHOLDER.to_owned());
     }
     for (call, thought_signature) in reply.calls.iter().zip(signatures) {
-        let args = RawValue::from_string(arguments(call.arguments.as_str()).into_owned())?;
-        let what = What::FunctionCall(Call { id: id(call), name: &call.name, args });
-        parts.push(Part { what, thought_signature });
+        let args = RawValue::from_string(arguments_object(call.arguments.as_str()).into_owned())?;
+        let data = PartData::FunctionCall(Call { id: id(call), name: &call.name, args });
+        parts.push(Part { data, thought_signature });
     }
     Ok(parts)
 }
 
 /// From the third generation on, a turn whose first call has no signature is refused.
 fn needs_signatures(model: &str) -> bool {
-    let (_, name) = super::split(model);
+    let (_, name) = super::split_collection(model);
     name.starts_with("gemini-") && !["gemini-1", "gemini-2"].iter().any(|early| name.starts_with(early))
 }

@@ -9,20 +9,20 @@ use reqwest::Method;
 use reqwest::header::{self, HeaderMap, HeaderValue, IntoHeaderName};
 use url::{Host, Position, Url};
 
-use super::super::gate::{Gate, Pace};
-use super::super::{About, Auth, ModelError, PriceList};
+use super::super::rate_limit::{RateLimiter, RateLimits};
+use super::super::{Auth, ModelError, ModelInfo, PriceList};
+use super::pool::{ConnectionPool, HttpRequest};
 use super::proxy::Proxies;
-use super::times::{Limits, Times};
-use super::wire::{Outgoing, Wire};
+use super::timeouts::{ResolvedTimeouts, Timeouts};
 use crate::secret::Secret;
 
 /// What providers put around a request themselves, in tokens: none is known to add more.
-const FRAMING: u64 = 512;
+const FRAMING_TOKENS: u64 = 512;
 const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
 /// Shorter keys are those of local servers that take any word; to hide such a word would spoil messages.
-const LEAST_KEY: usize = 6;
+const MIN_REDACTED_KEY_BYTES: usize = 6;
 /// In replies a key is hidden from this length on, and only with letters and digits: a shorter one may be a word that is meant.
-const LEAST_KEY_IN_REPLY: usize = 16;
+const MIN_REDACTED_KEY_BYTES_IN_REPLY: usize = 16;
 
 /// Where a provider is. All clones share one gate and one pool of connections. Redirects are not followed, so that a key
 /// goes to the address that the user wrote and to no other. A proxy is used only if [`Endpoint::with_proxies`] names
@@ -37,19 +37,19 @@ struct Shared {
     /// What every request says about where it goes.
     host: HeaderValue,
     key: Option<Secret>,
-    limits: Limits,
-    gate: Arc<Gate>,
+    timeouts: ResolvedTimeouts,
+    rate_limiter: Arc<RateLimiter>,
     prices: PriceList,
-    wire: Arc<Wire>,
+    pool: Arc<ConnectionPool>,
 }
 
 /// Where an address leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Locality {
     /// To this machine.
-    Here,
+    Local,
     /// To another one.
-    Elsewhere,
+    Remote,
 }
 
 /// Why a provider cannot be used.
@@ -88,11 +88,11 @@ pub enum EndpointError {
     },
 }
 
-impl Place {
+impl Locality {
     /// Where the address of a provider leads. Nothing is asked for that.
-    pub fn of(name: &str, base_url: &str) -> Result<Place, EndpointError> {
+    pub fn of(name: &str, base_url: &str) -> Result<Locality, EndpointError> {
         let cannot = |cause| EndpointError::Address { name: name.to_owned(), cause };
-        address(base_url).map(|base| place(&base)).map_err(cannot)
+        parse_base_url(base_url).map(|base| locality(&base)).map_err(cannot)
     }
 }
 
@@ -103,31 +103,31 @@ impl Endpoint {
         base_url: &str,
         key: Option<Secret>,
     ) -> Result<Endpoint, EndpointError> {
-        Endpoint::limited(name, base_url, key, Pace::default(), Times::default())
+        Endpoint::with_limits(name, base_url, key, RateLimits::default(), Timeouts::default())
     }
 
     /// The same, with limits of its own.
-    pub fn limited(
+    pub fn with_limits(
         name: impl Into<String>,
         base_url: &str,
         key: Option<Secret>,
-        pace: Pace,
-        times: Times,
+        rate_limits: RateLimits,
+        timeouts: Timeouts,
     ) -> Result<Endpoint, EndpointError> {
         let name = name.into();
         let cannot = |cause| EndpointError::Address { name: name.clone(), cause };
-        let base = address(base_url).map_err(cannot)?;
+        let base = parse_base_url(base_url).map_err(cannot)?;
         let host = HeaderValue::from_str(&base[Position::BeforeHost..Position::AfterPort])
             .map_err(|error| cannot(error.to_string()))?;
-        if key.as_ref().is_some_and(|key| key.expose().is_empty() || sensitive("", key).is_none()) {
+        if key.as_ref().is_some_and(|key| key.expose().is_empty() || sensitive_header("", key).is_none()) {
             return Err(EndpointError::Key(name));
         }
-        let limits = times.resolve();
-        let gate = Gate::new(pace, limits.longest_wait, limits.first_byte);
-        let wire = Wire::new(&base, None, limits.connect, gate.concurrency())
+        let timeouts = timeouts.resolve();
+        let rate_limiter = RateLimiter::new(rate_limits, timeouts.longest_wait, timeouts.first_byte);
+        let pool = ConnectionPool::new(&base, None, timeouts.connect, rate_limiter.concurrency())
             .map_err(|cause| EndpointError::Client { name: name.clone(), cause })?;
         let prices = PriceList::built_in();
-        Ok(Endpoint(Arc::new(Shared { name, base, host, key, limits, gate, prices, wire })))
+        Ok(Endpoint(Arc::new(Shared { name, base, host, key, timeouts, rate_limiter, prices, pool })))
     }
 
     /// The same provider, reached through the proxy that these settings name for it, if they name one.
@@ -136,17 +136,17 @@ impl Endpoint {
         let proxy = proxies.for_address(&self.0.base);
         let proxy = proxy.map_err(|cause| EndpointError::Proxy { name: name(), cause: cause.to_owned() })?;
         if let Some(proxy) = proxy {
-            let Shared { base, limits, gate, .. } = &*self.0;
-            let wire = Wire::new(base, Some(proxy), limits.connect, gate.concurrency())
+            let Shared { base, timeouts, rate_limiter, .. } = &*self.0;
+            let pool = ConnectionPool::new(base, Some(proxy), timeouts.connect, rate_limiter.concurrency())
                 .map_err(|cause| EndpointError::Client { name: name(), cause })?;
-            Arc::make_mut(&mut self.0).wire = wire;
+            Arc::make_mut(&mut self.0).pool = pool;
         }
         Ok(self)
     }
 
     /// The same provider, with another limit for one whole reply.
-    pub fn with_total_limit(mut self, total: Duration) -> Endpoint {
-        Arc::make_mut(&mut self.0).limits.total = total;
+    pub fn with_total_timeout(mut self, total: Duration) -> Endpoint {
+        Arc::make_mut(&mut self.0).timeouts.total = total;
         self
     }
 
@@ -162,46 +162,49 @@ impl Endpoint {
         &self.0.name
     }
 
-    pub(super) fn limits(&self) -> &Limits {
-        &self.0.limits
+    pub(super) fn timeouts(&self) -> &ResolvedTimeouts {
+        &self.0.timeouts
     }
 
-    pub(super) fn gate(&self) -> &Arc<Gate> {
-        &self.0.gate
+    pub(super) fn rate_limiter(&self) -> &Arc<RateLimiter> {
+        &self.0.rate_limiter
     }
 
-    pub(super) fn wire(&self) -> &Arc<Wire> {
-        &self.0.wire
+    pub(super) fn pool(&self) -> &Arc<ConnectionPool> {
+        &self.0.pool
     }
 
     /// Where its address leads.
-    pub(super) fn place(&self) -> Place {
-        place(&self.0.base)
+    pub(super) fn locality(&self) -> Locality {
+        locality(&self.0.base)
     }
 
     /// What is known of a model here.
-    pub(in super::super) fn about(&self, model: &str) -> About {
+    pub(in super::super) fn model_info(&self, model: &str) -> ModelInfo {
         let auth = if self.0.key.is_some() { Auth::Keyed } else { Auth::Keyless };
-        About { framing: FRAMING, ..self.0.prices.about_on(&self.0.base, self.name(), model, auth) }
+        ModelInfo {
+            framing: FRAMING_TOKENS,
+            ..self.0.prices.model_info_for(&self.0.base, self.name(), model, auth)
+        }
     }
 
     /// A request for what is at a path below the address.
-    pub(in super::super) fn get(&self, path: &str) -> Draft {
+    pub(in super::super) fn get(&self, path: &str) -> RequestBuilder {
         let accept = HeaderValue::from_static("application/json");
-        self.draft(Method::GET, path, Vec::new()).header(header::ACCEPT, accept)
+        self.builder(Method::GET, path, Vec::new()).header(header::ACCEPT, accept)
     }
 
     /// A request to a path below the address, with this body.
-    pub(in super::super) fn post(&self, path: &str, body: Vec<u8>) -> Draft {
-        self.draft(Method::POST, path, body)
+    pub(in super::super) fn post(&self, path: &str, body: Vec<u8>) -> RequestBuilder {
+        self.builder(Method::POST, path, body)
             .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .header(header::ACCEPT, HeaderValue::from_static("text/event-stream"))
     }
 
-    fn draft(&self, method: Method, path: &str, body: Vec<u8>) -> Draft {
+    fn builder(&self, method: Method, path: &str, body: Vec<u8>) -> RequestBuilder {
         let path = format!("{}{path}", self.0.base.path().trim_end_matches('/'));
-        let draft = Draft { method, path, headers: HeaderMap::with_capacity(8), body };
-        draft
+        let builder = RequestBuilder { method, path, headers: HeaderMap::with_capacity(8), body };
+        builder
             .header(header::HOST, self.0.host.clone())
             .header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT))
     }
@@ -212,7 +215,7 @@ impl Endpoint {
     }
 
     /// Whether a part of the path names the version of an API, such as `v1beta`.
-    pub(in super::super) fn names_version(&self) -> bool {
+    pub(in super::super) fn has_version(&self) -> bool {
         let is_version = |part: &str| {
             part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
         };
@@ -221,51 +224,57 @@ impl Endpoint {
 
     /// The key as the value of a header, where there is one.
     pub(in super::super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
-        sensitive(prefix, self.0.key.as_ref()?)
+        sensitive_header(prefix, self.0.key.as_ref()?)
     }
 
     /// The text of an error without the key.
-    pub(super) fn hide(&self, text: String) -> String {
+    pub(super) fn redact(&self, text: String) -> String {
         match &self.0.key {
-            Some(key) if key.expose().len() >= LEAST_KEY => without(&text, key).unwrap_or(text),
+            Some(key) if key.expose().len() >= MIN_REDACTED_KEY_BYTES => {
+                replace_key(&text, key).unwrap_or(text)
+            }
             Some(_) | None => text,
         }
     }
 
     /// A part of a reply without the key, where it is in there and nobody can have meant anything else by it.
-    pub(super) fn hidden_in_reply(&self, text: &str) -> Option<String> {
-        let key = self.0.key.as_ref().filter(|key| is_no_word(key.expose()))?;
-        without(text, key)
+    pub(super) fn redact_reply(&self, text: &str) -> Option<String> {
+        let key = self.0.key.as_ref().filter(|key| is_random_looking(key.expose()))?;
+        replace_key(text, key)
     }
 
-    pub(super) fn without_key(&self, error: ModelError) -> ModelError {
+    pub(super) fn redact_error(&self, error: ModelError) -> ModelError {
         match error {
-            ModelError::Transient(text) => ModelError::Transient(self.hide(text)),
-            ModelError::Fatal(text) => ModelError::Fatal(self.hide(text)),
-            ModelError::Overflow(text) => ModelError::Overflow(self.hide(text)),
+            ModelError::Transient(text) => ModelError::Transient(self.redact(text)),
+            ModelError::Fatal(text) => ModelError::Fatal(self.redact(text)),
+            ModelError::Overflow(text) => ModelError::Overflow(self.redact(text)),
         }
     }
 }
 
 /// A request that is being written.
-pub(in super::super) struct Draft {
+pub(in super::super) struct RequestBuilder {
     method: Method,
     path: String,
     headers: HeaderMap,
     body: Vec<u8>,
 }
 
-impl Draft {
+impl RequestBuilder {
     /// The same with one more header.
-    pub(in super::super) fn header(mut self, name: impl IntoHeaderName, value: HeaderValue) -> Draft {
+    pub(in super::super) fn header(
+        mut self,
+        name: impl IntoHeaderName,
+        value: HeaderValue,
+    ) -> RequestBuilder {
         self.headers.insert(name, value);
         self
     }
 
     /// The request as it is sent, or why it cannot be.
-    pub(super) fn build(self) -> Result<Outgoing, String> {
-        let Draft { method, path, headers, body } = self;
-        let mut request = Outgoing::new(Full::from(body));
+    pub(super) fn build(self) -> Result<HttpRequest, String> {
+        let RequestBuilder { method, path, headers, body } = self;
+        let mut request = HttpRequest::new(Full::from(body));
         *request.method_mut() = method;
         *request.uri_mut() = Uri::try_from(path).map_err(|error| error.to_string())?;
         *request.headers_mut() = headers;
@@ -274,32 +283,34 @@ impl Draft {
 }
 
 /// A text without the key that is in it.
-fn without(text: &str, key: &Secret) -> Option<String> {
+fn replace_key(text: &str, key: &Secret) -> Option<String> {
     text.contains(key.expose()).then(|| text.replace(key.expose(), "(key)"))
 }
 
-fn is_no_word(key: &str) -> bool {
+fn is_random_looking(key: &str) -> bool {
     let has = |kind: fn(&char) -> bool| key.chars().any(|letter| kind(&letter));
-    key.len() >= LEAST_KEY_IN_REPLY && has(char::is_ascii_alphabetic) && has(char::is_ascii_digit)
+    key.len() >= MIN_REDACTED_KEY_BYTES_IN_REPLY
+        && has(char::is_ascii_alphabetic)
+        && has(char::is_ascii_digit)
 }
 
-fn sensitive(prefix: &str, key: &Secret) -> Option<HeaderValue> {
+fn sensitive_header(prefix: &str, key: &Secret) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose())).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-pub(in super::super) fn place(base: &Url) -> Place {
-    let is_here = match base.host() {
+pub(in super::super) fn locality(base: &Url) -> Locality {
+    let is_local = match base.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         Some(Host::Domain(name)) => name == "localhost",
         None => false,
     };
-    if is_here { Place::Here } else { Place::Elsewhere }
+    if is_local { Locality::Local } else { Locality::Remote }
 }
 
-fn address(text: &str) -> Result<Url, String> {
+fn parse_base_url(text: &str) -> Result<Url, String> {
     if !text.contains("://") {
         return Err("it does not begin with http:// or https://".to_owned());
     }
@@ -332,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_its_host_and_the_path_below_the_address() {
+    fn request_has_host_header_and_path_below_base_url() {
         for (base, host, path) in [
             ("https://api.example.com/v1/", "api.example.com", "/v1/models?limit=1"),
             ("https://api.example.com:443", "api.example.com", "/models?limit=1"),

@@ -7,15 +7,15 @@ use reqwest::StatusCode;
 use serde_json::Value;
 
 use super::super::ModelError;
-use super::super::gate::Why;
-use super::endpoint::{Endpoint, Place};
+use super::super::rate_limit::WaitReason;
+use super::endpoint::{Endpoint, Locality};
+use super::pool::ConnectionError;
 use super::proxy::TunnelError;
-use super::wire::WireError;
 
 /// How much of a provider's message is shown.
-const SHOWN: usize = 400;
+const MAX_MESSAGE_CHARS: usize = 400;
 
-const OVERFLOW: [&str; 15] = [
+const OVERFLOW_PHRASES: [&str; 15] = [
     "context_length_exceeded",
     "exceed_context_size",
     "maximum context length",
@@ -33,9 +33,9 @@ const OVERFLOW: [&str; 15] = [
     "request_too_large",
 ];
 /// What a whole reply has, in one API or another.
-const COMPLETION: [&str; 4] = ["choices", "content", "candidates", "output"];
+const COMPLETION_KEYS: [&str; 4] = ["choices", "content", "candidates", "output"];
 /// Words of errors that stay, whatever their number is.
-const LASTING: [&str; 10] = [
+const FATAL_ERROR_KINDS: [&str; 10] = [
     "invalid_request",
     "invalid_prompt",
     "authentication",
@@ -51,129 +51,129 @@ const LASTING: [&str; 10] = [
 /// A reply with a status of failure.
 pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body: &str) -> ModelError {
     let name = endpoint.name();
-    let (said, kind) = message(body);
-    if is_overflow(&said, &kind) && status != 429 {
-        return overflow(name, &said);
+    let (message, kind) = parse_error_body(body);
+    if is_overflow(&message, &kind) && status != 429 {
+        return overflow(name, &message);
     }
-    let said = match reason(status) {
-        Some(reason) if said.is_empty() => format!(" {reason}"),
-        None if said.is_empty() => String::new(),
-        _ => format!(": {said}"),
+    let message = match reason(status) {
+        Some(reason) if message.is_empty() => format!(" {reason}"),
+        None if message.is_empty() => String::new(),
+        _ => format!(": {message}"),
     };
-    let fatal = |cure: &str| ModelError::Fatal(format!("{name} answered {status}{said}; {cure}"));
+    let fatal = |hint: &str| ModelError::Fatal(format!("{name} answered {status}{message}; {hint}"));
     match status {
         429 if kind.contains("insufficient_quota") || kind.contains("billing") => {
             fatal("the account has no credit left")
         }
         408 | 409 | 425 | 429 | 500.. => {
-            let wait = retry.map(plain).filter(|wait| !wait.is_empty());
+            let wait = retry.map(sanitize).filter(|wait| !wait.is_empty());
             let wait = wait.map(|wait| format!(" (Retry-After: {wait})")).unwrap_or_default();
-            ModelError::Transient(format!("{name} answered {status}{said}{wait}"))
+            ModelError::Transient(format!("{name} answered {status}{message}{wait}"))
         }
         401 | 403 => fatal("check the key of this provider and what it may be used for"),
         402 => fatal("the account has no credit left"),
         404 => fatal("check the name of the model and the base_url of the provider"),
-        413 => overflow(name, said.trim_start_matches([':', ' '])),
+        413 => overflow(name, message.trim_start_matches([':', ' '])),
         300..=399 => fatal("redirects are not followed; write the final address as base_url"),
         _ => fatal("asking again would not help"),
     }
 }
 
 /// What came in the place of a stream.
-pub(super) enum Instead {
+pub(super) enum NonStreamReply {
     /// An error, or the page of a gateway: nobody worked.
     Failure(ModelError),
     /// Something else, for which the provider may have worked.
-    Work(ModelError),
+    Billable(ModelError),
 }
 
 /// A reply that succeeded and is no stream.
-pub(super) fn no_stream(endpoint: &Endpoint, kind: &str, body: &str) -> Instead {
+pub(super) fn non_stream_reply(endpoint: &Endpoint, kind: &str, body: &str) -> NonStreamReply {
     let value: Option<Value> = serde_json::from_str(body).ok();
-    let value = value.as_ref().map(only);
+    let value = value.as_ref().map(first_or_self);
     // Some servers fail with a status of success.
     if let Some(error) = value.and_then(|value| value.get("error")).filter(|error| !error.is_null()) {
-        return Instead::Failure(judged(endpoint, error, "instead of replying"));
+        return NonStreamReply::Failure(classify(endpoint, error, "instead of replying"));
     }
-    let (name, kind) = (endpoint.name(), plain(kind));
-    let is_whole = COMPLETION.iter().any(|key| match value {
+    let (name, kind) = (endpoint.name(), sanitize(kind));
+    let is_whole = COMPLETION_KEYS.iter().any(|key| match value {
         Some(value) => value.get(key).is_some(),
         // A long reply is not read to its end.
         None => kind.contains("json") && body.contains(&format!("\"{key}\"")),
     });
     if is_whole {
-        return Instead::Work(ModelError::Fatal(format!(
+        return NonStreamReply::Billable(ModelError::Fatal(format!(
             "{name} answered with a whole reply ({kind}) instead of an event stream; check the base_url of the \
              provider: the server there, or a proxy before it, does not stream"
         )));
     }
-    let (said, _) = message(body);
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+    let (message, _) = parse_error_body(body);
+    let message = if message.is_empty() { String::new() } else { format!(": {message}") };
     let error = ModelError::Transient(format!(
-        "{name} answered with {kind} instead of an event stream; check the base_url of the provider{said}"
+        "{name} answered with {kind} instead of an event stream; check the base_url of the provider{message}"
     ));
-    if value.is_some() { Instead::Work(error) } else { Instead::Failure(error) }
+    if value.is_some() { NonStreamReply::Billable(error) } else { NonStreamReply::Failure(error) }
 }
 
 /// An error inside a stream: the provider's own object.
-pub(in super::super) fn in_stream(endpoint: &Endpoint, error: &Value) -> ModelError {
-    judged(endpoint, error, "in the middle of its reply")
+pub(in super::super) fn stream_error(endpoint: &Endpoint, error: &Value) -> ModelError {
+    classify(endpoint, error, "in the middle of its reply")
 }
 
-fn judged(endpoint: &Endpoint, error: &Value, when: &str) -> ModelError {
+fn classify(endpoint: &Endpoint, error: &Value, when: &str) -> ModelError {
     let name = endpoint.name();
     // The key is taken out before the text is shortened, so that no half of it is left.
-    let hidden: Value = serde_json::from_str(&endpoint.hide(error.to_string())).unwrap_or_default();
-    let (said, kind) = read(&hidden);
-    if is_overflow(&said, &kind) {
-        return overflow(name, &said);
+    let hidden: Value = serde_json::from_str(&endpoint.redact(error.to_string())).unwrap_or_default();
+    let (message, kind) = message_and_kind(&hidden);
+    if is_overflow(&message, &kind) {
+        return overflow(name, &message);
     }
-    let said = if said.is_empty() { "it does not say why".to_owned() } else { said };
+    let message = if message.is_empty() { "it does not say why".to_owned() } else { message };
     let code = error.get("code").or_else(|| error.get("status_code")).and_then(Value::as_u64);
-    let lasts = match code {
+    let is_fatal = match code {
         Some(408 | 409 | 425 | 429) | Some(500..) => false,
         Some(400..=499) => true,
-        Some(_) | None => LASTING.iter().any(|word| kind.contains(word)),
+        Some(_) | None => FATAL_ERROR_KINDS.iter().any(|word| kind.contains(word)),
     };
-    match lasts {
-        true => ModelError::Fatal(format!("{name} refused {when}: {said}")),
-        false => ModelError::Transient(format!("{name} failed {when}: {said}")),
+    match is_fatal {
+        true => ModelError::Fatal(format!("{name} refused {when}: {message}")),
+        false => ModelError::Transient(format!("{name} failed {when}: {message}")),
     }
 }
 
 /// A stream that is not what the API promises.
-pub(in super::super) fn refused(endpoint: &Endpoint, what: &str) -> ModelError {
+pub(in super::super) fn invalid_reply(endpoint: &Endpoint, what: &str) -> ModelError {
     ModelError::Transient(format!("{} sent a reply that cannot be used: {what}", endpoint.name()))
 }
 
 /// The request cannot be written.
-pub(super) fn unwritable(endpoint: &Endpoint, cause: &str) -> ModelError {
-    ModelError::Fatal(format!("the request to {} cannot be made: {}", endpoint.name(), plain(cause)))
+pub(super) fn invalid_request(endpoint: &Endpoint, cause: &str) -> ModelError {
+    ModelError::Fatal(format!("the request to {} cannot be made: {}", endpoint.name(), sanitize(cause)))
 }
 
 /// There is no connection, or it broke within the exchange.
-pub(super) fn broken(endpoint: &Endpoint, error: WireError) -> ModelError {
+pub(super) fn connection_error(endpoint: &Endpoint, error: ConnectionError) -> ModelError {
     let name = endpoint.name();
     let cause = match error {
-        WireError::Late => {
-            format!("no connection within {} (connect_timeout)", shown(endpoint.limits().connect))
+        ConnectionError::TimedOut => {
+            format!("no connection within {} (connect_timeout)", format_seconds(endpoint.timeouts().connect))
         }
-        WireError::Unreachable(cause) => cause,
-        WireError::Proxy(error) => return no_tunnel(name, &error),
-        WireError::Broken(cause) => {
+        ConnectionError::Unreachable(cause) => cause,
+        ConnectionError::Proxy(error) => return tunnel_error(name, &error),
+        ConnectionError::Broken(cause) => {
             return ModelError::Transient(format!("the connection to {name} broke off: {cause}"));
         }
     };
-    let cure = match endpoint.place() {
-        Place::Here => "check that it runs and that its base_url is right",
-        Place::Elsewhere => "check your network connection and its base_url",
+    let hint = match endpoint.locality() {
+        Locality::Local => "check that it runs and that its base_url is right",
+        Locality::Remote => "check your network connection and its base_url",
     };
-    ModelError::Transient(format!("{name} cannot be reached: {cause}; {cure}"))
+    ModelError::Transient(format!("{name} cannot be reached: {cause}; {hint}"))
 }
 
 /// The proxy does not connect to the provider.
-fn no_tunnel(name: &str, error: &TunnelError) -> ModelError {
-    let cannot = |cure: &str| format!("cannot reach {name}: {error}. {cure}");
+fn tunnel_error(name: &str, error: &TunnelError) -> ModelError {
+    let cannot = |hint: &str| format!("cannot reach {name}: {error}. {hint}");
     match error {
         TunnelError::Unauthorised { .. } => ModelError::Fatal(cannot(
             "Set HTTPS_PROXY to http://USER:PASSWORD@HOST:PORT, or list the host of the provider in NO_PROXY.",
@@ -188,76 +188,81 @@ fn no_tunnel(name: &str, error: &TunnelError) -> ModelError {
 }
 
 /// The reply took too long as a whole.
-pub(super) fn too_long(endpoint: &Endpoint) -> ModelError {
-    let (name, limit) = (endpoint.name(), shown(endpoint.limits().total));
+pub(super) fn total_timeout(endpoint: &Endpoint) -> ModelError {
+    let (name, limit) = (endpoint.name(), format_seconds(endpoint.timeouts().total));
     ModelError::Transient(format!("{name} took longer than {limit} for one reply (total_timeout)"))
 }
 
 /// The reply did not begin in time.
-pub(super) fn no_answer(endpoint: &Endpoint, limit: Duration) -> ModelError {
-    let (name, limit) = (endpoint.name(), shown(limit));
+pub(super) fn first_byte_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
+    let (name, limit) = (endpoint.name(), format_seconds(limit));
     ModelError::Transient(format!("{name} did not begin to answer within {limit} (first_byte_timeout)"))
 }
 
 /// The reply began and did not go on.
-pub(super) fn stalled(endpoint: &Endpoint, limit: Duration) -> ModelError {
-    let (name, limit) = (endpoint.name(), shown(limit));
+pub(super) fn idle_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
+    let (name, limit) = (endpoint.name(), format_seconds(limit));
     ModelError::Transient(format!(
         "{name} sent nothing for {limit} in the middle of its reply (idle_timeout)"
     ))
 }
 
 /// The provider asks for more patience than there is.
-pub(super) fn asks_too_much(endpoint: &Endpoint, wait: Duration) -> String {
-    let (name, limit) = (endpoint.name(), shown(endpoint.gate().longest_wait()));
-    format!("{name} asks to wait {}, and the longest wait is {limit} (longest_wait)", rounded(wait))
+pub(super) fn wait_too_long(endpoint: &Endpoint, wait: Duration) -> String {
+    let (name, limit) = (endpoint.name(), format_seconds(endpoint.rate_limiter().longest_wait()));
+    format!(
+        "{name} asks to wait {}, and the longest wait is {limit} (longest_wait)",
+        format_rounded_seconds(wait)
+    )
 }
 
 /// What a request waits for at the gate.
-pub(super) fn waits(endpoint: &Endpoint, why: Why) -> String {
+pub(super) fn wait_message(endpoint: &Endpoint, reason: WaitReason) -> String {
     let name = endpoint.name();
-    match why {
-        Why::Asked(wait) => format!("{name} asks to wait {} (rate limit)", rounded(wait)),
-        Why::Busy(count) => format!("in line for {name}, which has {count} requests under way"),
-        Why::Paced => format!("in line for {name}, whose requests are spread over time"),
+    match reason {
+        WaitReason::RetryAfter(wait) => {
+            format!("{name} asks to wait {} (rate limit)", format_rounded_seconds(wait))
+        }
+        WaitReason::Busy(count) => format!("in line for {name}, which has {count} requests under way"),
+        WaitReason::Paced => format!("in line for {name}, whose requests are spread over time"),
     }
 }
 
 /// A provider that has said nothing for a while.
-pub(super) fn quiet(endpoint: &Endpoint, quiet: Duration) -> String {
-    format!("no word of {} for {}", endpoint.name(), rounded(quiet))
+pub(super) fn silence_message(endpoint: &Endpoint, quiet: Duration) -> String {
+    format!("no word of {} for {}", endpoint.name(), format_rounded_seconds(quiet))
 }
 
 /// A limit as it was set.
-fn shown(limit: Duration) -> String {
+fn format_seconds(limit: Duration) -> String {
     format!("{} s", limit.as_secs_f64())
 }
 
 /// A wait in whole seconds.
-fn rounded(wait: Duration) -> String {
+fn format_rounded_seconds(wait: Duration) -> String {
     format!("{} s", wait.as_secs_f64().round().max(1.0))
 }
 
 /// The cause below all others; the outer ones carry addresses.
-pub(super) fn innermost(error: &dyn Error) -> String {
+pub(super) fn root_cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
     }
-    plain(&error.to_string())
+    sanitize(&error.to_string())
 }
 
-fn overflow(name: &str, said: &str) -> ModelError {
-    let said = if said.is_empty() { String::new() } else { format!(" ({said})") };
+fn overflow(name: &str, message: &str) -> ModelError {
+    let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
     ModelError::Overflow(format!(
-        "the conversation is longer than the context window of the model of {name}{said}; give smaller parts to \
+        "the conversation is longer than the context window of the model of {name}{message}; give smaller parts to \
          agents, or choose a model with a larger window"
     ))
 }
 
-fn is_overflow(said: &str, kind: &str) -> bool {
-    let said = said.to_lowercase();
-    OVERFLOW.iter().any(|words| said.contains(words) || kind.contains(words))
+fn is_overflow(message: &str, kind: &str) -> bool {
+    let message = message.to_lowercase();
+    OVERFLOW_PHRASES.iter().any(|phrase| message.contains(phrase) || kind.contains(phrase))
 }
 
 /// Standard reason phrase of a status, such as `Not Found`.
@@ -266,37 +271,37 @@ fn reason(status: u16) -> Option<&'static str> {
 }
 
 /// What a body says, and the words for its kind. The page of a web server says nothing about the request.
-fn message(body: &str) -> (String, String) {
+fn parse_error_body(body: &str) -> (String, String) {
     match serde_json::from_str::<Value>(body) {
-        Ok(value) => read(only(&value)),
+        Ok(value) => message_and_kind(first_or_self(&value)),
         Err(_) if body.trim_start().starts_with('<') => (String::new(), String::new()),
-        Err(_) => (plain(body), String::new()),
+        Err(_) => (sanitize(body), String::new()),
     }
 }
 
 /// Gemini's servers answer with a list, of one where it is an error.
-fn only(value: &Value) -> &Value {
+fn first_or_self(value: &Value) -> &Value {
     value.as_array().and_then(|list| list.first()).unwrap_or(value)
 }
 
-fn read(value: &Value) -> (String, String) {
+fn message_and_kind(value: &Value) -> (String, String) {
     let inner = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
-    let said = match inner {
+    let message = match inner {
         Value::String(text) => Some(text.as_str()),
         _ => ["message", "detail", "error"].iter().find_map(|key| inner.get(key)?.as_str()),
     };
     // OpenRouter keeps the words of whoever failed behind it apart.
     let raw = inner.pointer("/metadata/raw").and_then(Value::as_str);
-    let said = [said, raw].into_iter().flatten().collect::<Vec<_>>().join(": ");
-    let words = ["type", "code", "status"].iter().filter_map(|key| inner.get(key)?.as_str());
-    (plain(&said), words.collect::<Vec<_>>().join(" ").to_lowercase())
+    let message = [message, raw].into_iter().flatten().collect::<Vec<_>>().join(": ");
+    let kinds = ["type", "code", "status"].iter().filter_map(|key| inner.get(key)?.as_str());
+    (sanitize(&message), kinds.collect::<Vec<_>>().join(" ").to_lowercase())
 }
 
 /// Foreign text, fit to be shown in one line.
-fn plain(text: &str) -> String {
+fn sanitize(text: &str) -> String {
     let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let line = line.trim();
-    let mut shown: String = line.chars().take(SHOWN).collect();
+    let mut shown: String = line.chars().take(MAX_MESSAGE_CHARS).collect();
     if shown.len() < line.len() {
         shown.push('…');
     }

@@ -10,36 +10,36 @@ use serde_json::value::RawValue;
 
 use super::super::Chunk;
 
-const LONGEST_ID: usize = 64;
+const MAX_ID_BYTES: usize = 64;
 
 /// The ids of the calls of a reply that stands at `place` in the conversation. The provider's own are kept where they
 /// are there, different and of plain letters; others are made up, and are the same whenever they are made up again.
-pub(in super::super) fn call_ids(place: usize, reply: &Reply) -> Vec<Cow<'_, str>> {
+pub(in super::super) fn call_ids(position: usize, reply: &Reply) -> Vec<Cow<'_, str>> {
     let mut taken = HashSet::new();
     let calls = reply.calls.iter().enumerate();
     calls
         .map(|(index, call)| match call.provider_id.as_deref() {
             Some(id) if is_plain(id) && taken.insert(id) => Cow::Borrowed(id),
-            Some(_) | None => Cow::Owned(format!("call_{place}_{index}")),
+            Some(_) | None => Cow::Owned(format!("call_{position}_{index}")),
         })
         .collect()
 }
 
 fn is_plain(id: &str) -> bool {
     let letters = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-    letters && !id.is_empty() && id.len() <= LONGEST_ID
+    letters && !id.is_empty() && id.len() <= MAX_ID_BYTES
 }
 
 /// The arguments of a call in a reply that stopped like this. A call that was cut off before its arguments is not one
 /// without arguments.
-pub(in super::super) fn said_arguments(stop: Stop, arguments: String) -> Chunk {
+pub(in super::super) fn arguments_chunk(stop: Stop, arguments: String) -> Chunk {
     let is_cut = matches!(stop, Stop::Length | Stop::Refusal) && arguments.trim().is_empty();
     Chunk::Arguments(if is_cut { "{".to_owned() } else { arguments })
 }
 
 /// The arguments of a call as an object of JSON. Servers refuse a conversation with anything else in it, so what the
 /// model wrote amiss is put into one.
-pub(in super::super) fn arguments(text: &str) -> Cow<'_, str> {
+pub(in super::super) fn arguments_object(text: &str) -> Cow<'_, str> {
     let whole = serde_json::from_str::<&RawValue>(text).is_ok();
     if whole && text.trim_start().starts_with('{') {
         return Cow::Borrowed(text);

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 use url::Url;
 
-use super::endpoint::{Place, place};
-use super::failure::innermost;
+use super::endpoint::{Locality, locality};
+use super::failure::root_cause;
 use crate::secret::Secret;
 
 /// Longer heads of a proxy's answer are refused.
@@ -49,7 +49,7 @@ impl Proxies {
         let Some(address) = self.https.as_ref().map(|address| address.expose().trim()) else {
             return Ok(None);
         };
-        if address.is_empty() || base.scheme() != "https" || place(base) == Place::Here {
+        if address.is_empty() || base.scheme() != "https" || locality(base) == Locality::Local {
             return Ok(None);
         }
         let to = Uri::try_from(base.as_str()).map_err(|_| "its address cannot be read")?;
@@ -72,7 +72,7 @@ pub(super) struct Proxy(Intercept);
 
 impl Proxy {
     /// The address without user name and password.
-    fn shown(&self) -> String {
+    fn display_address(&self) -> String {
         self.0.uri().authority().map(ToString::to_string).unwrap_or_default()
     }
 }
@@ -121,18 +121,18 @@ impl Service<Uri> for Tunnel {
         let proxy = self.proxy.clone();
         let connecting = self.tcp.call(proxy.0.uri().clone());
         Box::pin(async move {
-            let unreachable = |cause| TunnelError::Unreachable { proxy: proxy.shown(), cause };
-            let stream = connecting.await.map_err(|error| unreachable(innermost(&error)))?;
+            let unreachable = |cause| TunnelError::Unreachable { proxy: proxy.display_address(), cause };
+            let stream = connecting.await.map_err(|error| unreachable(root_cause(&error)))?;
             let mut stream = stream.into_inner();
             let head = exchange(&mut stream, &request(&to, &proxy)).await;
-            let head = head.map_err(|error| unreachable(innermost(&error)))?;
+            let head = head.map_err(|error| unreachable(root_cause(&error)))?;
             match status(&head) {
                 // Bytes behind the head would be lost to the tunnel.
                 Some(200..=299) if head.ends_with(HEAD_END) => Ok(TokioIo::new(stream)),
-                Some(200..=299) => Err(TunnelError::NotHttp { proxy: proxy.shown() }),
-                Some(407) => Err(TunnelError::Unauthorised { proxy: proxy.shown() }),
-                Some(status) => Err(TunnelError::Refused { proxy: proxy.shown(), status }),
-                None => Err(TunnelError::NotHttp { proxy: proxy.shown() }),
+                Some(200..=299) => Err(TunnelError::NotHttp { proxy: proxy.display_address() }),
+                Some(407) => Err(TunnelError::Unauthorised { proxy: proxy.display_address() }),
+                Some(status) => Err(TunnelError::Refused { proxy: proxy.display_address(), status }),
+                None => Err(TunnelError::NotHttp { proxy: proxy.display_address() }),
             }
         })
     }
@@ -182,11 +182,11 @@ mod tests {
         let https = Some(https).filter(|https| !https.is_empty()).map(Secret::new);
         let proxies = Proxies { https, exempt: exempt.to_owned() };
         let found = proxies.for_address(&Url::parse(base).unwrap())?;
-        Ok(found.map(|proxy| proxy.shown()))
+        Ok(found.map(|proxy| proxy.display_address()))
     }
 
     #[test]
-    fn only_https_beyond_this_machine_goes_through_the_proxy() {
+    fn only_remote_https_addresses_use_the_proxy() {
         let through = |base: &str| proxy("http://proxy.test:3128", "", base).unwrap();
         assert_eq!(through("https://api.example.com/v1").as_deref(), Some("proxy.test:3128"));
         for direct in [
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_used_is_refused_and_never_ignored() {
+    fn unusable_proxy_address_is_refused() {
         for wrong in
             ["http://", "not a url", "ftp://proxy.test", "socks5://proxy.test:1080", "https://proxy.test"]
         {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_is_sent_and_never_shown() {
+    fn proxy_password_is_sent_and_never_shown() {
         let proxies =
             Proxies { https: Some(Secret::new("http://me:s%40same@proxy.test:3128")), exempt: String::new() };
         let proxy = proxies.for_address(&Url::parse("https://api.example.com/v1").unwrap()).unwrap().unwrap();
@@ -247,12 +247,12 @@ mod tests {
             String::from_utf8(request(&Uri::from_static("https://api.example.com/v1"), &proxy)).unwrap();
         assert!(request.starts_with("CONNECT api.example.com:443 HTTP/1.1\r\n"), "{request}");
         assert!(request.contains("Proxy-Authorization: Basic bWU6c0BzYW1l\r\n"), "{request}");
-        let shown = format!("{proxies:?} {proxy:?} {}", proxy.shown());
+        let shown = format!("{proxies:?} {proxy:?} {}", proxy.display_address());
         assert!(!shown.contains("same") && !shown.contains("bWU6"), "{shown}");
     }
 
     #[test]
-    fn an_answer_that_is_not_whole_has_no_status() {
+    fn incomplete_proxy_response_has_no_status() {
         assert_eq!(status(b"HTTP/1.1 200 Connection established\r\n\r\n"), Some(200));
         assert_eq!(status(b"HTTP/1.0 407 x\r\nA: b\r\n\r\n"), Some(407));
         for wrong in [

@@ -8,15 +8,15 @@ use std::time::Duration;
 use futures::StreamExt;
 use proptest::prelude::*;
 
-use super::super::sse::{Event, Parser};
-use super::super::{Chunk, Ingest, Pace, anthropic, gemini, openai, responses};
-use super::{Decoder, Endpoint, Pieces, Times};
+use super::super::sse::{SseEvent, SseParser};
+use super::super::{Chunk, Ingest, RateLimits, anthropic, gemini, openai, responses};
+use super::{ChunkBuffer, Decoder, Endpoint, Timeouts};
 
 static ENDPOINT: LazyLock<Endpoint> =
     LazyLock::new(|| Endpoint::new("mock", "http://127.0.0.1:1", None).expect("an address"));
 
 /// Events that belong together, and pieces to spoil them with.
-const PIECES: [&str; 32] = [
+const EVENTS: [&str; 32] = [
     r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}"#,
     r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}"#,
     r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"}"}}]}}]}"#,
@@ -53,12 +53,12 @@ const PIECES: [&str; 32] = [
 
 /// Gives the bytes to a decoder; whatever comes of it, the terminal piece is the last one.
 fn decode(mut decoder: impl Decoder, bytes: &[u8]) {
-    let mut events: Vec<Event> = Vec::new();
-    let _ = Parser::default().feed(bytes, &mut events);
-    let mut chunks = Pieces::default();
+    let mut events: Vec<SseEvent> = Vec::new();
+    let _ = SseParser::default().feed(bytes, &mut events);
+    let mut chunks = ChunkBuffer::default();
     let mut ingest = Ingest::default();
     for event in &events {
-        if decoder.take(event, &mut chunks).is_err() || chunks.are_done() {
+        if decoder.take(event, &mut chunks).is_err() || chunks.is_done() {
             break;
         }
     }
@@ -74,11 +74,11 @@ fn decode(mut decoder: impl Decoder, bytes: &[u8]) {
 
 proptest! {
     #[test]
-    fn no_stream_makes_a_decoder_fall_over(
-        picks in proptest::collection::vec(0..PIECES.len(), 0..12),
+    fn arbitrary_streams_never_panic_a_decoder(
+        picks in proptest::collection::vec(0..EVENTS.len(), 0..12),
         spoilt in proptest::option::of((any::<prop::sample::Index>(), any::<u8>())),
     ) {
-        let stream: String = picks.iter().map(|pick| format!("data: {}\n\n", PIECES[*pick])).collect();
+        let stream: String = picks.iter().map(|pick| format!("data: {}\n\n", EVENTS[*pick])).collect();
         let mut bytes = stream.into_bytes();
         if let Some((at, byte)) = spoilt && !bytes.is_empty() {
             let at = at.index(bytes.len());
@@ -92,16 +92,17 @@ proptest! {
 }
 
 #[tokio::test]
-async fn who_stands_in_line_has_written_nothing() {
+async fn queued_request_is_not_written_before_it_is_sent() {
     // Nobody answers here, and so the first one stays before the others.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let base = format!("http://{}", silent.local_addr().expect("an address"));
-    let pace = Pace { concurrency: Some(1), ..Pace::default() };
-    let endpoint = Endpoint::limited("mock", &base, None, pace, Times::default()).expect("an address");
+    let rate_limits = RateLimits { concurrency: Some(1), ..RateLimits::default() };
+    let endpoint =
+        Endpoint::with_limits("mock", &base, None, rate_limits, Timeouts::default()).expect("an address");
     let written = Arc::new(AtomicUsize::new(0));
     let ask = || {
         let (written, endpoint) = (written.clone(), endpoint.clone());
-        super::converse(&endpoint.clone(), 9, move || {
+        super::stream_reply(&endpoint.clone(), 9, move || {
             written.fetch_add(1, Ordering::Relaxed);
             let decoder = openai::reply::Decoder::new(endpoint.clone(), 2, false);
             Ok((endpoint.post("/chat/completions", b"{}".to_vec()), decoder))

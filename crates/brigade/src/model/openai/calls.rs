@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::http::Pieces;
+use super::super::http::ChunkBuffer;
 use super::super::{Chunk, http};
 
 /// A piece of a call.
 #[derive(Debug, Deserialize)]
-pub(super) struct Fragment<'a> {
+pub(super) struct CallFragment<'a> {
     #[serde(default)]
     index: Option<u64>,
     #[serde(default)]
@@ -36,7 +36,7 @@ struct Function<'a> {
 pub(super) struct Calls {
     list: Vec<Call>,
     /// The highest index so far. What lies above it begins a call, and nobody looks for that among a thousand others.
-    highest: Option<u64>,
+    highest_index: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -63,15 +63,16 @@ impl Calls {
         calls.filter_map(|(number, call)| Some((number, call.extra_content.take()?))).collect()
     }
 
-    pub(super) fn take(&mut self, fragment: Fragment<'_>) {
+    pub(super) fn take(&mut self, fragment: CallFragment<'_>) {
         let Function { name, arguments } = fragment.function.unwrap_or_default();
         let name = name.filter(|name| !name.is_empty());
         let id = fragment.id.filter(|id| !id.is_empty());
         // Some servers write the object itself.
-        let own = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
-        let arguments: String = arguments.map(own).unwrap_or_default();
-        let is_new = fragment.index.is_some() && fragment.index > self.highest;
-        self.highest = self.highest.max(fragment.index);
+        let decode =
+            |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
+        let arguments: String = arguments.map(decode).unwrap_or_default();
+        let is_new = fragment.index.is_some() && fragment.index > self.highest_index;
+        self.highest_index = self.highest_index.max(fragment.index);
         let calls = if is_new { &[] } else { self.list.as_slice() };
         let known = calls.iter().rposition(|call| match (fragment.index, &id) {
             (Some(index), _) => call.index == Some(index),
@@ -79,8 +80,9 @@ impl Calls {
             // Without index and id a name begins a call, and anything else goes on with the last.
             (None, None) => name.is_none(),
         });
-        let known =
-            known.filter(|at| self.list.get(*at).is_some_and(|call| !call.is_other(&id, &name, &arguments)));
+        let known = known.filter(|at| {
+            self.list.get(*at).is_some_and(|call| !call.is_different_call(&id, &name, &arguments))
+        });
         let call = match known.and_then(|at| self.list.get_mut(at)) {
             Some(call) => call,
             None => self.list.push_mut(Call { index: fragment.index, ..Call::default() }),
@@ -95,13 +97,13 @@ impl Calls {
     }
 
     /// Gives the calls out, or says what is wrong with them.
-    pub(super) fn give(&mut self, stop: Stop, chunks: &mut Pieces) -> Result<(), &'static str> {
+    pub(super) fn emit(&mut self, stop: Stop, chunks: &mut ChunkBuffer) -> Result<(), &'static str> {
         for call in std::mem::take(&mut self.list) {
             if call.name.is_empty() {
                 return Err("a tool call has no name");
             }
             chunks.push(Chunk::Call { name: call.name, provider_id: call.id });
-            chunks.push(http::said_arguments(stop, call.arguments));
+            chunks.push(http::arguments_chunk(stop, call.arguments));
         }
         Ok(())
     }
@@ -110,7 +112,7 @@ impl Calls {
 impl Call {
     /// Whether a fragment with the same index belongs to another call all the same: there are servers that give all
     /// calls the index 0.
-    fn is_other(&self, id: &Option<String>, name: &Option<String>, arguments: &str) -> bool {
+    fn is_different_call(&self, id: &Option<String>, name: &Option<String>, arguments: &str) -> bool {
         match (&self.id, id) {
             (Some(own), Some(id)) => own != id && name.is_some(),
             (Some(_), None) | (None, Some(_)) | (None, None) => {

@@ -10,13 +10,13 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::super::count::Counted;
-use super::super::http::{self, Endpoint, Pieces};
-use super::super::sse::Event;
+use super::super::http::{self, ChunkBuffer, Endpoint};
+use super::super::sse::SseEvent;
+use super::super::usage_estimate::CheckedUsage;
 use super::super::{Chunk, ModelError};
-use super::calls::{Calls, Fragment};
-use super::frame::Frame;
-use super::thought::{self, Kept, Thought};
+use super::calls::{CallFragment, Calls};
+use super::event_template::EventTemplate;
+use super::thought::{self, OpaqueBlock, Thought};
 
 const DONE: &str = "[DONE]";
 
@@ -24,7 +24,7 @@ const DONE: &str = "[DONE]";
 // what few events have is read as JSON only where it is there.
 
 #[derive(Debug, Deserialize)]
-struct Piece<'a> {
+struct StreamEvent<'a> {
     #[serde(default, borrow)]
     choices: Option<Choices<'a>>,
     #[serde(default, borrow)]
@@ -39,7 +39,7 @@ struct Piece<'a> {
 /// What Groq says aside.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Aside<'a> {
+struct GroqExtra<'a> {
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -71,16 +71,16 @@ struct Delta<'a> {
     #[serde(default)]
     reasoning_details: Option<Vec<Value>>,
     #[serde(default, borrow)]
-    tool_calls: Option<Vec<Fragment<'a>>>,
+    tool_calls: Option<Vec<CallFragment<'a>>>,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> StreamEvent<'a> {
     /// The text that is all there is to the event, where it stands in it as it is meant.
-    fn text_alone(&self) -> Option<&'a str> {
-        let Piece { choices: Some(choices), usage: None, x_groq: None, error: None } = self else {
+    fn only_text(&self) -> Option<&'a str> {
+        let StreamEvent { choices: Some(choices), usage: None, x_groq: None, error: None } = self else {
             return None;
         };
-        let Choices { first: Some(choice), others } = choices else { return None };
+        let Choices { first: Some(choice), rest } = choices else { return None };
         let Choice { index: None | Some(0), delta: Some(delta), finish_reason: None, error: None } = choice
         else {
             return None;
@@ -93,7 +93,7 @@ impl<'a> Piece<'a> {
                 reasoning: None,
                 reasoning_details: None,
                 tool_calls: None,
-            } if others.is_empty() && !text.is_empty() => Some(text),
+            } if rest.is_empty() && !text.is_empty() => Some(text),
             _ => None,
         }
     }
@@ -103,7 +103,7 @@ impl<'a> Piece<'a> {
 #[derive(Debug, Default)]
 struct Choices<'a> {
     first: Option<Choice<'a>>,
-    others: Vec<Choice<'a>>,
+    rest: Vec<Choice<'a>>,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
@@ -123,11 +123,11 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Choices<'de>, A::Error> {
         let first = list.next_element()?;
-        let mut others = Vec::new();
+        let mut rest = Vec::new();
         while let Some(choice) = list.next_element()? {
-            others.push(choice);
+            rest.push(choice);
         }
-        Ok(Choices { first, others })
+        Ok(Choices { first, rest })
     }
 }
 
@@ -170,11 +170,11 @@ impl<'de> Visitor<'de> for ContentVisitor {
 /// Makes chunks out of the events of one reply.
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
-    asked_bytes: usize,
-    said_bytes: usize,
+    request_bytes: usize,
+    reply_bytes: usize,
     calls: Calls,
     thought: Thought,
-    frame: Frame,
+    template: EventTemplate,
     has_calls: bool,
     usage: Option<Usage>,
     refused: bool,
@@ -183,14 +183,14 @@ pub(in super::super) struct Decoder {
 
 impl Decoder {
     /// A decoder of the reply to a request of this size, in a conversation that has calls in it or not.
-    pub(in super::super) fn new(endpoint: Endpoint, asked_bytes: usize, has_calls: bool) -> Decoder {
+    pub(in super::super) fn new(endpoint: Endpoint, request_bytes: usize, has_calls: bool) -> Decoder {
         Decoder {
             endpoint,
-            asked_bytes,
-            said_bytes: 0,
+            request_bytes,
+            reply_bytes: 0,
             calls: Calls::default(),
             thought: Thought::default(),
-            frame: Frame::default(),
+            template: EventTemplate::default(),
             has_calls,
             usage: None,
             refused: false,
@@ -198,22 +198,22 @@ impl Decoder {
         }
     }
 
-    fn choice(&mut self, choice: Choice<'_>, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn choice(&mut self, choice: Choice<'_>, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         if let Some(error) = choice.error {
-            return Err(http::in_stream(&self.endpoint, &value(error)));
+            return Err(http::stream_error(&self.endpoint, &value(error)));
         }
         let delta = choice.delta.unwrap_or_default();
         if let Some(Content(text)) = &delta.content {
-            self.say(text, chunks);
+            self.push_text(text, chunks);
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.say(&text, chunks);
+            self.push_text(&text, chunks);
         }
         let (reasoning_content, reasoning) =
             (delta.reasoning_content.and_then(read), delta.reasoning.and_then(read));
         let reasoning_details = delta.reasoning_details;
-        self.thought.take(thought::Fragment { reasoning_content, reasoning, reasoning_details });
+        self.thought.take(thought::ReasoningFragment { reasoning_content, reasoning, reasoning_details });
         for fragment in delta.tool_calls.unwrap_or_default() {
             self.calls.take(fragment);
         }
@@ -222,52 +222,55 @@ impl Decoder {
         Ok(())
     }
 
-    fn say(&mut self, text: &str, chunks: &mut Pieces) {
+    fn push_text(&mut self, text: &str, chunks: &mut ChunkBuffer) {
         if !text.is_empty() {
-            self.said_bytes += text.len();
-            chunks.say(text);
+            self.reply_bytes += text.len();
+            chunks.push_text(text);
         }
     }
 
     /// The reply is whole: gives what was held back.
-    fn finish(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
-        let Some(reason) = self.finish.take() else { return Err(http::cut(&self.endpoint)) };
+    fn finish(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        let Some(reason) = self.finish.take() else { return Err(http::truncated(&self.endpoint)) };
         let stop = match reason.as_str() {
             "length" | "max_tokens" | "model_length" => Stop::Length,
             "content_filter" | "refusal" | "safety" => Stop::Refusal,
             "error" | "insufficient_system_resource" | "abort" => {
-                return Err(http::refused(&self.endpoint, &format!("it stopped with '{reason}'")));
+                return Err(http::invalid_reply(&self.endpoint, &format!("it stopped with '{reason}'")));
             }
             // What it says and what it did differ between servers; what it did counts.
             _ if self.refused => Stop::Refusal,
             _ if self.calls.is_empty() => Stop::End,
             _ => Stop::Calls,
         };
-        let said = self.said_bytes + self.thought.bytes() + self.calls.bytes();
-        let counted = Counted::new(self.usage.unwrap_or_default(), self.asked_bytes, said);
-        chunks.extend(self.kept());
-        self.calls.give(stop, chunks).map_err(|cause| http::refused(&self.endpoint, cause))?;
-        counted.give(chunks);
+        let reply_bytes = self.reply_bytes + self.thought.bytes() + self.calls.bytes();
+        let counted = CheckedUsage::new(self.usage.unwrap_or_default(), self.request_bytes, reply_bytes);
+        chunks.extend(self.opaque_chunk());
+        self.calls.emit(stop, chunks).map_err(|cause| http::invalid_reply(&self.endpoint, cause))?;
+        counted.emit(chunks);
         chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
     /// What the provider wants back.
-    fn kept(&mut self) -> Option<Chunk> {
+    fn opaque_chunk(&mut self) -> Option<Chunk> {
         let thought = std::mem::take(&mut self.thought);
-        let thought =
-            if self.has_calls || !self.calls.is_empty() { thought.once() } else { Thought::default() };
+        let thought = if self.has_calls || !self.calls.is_empty() {
+            thought.deduplicated()
+        } else {
+            Thought::default()
+        };
         let extra_content = self.calls.extra_content();
         if thought.is_empty() && extra_content.is_empty() {
             return None;
         }
-        let block = Kept { provider: self.endpoint.name().to_owned(), thought, extra_content };
+        let block = OpaqueBlock { provider: self.endpoint.name().to_owned(), thought, extra_content };
         serde_json::to_string(&block).ok().map(Chunk::Opaque)
     }
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &Event, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let data = event.data.trim();
         if data == DONE {
             return self.finish(chunks);
@@ -275,32 +278,33 @@ impl http::Decoder for Decoder {
         if data.is_empty() {
             return Ok(());
         }
-        if let Some(text) = self.frame.text(data).filter(|_| event.name.is_empty()) {
-            self.say(text, chunks);
+        if let Some(text) = self.template.text(data).filter(|_| event.name.is_empty()) {
+            self.push_text(text, chunks);
             return Ok(());
         }
-        let piece: Piece<'_> = serde_json::from_str(data)
-            .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
-        if let Some(text) = piece.text_alone() {
-            self.frame.learn(data, text);
+        let decoded: StreamEvent<'_> = serde_json::from_str(data).map_err(|_| {
+            http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API")
+        })?;
+        if let Some(text) = decoded.only_text() {
+            self.template.learn(data, text);
         }
-        if let Some(error) = piece.error {
-            return Err(http::in_stream(&self.endpoint, &value(error)));
+        if let Some(error) = decoded.error {
+            return Err(http::stream_error(&self.endpoint, &value(error)));
         }
         if event.name == "error" {
-            let said = serde_json::from_str(data).unwrap_or_default();
-            return Err(http::in_stream(&self.endpoint, &said));
+            let error = serde_json::from_str(data).unwrap_or_default();
+            return Err(http::stream_error(&self.endpoint, &error));
         }
-        let aside: Aside<'_> = piece.x_groq.and_then(read).unwrap_or_default();
-        if let Some(error) = aside.error {
-            return Err(http::in_stream(&self.endpoint, &value(error)));
+        let groq: GroqExtra<'_> = decoded.x_groq.and_then(read).unwrap_or_default();
+        if let Some(error) = groq.error {
+            return Err(http::stream_error(&self.endpoint, &value(error)));
         }
-        if let Some(counted) = piece.usage.and_then(usage).or_else(|| aside.usage.and_then(usage)) {
+        if let Some(counted) = decoded.usage.and_then(usage).or_else(|| groq.usage.and_then(usage)) {
             self.usage = Some(counted);
         }
         let before = chunks.added();
-        let Choices { first, others } = piece.choices.unwrap_or_default();
-        for choice in first.into_iter().chain(others) {
+        let Choices { first, rest } = decoded.choices.unwrap_or_default();
+        for choice in first.into_iter().chain(rest) {
             // Only one reply was asked for.
             if choice.index.is_none_or(|index| index == 0) {
                 self.choice(choice, chunks)?;
@@ -313,7 +317,7 @@ impl http::Decoder for Decoder {
         Ok(())
     }
 
-    fn end(&mut self, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn end(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         // Some servers leave out the last event. The reason is the last thing that a reply says, so nothing is missing.
         self.finish(chunks)
     }
@@ -331,7 +335,7 @@ fn value(raw: &RawValue) -> Value {
 /// What a server counted. A count that is no number is none, and the others hold all the same.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Counts<'a> {
+struct UsageCounts<'a> {
     #[serde(borrow)]
     prompt_tokens: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -356,7 +360,7 @@ struct Details<'a> {
 /// Input tokens include the cached ones here.
 fn usage(raw: &RawValue) -> Option<Usage> {
     let number = |raw: Option<&RawValue>| raw?.get().parse::<u64>().ok();
-    let counts: Counts<'_> = read(raw)?;
+    let counts: UsageCounts<'_> = read(raw)?;
     let details: Details<'_> = counts.prompt_tokens_details.and_then(read).unwrap_or_default();
     let input = number(counts.prompt_tokens)?;
     // Gateways before Gemini count thoughts in the total only.

@@ -8,16 +8,16 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::Request;
-use super::super::http::{arguments, call_ids};
-use super::super::known::takes_temperature;
-use super::super::written::{Written, write};
+use super::super::http::{arguments_object, call_ids};
+use super::super::quirks::accepts_temperature;
+use super::super::tool_cache::{ToolCache, write};
 use super::Dialect;
-use super::thought::{Kept, Thought};
+use super::thought::{OpaqueBlock, Thought};
 
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    messages: Vec<Line<'a>>,
+    messages: Vec<ApiMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ struct StreamOptions {
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
-enum Line<'a> {
+enum ApiMessage<'a> {
     System {
         content: &'a str,
     },
@@ -90,22 +90,22 @@ pub(super) fn body(
     request: &Request,
     dialect: Dialect,
     provider: &str,
-    written: &Written,
+    tool_cache: &ToolCache,
 ) -> serde_json::Result<Vec<u8>> {
-    let tools = written
+    let tools = tool_cache
         .tools(&request.tools, |tools| to_raw_value(&tools.iter().map(tool).collect::<Vec<Tool<'_>>>()))?;
     let (max_tokens, max_completion_tokens) = match dialect {
-        Dialect::Own => (None, Some(request.max_tokens)),
+        Dialect::OpenAi => (None, Some(request.max_tokens)),
         Dialect::Compatible => (Some(request.max_tokens), None),
     };
     let tools = (!request.tools.is_empty()).then_some(&*tools);
     let body = Body {
         model: &request.model,
-        messages: lines(request, provider),
+        messages: api_messages(request, provider),
         tools,
         max_tokens,
         max_completion_tokens,
-        temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
+        temperature: request.temperature.filter(|_| accepts_temperature(&request.model)),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
     };
@@ -117,34 +117,35 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
     Tool { r#type: "function", function }
 }
 
-fn lines<'a>(request: &'a Request, provider: &str) -> Vec<Line<'a>> {
-    let mut lines = Vec::with_capacity(request.messages.len() + 1);
+fn api_messages<'a>(request: &'a Request, provider: &str) -> Vec<ApiMessage<'a>> {
+    let mut api_messages = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
-        lines.push(Line::System { content: &request.system });
+        api_messages.push(ApiMessage::System { content: &request.system });
     }
     let (mut ids, mut is_called) = (Vec::new(), false);
-    for (place, message) in request.messages.iter().enumerate() {
+    for (position, message) in request.messages.iter().enumerate() {
         match message {
-            Message::User(text) => lines.push(Line::User { content: text.as_str() }),
+            Message::User(text) => api_messages.push(ApiMessage::User { content: text.as_str() }),
             Message::Assistant(reply) => {
-                ids = call_ids(place, reply);
+                ids = call_ids(position, reply);
                 is_called |= !reply.calls.is_empty();
                 // A reply of nothing is refused by some.
                 if !reply.text.is_empty() || !reply.calls.is_empty() {
-                    let kept = if is_called { kept(reply, provider) } else { Kept::default() };
-                    lines.push(assistant(reply, &ids, kept));
+                    let block =
+                        if is_called { opaque_block(reply, provider) } else { OpaqueBlock::default() };
+                    api_messages.push(assistant(reply, &ids, block));
                 }
             }
             Message::Results(results) => {
                 let ids = std::mem::take(&mut ids).into_iter();
-                lines.extend(ids.zip(results).map(|(tool_call_id, result)| Line::Tool {
+                api_messages.extend(ids.zip(results).map(|(tool_call_id, result)| ApiMessage::Tool {
                     tool_call_id,
                     content: result.output.text.as_str(),
                 }));
             }
         }
     }
-    lines
+    api_messages
 }
 
 /// Whether a model has called tools in this conversation. From then on DeepSeek wants all of its reasoning back; before
@@ -154,23 +155,23 @@ pub(super) fn has_calls(request: &Request) -> bool {
     replies.any(|message| matches!(message, Message::Assistant(reply) if !reply.calls.is_empty()))
 }
 
-fn kept(reply: &Reply, provider: &str) -> Kept {
+fn opaque_block(reply: &Reply, provider: &str) -> OpaqueBlock {
     let mut blocks =
-        reply.opaque.iter().filter_map(|block| serde_json::from_str::<Kept>(block.as_str()).ok());
-    blocks.find(|kept| kept.provider == provider).unwrap_or_default()
+        reply.opaque.iter().filter_map(|block| serde_json::from_str::<OpaqueBlock>(block.as_str()).ok());
+    blocks.find(|block| block.provider == provider).unwrap_or_default()
 }
 
-fn assistant<'a>(reply: &'a Reply, ids: &[Cow<'a, str>], mut kept: Kept) -> Line<'a> {
+fn assistant<'a>(reply: &'a Reply, ids: &[Cow<'a, str>], mut block: OpaqueBlock) -> ApiMessage<'a> {
     let calls = reply.calls.iter().zip(ids).enumerate();
     let call = |(number, (call, id)): (usize, (&'a brigade_core::ToolCall, &Cow<'a, str>))| Call {
         id: id.clone(),
         r#type: "function",
-        function: Function { name: &call.name, arguments: arguments(call.arguments.as_str()) },
-        extra_content: kept.extra_content.remove(&number),
+        function: Function { name: &call.name, arguments: arguments_object(call.arguments.as_str()) },
+        extra_content: block.extra_content.remove(&number),
     };
-    Line::Assistant {
+    ApiMessage::Assistant {
         content: Some(reply.text.as_str()).filter(|text| !text.is_empty()),
         tool_calls: calls.map(call).collect(),
-        thought: kept.thought,
+        thought: block.thought,
     }
 }

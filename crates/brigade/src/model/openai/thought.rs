@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Pieces of text that belong together although they come in many details.
-const GROWING: [&str; 2] = ["text", "summary"];
+const TEXT_KEYS: [&str; 2] = ["text", "summary"];
 
 /// What a provider wants back with a reply.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Kept {
+pub(super) struct OpaqueBlock {
     /// Only this provider gets it back.
     pub(super) provider: String,
     #[serde(flatten)]
@@ -38,22 +38,22 @@ pub(super) struct Thought {
 
 /// A piece of it.
 #[derive(Debug, Default)]
-pub(super) struct Fragment {
+pub(super) struct ReasoningFragment {
     pub(super) reasoning_content: Option<String>,
     pub(super) reasoning: Option<String>,
     pub(super) reasoning_details: Option<Vec<Value>>,
 }
 
 impl Thought {
-    pub(super) fn take(&mut self, fragment: Fragment) {
-        let Fragment { reasoning_content, reasoning, reasoning_details } = fragment;
+    pub(super) fn take(&mut self, fragment: ReasoningFragment) {
+        let ReasoningFragment { reasoning_content, reasoning, reasoning_details } = fragment;
         for (known, more) in
             [(&mut self.reasoning_content, reasoning_content), (&mut self.reasoning, reasoning)]
         {
             known.push_str(&more.unwrap_or_default());
         }
         for detail in reasoning_details.unwrap_or_default() {
-            if !self.reasoning_details.last_mut().is_some_and(|last| grow(last, &detail)) {
+            if !self.reasoning_details.last_mut().is_some_and(|last| merge_detail(last, &detail)) {
                 self.reasoning_details.push(detail);
             }
         }
@@ -68,7 +68,7 @@ impl Thought {
     }
 
     /// The one form of it that goes back: some servers send it in several.
-    pub(super) fn once(mut self) -> Thought {
+    pub(super) fn deduplicated(mut self) -> Thought {
         if !self.reasoning_details.is_empty() {
             self.reasoning_content.clear();
         }
@@ -80,8 +80,8 @@ impl Thought {
 }
 
 /// Adds a detail to the one before it where both are pieces of one text.
-fn grow(last: &mut Value, more: &Value) -> bool {
-    let grows = GROWING.iter().any(|key| more.get(*key).is_some_and(Value::is_string));
+fn merge_detail(last: &mut Value, more: &Value) -> bool {
+    let grows = TEXT_KEYS.iter().any(|key| more.get(*key).is_some_and(Value::is_string));
     let (Value::Object(known), Value::Object(pieces)) = (last, more) else { return false };
     if !grows || !["type", "index", "format"].iter().all(|key| known.get(*key) == pieces.get(*key)) {
         return false;
@@ -89,7 +89,7 @@ fn grow(last: &mut Value, more: &Value) -> bool {
     for (key, value) in pieces {
         match (known.get_mut(key), value) {
             (_, Value::Null) => {}
-            (Some(Value::String(text)), Value::String(piece)) if GROWING.contains(&key.as_str()) => {
+            (Some(Value::String(text)), Value::String(piece)) if TEXT_KEYS.contains(&key.as_str()) => {
                 text.push_str(piece);
             }
             _ => {

@@ -7,39 +7,38 @@ fn list() -> PriceList {
 }
 
 fn price(name: &str) -> Option<(u64, u64)> {
-    list().about(name).price.map(|price| (price.input, price.output))
+    list().model_info(name).price.map(|price| (price.input, price.output))
 }
 
 #[test]
-fn the_table_can_be_read() {
-    let rows: Rows = toml::from_str(TEXT).unwrap();
+fn built_in_price_table_parses() {
+    let rows: PriceTable = toml::from_str(TABLE_TOML).unwrap();
     assert!(is_date(&rows.date), "{}", rows.date);
     assert_eq!(list().date(), Some(rows.date.as_str()));
     assert_eq!(PriceList::default().date(), None);
-    let lines = TEXT.lines().filter(|line| line.contains("input = ")).count();
+    let lines = TABLE_TOML.lines().filter(|line| line.contains("input = ")).count();
     assert_eq!((rows.models.len(), lines > 50), (lines, true));
-    assert!(TEXT.len() < 40_000);
+    assert!(TABLE_TOML.len() < 40_000);
 }
 
 #[test]
-fn every_row_makes_sense() {
+fn built_in_prices_are_plausible() {
     let rows = built_in();
     for (name, row) in &rows.models {
-        let about = row.about();
-        let (price, window, output) =
-            (about.price.unwrap(), about.window.unwrap(), about.max_output.unwrap());
+        let info = row.model_info();
+        let (price, window, output) = (info.price.unwrap(), info.window.unwrap(), info.max_output.unwrap());
         assert!(rows.hosts.values().any(|provider| name.starts_with(&format!("{provider}/"))), "{name}");
         assert!((1_000..=3_000_000).contains(&window) && (1_000..=window).contains(&output), "{name}");
         assert!(price.output >= price.input && price.input >= DOLLAR / 100, "{name}");
         assert!(price.output <= 1_000 * DOLLAR, "{name}");
         assert!(0 < price.cache_read && price.cache_read <= price.input, "{name}");
-        assert!((price.input..=dearer(price.input)).contains(&price.cache_write), "{name}");
+        assert!((price.input..=cache_write_price(price.input)).contains(&price.cache_write), "{name}");
     }
 }
 
 #[test]
-fn prices_are_read_without_rounding() {
-    let nano = |text: &str| Nano::try_from(text.to_owned()).map(|nano| nano.0);
+fn prices_are_parsed_without_rounding() {
+    let nano = |text: &str| NanoDollars::try_from(text.to_owned()).map(|nano| nano.0);
     assert_eq!(nano("3"), Ok(3 * DOLLAR));
     assert_eq!(nano("0.003625"), Ok(3_625_000));
     assert_eq!(nano("0.1"), Ok(100_000_000));
@@ -47,20 +46,20 @@ fn prices_are_read_without_rounding() {
     for wrong in ["", "-1", "1.2.3", "1e3", "0.0000000001", "99999999999", "x", "1.-5"] {
         assert!(nano(wrong).is_err(), "{wrong}");
     }
-    assert_eq!(list().about("deepseek/deepseek-v4-pro").price.unwrap().cache_read, 3_625_000);
+    assert_eq!(list().model_info("deepseek/deepseek-v4-pro").price.unwrap().cache_read, 3_625_000);
 }
 
 #[test]
-fn a_name_with_a_date_is_the_same_model() {
-    let plain = list().about("anthropic/claude-sonnet-4-5");
+fn dated_name_matches_the_same_model() {
+    let plain = list().model_info("anthropic/claude-sonnet-4-5");
     assert_eq!(plain.price.unwrap().input, 3 * DOLLAR);
     for dated in ["-20250929", "@20250929", "-2025-09-29", ":thinking", "-20250929:free"] {
-        assert_eq!(list().about(&format!("anthropic/claude-sonnet-4-5{dated}")), plain, "{dated}");
+        assert_eq!(list().model_info(&format!("anthropic/claude-sonnet-4-5{dated}")), plain, "{dated}");
     }
 }
 
 #[test]
-fn a_longer_name_is_another_model() {
+fn longer_name_is_another_model() {
     for other in [
         "-mini-x",
         "-audio-preview",
@@ -85,19 +84,19 @@ fn a_longer_name_is_another_model() {
 }
 
 #[test]
-fn a_version_with_a_price_of_its_own_has_it() {
+fn dated_version_with_its_own_price_uses_it() {
     assert_eq!(price("openai/gpt-4o-2024-05-13"), Some((5 * DOLLAR, 15 * DOLLAR)));
     assert_eq!(price("openai/gpt-4o-2024-08-06"), price("openai/gpt-4o"));
     assert_ne!(price("openai/gpt-4o-2024-08-06"), price("openai/gpt-4o-2024-05-13"));
 }
 
 #[test]
-fn long_requests_make_the_price() {
+fn price_is_that_of_long_requests() {
     assert_eq!(price("gemini/gemini-2.5-pro"), Some((2 * DOLLAR + DOLLAR / 2, 15 * DOLLAR)));
 }
 
 #[test]
-fn openrouter_passes_on_what_makers_take() {
+fn openrouter_models_use_vendor_prices() {
     assert_eq!(price("openrouter/anthropic/claude-opus-4.5"), price("anthropic/claude-opus-4-5"));
     assert_eq!(price("openrouter/google/gemini-2.5-pro"), price("gemini/gemini-2.5-pro"));
     assert_eq!(price("openrouter/openai/gpt-4o-mini:floor"), price("openai/gpt-4o-mini"));
@@ -109,54 +108,62 @@ fn openrouter_passes_on_what_makers_take() {
 }
 
 #[test]
-fn people_change_what_they_name() {
-    let table = list().about("openai/gpt-4o");
-    let said = Figures { max_output: Some(7), ..Figures::default() };
-    let about = list().with("openai/gpt-4o", said).about("openai/gpt-4o-2024-08-06");
-    assert_eq!((about.price, about.window, about.max_output), (table.price, table.window, Some(7)));
-    let said = Figures { output: Some(99), ..Figures::default() };
-    let price = list().with("openai/gpt-4o", said).about("openai/gpt-4o").price.unwrap();
+fn overrides_change_only_the_given_figures() {
+    let table = list().model_info("openai/gpt-4o");
+    let overrides = ModelOverrides { max_output: Some(7), ..ModelOverrides::default() };
+    let info = list().with("openai/gpt-4o", overrides).model_info("openai/gpt-4o-2024-08-06");
+    assert_eq!((info.price, info.window, info.max_output), (table.price, table.window, Some(7)));
+    let overrides = ModelOverrides { output: Some(99), ..ModelOverrides::default() };
+    let price = list().with("openai/gpt-4o", overrides).model_info("openai/gpt-4o").price.unwrap();
     assert_eq!(price, Price { output: 99, ..table.price.unwrap() });
 }
 
 #[test]
-fn the_price_of_a_cache_is_never_taken_too_low() {
-    let said = Figures { input: Some(10), output: Some(20), ..Figures::default() };
-    let price = PriceList::default().with("a/b", said).about("a/b").price.unwrap();
+fn cache_price_is_never_underestimated() {
+    let overrides = ModelOverrides { input: Some(10), output: Some(20), ..ModelOverrides::default() };
+    let price = PriceList::default().with("a/b", overrides).model_info("a/b").price.unwrap();
     assert_eq!(price, Price { input: 10, output: 20, cache_read: 10, cache_write: 13 });
-    let table = list().about("anthropic/claude-opus-5").price.unwrap();
-    let said = Figures { input: Some(DOLLAR), ..Figures::default() };
-    let price = list().with("anthropic/claude-opus-5", said).about("anthropic/claude-opus-5").price.unwrap();
+    let table = list().model_info("anthropic/claude-opus-5").price.unwrap();
+    let overrides = ModelOverrides { input: Some(DOLLAR), ..ModelOverrides::default() };
+    let price = list()
+        .with("anthropic/claude-opus-5", overrides)
+        .model_info("anthropic/claude-opus-5")
+        .price
+        .unwrap();
     assert_eq!((price.cache_read, price.cache_write), (DOLLAR, table.cache_write));
-    let said = Figures { cache_read: Some(1), cache_write: Some(2), ..said };
-    let price = list().with("anthropic/claude-opus-5", said).about("anthropic/claude-opus-5").price.unwrap();
+    let overrides = ModelOverrides { cache_read: Some(1), cache_write: Some(2), ..overrides };
+    let price = list()
+        .with("anthropic/claude-opus-5", overrides)
+        .model_info("anthropic/claude-opus-5")
+        .price
+        .unwrap();
     assert_eq!((price.cache_read, price.cache_write), (1, 2));
 }
 
 #[test]
-fn half_a_price_is_none() {
-    let said = Figures { input: Some(10), window: Some(5), ..Figures::default() };
-    let about = PriceList::default().with("a/b", said).about("a/b");
-    assert_eq!(about, About { window: Some(5), ..About::default() });
+fn price_without_output_is_unknown() {
+    let overrides = ModelOverrides { input: Some(10), window: Some(5), ..ModelOverrides::default() };
+    let info = PriceList::default().with("a/b", overrides).model_info("a/b");
+    assert_eq!(info, ModelInfo { window: Some(5), ..ModelInfo::default() });
 }
 
 #[test]
-fn what_is_said_of_a_model_is_not_said_of_a_version_that_the_table_has() {
-    let said = Figures { input: Some(1), output: Some(1), ..Figures::default() };
-    let prices = list().with("openai/gpt-4o", said);
-    assert_eq!(prices.about("openai/gpt-4o").price.unwrap().input, 1);
-    assert_eq!(prices.about("openai/gpt-4o-2024-11-20").price.unwrap().input, 1);
-    assert_eq!(prices.about("openai/gpt-4o-2024-05-13").price.unwrap().input, 5 * DOLLAR);
-    let prices = prices.with("openai/gpt-4o-2024-05-13", said);
-    assert_eq!(prices.about("openai/gpt-4o-2024-05-13").price.unwrap().input, 1);
+fn override_does_not_apply_to_a_version_in_the_table() {
+    let overrides = ModelOverrides { input: Some(1), output: Some(1), ..ModelOverrides::default() };
+    let prices = list().with("openai/gpt-4o", overrides);
+    assert_eq!(prices.model_info("openai/gpt-4o").price.unwrap().input, 1);
+    assert_eq!(prices.model_info("openai/gpt-4o-2024-11-20").price.unwrap().input, 1);
+    assert_eq!(prices.model_info("openai/gpt-4o-2024-05-13").price.unwrap().input, 5 * DOLLAR);
+    let prices = prices.with("openai/gpt-4o-2024-05-13", overrides);
+    assert_eq!(prices.model_info("openai/gpt-4o-2024-05-13").price.unwrap().input, 1);
 }
 
 #[test]
-fn the_table_holds_at_the_addresses_it_was_made_for() {
+fn table_prices_apply_only_at_known_hosts() {
     const OPENAI: &str = "https://api.openai.com/v1";
     const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta";
     let at = |base, provider, model| {
-        list().about_at(base, provider, model, Auth::Keyless).price.map(|price| price.input)
+        list().model_info_at(base, provider, model, Auth::Keyless).price.map(|price| price.input)
     };
     assert_eq!(at(OPENAI, "openai", "gpt-4o"), Some(DOLLAR * 5 / 2));
     assert_eq!(at(OPENAI, "work", "gpt-4o"), Some(DOLLAR * 5 / 2));
@@ -167,23 +174,23 @@ fn the_table_holds_at_the_addresses_it_was_made_for() {
     assert_eq!(at("http://[::1]:8000/v1", "openai", "gpt-4o"), Some(0));
     assert_eq!(at(GEMINI, "gemini", "models/gemini-2.5-flash"), at(GEMINI, "gemini", "gemini-2.5-flash"));
     assert!(at(GEMINI, "gemini", "gemini-2.5-flash").is_some());
-    let said = Figures { input: Some(1), output: Some(2), ..Figures::default() };
-    let work = list().with("work/gpt-4o", said);
+    let overrides = ModelOverrides { input: Some(1), output: Some(2), ..ModelOverrides::default() };
+    let work = list().with("work/gpt-4o", overrides);
     for base in [OPENAI, "https://proxy.example.com", "http://localhost:1/v1", "nowhere"] {
-        let price = work.about_at(base, "work", "gpt-4o-2024-08-06", Auth::Keyed).price.unwrap();
+        let price = work.model_info_at(base, "work", "gpt-4o-2024-08-06", Auth::Keyed).price.unwrap();
         assert_eq!((price.input, price.output), (1, 2), "{base}");
     }
     assert_eq!(
-        work.about_at(OPENAI, "work", "gpt-4o-2024-05-13", Auth::Keyed).price.unwrap().input,
+        work.model_info_at(OPENAI, "work", "gpt-4o-2024-05-13", Auth::Keyed).price.unwrap().input,
         5 * DOLLAR
     );
 }
 
 #[test]
-fn a_server_on_this_machine_that_is_sent_a_key_has_no_known_price() {
+fn local_server_with_a_key_has_no_known_price() {
     let at = |provider, auth| {
-        let about = list().about_at("http://127.0.0.1:4000/v1", provider, "gpt-4o", auth);
-        about.price.map(|price| price.input)
+        let info = list().model_info_at("http://127.0.0.1:4000/v1", provider, "gpt-4o", auth);
+        info.price.map(|price| price.input)
     };
     assert_eq!((at("litellm", Auth::Keyless), at("litellm", Auth::Keyed)), (Some(0), None));
     assert_eq!(at("openai", Auth::Keyed), None);
@@ -193,11 +200,11 @@ fn a_server_on_this_machine_that_is_sent_a_key_has_no_known_price() {
 }
 
 #[test]
-fn a_provider_has_the_entries_below_its_name() {
+fn models_lists_only_entries_of_the_provider() {
     assert!(list().models("openai").all(|name| name.starts_with("openai/")));
     assert!(list().models("openai").any(|name| name == "openai/gpt-4o"));
     assert_eq!(list().models("open").count() + list().models("work").count(), 0);
     assert_eq!(PriceList::default().models("openai").count(), 0);
-    let own = PriceList::default().with("work/x", Figures::default());
+    let own = PriceList::default().with("work/x", ModelOverrides::default());
     assert_eq!(own.models("work").collect::<Vec<_>>(), ["work/x"]);
 }

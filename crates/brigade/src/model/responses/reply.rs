@@ -4,35 +4,40 @@ use brigade_core::Usage;
 use brigade_core::message::Stop;
 use serde_json::Value;
 
-use super::super::count::Counted;
-use super::super::http::{self, Endpoint, Pieces};
-use super::super::sse::Event;
+use super::super::http::{self, ChunkBuffer, Endpoint};
+use super::super::sse::SseEvent;
+use super::super::usage_estimate::CheckedUsage;
 use super::super::{Chunk, ModelError};
-use super::items::{Items, What, word};
-use super::request::{Kept, Mark};
+use super::items::{ItemContent, Items, text_field};
+use super::request::{OpaqueBlock, OpaqueItem};
 
 /// Makes chunks out of the events of one reply.
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     model: String,
-    asked_bytes: usize,
-    said_bytes: usize,
+    request_bytes: usize,
+    reply_bytes: usize,
     items: Items,
     refused: bool,
 }
 
 impl Decoder {
     /// A decoder of the reply of this model to a request of this size.
-    pub(in super::super) fn new(endpoint: Endpoint, model: String, asked_bytes: usize) -> Decoder {
-        Decoder { endpoint, model, asked_bytes, said_bytes: 0, items: Items::default(), refused: false }
+    pub(in super::super) fn new(endpoint: Endpoint, model: String, request_bytes: usize) -> Decoder {
+        Decoder { endpoint, model, request_bytes, reply_bytes: 0, items: Items::default(), refused: false }
     }
 
-    fn piece(&mut self, kind: &str, event: &Value, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn handle_event(
+        &mut self,
+        kind: &str,
+        event: &Value,
+        chunks: &mut ChunkBuffer,
+    ) -> Result<(), ModelError> {
         match kind {
             "response.output_item.added" => self.items.begin(event),
             "response.output_item.done" => {
                 let rest = self.items.end(event);
-                self.say(rest, chunks);
+                self.push_text(rest, chunks);
             }
             "response.output_text.delta" => self.text(event, chunks),
             "response.refusal.delta" => {
@@ -40,18 +45,18 @@ impl Decoder {
                 self.text(event, chunks);
             }
             "response.function_call_arguments.delta" => {
-                let more = word(event, "delta").unwrap_or_default();
-                self.said_bytes += more.len();
+                let more = text_field(event, "delta").unwrap_or_default();
+                self.reply_bytes += more.len();
                 self.items.arguments(event, &more);
             }
-            "response.function_call_arguments.done" => self.items.whole_arguments(event),
+            "response.function_call_arguments.done" => self.items.set_arguments(event),
             "response.completed" | "response.incomplete" => {
                 let is_cut = kind == "response.incomplete";
                 return self.finish(event.get("response").unwrap_or(&Value::Null), is_cut, chunks);
             }
             "response.failed" | "response.cancelled" => {
                 let error = event.pointer("/response/error").unwrap_or(&Value::Null);
-                return Err(http::in_stream(&self.endpoint, error));
+                return Err(http::stream_error(&self.endpoint, error));
             }
             "error" => return Err(self.error(event)),
             // Some servers send nothing but the error.
@@ -64,30 +69,30 @@ impl Decoder {
 
     fn error(&self, event: &Value) -> ModelError {
         let inner = event.get("error").filter(|error| !error.is_null());
-        http::in_stream(&self.endpoint, inner.unwrap_or(event))
+        http::stream_error(&self.endpoint, inner.unwrap_or(event))
     }
 
-    fn text(&mut self, event: &Value, chunks: &mut Pieces) {
-        let more = word(event, "delta").unwrap_or_default();
+    fn text(&mut self, event: &Value, chunks: &mut ChunkBuffer) {
+        let more = text_field(event, "delta").unwrap_or_default();
         self.items.text(event, &more);
-        self.say(more, chunks);
+        self.push_text(more, chunks);
     }
 
-    fn say(&mut self, text: String, chunks: &mut Pieces) {
+    fn push_text(&mut self, text: String, chunks: &mut ChunkBuffer) {
         if !text.is_empty() {
-            self.said_bytes += text.len();
-            chunks.say(&text);
+            self.reply_bytes += text.len();
+            chunks.push_text(&text);
         }
     }
 
     /// The reply is whole: gives what was held back.
-    fn finish(&mut self, response: &Value, is_cut: bool, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn finish(&mut self, response: &Value, is_cut: bool, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
-            return Err(http::in_stream(&self.endpoint, error));
+            return Err(http::stream_error(&self.endpoint, error));
         }
         let output = response.get("output").and_then(Value::as_array);
-        let rest = self.items.settle(output.map(Vec::as_slice).unwrap_or_default());
-        self.say(rest, chunks);
+        let rest = self.items.reconcile(output.map(Vec::as_slice).unwrap_or_default());
+        self.push_text(rest, chunks);
         let stop = match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
             Some("content_filter") => Stop::Refusal,
             Some(_) => Stop::Length,
@@ -97,59 +102,67 @@ impl Decoder {
             None => Stop::End,
         };
         let counted = response.get("usage").and_then(usage).unwrap_or_default();
-        let counted = Counted::new(counted, self.asked_bytes, self.said_bytes);
-        self.give(stop, chunks)?;
-        counted.give(chunks);
+        let counted = CheckedUsage::new(counted, self.request_bytes, self.reply_bytes);
+        self.emit(stop, chunks)?;
+        counted.emit(chunks);
         chunks.push(Chunk::Done(stop));
         Ok(())
     }
 
     /// Gives out what is to go back, with its place, and the calls.
-    fn give(&mut self, stop: Stop, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn emit(&mut self, stop: Stop, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let (mut before, mut calls) = (0, Vec::new());
-        for what in std::mem::take(&mut self.items).give() {
-            match what {
-                What::Message { text, phase, .. } => {
-                    let mark = phase.map(|phase| self.kept(before, calls.len(), Mark::Phase(phase)));
+        for content in std::mem::take(&mut self.items).emit() {
+            match content {
+                ItemContent::Message { text, phase, .. } => {
+                    let mark =
+                        phase.map(|phase| self.opaque_chunk(before, calls.len(), OpaqueItem::Phase(phase)));
                     chunks.extend(mark.flatten());
                     before += text.len();
                 }
-                What::Reasoning(item) => {
-                    chunks.extend(self.kept(before, calls.len(), Mark::Reasoning(item)));
+                ItemContent::Reasoning(item) => {
+                    chunks.extend(self.opaque_chunk(before, calls.len(), OpaqueItem::Reasoning(item)));
                 }
-                What::Call { name, .. } if name.is_empty() => {
-                    return Err(http::refused(&self.endpoint, "a tool call has no name"));
+                ItemContent::Call { name, .. } if name.is_empty() => {
+                    return Err(http::invalid_reply(&self.endpoint, "a tool call has no name"));
                 }
-                What::Call { id, name, early, arguments } => {
-                    calls.push((id, name, if arguments.trim().is_empty() { early } else { arguments }));
+                ItemContent::Call { id, name, initial_arguments, arguments } => {
+                    calls.push((
+                        id,
+                        name,
+                        if arguments.trim().is_empty() { initial_arguments } else { arguments },
+                    ));
                 }
-                What::Unknown => {}
+                ItemContent::Unknown => {}
             }
         }
         for (provider_id, name, arguments) in calls {
             chunks.push(Chunk::Call { name, provider_id });
-            chunks.push(http::said_arguments(stop, arguments));
+            chunks.push(http::arguments_chunk(stop, arguments));
         }
         Ok(())
     }
 
-    fn kept(&self, text: usize, calls: usize, responses: Mark) -> Option<Chunk> {
+    fn opaque_chunk(&self, text: usize, calls: usize, responses: OpaqueItem) -> Option<Chunk> {
         let (provider, model) = (self.endpoint.name().to_owned(), self.model.clone());
-        serde_json::to_string(&Kept { provider, model, text, calls, responses }).ok().map(Chunk::Opaque)
+        serde_json::to_string(&OpaqueBlock { provider, model, text, calls, responses })
+            .ok()
+            .map(Chunk::Opaque)
     }
 }
 
 impl http::Decoder for Decoder {
-    fn take(&mut self, event: &Event, chunks: &mut Pieces) -> Result<(), ModelError> {
+    fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let said: Value = serde_json::from_str(data)
-            .map_err(|_| http::refused(&self.endpoint, "an event of the stream is no JSON of this API"))?;
-        let kind = word(&said, "type").unwrap_or_else(|| event.name.clone());
+        let data_value: Value = serde_json::from_str(data).map_err(|_| {
+            http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API")
+        })?;
+        let kind = text_field(&data_value, "type").unwrap_or_else(|| event.name.clone());
         let before = chunks.added();
-        self.piece(&kind, &said, chunks)?;
+        self.handle_event(&kind, &data_value, chunks)?;
         if chunks.added() == before {
             // Calls and reasoning are held back; whoever waits is to know that the model is at work.
             chunks.push(Chunk::Usage(Usage::default()));
@@ -157,8 +170,8 @@ impl http::Decoder for Decoder {
         Ok(())
     }
 
-    fn end(&mut self, _chunks: &mut Pieces) -> Result<(), ModelError> {
-        Err(http::cut(&self.endpoint))
+    fn end(&mut self, _chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
+        Err(http::truncated(&self.endpoint))
     }
 }
 

@@ -8,21 +8,21 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::Request;
-use super::super::http::{arguments, call_ids};
-use super::super::known::{reasons, takes_temperature};
-use super::super::written::{Written, write};
+use super::super::http::{arguments_object, call_ids};
+use super::super::quirks::{accepts_temperature, is_reasoning_model};
+use super::super::tool_cache::{ToolCache, write};
 use super::Dialect;
 
 /// OpenAI refuses a smaller limit.
-const LEAST_OUTPUT: u64 = 16;
+const MIN_OUTPUT_TOKENS: u64 = 16;
 /// How much of a hash names a cache.
-const CACHE_KEY: usize = 32;
+const CACHE_KEY_CHARS: usize = 32;
 /// Reasoning that only OpenAI can read.
-const SEALED: &str = "reasoning.encrypted_content";
+const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
 /// Something that goes back to where it came from, at the place where it stood.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct OpaqueBlock {
     /// Only this provider gets it back.
     pub(super) provider: String,
     /// Only this model gets it back.
@@ -31,12 +31,12 @@ pub(super) struct Kept {
     pub(super) text: usize,
     /// How many calls stand before it.
     pub(super) calls: usize,
-    pub(super) responses: Mark,
+    pub(super) responses: OpaqueItem,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Mark {
+pub(super) enum OpaqueItem {
     /// An item of reasoning.
     Reasoning(Value),
     /// A message begins here, and this is its phase.
@@ -76,12 +76,12 @@ struct Tool<'a> {
 #[serde(untagged)]
 enum Item<'a> {
     Reasoning(Value),
-    Own(OwnItem<'a>),
+    Typed(TypedItem<'a>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum OwnItem<'a> {
+enum TypedItem<'a> {
     Message {
         role: Role,
         content: &'a str,
@@ -111,20 +111,28 @@ pub(super) fn body(
     request: &Request,
     dialect: Dialect,
     provider: &str,
-    written: &Written,
+    tool_cache: &ToolCache,
 ) -> serde_json::Result<Vec<u8>> {
-    let tools = written
+    let tools = tool_cache
         .tools(&request.tools, |tools| to_raw_value(&tools.iter().map(tool).collect::<Vec<Tool<'_>>>()))?;
-    let own = dialect == Dialect::Own;
+    let is_openai = dialect == Dialect::OpenAi;
     let offered = (!request.tools.is_empty()).then_some(&*tools);
     let body = Body {
         model: &request.model,
         instructions: &request.system,
         input: items(request, provider),
-        max_output_tokens: if own { request.max_tokens.max(LEAST_OUTPUT) } else { request.max_tokens },
-        temperature: request.temperature.filter(|_| takes_temperature(&request.model)),
-        include: if own && reasons(&request.model) { vec![SEALED] } else { Vec::new() },
-        prompt_cache_key: own.then(|| cache_key(&request.system, &tools)),
+        max_output_tokens: if is_openai {
+            request.max_tokens.max(MIN_OUTPUT_TOKENS)
+        } else {
+            request.max_tokens
+        },
+        temperature: request.temperature.filter(|_| accepts_temperature(&request.model)),
+        include: if is_openai && is_reasoning_model(&request.model) {
+            vec![ENCRYPTED_REASONING]
+        } else {
+            Vec::new()
+        },
+        prompt_cache_key: is_openai.then(|| cache_key(&request.system, &tools)),
         tools: offered,
         store: false,
         stream: true,
@@ -141,23 +149,26 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
 fn cache_key(system: &str, tools: &RawValue) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(system.as_bytes()).update(&[0]).update(tools.get().as_bytes());
-    hash.finalize().to_hex().chars().take(CACHE_KEY).collect()
+    hash.finalize().to_hex().chars().take(CACHE_KEY_CHARS).collect()
 }
 
 fn items<'a>(request: &'a Request, provider: &str) -> Vec<Item<'a>> {
     let mut items = Vec::with_capacity(request.messages.len());
     let mut ids = Vec::new();
-    for (place, message) in request.messages.iter().enumerate() {
+    for (position, message) in request.messages.iter().enumerate() {
         match message {
-            Message::User(text) => items.extend(words(Role::User, text.as_str(), None)),
+            Message::User(text) => items.extend(message_item(Role::User, text.as_str(), None)),
             Message::Assistant(reply) => {
-                ids = call_ids(place, reply);
-                Assistant::new(reply, &ids).write(kept(reply, provider, &request.model), &mut items);
+                ids = call_ids(position, reply);
+                Assistant::new(reply, &ids).write(opaque_blocks(reply, provider, &request.model), &mut items);
             }
             Message::Results(results) => {
                 let ids = std::mem::take(&mut ids).into_iter();
                 items.extend(ids.zip(results).map(|(call_id, result)| {
-                    Item::Own(OwnItem::FunctionCallOutput { call_id, output: result.output.text.as_str() })
+                    Item::Typed(TypedItem::FunctionCallOutput {
+                        call_id,
+                        output: result.output.text.as_str(),
+                    })
                 }));
             }
         }
@@ -165,21 +176,22 @@ fn items<'a>(request: &'a Request, provider: &str) -> Vec<Item<'a>> {
     items
 }
 
-fn words(role: Role, content: &str, phase: Option<String>) -> Option<Item<'_>> {
-    (!content.is_empty()).then_some(Item::Own(OwnItem::Message { role, content, phase }))
+fn message_item(role: Role, content: &str, phase: Option<String>) -> Option<Item<'_>> {
+    (!content.is_empty()).then_some(Item::Typed(TypedItem::Message { role, content, phase }))
 }
 
 /// What this provider and model wants back of a reply, in order.
-fn kept(reply: &Reply, provider: &str, model: &str) -> Vec<Kept> {
-    let blocks = reply.opaque.iter().filter_map(|block| serde_json::from_str::<Kept>(block.as_str()).ok());
-    blocks.filter(|kept| kept.provider == provider && kept.model == model).collect()
+fn opaque_blocks(reply: &Reply, provider: &str, model: &str) -> Vec<OpaqueBlock> {
+    let blocks =
+        reply.opaque.iter().filter_map(|block| serde_json::from_str::<OpaqueBlock>(block.as_str()).ok());
+    blocks.filter(|block| block.provider == provider && block.model == model).collect()
 }
 
 /// A reply that is written piece by piece.
 struct Assistant<'a> {
     text: &'a str,
-    calls: std::vec::IntoIter<OwnItem<'a>>,
-    called: usize,
+    calls: std::vec::IntoIter<TypedItem<'a>>,
+    written_calls: usize,
     phase: Option<String>,
     /// Reasoning that waits for what it led to; without that it is refused.
     reasoning: Vec<Value>,
@@ -187,54 +199,54 @@ struct Assistant<'a> {
 
 impl<'a> Assistant<'a> {
     fn new(reply: &'a Reply, ids: &[Cow<'a, str>]) -> Assistant<'a> {
-        let call = |(call, id): (&'a brigade_core::ToolCall, &Cow<'a, str>)| OwnItem::FunctionCall {
+        let call = |(call, id): (&'a brigade_core::ToolCall, &Cow<'a, str>)| TypedItem::FunctionCall {
             call_id: id.clone(),
             name: &call.name,
-            arguments: arguments(call.arguments.as_str()),
+            arguments: arguments_object(call.arguments.as_str()),
         };
         let calls: Vec<_> = reply.calls.iter().zip(ids).map(call).collect();
         Assistant {
             text: reply.text.as_str(),
             calls: calls.into_iter(),
-            called: 0,
+            written_calls: 0,
             phase: None,
             reasoning: Vec::new(),
         }
     }
 
-    fn write(mut self, marks: Vec<Kept>, items: &mut Vec<Item<'a>>) {
+    fn write(mut self, blocks: Vec<OpaqueBlock>, items: &mut Vec<Item<'a>>) {
         let whole = self.text.len();
-        for Kept { text, calls, responses, .. } in marks {
-            self.text_to(whole.saturating_sub(text), items);
-            self.calls_to(calls, items);
+        for OpaqueBlock { text, calls, responses, .. } in blocks {
+            self.write_text_until(whole.saturating_sub(text), items);
+            self.write_calls_until(calls, items);
             match responses {
-                Mark::Reasoning(item) => self.reasoning.push(item),
-                Mark::Phase(phase) => self.phase = Some(phase),
+                OpaqueItem::Reasoning(item) => self.reasoning.push(item),
+                OpaqueItem::Phase(phase) => self.phase = Some(phase),
             }
         }
-        self.text_to(0, items);
-        self.calls_to(usize::MAX, items);
+        self.write_text_until(0, items);
+        self.write_calls_until(usize::MAX, items);
     }
 
     /// Writes text until so many bytes of it are left.
-    fn text_to(&mut self, left: usize, items: &mut Vec<Item<'a>>) {
+    fn write_text_until(&mut self, left: usize, items: &mut Vec<Item<'a>>) {
         let Some((now, later)) = self.text.split_at_checked(self.text.len().saturating_sub(left)) else {
             return;
         };
         self.text = later;
-        if let Some(message) = words(Role::Assistant, now, self.phase.clone()) {
+        if let Some(message) = message_item(Role::Assistant, now, self.phase.clone()) {
             items.extend(self.reasoning.drain(..).map(Item::Reasoning));
             items.push(message);
         }
     }
 
     /// Writes calls until so many were written.
-    fn calls_to(&mut self, count: usize, items: &mut Vec<Item<'a>>) {
-        while self.called < count {
+    fn write_calls_until(&mut self, count: usize, items: &mut Vec<Item<'a>>) {
+        while self.written_calls < count {
             let Some(call) = self.calls.next() else { return };
-            self.called += 1;
+            self.written_calls += 1;
             items.extend(self.reasoning.drain(..).map(Item::Reasoning));
-            items.push(Item::Own(call));
+            items.push(Item::Typed(call));
         }
     }
 }

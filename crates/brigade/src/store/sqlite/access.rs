@@ -7,38 +7,38 @@ use std::path::{Path, PathBuf};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::lock::beside;
+use super::lock::sibling_path;
 use super::schema::{self, store_error};
 use crate::store::StoreError;
 
 /// Way to read a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum ReadAccess {
     /// Beside processes that write.
     Shared,
     /// Beside nobody, with commits that were not moved out of the write-ahead log. SQLite keeps its index over the log
     /// in a file beside the database; where it cannot make that file, the index is kept in memory.
-    OwnIndex,
+    PrivateIndex,
     /// Beside nobody, from the database alone.
     Immutable,
 }
 
-impl Access {
+impl ReadAccess {
     /// Finds the way in which a store can be read, and its format. Only a place that allows no writing needs another
-    /// way than [`Access::Shared`].
-    pub(super) fn find(place: &Path) -> Result<(Access, Option<u32>), StoreError> {
-        let shared = Access::Shared.try_out(place);
+    /// way than [`ReadAccess::Shared`].
+    pub(super) fn find(place: &Path) -> Result<(ReadAccess, Option<u32>), StoreError> {
+        let shared = ReadAccess::Shared.probe(place);
         let is_unwritable = matches!(shared, Err(StoreError::ReadOnly { .. }));
         if !is_unwritable {
             return shared;
         }
-        let log = std::fs::metadata(beside(place, "-wal"));
+        let log = std::fs::metadata(sibling_path(place, "-wal"));
         let has_log = log.is_ok_and(|log| log.len() > 0);
-        let access = if has_log { Access::OwnIndex } else { Access::Immutable };
-        access.try_out(place)
+        let access = if has_log { ReadAccess::PrivateIndex } else { ReadAccess::Immutable };
+        access.probe(place)
     }
 
-    fn try_out(self, place: &Path) -> Result<(Access, Option<u32>), StoreError> {
+    fn probe(self, place: &Path) -> Result<(ReadAccess, Option<u32>), StoreError> {
         let format = schema::format(place, &self.connect(place)?)?;
         Ok((self, format))
     }
@@ -46,11 +46,11 @@ impl Access {
     /// Opens a connection to a store that exists.
     pub(super) fn connect(self, place: &Path) -> Result<Connection, StoreError> {
         let open = || match self {
-            Access::Shared => schema::open(place, OpenFlags::SQLITE_OPEN_READ_WRITE),
-            Access::Immutable => schema::open(&address(place, "immutable=1"), READ_ONLY),
-            Access::OwnIndex => {
+            ReadAccess::Shared => schema::open(place, OpenFlags::SQLITE_OPEN_READ_WRITE),
+            ReadAccess::Immutable => schema::open(&sqlite_uri(place, "immutable=1"), READ_ONLY),
+            ReadAccess::PrivateIndex => {
                 // Without locks of files, because a file that is open for reading cannot be locked for one process.
-                let connection = schema::open(&address(place, "vfs=unix-none"), READ_ONLY)?;
+                let connection = schema::open(&sqlite_uri(place, "vfs=unix-none"), READ_ONLY)?;
                 connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
                 Ok(connection)
@@ -63,7 +63,7 @@ impl Access {
 const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI);
 
 /// Address of a file as SQLite reads it, with a parameter.
-fn address(place: &Path, parameter: &str) -> PathBuf {
+fn sqlite_uri(place: &Path, parameter: &str) -> PathBuf {
     let mut address = b"file:".to_vec();
     for byte in place.as_os_str().as_bytes() {
         match byte {

@@ -18,21 +18,21 @@ pub(super) struct Batch<'r> {
     first_pos: Pos,
     at: u64,
     v: u64,
-    mark: u64,
+    flag: u64,
 }
 
 /// A fact in its row.
-pub(super) struct Fact<'r> {
+pub(super) struct BatchEvent<'r> {
     pub(super) seq: u64,
     pub(super) pos: Pos,
     line: &'r str,
 }
 
 impl<'r> Batch<'r> {
-    pub(super) fn facts(&self) -> impl Iterator<Item = Fact<'r>> + use<'r> {
+    pub(super) fn events(&self) -> impl Iterator<Item = BatchEvent<'r>> + use<'r> {
         let (first, first_pos) = (self.first, self.first_pos);
-        let fact = move |(line, nth)| Fact { seq: first + nth, pos: first_pos + nth, line };
-        self.body.clone().zip(0..).map(fact)
+        let event_line = move |(line, nth)| BatchEvent { seq: first + nth, pos: first_pos + nth, line };
+        self.body.clone().zip(0..).map(event_line)
     }
 }
 
@@ -51,19 +51,19 @@ impl From<DecodeError> for BatchFault {
 
 /// Which fact of a session a row is to begin with.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Due {
+pub(super) enum ExpectedSeq {
     /// This one.
-    First(u64),
+    Exact(u64),
     /// This one, or one before it.
-    Within(u64),
+    Covering(u64),
     Any,
 }
 
-impl Due {
+impl ExpectedSeq {
     fn seq(self) -> Option<u64> {
         match self {
-            Due::First(due) | Due::Within(due) => Some(due),
-            Due::Any => None,
+            ExpectedSeq::Exact(expected) | ExpectedSeq::Covering(expected) => Some(expected),
+            ExpectedSeq::Any => None,
         }
     }
 }
@@ -74,19 +74,21 @@ impl Snapshot<'_> {
     pub(super) fn batch<'r>(
         &self,
         session: &SessionId,
-        due: Due,
+        expected: ExpectedSeq,
         row: &'r Row<'_>,
     ) -> Result<Batch<'r>, StoreError> {
         let last = row.get::<_, u64>(2).map_err(|error| {
-            DecodeError::Damaged(error.to_string()).of(session, due.seq().unwrap_or_default())
+            DecodeError::Damaged(error.to_string()).of(session, expected.seq().unwrap_or_default())
         })?;
-        read_batch(due, session.as_str(), last, row).map_err(|fault| match (fault, due) {
-            (BatchFault::Hole(seq), _) => StoreError::Hole { session: session.clone(), seq },
-            (BatchFault::Unread(error), Due::First(first)) => error.of(session, first),
-            (BatchFault::Unread(error), Due::Within(_) | Due::Any) => match self.end_before(session, last) {
-                Ok(first) => error.of(session, first),
-                Err(error) => error,
-            },
+        read_batch(expected, session.as_str(), last, row).map_err(|fault| match (fault, expected) {
+            (BatchFault::Hole(seq), _) => StoreError::MissingRecord { session: session.clone(), seq },
+            (BatchFault::Unread(error), ExpectedSeq::Exact(first)) => error.of(session, first),
+            (BatchFault::Unread(error), ExpectedSeq::Covering(_) | ExpectedSeq::Any) => {
+                match self.end_before(session, last) {
+                    Ok(first) => error.of(session, first),
+                    Err(error) => error,
+                }
+            }
         })
     }
 
@@ -95,12 +97,12 @@ impl Snapshot<'_> {
         &self,
         session: &SessionId,
         batch: &Batch<'_>,
-        Fact { seq, pos, line }: Fact<'_>,
+        BatchEvent { seq, pos, line }: BatchEvent<'_>,
     ) -> Result<Record, StoreError> {
         let read = || {
             let mut event = codec::decode(line, batch.v)?;
             codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
-            if batch.mark != codec::mark(&event) {
+            if batch.flag != codec::flag(&event) {
                 return Err(DecodeError::Damaged("its mark was altered".into()));
             }
             let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
@@ -112,15 +114,20 @@ impl Snapshot<'_> {
     /// Where the rows of a session before a fact end.
     pub(super) fn end_before(&self, session: &SessionId, seq: u64) -> Result<u64, StoreError> {
         let sql = "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE session = ? AND seq < ?";
-        let end = self.one(sql, params![session.as_str(), seq], |row| row.get(0))?;
+        let end = self.query_one(sql, params![session.as_str(), seq], |row| row.get(0))?;
         Ok(end.unwrap_or_default())
     }
 }
 
-fn read_batch<'r>(due: Due, session: &str, last: u64, row: &'r Row<'_>) -> Result<Batch<'r>, BatchFault> {
+fn read_batch<'r>(
+    expected: ExpectedSeq,
+    session: &str,
+    last: u64,
+    row: &'r Row<'_>,
+) -> Result<Batch<'r>, BatchFault> {
     let damaged = |cause: &dyn Display| DecodeError::Damaged(cause.to_string());
     let number = |column: usize| row.get::<_, u64>(column).map_err(|error| damaged(&error));
-    let (last_pos, at, v, mark) = (number(0)?, number(3)?, number(4)?, number(5)?);
+    let (last_pos, at, v, flag) = (number(0)?, number(3)?, number(4)?, number(5)?);
     let bytes = |column: usize| {
         let value = row.get_ref(column).map_err(|error| damaged(&error))?;
         value.as_blob().map_err(|error| damaged(&error))
@@ -131,12 +138,18 @@ fn read_batch<'r>(due: Due, session: &str, last: u64, row: &'r Row<'_>) -> Resul
     }
     codec::check_version(v)?;
     let body = codec::lines(body)?;
-    let behind = body.clone().count() as u64 - 1;
-    let first = last.checked_sub(behind).zip(last_pos.checked_sub(behind));
+    let preceding = body.clone().count() as u64 - 1;
+    let first = last.checked_sub(preceding).zip(last_pos.checked_sub(preceding));
     let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many facts for its place"))?;
-    match due {
-        Due::First(due) | Due::Within(due) if first > due => Err(BatchFault::Hole(due)),
-        Due::First(due) if first < due => Err(damaged(&format!("it stands in the place of {first}")).into()),
-        Due::First(_) | Due::Within(_) | Due::Any => Ok(Batch { body, first, first_pos, at, v, mark }),
+    match expected {
+        ExpectedSeq::Exact(expected) | ExpectedSeq::Covering(expected) if first > expected => {
+            Err(BatchFault::Hole(expected))
+        }
+        ExpectedSeq::Exact(expected) if first < expected => {
+            Err(damaged(&format!("it stands in the place of {first}")).into())
+        }
+        ExpectedSeq::Exact(_) | ExpectedSeq::Covering(_) | ExpectedSeq::Any => {
+            Ok(Batch { body, first, first_pos, at, v, flag })
+        }
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::lock::{Gate, Lock};
+use super::lock::{CommitGate, Lock};
 use super::schema::{PAGE_BYTES, connect, io_error};
 use crate::store::StoreError;
 
 /// About how many pages are written between two checkpoints.
-const EVERY: u64 = 500;
+const CHECKPOINT_INTERVAL_PAGES: u64 = 500;
 /// How long the log may get before a checkpoint keeps writers out, so that it can finish and the log start over.
-const LONG: u64 = 2_000;
+const MAX_LOG_PAGES: u64 = 2_000;
 
 /// How much to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,71 +28,71 @@ enum Effort {
 /// The thread, as the writer sees it.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
-    pokes: Option<mpsc::Sender<Effort>>,
+    requests: Option<mpsc::Sender<Effort>>,
     thread: Option<JoinHandle<()>>,
     pages: u64,
 }
 
 impl Checkpointer {
     /// Starts the thread. It costs nothing while nothing is written.
-    pub(super) fn start(place: &Path, gate: Arc<Gate>) -> Result<Checkpointer, StoreError> {
+    pub(super) fn start(place: &Path, gate: Arc<CommitGate>) -> Result<Checkpointer, StoreError> {
         let connection = connect(place)?;
         let lock = Lock::open(place, gate)?;
-        let (pokes, poked) = mpsc::channel();
+        let (requests, receiver) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("brigade-checkpoint".into())
-            .spawn(move || run(connection, lock, poked))
+            .spawn(move || run(connection, lock, receiver))
             .map_err(|error| io_error(place, &error))?;
-        Ok(Checkpointer { pokes: Some(pokes), thread: Some(thread), pages: 0 })
+        Ok(Checkpointer { requests: Some(requests), thread: Some(thread), pages: 0 })
     }
 
     /// Says that about so many bytes were committed.
     pub(super) fn wrote(&mut self, bytes: u64) {
         // Every commit rewrites the pages at the end of the table and of its indices.
         self.pages += bytes / u64::from(PAGE_BYTES) + 4;
-        if self.pages >= EVERY {
+        if self.pages >= CHECKPOINT_INTERVAL_PAGES {
             self.pages = 0;
-            self.poke(Effort::Usual);
+            self.request(Effort::Usual);
         }
     }
 
     /// Says that something was removed that must not be found in the file any more.
     pub(super) fn removed(&mut self) {
-        self.poke(Effort::Truncate);
+        self.request(Effort::Truncate);
     }
 
-    fn poke(&self, effort: Effort) {
-        if let Some(pokes) = &self.pokes {
+    fn request(&self, effort: Effort) {
+        if let Some(requests) = &self.requests {
             // Without the thread the writer's own limit bounds the log.
-            let _ = pokes.send(effort);
+            let _ = requests.send(effort);
         }
     }
 }
 
 impl Drop for Checkpointer {
     fn drop(&mut self) {
-        self.pokes = None;
+        self.requests = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn run(connection: Connection, lock: Lock, poked: mpsc::Receiver<Effort>) {
+fn run(connection: Connection, lock: Lock, receiver: mpsc::Receiver<Effort>) {
     // Waiting for readers happens while writers are kept out, so it must be short; the next time will do.
     let _ = connection.busy_timeout(Duration::from_millis(20));
-    while let Ok(first) = poked.recv() {
-        let effort = poked.try_iter().fold(first, Effort::max);
+    while let Ok(first) = receiver.recv() {
+        let effort = receiver.try_iter().fold(first, Effort::max);
         // What fails here, for want of room or because of readers, is tried again after the next writes.
         let log = checkpoint(&connection, "PASSIVE").unwrap_or_default();
-        if effort == Effort::Usual && log < LONG {
+        if effort == Effort::Usual && log < MAX_LOG_PAGES {
             continue;
         }
         if let Ok(guard) = lock.acquire() {
             let mode = if effort == Effort::Truncate { "TRUNCATE" } else { "PASSIVE" };
             let _ = checkpoint(&connection, mode);
             drop(guard);
-            lock.stand_back();
+            lock.yield_to_waiter();
         }
     }
 }

@@ -7,8 +7,8 @@
 use brigade_core::{Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::ledger::Ledger;
 use super::reader::Snapshot;
+use super::write_tx::WriteTx;
 use crate::store::{Pos, StoreError, codec};
 
 const TABLES: &str = "
@@ -31,7 +31,7 @@ macro_rules! edited {
 }
 
 /// Answer of a snapshot to the question whether a content is among the edits.
-pub(super) struct Search {
+pub(super) struct EditSearch {
     pub(super) is_found: bool,
     /// Whether so many rows had to be read that they should be added to the table.
     pub(super) is_slow: bool,
@@ -39,31 +39,32 @@ pub(super) struct Search {
 
 impl Snapshot<'_> {
     /// Looks for a content in the table and in the rows after it.
-    pub(super) fn find_edit(&self, content: Hash) -> Result<Search, StoreError> {
+    pub(super) fn find_edit(&self, content: Hash) -> Result<EditSearch, StoreError> {
         let search = || {
             let has_tables = self.connection.table_exists(None, "edits_until")?;
-            let until = if has_tables { until(self.connection)? } else { 0 };
+            let indexed_until = if has_tables { indexed_until(self.connection)? } else { 0 };
             if has_tables && is_indexed(self.connection, content)? {
-                return Ok(Search { is_found: true, is_slow: false });
+                return Ok(EditSearch { is_found: true, is_slow: false });
             }
             let sql = "SELECT count(*) FROM (SELECT 1 FROM events WHERE pos > ? LIMIT ?)";
             let rows: u64 = self
                 .connection
                 .prepare_cached(sql)?
-                .query_row(params![until, MAX_UNINDEXED_ROWS + 1], |row| row.get(0))?;
-            let is_found = edits(self.connection, edited!("pos > ?"), params![until])?.contains(&content);
-            Ok(Search { is_found, is_slow: rows > MAX_UNINDEXED_ROWS })
+                .query_row(params![indexed_until, MAX_UNINDEXED_ROWS + 1], |row| row.get(0))?;
+            let is_found =
+                edits(self.connection, edited!("pos > ?"), params![indexed_until])?.contains(&content);
+            Ok(EditSearch { is_found, is_slow: rows > MAX_UNINDEXED_ROWS })
         };
         search().map_err(|error| self.explain(error))
     }
 }
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     /// Adds the edits of all rows to the table.
     pub(super) fn index_edits(&self) -> rusqlite::Result<()> {
         self.connection.execute_batch(TABLES)?;
-        let until = until(self.connection)?;
-        self.add_edits(&edits(self.connection, edited!("pos > ?"), params![until])?)?;
+        let indexed_until = indexed_until(self.connection)?;
+        self.add_edits(&edits(self.connection, edited!("pos > ?"), params![indexed_until])?)?;
         self.connection
             .prepare_cached(
                 "INSERT OR REPLACE INTO edits_until (only, pos) SELECT 0, coalesce(max(pos), 0) FROM events",
@@ -88,7 +89,7 @@ impl Ledger<'_> {
     }
 }
 
-fn until(connection: &Connection) -> rusqlite::Result<Pos> {
+fn indexed_until(connection: &Connection) -> rusqlite::Result<Pos> {
     let pos = connection
         .prepare_cached("SELECT pos FROM edits_until")?
         .query_row([], |row| row.get(0))

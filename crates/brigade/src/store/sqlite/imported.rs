@@ -3,11 +3,11 @@
 use brigade_core::SessionId;
 use rusqlite::params;
 
-use super::ledger::Ledger;
 use super::reader::Snapshot;
+use super::write_tx::WriteTx;
 use crate::store::{Pos, StoreError};
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     /// Marks a tree: all its records up to this position come from an import.
     pub(super) fn mark_imported(&self, root: &SessionId, pos: Pos) -> rusqlite::Result<()> {
         self.connection.execute_batch(
@@ -32,9 +32,9 @@ impl Snapshot<'_> {
     /// The position up to which the records of a tree come from an import.
     pub(super) fn imported(&self, root: &SessionId) -> Result<Option<Pos>, StoreError> {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'imported'";
-        if self.one(sql, [], |row| row.get::<_, u32>(0))? != Some(1) {
+        if self.query_one(sql, [], |row| row.get::<_, u32>(0))? != Some(1) {
             return Ok(None);
         }
-        self.one("SELECT pos FROM imported WHERE root = ?", params![root.as_str()], |row| row.get(0))
+        self.query_one("SELECT pos FROM imported WHERE root = ?", params![root.as_str()], |row| row.get(0))
     }
 }

@@ -17,11 +17,11 @@ use super::schema::io_error;
 use crate::store::{Blocker, StoreError};
 
 /// How long a writer stands back at a time.
-const PAUSE: Duration = Duration::from_millis(1);
+const YIELD_PAUSE: Duration = Duration::from_millis(1);
 /// How often it does so while the same waiter has still not woken up.
-const PAUSES: u32 = 10;
+const MAX_YIELD_PAUSES: u32 = 10;
 /// Time without standing back after a waiter that did not wake up: it may be stopped.
-const NO_PAUSES: Duration = Duration::from_secs(1);
+const NO_YIELD_PERIOD: Duration = Duration::from_secs(1);
 
 /// Interval between two attempts to take the lock, at first and later. The holder stands back for longer than this.
 const FIRST_POLL: Duration = Duration::from_micros(200);
@@ -29,7 +29,7 @@ const LATER_POLL: Duration = Duration::from_millis(1);
 /// Waiting time after which attempts become rarer.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
 /// Interval between two looks at the process that holds the lock.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+pub(super) const HOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest wait for a process that is stopped, and for any.
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,13 +37,13 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 /// Gate between the writers of this process and a user who stops the process: it is passed for as long as the lock is
 /// wanted or held.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct CommitGate {
     passed: Mutex<()>,
     /// Whether somebody waits for the writers.
     is_wanted: AtomicBool,
 }
 
-impl Gate {
+impl CommitGate {
     /// Does something while no writer of this process holds the lock. A writer that does not let go in time is most
     /// likely waiting for another process, and nobody is kept waiting with it.
     pub(super) fn close_while(&self, timeout: Duration, work: &mut dyn FnMut()) {
@@ -71,7 +71,7 @@ impl Gate {
 /// One side of the lock. Every thread that writes has its own.
 #[derive(Debug)]
 pub(super) struct Lock {
-    gate: Arc<Gate>,
+    gate: Arc<CommitGate>,
     place: PathBuf,
     lock: File,
     waiting: File,
@@ -81,13 +81,13 @@ pub(super) struct Lock {
 
 /// The lock, held.
 #[derive(Debug)]
-pub(super) struct Guard<'a> {
+pub(super) struct LockGuard<'a> {
     lock: &'a File,
     /// Given back after the lock.
     _passed: MutexGuard<'a, ()>,
 }
 
-impl Drop for Guard<'_> {
+impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         // Unlocking a file that is open and locked does not fail; closing it would release it as well.
         let _ = self.lock.unlock();
@@ -96,9 +96,9 @@ impl Drop for Guard<'_> {
 
 impl Lock {
     /// Opens the two files beside the database.
-    pub(super) fn open(place: &Path, gate: Arc<Gate>) -> Result<Lock, StoreError> {
+    pub(super) fn open(place: &Path, gate: Arc<CommitGate>) -> Result<Lock, StoreError> {
         let open = |suffix: &str| {
-            let path = beside(place, suffix);
+            let path = sibling_path(place, suffix);
             let file = OpenOptions::new()
                 .read(true)
                 .write(true)
@@ -108,13 +108,13 @@ impl Lock {
                 .open(&path);
             file.map_err(|error| io_error(&path, &error))
         };
-        let (lock, waiting) = (open(LOCK)?, open(".waiting")?);
+        let (lock, waiting) = (open(LOCK_SUFFIX)?, open(".waiting")?);
         Ok(Lock { gate, place: place.to_path_buf(), lock, waiting, given_up: Cell::new(None) })
     }
 
     /// Waits for the lock, within bounds.
-    pub(super) fn acquire(&self) -> Result<Guard<'_>, StoreError> {
-        let guard = Guard { _passed: self.gate.pass(), lock: &self.lock };
+    pub(super) fn acquire(&self) -> Result<LockGuard<'_>, StoreError> {
+        let guard = LockGuard { _passed: self.gate.pass(), lock: &self.lock };
         if self.try_acquire()? {
             return Ok(guard);
         }
@@ -134,7 +134,7 @@ impl Lock {
 
     fn wait(&self) -> Result<(), StoreError> {
         let mut wait = LockWait::begin();
-        let mut next_look = LOOK;
+        let mut next_look = HOLDER_CHECK_INTERVAL;
         let mut is_shown = false;
         loop {
             is_shown = is_shown || self.waiting.try_lock_shared().is_ok();
@@ -146,20 +146,20 @@ impl Lock {
             if waited < next_look {
                 continue;
             }
-            next_look = waited + LOOK;
-            let by = Blocker::of_file(&beside(&self.place, LOCK));
-            if wait.is_in_vain(by) {
+            next_look = waited + HOLDER_CHECK_INTERVAL;
+            let by = Blocker::of_file(&sibling_path(&self.place, LOCK_SUFFIX));
+            if wait.has_timed_out(by) {
                 return Err(StoreError::Locked { place: self.place.display().to_string(), by });
             }
         }
     }
 
     /// Lets a waiter have the lock, if there is one. To be called after releasing it, before asking for it again.
-    pub(super) fn stand_back(&self) {
-        if self.given_up.get().is_some_and(|given_up| given_up.elapsed() < NO_PAUSES) {
+    pub(super) fn yield_to_waiter(&self) {
+        if self.given_up.get().is_some_and(|given_up| given_up.elapsed() < NO_YIELD_PERIOD) {
             return;
         }
-        for _ in 0..PAUSES {
+        for _ in 0..MAX_YIELD_PAUSES {
             match self.waiting.try_lock() {
                 Ok(()) => {
                     let _ = self.waiting.unlock();
@@ -167,7 +167,7 @@ impl Lock {
                 }
                 // The waiter leaves the second file as soon as it has the lock, so a look after a pause tells
                 // whether it woke up.
-                Err(_) => std::thread::sleep(PAUSE),
+                Err(_) => std::thread::sleep(YIELD_PAUSE),
             }
         }
         self.given_up.set(Some(Instant::now()));
@@ -191,7 +191,7 @@ impl LockWait {
     }
 
     /// Whether waiting longer is in vain: for any process, or for one that stays stopped.
-    pub(super) fn is_in_vain(&mut self, by: Option<Blocker>) -> bool {
+    pub(super) fn has_timed_out(&mut self, by: Option<Blocker>) -> bool {
         let now = Instant::now();
         self.stopped = match (by.filter(Blocker::is_stopped), self.stopped) {
             (Some(by), Some((pid, since))) if by.pid == pid => Some((pid, since)),
@@ -204,10 +204,10 @@ impl LockWait {
 }
 
 /// Suffix of the lock file.
-const LOCK: &str = ".lock";
+const LOCK_SUFFIX: &str = ".lock";
 
 /// The path of a file that belongs to the database.
-pub(super) fn beside(place: &Path, suffix: &str) -> PathBuf {
+pub(super) fn sibling_path(place: &Path, suffix: &str) -> PathBuf {
     let mut path = place.as_os_str().to_owned();
     path.push(suffix);
     path.into()

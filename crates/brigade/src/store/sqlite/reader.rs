@@ -7,28 +7,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brigade_core::{Hash, Record, SessionId};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
-use super::access::Access;
-use super::batch::{Batch, Due, Fact};
-use super::ledger::lease_row;
+use super::access::ReadAccess;
+use super::batch::{Batch, BatchEvent, ExpectedSeq};
 use super::schema::{broken, store_error};
+use super::write_tx::lease_row;
 use crate::store::codec::DecodeError;
-use crate::store::{Holder, Pos, Prefix, RootSummary, StoreError};
+use crate::store::{Owner, Pos, Prefix, RootSummary, StoreError};
 
 /// How many idle connections are kept.
-const IDLE: usize = 4;
+const MAX_IDLE_CONNECTIONS: usize = 4;
 /// Up to how many positions after the cursor a tail scans the store; beyond that it asks the index for the tree.
-const NEAR: u64 = 20_000;
+const MAX_SCANNED_POSITIONS: u64 = 20_000;
 
 /// Connections to read on.
 #[derive(Debug)]
 pub(super) struct Reader {
     place: Arc<Path>,
-    access: Access,
+    access: ReadAccess,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Reader {
-    pub(super) fn new(place: Arc<Path>, access: Access) -> Reader {
+    pub(super) fn new(place: Arc<Path>, access: ReadAccess) -> Reader {
         Reader { place, access, idle: Mutex::default() }
     }
 
@@ -47,7 +47,7 @@ impl Reader {
         let result = work(&Snapshot { place: &self.place, connection: &transaction });
         transaction.finish().map_err(explain)?;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if result.is_ok() && idle.len() < IDLE {
+        if result.is_ok() && idle.len() < MAX_IDLE_CONNECTIONS {
             idle.push(connection);
         }
         result
@@ -70,16 +70,16 @@ pub(super) use columns;
 
 /// Where the ids of a session and all below it stand in the order of ids: `.` is followed by `/`, and what stands
 /// between the id and the first id below it belongs to siblings.
-pub(super) struct Below {
+pub(super) struct SubtreeRange {
     /// The first id below.
     pub(super) first: String,
     /// The first id after all below.
     pub(super) end: String,
 }
 
-impl Below {
-    pub(super) fn of(root: &SessionId) -> Below {
-        Below { first: format!("{root}."), end: format!("{root}/") }
+impl SubtreeRange {
+    pub(super) fn of(root: &SessionId) -> SubtreeRange {
+        SubtreeRange { first: format!("{root}."), end: format!("{root}/") }
     }
 }
 
@@ -97,16 +97,17 @@ impl Snapshot<'_> {
         let mut records: Vec<Record> = Vec::new();
         let fault = loop {
             let next = from + records.len() as u64;
-            let due = if records.is_empty() { Due::Within(next) } else { Due::First(next) };
+            let expected =
+                if records.is_empty() { ExpectedSeq::Covering(next) } else { ExpectedSeq::Exact(next) };
             let row = match rows.next() {
                 Ok(None) => break None,
                 Ok(Some(row)) => row,
                 Err(error) => break Some(self.unreadable(session, next, error)?),
             };
-            let read = self.batch(session, due, row).and_then(|batch| {
-                let mut facts = batch.facts().filter(|fact| fact.seq >= from);
-                facts.try_for_each(|fact| {
-                    records.push(self.record(session, &batch, fact)?);
+            let read = self.batch(session, expected, row).and_then(|batch| {
+                let mut event_lines = batch.events().filter(|event_line| event_line.seq >= from);
+                event_lines.try_for_each(|event_line| {
+                    records.push(self.record(session, &batch, event_line)?);
                     Ok(())
                 })
             });
@@ -119,10 +120,10 @@ impl Snapshot<'_> {
 
     pub(super) fn exists(&self, session: &SessionId) -> Result<bool, StoreError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE session = ?)";
-        self.one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
+        self.query_one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
     }
 
-    pub(super) fn one<T>(
+    pub(super) fn query_one<T>(
         &self,
         sql: &str,
         parameters: impl rusqlite::Params,
@@ -165,9 +166,10 @@ impl Snapshot<'_> {
 
     /// The facts of a tree after a position.
     pub(super) fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> Result<Vec<Record>, StoreError> {
-        let last = self.one("SELECT coalesce(max(pos), 0) FROM events", [], |row| row.get::<_, u64>(0))?;
+        let last =
+            self.query_one("SELECT coalesce(max(pos), 0) FROM events", [], |row| row.get::<_, u64>(0))?;
         // The `+` keeps the planner from using the index on sessions for a scan by position.
-        let sql = if last.unwrap_or_default().saturating_sub(after) <= NEAR {
+        let sql = if last.unwrap_or_default().saturating_sub(after) <= MAX_SCANNED_POSITIONS {
             columns!(
                 "WHERE pos > ?1 AND +session >= ?2 AND +session < ?4 AND (session = ?2 OR +session > ?3)
                  ORDER BY pos LIMIT ?5"
@@ -181,14 +183,14 @@ impl Snapshot<'_> {
                 ) ORDER BY pos"
             )
         };
-        let below = Below::of(root);
+        let below = SubtreeRange::of(root);
         // A row has one fact or more.
         let rows = i64::try_from(limit).unwrap_or(i64::MAX);
         let parameters =
             params![i64::try_from(after).unwrap_or(i64::MAX), root.as_str(), below.first, below.end, rows];
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
         let mut rows = statement.query(parameters).map_err(|error| self.explain(error))?;
-        let mut page = Page::default();
+        let mut page = TailPage::default();
         while page.records.len() < limit {
             let fault = match rows.next() {
                 Ok(None) => break,
@@ -205,11 +207,15 @@ impl Snapshot<'_> {
     }
 
     /// Where there are outside words in a tree after a position.
-    pub(super) fn words(&self, root: &SessionId, after: Pos) -> Result<Vec<(SessionId, Pos)>, StoreError> {
+    pub(super) fn external_events(
+        &self,
+        root: &SessionId,
+        after: Pos,
+    ) -> Result<Vec<(SessionId, Pos)>, StoreError> {
         let sql = "SELECT session, pos FROM events INDEXED BY events_outside
             WHERE outside = 1 AND session >= ?2 AND session < ?4 AND (+session = ?2 OR +session > ?3) AND pos > ?1
             ORDER BY pos";
-        let below = Below::of(root);
+        let below = SubtreeRange::of(root);
         let after = i64::try_from(after).unwrap_or(i64::MAX);
         let query = || {
             let mut statement = self.connection.prepare_cached(sql)?;
@@ -228,7 +234,7 @@ impl Snapshot<'_> {
     /// The first id after `after` and before `end` that has facts. Jumping from id to id is what keeps listings cheap.
     fn next_session(&self, after: &str, end: &str) -> Result<Option<String>, StoreError> {
         let sql = "SELECT min(session) FROM events WHERE session > ? AND session < ?";
-        let found: Option<String> = self.one(sql, params![after, end], |row| row.get(0))?.flatten();
+        let found: Option<String> = self.query_one(sql, params![after, end], |row| row.get(0))?.flatten();
         match found {
             Some(found) if *found <= *after => Err(broken(self.place, "its index is damaged".into())),
             found => Ok(found),
@@ -241,7 +247,7 @@ impl Snapshot<'_> {
         if self.exists(root)? {
             sessions.push(root.clone());
         }
-        let mut below = Below::of(root);
+        let mut below = SubtreeRange::of(root);
         while let Some(found) = self.next_session(&below.first, &below.end)? {
             sessions.push(self.id(&found)?);
             below.first = found;
@@ -251,15 +257,16 @@ impl Snapshot<'_> {
 
     /// All trees, the newest first.
     pub(super) fn roots(&self) -> Result<Vec<RootSummary>, StoreError> {
-        let now =
-            self.one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| row.get::<_, u64>(0))?;
-        let observer = Holder::this_process();
+        let now = self.query_one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| {
+            row.get::<_, u64>(0)
+        })?;
+        let observer = Owner::this_process();
         let mut listed = Vec::new();
         let mut after = String::new();
         while let Some(next) = self.next_session(&after, "~")? {
             let session = self.id(&next)?;
             let root = session.root_id();
-            after = Below::of(&root).end;
+            after = SubtreeRange::of(&root).end;
             if session == root {
                 listed.push(root);
             }
@@ -269,15 +276,15 @@ impl Snapshot<'_> {
         for root in listed {
             let row = lease_row(self.connection, &root).map_err(|error| self.explain(error))?;
             let runner = row.and_then(|row| row.runner(&observer, now.unwrap_or_default()).cloned());
-            let born: Option<u64> = self.one(
+            let first_pos: Option<u64> = self.query_one(
                 "SELECT pos FROM events WHERE session = ? ORDER BY seq LIMIT 1",
                 params![root.as_str()],
                 |row| row.get(0),
             )?;
             let (first, last) = (self.first_of(&root), self.last_of(&root));
-            found.push((born, RootSummary { root, first, last, runner }));
+            found.push((first_pos, RootSummary { root, first, last, runner }));
         }
-        found.sort_by_key(|(born, _)| std::cmp::Reverse(*born));
+        found.sort_by_key(|(first_pos, _)| std::cmp::Reverse(*first_pos));
         Ok(found.into_iter().map(|(_, summary)| summary).collect())
     }
 
@@ -298,39 +305,39 @@ impl Snapshot<'_> {
 
     fn first_of(&self, root: &SessionId) -> Result<Record, StoreError> {
         let sql = columns!("WHERE session = ? ORDER BY seq LIMIT 1");
-        self.end_of(root, Due::First(0), sql, |batch| batch.facts().next())
+        self.edge_record(root, ExpectedSeq::Exact(0), sql, |batch| batch.events().next())
     }
 
     pub(super) fn last_of(&self, root: &SessionId) -> Result<Record, StoreError> {
         let sql = columns!("WHERE session = ? ORDER BY seq DESC LIMIT 1");
-        self.end_of(root, Due::Any, sql, |batch| batch.facts().last())
+        self.edge_record(root, ExpectedSeq::Any, sql, |batch| batch.events().last())
     }
 
-    fn end_of(
+    fn edge_record(
         &self,
         root: &SessionId,
-        due: Due,
+        expected: ExpectedSeq,
         sql: &str,
-        choose: impl for<'b> Fn(&Batch<'b>) -> Option<Fact<'b>>,
+        choose: impl for<'b> Fn(&Batch<'b>) -> Option<BatchEvent<'b>>,
     ) -> Result<Record, StoreError> {
-        let unknown = || StoreError::Unknown(root.clone());
+        let unknown = || StoreError::UnknownSession(root.clone());
         let read = |row: &Row<'_>| {
-            let batch = self.batch(root, due, row)?;
+            let batch = self.batch(root, expected, row)?;
             self.record(root, &batch, choose(&batch).ok_or_else(unknown)?)
         };
-        self.one(sql, params![root.as_str()], |row| Ok(read(row)))?.ok_or_else(unknown)?
+        self.query_one(sql, params![root.as_str()], |row| Ok(read(row)))?.ok_or_else(unknown)?
     }
 }
 
 /// Records of a tail so far.
 #[derive(Default)]
-struct Page {
+struct TailPage {
     records: Vec<Record>,
     /// What is due next in each session that the page has met.
-    due: std::collections::HashMap<SessionId, u64>,
+    expected: std::collections::HashMap<SessionId, u64>,
 }
 
-impl Page {
+impl TailPage {
     /// Takes the facts of a row that are after a position, up to a limit.
     fn push(
         &mut self,
@@ -344,18 +351,21 @@ impl Page {
             Some(last) if last.session.as_str() == id => last.session.clone(),
             _ => snapshot.id(id)?,
         };
-        let due = self.due.get(&session).map_or(Due::Any, |due| Due::First(*due));
-        let batch = snapshot.batch(&session, due, row)?;
-        if let Due::Any = due {
+        let expected =
+            self.expected.get(&session).map_or(ExpectedSeq::Any, |expected| ExpectedSeq::Exact(*expected));
+        let batch = snapshot.batch(&session, expected, row)?;
+        if let ExpectedSeq::Any = expected {
             let end = snapshot.end_before(&session, batch.first)?;
             if end < batch.first {
-                return Err(StoreError::Hole { session, seq: end });
+                return Err(StoreError::MissingRecord { session, seq: end });
             }
         }
-        for fact in batch.facts().filter(|fact| fact.pos > after).take(limit - self.records.len()) {
-            self.records.push(snapshot.record(&session, &batch, fact)?);
+        for event_line in
+            batch.events().filter(|event_line| event_line.pos > after).take(limit - self.records.len())
+        {
+            self.records.push(snapshot.record(&session, &batch, event_line)?);
         }
-        self.due.insert(session, batch.facts().count() as u64 + batch.first);
+        self.expected.insert(session, batch.events().count() as u64 + batch.first);
         Ok(())
     }
 }

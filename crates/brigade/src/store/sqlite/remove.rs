@@ -5,30 +5,30 @@ use std::collections::BTreeSet;
 use brigade_core::SessionId;
 use rusqlite::{Connection, params};
 
-use super::ledger::{Ledger, has_facts, lease_row, tree_name};
-use super::reader::Below;
-use super::writer::Fault;
-use crate::store::lease::lineage;
-use crate::store::{Holder, StoreError};
+use super::reader::SubtreeRange;
+use super::write_tx::{WriteTx, has_events, lease_row, tree_key};
+use super::writer::WriteError;
+use crate::store::lease::ancestors;
+use crate::store::{Owner, StoreError};
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     /// Removes a session and all below it that was not continued on its own.
-    pub(super) fn remove(&mut self, root: &SessionId) -> Result<(), Fault> {
+    pub(super) fn remove(&mut self, root: &SessionId) -> Result<(), WriteError> {
         self.check_idle(root)?;
-        self.ask_again();
-        let doomed = self.doomed(root)?;
-        if doomed.is_empty() {
-            return Err(StoreError::Unknown(root.clone()).into());
+        self.invalidate_cache();
+        let sessions = self.sessions_to_remove(root)?;
+        if sessions.is_empty() {
+            return Err(StoreError::UnknownSession(root.clone()).into());
         }
-        let mut named: BTreeSet<[u8; 32]> = BTreeSet::new();
-        for session in &doomed {
-            named.extend(self.remove_session(session)?);
+        let mut hashes: BTreeSet<[u8; 32]> = BTreeSet::new();
+        for session in &sessions {
+            hashes.extend(self.remove_session(session)?);
         }
-        if !has_facts(self.connection, &root.root_id())? {
-            named.extend(self.forget_names(&tree_name(root))?);
+        if !has_events(self.connection, &root.root_id())? {
+            hashes.extend(self.remove_refs(&tree_key(root))?);
             self.forget_import(&root.root_id())?;
         }
-        for hash in named {
+        for hash in hashes {
             self.connection
                 .prepare_cached(
                     "DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM refs WHERE hash = ?1)",
@@ -36,30 +36,30 @@ impl Ledger<'_> {
                 .execute([hash])?;
         }
         self.written.removed = true;
-        self.written.stirs = true;
+        self.written.must_notify = true;
         Ok(())
     }
 
     /// Refuses if a living runner has the tree of a session.
-    pub(super) fn check_idle(&self, session: &SessionId) -> Result<(), Fault> {
+    pub(super) fn check_idle(&self, session: &SessionId) -> Result<(), WriteError> {
         let at: u64 = self
             .connection
             .prepare_cached("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)")?
             .query_row([], |row| row.get(0))?;
-        for root in lineage(session) {
-            let row = lease_row(self.connection, &root)?.filter(|row| row.holder.is_some());
-            if let Some(holder) = row.and_then(|row| row.runner(&Holder::this_process(), at).cloned()) {
-                return Err(StoreError::Held { root, holder }.into());
+        for root in ancestors(session) {
+            let row = lease_row(self.connection, &root)?.filter(|row| row.owner.is_some());
+            if let Some(owner) = row.and_then(|row| row.runner(&Owner::this_process(), at).cloned()) {
+                return Err(StoreError::Held { root, owner }.into());
             }
         }
         Ok(())
     }
 
     /// The sessions to remove: those of the tree, without those that have a lease of their own and all below them.
-    fn doomed(&self, root: &SessionId) -> rusqlite::Result<Vec<SessionId>> {
-        let below = Below::of(root);
+    fn sessions_to_remove(&self, root: &SessionId) -> rusqlite::Result<Vec<SessionId>> {
+        let below = SubtreeRange::of(root);
         let range = params![root.as_str(), below.first, below.end];
-        let own = ids(
+        let separate = ids(
             self.connection,
             "SELECT root FROM leases WHERE root <> ?1 AND root > ?2 AND root < ?3 AND last_run IS NOT NULL",
             range,
@@ -70,7 +70,10 @@ impl Ledger<'_> {
              WHERE session >= ?1 AND session < ?3 AND (+session = ?1 OR +session > ?2)",
             range,
         )?;
-        Ok(all.into_iter().filter(|session| !own.iter().any(|own| own.contains(session))).collect())
+        Ok(all
+            .into_iter()
+            .filter(|session| !separate.iter().any(|separate| separate.contains(session)))
+            .collect())
     }
 
     /// Removes one session and returns what it named.
@@ -85,23 +88,23 @@ impl Ledger<'_> {
             .execute(id)?;
         self.keep_edits(session)?;
         connection.prepare_cached("DELETE FROM events WHERE session = ?")?.execute(id)?;
-        let named = self.forget_names(session.as_str())?;
+        let hashes = self.remove_refs(session.as_str())?;
         if let Some(row) = lease_row(connection, session)? {
-            self.write_lease(session, &row.buried())?;
+            self.write_lease(session, &row.tombstone())?;
         }
         self.forget(session);
-        Ok(named)
+        Ok(hashes)
     }
 
     /// Removes what is kept about who names what, and returns what it was.
-    fn forget_names(&self, who: &str) -> rusqlite::Result<Vec<[u8; 32]>> {
-        let named = self
+    fn remove_refs(&self, referrer: &str) -> rusqlite::Result<Vec<[u8; 32]>> {
+        let hashes = self
             .connection
             .prepare_cached("SELECT hash FROM refs WHERE session = ?")?
-            .query_map([who], |row| row.get(0))?
+            .query_map([referrer], |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<[u8; 32]>>>()?;
-        self.connection.prepare_cached("DELETE FROM refs WHERE session = ?")?.execute([who])?;
-        Ok(named)
+        self.connection.prepare_cached("DELETE FROM refs WHERE session = ?")?.execute([referrer])?;
+        Ok(hashes)
     }
 }
 

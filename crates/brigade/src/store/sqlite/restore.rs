@@ -6,21 +6,21 @@ use std::sync::Arc;
 use brigade_core::{Record, SessionId};
 use rusqlite::{OptionalExtension, params};
 
-use super::ledger::Ledger;
-use super::writer::Fault;
+use super::write_tx::WriteTx;
+use super::writer::WriteError;
 use crate::store::codec::{self, Encoded};
-use crate::store::{Child, StoreError};
+use crate::store::{ReturnedChild, StoreError};
 
 /// Records on their way to the writer, each with its content.
 #[derive(Debug)]
 pub(super) struct RestoreJob {
-    entries: Vec<Entry>,
+    entries: Vec<RestoreEntry>,
     /// Those that have to be there, unless they were removed where the records come from.
-    children: Vec<Child>,
+    children: Vec<ReturnedChild>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RestoreEntry {
     session: SessionId,
     seq: u64,
     at: u64,
@@ -30,23 +30,23 @@ struct Entry {
 
 impl RestoreJob {
     pub(super) fn new(records: Vec<Record>, blobs: Vec<Arc<str>>) -> Result<RestoreJob, serde_json::Error> {
-        let children = Child::returned(&records);
+        let children = ReturnedChild::returned(&records);
         let mut blobs = Some(blobs);
         let entry = |record: Record| {
             let mut encoded = Encoded::default();
             encoded.push(&record.event)?;
             // The definitions come with the first record of the tree, which lives as long as all that names them.
-            blobs.take().into_iter().flatten().for_each(|content| encoded.keep(content));
+            blobs.take().into_iter().flatten().for_each(|content| encoded.add_blob(content));
             let Record { session, seq, at, v, .. } = record;
-            Ok(Entry { session, seq, at, v: u64::from(v), encoded })
+            Ok(RestoreEntry { session, seq, at, v: u64::from(v), encoded })
         };
         Ok(RestoreJob { entries: records.into_iter().map(entry).collect::<Result<_, _>>()?, children })
     }
 }
 
-impl Ledger<'_> {
+impl WriteTx<'_> {
     /// Writes the records that are not there yet, after a look at all of them: a refusal leaves no trace.
-    pub(super) fn restore(&mut self, job: &RestoreJob) -> Result<u64, Fault> {
+    pub(super) fn restore(&mut self, job: &RestoreJob) -> Result<u64, WriteError> {
         let mut lengths: HashMap<&SessionId, u64> = HashMap::new();
         let mut new = Vec::new();
         for entry in &job.entries {
@@ -60,7 +60,7 @@ impl Ledger<'_> {
                 continue;
             }
             if entry.seq > length {
-                return Err(StoreError::Hole { session: entry.session.clone(), seq: length }.into());
+                return Err(StoreError::MissingRecord { session: entry.session.clone(), seq: length }.into());
             }
             lengths.insert(&entry.session, length + 1);
             new.push(entry);
@@ -68,7 +68,7 @@ impl Ledger<'_> {
         let growing: HashSet<&SessionId> = new.iter().map(|entry| &entry.session).collect();
         growing.into_iter().try_for_each(|session| self.check_idle(session))?;
         for entry in &new {
-            self.keep(&entry.session, &entry.encoded)?;
+            self.write_blobs(&entry.session, &entry.encoded)?;
             self.insert(&entry.session, entry.seq, entry.at, entry.v, &entry.encoded)?;
         }
         if !new.is_empty() {
@@ -78,12 +78,12 @@ impl Ledger<'_> {
             let grown: HashSet<SessionId> = new.iter().map(|entry| entry.session.root_id()).collect();
             grown.iter().try_for_each(|root| self.mark_imported(root, last))?;
         }
-        self.written.stirs |= !new.is_empty();
+        self.written.must_notify |= !new.is_empty();
         Ok(new.len() as u64)
     }
 
     /// Notes that children which did not come along were removed where the records come from.
-    fn note_removed(&self, children: &[Child]) -> rusqlite::Result<()> {
+    fn note_removed(&self, children: &[ReturnedChild]) -> rusqlite::Result<()> {
         let mut is_there =
             self.connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM events WHERE session = ?)")?;
         for child in children {
@@ -95,7 +95,7 @@ impl Ledger<'_> {
         Ok(())
     }
 
-    fn check_same(&self, entry: &Entry) -> Result<(), Fault> {
+    fn check_same(&self, entry: &RestoreEntry) -> Result<(), WriteError> {
         let sql = "SELECT seq, at, v, body FROM events WHERE session = ? AND seq >= ? ORDER BY seq LIMIT 1";
         let found: Option<(u64, u64, u64, Vec<u8>)> = self
             .connection
@@ -106,13 +106,13 @@ impl Ledger<'_> {
             .optional()?;
         let same = found.is_some_and(|(last, at, v, body)| {
             let theirs = nth_last(&body, last - entry.seq);
-            let same_fact = |mine: &str| {
+            let same_fact = |ours: &str| {
                 theirs.is_some_and(|theirs| {
-                    theirs == mine || codec::decode(theirs, v) == codec::decode(mine, entry.v)
+                    theirs == ours || codec::decode(theirs, v) == codec::decode(ours, entry.v)
                 })
             };
-            let mut mine = entry.encoded.rows().flat_map(|row| codec::lines(row.body)).flatten();
-            at == entry.at && v == entry.v && mine.all(same_fact)
+            let mut ours = entry.encoded.rows().flat_map(|row| codec::lines(row.body)).flatten();
+            at == entry.at && v == entry.v && ours.all(same_fact)
         });
         if same {
             return Ok(());
@@ -122,6 +122,6 @@ impl Ledger<'_> {
 }
 
 /// The fact with so many behind it in its row.
-fn nth_last(body: &[u8], behind: u64) -> Option<&str> {
-    codec::lines(body).ok()?.nth_back(usize::try_from(behind).ok()?)
+fn nth_last(body: &[u8], following: u64) -> Option<&str> {
+    codec::lines(body).ok()?.nth_back(usize::try_from(following).ok()?)
 }

@@ -11,7 +11,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, access};
 
-use super::lock::{LOOK, Lock, beside};
+use super::lock::{HOLDER_CHECK_INTERVAL, Lock, sibling_path};
 use super::writer::is_busy;
 use crate::store::{Blocker, StoreError};
 
@@ -19,13 +19,13 @@ use crate::store::{Blocker, StoreError};
 /// first that has several.
 pub(super) const FORMAT: u32 = 2;
 /// "BRIG": says whose file it is.
-const APPLICATION: u32 = 0x4252_4947;
+const APPLICATION_ID: u32 = 0x4252_4947;
 /// The size of a page of a new file: facts come in rows of several hundred bytes, and a page that is written costs two calls of
 /// the system, whatever its size.
 pub(super) const PAGE_BYTES: u32 = 8_192;
 /// Writers meet at the lock file, so this is only for other programs, and for the moments in which SQLite itself
 /// opens or recovers the write-ahead log.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A row of `events` has facts of one session that were appended together, one on a line; `pos` and `seq` are those of the last.
 const TABLES: &str = "
@@ -65,7 +65,7 @@ const TABLES: &str = "
 
 /// What a store may use up.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Limits {
+pub(super) struct StoreLimits {
     pub(super) pages: Option<u32>,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Opens the connection that writes, and makes or checks the tables.
-pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, StoreError> {
+pub(super) fn open_writer(place: &Path, limits: StoreLimits) -> Result<Connection, StoreError> {
     create(place).map_err(|error| io_error(place, &error))?;
     let connection = connect(place)?;
     let explain = |error| store_error(place, error);
@@ -96,7 +96,7 @@ pub(super) fn open_writer(place: &Path, limits: Limits) -> Result<Connection, St
     // parameter is prepared anew for every value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(explain)?;
     // A writer that waits looks from time to time at who keeps it waiting.
-    connection.busy_timeout(LOOK).map_err(explain)?;
+    connection.busy_timeout(HOLDER_CHECK_INTERVAL).map_err(explain)?;
     if let Some(pages) = limits.pages {
         pragma(&connection, "max_page_count", i64::from(pages)).map_err(explain)?;
     }
@@ -115,7 +115,7 @@ fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {
     let began = Instant::now();
     loop {
         match journal_mode(connection, "PRAGMA journal_mode = WAL") {
-            Err(error) if is_busy(&error) && began.elapsed() < PATIENCE => {
+            Err(error) if is_busy(&error) && began.elapsed() < BUSY_TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             switched => return switched.map(drop),
@@ -134,7 +134,7 @@ pub(super) fn connect(place: &Path) -> Result<Connection, StoreError> {
 
 pub(super) fn open(place: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(place, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(48);
     Ok(connection)
 }
@@ -169,7 +169,7 @@ fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
         return Ok(());
     }
     let script = format!(
-        "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {FORMAT}; COMMIT;"
+        "BEGIN IMMEDIATE; {TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}; COMMIT;"
     );
     connection.execute_batch(&script).map_err(|error| store_error(place, error))
 }
@@ -187,7 +187,7 @@ pub(super) fn format(place: &Path, connection: &Connection) -> Result<Option<u32
     if tables == 0 && found == 0 {
         return Ok(None);
     }
-    if application != APPLICATION {
+    if application != APPLICATION_ID {
         return Err(broken(place, "it belongs to another program; use --store to name another place".into()));
     }
     if found > FORMAT {
@@ -241,7 +241,7 @@ pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked {
             place: place.display().to_string(),
-            by: Blocker::of_shared_memory(&beside(place, "-shm")),
+            by: Blocker::of_shared_memory(&sibling_path(place, "-shm")),
         },
         _ => broken(place, cause),
     }

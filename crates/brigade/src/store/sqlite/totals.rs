@@ -4,8 +4,8 @@
 use brigade_core::{Event, Record, SessionId};
 use rusqlite::params;
 
-use super::batch::Due;
-use super::reader::{Below, Snapshot, columns};
+use super::batch::ExpectedSeq;
+use super::reader::{Snapshot, SubtreeRange, columns};
 use crate::store::totals::{EndedRounds, OpenRound};
 use crate::store::{Pos, StoreError, Totals};
 
@@ -15,7 +15,7 @@ impl Snapshot<'_> {
         let sessions = self.count(root)?;
         let mut ended = EndedRounds::default();
         // Every round but the first begins with words.
-        if !self.has_words(root)?
+        if !self.has_external_events(root)?
             && let Record { event: event @ Event::Ended { .. }, .. } = self.last_of(root)?
         {
             ended.take(&event);
@@ -23,22 +23,22 @@ impl Snapshot<'_> {
         }
         let until = self.ended_rounds(root, &mut ended)?;
         let mut open = OpenRound::default();
-        self.each_after(root, until, |record| open.take(&record))?;
+        self.for_each_record_after(root, until, |record| open.take(&record))?;
         Ok(ended.with(root, &open, sessions))
     }
 
     fn count(&self, root: &SessionId) -> Result<u64, StoreError> {
         let sql = "SELECT count(DISTINCT session) FROM events INDEXED BY events_by_session
             WHERE session >= ?1 AND session < ?3 AND (+session = ?1 OR +session > ?2)";
-        let below = Below::of(root);
-        let found = self.one(sql, params![root.as_str(), below.first, below.end], |row| row.get(0))?;
+        let below = SubtreeRange::of(root);
+        let found = self.query_one(sql, params![root.as_str(), below.first, below.end], |row| row.get(0))?;
         Ok(found.unwrap_or_default())
     }
 
-    fn has_words(&self, session: &SessionId) -> Result<bool, StoreError> {
+    fn has_external_events(&self, session: &SessionId) -> Result<bool, StoreError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM events INDEXED BY events_outside
             WHERE outside = 1 AND session = ?)";
-        self.one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
+        self.query_one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
     }
 
     /// Picks out the ends of rounds, and returns the position of the last.
@@ -47,7 +47,7 @@ impl Snapshot<'_> {
         let sql =
             columns!(r#"WHERE session = ? AND instr(body, CAST('"type":"ended"' AS BLOB)) > 0 ORDER BY seq"#);
         let mut until = 0;
-        self.each(session, sql, params![session.as_str()], |record| {
+        self.for_each_record(session, sql, params![session.as_str()], |record| {
             if let Event::Ended { .. } = record.event {
                 ended.take(&record.event);
                 until = record.pos;
@@ -57,7 +57,7 @@ impl Snapshot<'_> {
     }
 
     /// Reads all facts of a tree after a position, session by session.
-    fn each_after(
+    fn for_each_record_after(
         &self,
         root: &SessionId,
         after: Pos,
@@ -65,7 +65,7 @@ impl Snapshot<'_> {
     ) -> Result<(), StoreError> {
         let sql = columns!("WHERE session = ? AND +pos > ? ORDER BY seq");
         for session in self.sessions(root)? {
-            self.each(&session, sql, params![session.as_str(), after], |record| {
+            self.for_each_record(&session, sql, params![session.as_str(), after], |record| {
                 if record.pos > after {
                     take(record);
                 }
@@ -74,7 +74,7 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    fn each(
+    fn for_each_record(
         &self,
         session: &SessionId,
         sql: &str,
@@ -85,9 +85,9 @@ impl Snapshot<'_> {
         let mut statement = self.connection.prepare_cached(sql).map_err(explain)?;
         let mut rows = statement.query(parameters).map_err(explain)?;
         while let Some(row) = rows.next().map_err(explain)? {
-            let batch = self.batch(session, Due::Any, row)?;
-            for fact in batch.facts() {
-                take(self.record(session, &batch, fact)?);
+            let batch = self.batch(session, ExpectedSeq::Any, row)?;
+            for event_line in batch.events() {
+                take(self.record(session, &batch, event_line)?);
             }
         }
         Ok(())

@@ -8,19 +8,19 @@ use std::cmp::Ordering;
 use brigade_core::SessionId;
 use rusqlite::params;
 
-use super::ledger::lease_row;
-use super::reader::{Below, Snapshot};
+use super::reader::{Snapshot, SubtreeRange};
+use super::write_tx::lease_row;
 use crate::store::codec::DecodeError;
-use crate::store::lease::lineage;
-use crate::store::{Child, Pos, StoreError};
+use crate::store::lease::ancestors;
+use crate::store::{Pos, ReturnedChild, StoreError};
 
 /// Place of a row: session, `seq`, position.
-type Place = (String, u64, Pos);
+type RowPosition = (String, u64, Pos);
 
 impl Snapshot<'_> {
     /// Checks that nothing of a tree is lost.
-    pub(super) fn verify(&self, root: &SessionId, children: &[Child]) -> Result<(), StoreError> {
-        let indexed = self.places(
+    pub(super) fn verify(&self, root: &SessionId, children: &[ReturnedChild]) -> Result<(), StoreError> {
+        let indexed = self.row_positions(
             root,
             "SELECT session, seq, pos FROM events INDEXED BY events_by_session
              WHERE session >= ?1 AND session < ?3 AND (+session = ?1 OR +session > ?2) AND ?4 = 0
@@ -28,30 +28,30 @@ impl Snapshot<'_> {
             0,
         )?;
         let first = indexed.iter().map(|(_, _, pos)| *pos).min().unwrap_or_default();
-        let mut rows = self.places(
+        let mut rows = self.row_positions(
             root,
             "SELECT session, seq, pos FROM events NOT INDEXED
              WHERE pos >= ?4 AND session >= ?1 AND session < ?3 AND (session = ?1 OR session > ?2) ORDER BY pos",
             first,
         )?;
         rows.sort();
-        self.compare(&indexed, &rows)?;
-        self.find(root, children)
+        self.compare_index(&indexed, &rows)?;
+        self.check_children(root, children)
     }
 
-    fn places(&self, root: &SessionId, sql: &str, first: Pos) -> Result<Vec<Place>, StoreError> {
-        let below = Below::of(root);
+    fn row_positions(&self, root: &SessionId, sql: &str, first: Pos) -> Result<Vec<RowPosition>, StoreError> {
+        let below = SubtreeRange::of(root);
         let read = || {
             let mut statement = self.connection.prepare_cached(sql)?;
             let parameters = params![root.as_str(), below.first, below.end, first];
             let rows = statement.query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-            rows.collect::<rusqlite::Result<Vec<Place>>>()
+            rows.collect::<rusqlite::Result<Vec<RowPosition>>>()
         };
         read().map_err(|error| self.explain(error))
     }
 
     /// Names the first row that only one of the two has.
-    fn compare(&self, indexed: &[Place], rows: &[Place]) -> Result<(), StoreError> {
+    fn compare_index(&self, indexed: &[RowPosition], rows: &[RowPosition]) -> Result<(), StoreError> {
         let differ = indexed.iter().zip(rows).find(|(one, other)| one != other);
         let (one, other) = match differ {
             Some((one, other)) => (Some(one), Some(other)),
@@ -65,14 +65,14 @@ impl Snapshot<'_> {
         let (session, seq, _) = if only_indexed { one } else { other }.ok_or(StoreError::Closed)?;
         let session = self.id(session)?;
         if only_indexed {
-            return Err(StoreError::Hole { seq: self.end_before(&session, *seq)?, session });
+            return Err(StoreError::MissingRecord { seq: self.end_before(&session, *seq)?, session });
         }
         Err(DecodeError::Damaged("the index has no entry for it".into()).of(&session, *seq))
     }
 
     /// Looks for sessions that have to be there. Those that were removed, here or before the tree was imported, need not.
-    fn find(&self, root: &SessionId, children: &[Child]) -> Result<(), StoreError> {
-        let removed: Option<Pos> = self.one("SELECT pos FROM removed", [], |row| row.get(0))?;
+    fn check_children(&self, root: &SessionId, children: &[ReturnedChild]) -> Result<(), StoreError> {
+        let removed: Option<Pos> = self.query_one("SELECT pos FROM removed", [], |row| row.get(0))?;
         let mut may_be_missing = false;
         for child in children.iter().filter(|child| removed.is_none_or(|removed| removed < child.after)) {
             if may_be_missing || self.exists(&child.session)? {
@@ -88,7 +88,7 @@ impl Snapshot<'_> {
 
     /// Whether a tree was run in this store, and not only imported.
     fn was_run(&self, root: &SessionId) -> Result<bool, StoreError> {
-        for above in lineage(root) {
+        for above in ancestors(root) {
             if lease_row(self.connection, &above).map_err(|error| self.explain(error))?.is_some() {
                 return Ok(true);
             }

@@ -8,81 +8,81 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::checkpoint::Checkpointer;
-pub(super) use super::ledger::Ledger;
-use super::ledger::{Known, LeaseTimes};
-use super::lock::{Gate, Lock, LockWait};
+use super::lock::{CommitGate, Lock, LockWait};
 use super::schema::store_error;
+pub(super) use super::write_tx::WriteTx;
+use super::write_tx::{LeaseTimes, WriteCache};
 use crate::store::StoreError;
 
 /// How long a batch takes in more work. Together with the commit it stays around 5 ms on a fair disk.
-const BATCH: Duration = Duration::from_millis(2);
+const BATCH_WINDOW: Duration = Duration::from_millis(2);
 /// How long a busy writer lets work gather before the next transaction: a commit costs far more than what is in it.
-const GATHER: Duration = Duration::from_micros(800);
+const GATHER_PAUSE: Duration = Duration::from_micros(800);
 /// How much work a transaction had if the writer is busy.
-const BUSY: usize = 4;
+const BUSY_JOBS: usize = 4;
 /// How often an idle writer looks whether somebody else wrote.
-const LOOK: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// How often a commit is tried again while another program holds the database, each time after waiting for it.
-const TRIES: u32 = 60;
+const MAX_COMMIT_TRIES: u32 = 60;
 
 /// Why work in a transaction stopped.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum WriteError {
     /// The transaction cannot go on.
     Sql(rusqlite::Error),
     /// This work is refused, and has written nothing. The transaction goes on.
     Refused(StoreError),
 }
 
-impl From<rusqlite::Error> for Fault {
-    fn from(error: rusqlite::Error) -> Fault {
-        Fault::Sql(error)
+impl From<rusqlite::Error> for WriteError {
+    fn from(error: rusqlite::Error) -> WriteError {
+        WriteError::Sql(error)
     }
 }
 
-impl From<StoreError> for Fault {
-    fn from(error: StoreError) -> Fault {
-        Fault::Refused(error)
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> WriteError {
+        WriteError::Refused(error)
     }
 }
 
 /// Work for the writer. It may be run again when the transaction that it was in failed.
 pub(super) trait Job: Send {
     /// Does the work and keeps the result.
-    fn run(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()>;
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()>;
     /// Tells the caller the result, which is durable, or why there is none.
     fn answer(self: Box<Self>, commit: Result<(), StoreError>);
 }
 
 /// A closure as a job.
-pub(super) struct Task<T, F> {
+pub(super) struct ClosureJob<T, F> {
     work: F,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Task<T, F>
+impl<T, F> ClosureJob<T, F>
 where
     T: Send + 'static,
-    F: FnMut(&mut Ledger<'_>) -> Result<T, Fault> + Send + 'static,
+    F: FnMut(&mut WriteTx<'_>) -> Result<T, WriteError> + Send + 'static,
 {
     /// The job and where its result arrives.
     pub(super) fn job(work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, answer) = oneshot::channel();
-        (Box::new(Task { work, result: None, reply }), answer)
+        (Box::new(ClosureJob { work, result: None, reply }), answer)
     }
 }
 
-impl<T, F> Job for Task<T, F>
+impl<T, F> Job for ClosureJob<T, F>
 where
     T: Send + 'static,
-    F: FnMut(&mut Ledger<'_>) -> Result<T, Fault> + Send + 'static,
+    F: FnMut(&mut WriteTx<'_>) -> Result<T, WriteError> + Send + 'static,
 {
-    fn run(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
-        self.result = match (self.work)(ledger) {
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()> {
+        self.result = match (self.work)(tx) {
             Ok(done) => Some(Ok(done)),
-            Err(Fault::Refused(error)) => Some(Err(error)),
-            Err(Fault::Sql(error)) => return Err(error),
+            Err(WriteError::Refused(error)) => Some(Err(error)),
+            Err(WriteError::Sql(error)) => return Err(error),
         };
         Ok(())
     }
@@ -103,15 +103,15 @@ pub(super) struct Writer {
     connection: Connection,
     lock: Lock,
     queue: mpsc::Receiver<Box<dyn Job>>,
-    stir: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
     checkpointer: Checkpointer,
     times: LeaseTimes,
-    known: Known,
+    cache: WriteCache,
     /// Whether the last transaction had much work.
     is_busy: bool,
     /// The last `data_version` seen. SQLite changes it only for commits of other connections than this one, which is
     /// why the writer itself looks: its own commits never stir anybody.
-    seen: i64,
+    last_data_version: i64,
 }
 
 impl Writer {
@@ -119,29 +119,43 @@ impl Writer {
         place: Arc<Path>,
         connection: Connection,
         queue: mpsc::Receiver<Box<dyn Job>>,
-        stir: watch::Sender<u64>,
+        changes: watch::Sender<u64>,
         checkpointer: Checkpointer,
-        gate: Arc<Gate>,
+        gate: Arc<CommitGate>,
     ) -> Result<Writer, StoreError> {
         let lock = Lock::open(&place, gate)?;
-        let seen = data_version(&connection).map_err(|error| store_error(&place, error))?;
-        let (times, known) = (LeaseTimes::default(), Known::default());
-        Ok(Writer { place, connection, lock, queue, stir, checkpointer, times, known, is_busy: false, seen })
+        let last_data_version = data_version(&connection).map_err(|error| store_error(&place, error))?;
+        let (times, cache) = (LeaseTimes::default(), WriteCache::default());
+        Ok(Writer {
+            place,
+            connection,
+            lock,
+            queue,
+            changes,
+            checkpointer,
+            times,
+            cache,
+            is_busy: false,
+            last_data_version,
+        })
     }
 
     /// Works until the store is dropped and the queue is empty.
     pub(super) fn run(mut self) {
         loop {
-            match self.queue.recv_timeout(LOOK) {
+            match self.queue.recv_timeout(POLL_INTERVAL) {
                 Ok(job) => {
                     if self.is_busy {
-                        std::thread::sleep(GATHER);
+                        std::thread::sleep(GATHER_PAUSE);
                     }
                     self.batch(job);
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    look(&self.connection, &mut self.seen, &mut self.known, &self.stir)
-                }
+                Err(mpsc::RecvTimeoutError::Timeout) => detect_foreign_commit(
+                    &self.connection,
+                    &mut self.last_data_version,
+                    &mut self.cache,
+                    &self.changes,
+                ),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -152,7 +166,7 @@ impl Writer {
     fn batch(&mut self, first: Box<dyn Job>) {
         let mut jobs = vec![first];
         let result = self.transact(&mut jobs, Intake::Queue);
-        self.is_busy = jobs.len() >= BUSY;
+        self.is_busy = jobs.len() >= BUSY_JOBS;
         match result {
             Ok(()) => jobs.into_iter().for_each(|job| job.answer(Ok(()))),
             // Nothing gets through a lock that another process holds, alone or together.
@@ -162,35 +176,35 @@ impl Writer {
             Err(error) if jobs.len() == 1 => jobs.into_iter().for_each(|job| job.answer(Err(error.clone()))),
             Err(_) => {
                 for job in jobs {
-                    let mut alone = vec![job];
-                    let result = self.transact(&mut alone, Intake::Closed);
-                    alone.into_iter().for_each(|job| job.answer(result.clone()));
+                    let mut single = vec![job];
+                    let result = self.transact(&mut single, Intake::Closed);
+                    single.into_iter().for_each(|job| job.answer(result.clone()));
                 }
             }
         }
-        look(&self.connection, &mut self.seen, &mut self.known, &self.stir);
-        self.lock.stand_back();
+        detect_foreign_commit(&self.connection, &mut self.last_data_version, &mut self.cache, &self.changes);
+        self.lock.yield_to_waiter();
     }
 
     fn transact(&mut self, jobs: &mut Vec<Box<dyn Job>>, intake: Intake) -> Result<(), StoreError> {
         let _guard = self.lock.acquire()?;
         begin(&self.place, &self.connection)?;
-        look(&self.connection, &mut self.seen, &mut self.known, &self.stir);
-        let result = fill(&self.connection, &mut self.times, &mut self.known, jobs, intake, &self.queue)
-            .and_then(|ledger| commit(&self.connection).map(|()| ledger));
+        detect_foreign_commit(&self.connection, &mut self.last_data_version, &mut self.cache, &self.changes);
+        let result = run_jobs(&self.connection, &mut self.times, &mut self.cache, jobs, intake, &self.queue)
+            .and_then(|tx| commit(&self.connection).map(|()| tx));
         match result {
-            Ok(written) => {
-                self.checkpointer.wrote(written.bytes);
-                if written.removed {
+            Ok(effects) => {
+                self.checkpointer.wrote(effects.bytes);
+                if effects.removed {
                     self.checkpointer.removed();
                 }
-                if written.stirs {
-                    self.stir.send_modify(|count| *count += 1);
+                if effects.must_notify {
+                    self.changes.send_modify(|count| *count += 1);
                 }
                 Ok(())
             }
             Err(error) => {
-                self.known = Known::default();
+                self.cache = WriteCache::default();
                 if !self.connection.is_autocommit() {
                     // Where this fails too, the next BEGIN does, and says why.
                     let _ = self.connection.execute_batch("ROLLBACK");
@@ -210,35 +224,35 @@ enum Intake {
 
 /// What a transaction did that others have to know.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct CommitEffects {
     pub(super) bytes: u64,
-    pub(super) stirs: bool,
+    pub(super) must_notify: bool,
     pub(super) removed: bool,
 }
 
 /// Runs the jobs, and those that arrive meanwhile, within the time that a batch may take.
-fn fill(
+fn run_jobs(
     connection: &Connection,
     times: &mut LeaseTimes,
-    known: &mut Known,
+    cache: &mut WriteCache,
     jobs: &mut Vec<Box<dyn Job>>,
     intake: Intake,
     queue: &mpsc::Receiver<Box<dyn Job>>,
-) -> rusqlite::Result<Written> {
+) -> rusqlite::Result<CommitEffects> {
     let started = Instant::now();
-    let mut ledger = Ledger::open(connection, times, known)?;
+    let mut tx = WriteTx::open(connection, times, cache)?;
     let mut next = 0;
     loop {
         while let Some(job) = jobs.get_mut(next) {
-            job.run(&mut ledger)?;
+            job.run(&mut tx)?;
             next += 1;
         }
-        if intake == Intake::Closed || started.elapsed() >= BATCH {
-            return Ok(ledger.done());
+        if intake == Intake::Closed || started.elapsed() >= BATCH_WINDOW {
+            return Ok(tx.done());
         }
         match queue.try_recv() {
             Ok(job) => jobs.push(job),
-            Err(_) => return Ok(ledger.done()),
+            Err(_) => return Ok(tx.done()),
         }
     }
 }
@@ -252,7 +266,7 @@ fn begin(place: &Path, connection: &Connection) -> Result<(), StoreError> {
         let is_busy = is_busy(&error);
         let error = store_error(place, error);
         let by = if let StoreError::Locked { by, .. } = &error { *by } else { None };
-        if !is_busy || wait.is_in_vain(by) {
+        if !is_busy || wait.has_timed_out(by) {
             return Err(error);
         }
     }
@@ -262,7 +276,7 @@ fn commit(connection: &Connection) -> rusqlite::Result<()> {
     let mut tries = 1;
     loop {
         match connection.prepare_cached("COMMIT")?.execute([]) {
-            Err(error) if tries < TRIES && is_busy(&error) => tries += 1,
+            Err(error) if tries < MAX_COMMIT_TRIES && is_busy(&error) => tries += 1,
             result => return result.map(|_| ()),
         }
     }
@@ -275,15 +289,20 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// Stirs those who wait, and trusts nothing that was known, if another process committed something.
-fn look(connection: &Connection, seen: &mut i64, known: &mut Known, stir: &watch::Sender<u64>) {
+fn detect_foreign_commit(
+    connection: &Connection,
+    last_data_version: &mut i64,
+    cache: &mut WriteCache,
+    changes: &watch::Sender<u64>,
+) {
     let version = data_version(connection).ok();
-    if version == Some(*seen) {
+    if version == Some(*last_data_version) {
         return;
     }
-    *known = Known::default();
+    *cache = WriteCache::default();
     if let Some(version) = version {
-        *seen = version;
-        stir.send_modify(|count| *count += 1);
+        *last_data_version = version;
+        changes.send_modify(|count| *count += 1);
     }
 }
 

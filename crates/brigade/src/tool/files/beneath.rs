@@ -13,37 +13,37 @@ use rustix::io::Errno;
 
 /// What happens at a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Links {
+pub(super) enum Symlinks {
     /// It is followed as long as it stays inside.
-    Inside,
+    FollowInside,
     /// It is an error.
     Refuse,
 }
 
 /// Looks at something without opening it, so that no device or pipe notices.
 #[cfg(target_os = "linux")]
-pub(super) const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+pub(super) const INSPECT_FLAGS: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Looks at something; systems without `O_PATH` have to open it.
 #[cfg(not(target_os = "linux"))]
-pub(super) const LOOK: OFlags = READ;
+pub(super) const INSPECT_FLAGS: OFlags = READ_FLAGS;
 
 /// Opens for reading and never waits, neither for the other end of a pipe nor for a terminal.
-pub(super) const READ: OFlags =
+pub(super) const READ_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Opens a folder for listing and for syncing.
-pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Opens `path` beneath `folder`.
 ///
 /// The kernel gives up with `EAGAIN` when anything on the system is renamed while it walks over a `..`. That is
 /// rare and over at once, so a few attempts are enough; whoever renames in a loop gets an error, not a way out.
 #[cfg(target_os = "linux")]
-pub(super) fn open(folder: impl AsFd, path: &Path, flags: OFlags, links: Links) -> io::Result<OwnedFd> {
+pub(super) fn open(folder: impl AsFd, path: &Path, flags: OFlags, symlinks: Symlinks) -> io::Result<OwnedFd> {
     const ATTEMPTS: usize = 64;
-    let resolve = match links {
-        Links::Inside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
-        Links::Refuse => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+    let resolve = match symlinks {
+        Symlinks::FollowInside => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+        Symlinks::Refuse => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
     };
     let mut outcome = Err(Errno::AGAIN);
     for _ in 0..ATTEMPTS {
@@ -59,16 +59,21 @@ pub(super) fn open(folder: impl AsFd, path: &Path, flags: OFlags, links: Links) 
 /// Opens `path` beneath `folder`, one name at a time. Without `openat2` no symbolic link can be followed safely, so
 /// none is.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn open(folder: impl AsFd, path: &Path, flags: OFlags, _links: Links) -> io::Result<OwnedFd> {
+pub(super) fn open(
+    folder: impl AsFd,
+    path: &Path,
+    flags: OFlags,
+    _symlinks: Symlinks,
+) -> io::Result<OwnedFd> {
     let outside = || io::Error::from(rustix::io::Errno::XDEV);
-    let path = lexical(path).ok_or_else(outside)?;
+    let path = normalize(path).ok_or_else(outside)?;
     let names: Vec<OsString> = path.iter().map(OsString::from).collect();
     let Some((last, parents)) = names.split_last() else {
         return Ok(rustix::fs::openat(folder, ".", flags, Mode::empty())?);
     };
-    let mut current = rustix::fs::openat(folder, ".", FOLDER, Mode::empty())?;
+    let mut current = rustix::fs::openat(folder, ".", DIR_FLAGS, Mode::empty())?;
     for name in parents {
-        current = rustix::fs::openat(&current, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        current = rustix::fs::openat(&current, name, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
     }
     Ok(rustix::fs::openat(&current, last, flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
@@ -86,7 +91,7 @@ pub(super) fn real_path(folder: impl AsFd, opened: impl AsFd, _given: &Path) -> 
 /// Where something that [`open`] opened really is: as no link was followed, where its name says.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn real_path(_folder: impl AsFd, _opened: impl AsFd, given: &Path) -> io::Result<PathBuf> {
-    lexical(given).ok_or_else(|| rustix::io::Errno::XDEV.into())
+    normalize(given).ok_or_else(|| rustix::io::Errno::XDEV.into())
 }
 
 #[cfg(target_os = "linux")]
@@ -96,7 +101,7 @@ fn path_of(opened: impl AsFd) -> io::Result<PathBuf> {
 }
 
 /// The path without `.` and `..`, by its text alone; none where it leads above its start.
-pub(super) fn lexical(path: &Path) -> Option<PathBuf> {
+pub(super) fn normalize(path: &Path) -> Option<PathBuf> {
     let mut names: Vec<OsString> = Vec::new();
     for component in path.components() {
         match component {

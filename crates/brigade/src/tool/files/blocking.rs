@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use brigade_core::ToolOutput;
 
-use super::Stop;
+use super::StopSignal;
 
-/// Does file work on a thread that may wait. When the future is dropped, the work sees its [`Stop`] reached.
+/// Does file work on a thread that may wait. When the future is dropped, the work sees its [`StopSignal`] reached.
 pub(in crate::tool) async fn blocking(
     limit: Duration,
-    work: impl FnOnce(&Stop) -> ToolOutput + Send + 'static,
+    work: impl FnOnce(&StopSignal) -> ToolOutput + Send + 'static,
 ) -> ToolOutput {
     let dropped = Arc::new(AtomicBool::new(false));
-    let _guard = OnDrop(Arc::clone(&dropped));
-    let stop = Stop::after(limit, dropped);
+    let _guard = SetOnDrop(Arc::clone(&dropped));
+    let stop = StopSignal::after(limit, dropped);
     match tokio::task::spawn_blocking(move || work(&stop)).await {
         Ok(output) => output,
         Err(cause) => ToolOutput::error(format!("The tool broke down ({cause}); nothing was changed")),
     }
 }
 
-struct OnDrop(Arc<AtomicBool>);
+struct SetOnDrop(Arc<AtomicBool>);
 
-impl Drop for OnDrop {
+impl Drop for SetOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

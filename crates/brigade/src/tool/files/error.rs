@@ -34,7 +34,7 @@ pub enum FileError {
     },
     /// The folders that this agent may touch do not include it.
     #[error("`{path}` is not in a folder that this agent may touch; it may touch: {folders}")]
-    OtherFolder {
+    FolderNotAllowed {
         /// The path as given.
         path: String,
         /// The folders there are.
@@ -50,7 +50,7 @@ pub enum FileError {
     },
     /// A rule wants a question to be asked about the file's real name, and the call named it differently.
     #[error("`{path}` is really `{real}`, and the rule `{rule}` asks about that; call again with `{real}`")]
-    Renamed {
+    RuleAsksForRealPath {
         /// The path as given.
         path: String,
         /// Where it leads.
@@ -60,7 +60,7 @@ pub enum FileError {
     },
     /// The mode asks about edits, and the call named the file differently.
     #[error("`{path}` is really `{real}`, and edits of that are asked about; call again with `{real}`")]
-    Elsewhere {
+    ModeAsksForRealPath {
         /// The path as given.
         path: String,
         /// Where it leads.

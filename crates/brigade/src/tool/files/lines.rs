@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Take};
 
-use brigade_core::id::Pieces;
+use brigade_core::id::HashBuilder;
 use brigade_core::{Extent, Hash, SeenFile};
 
-use super::{FileError, Files, MAX_EDIT_BYTES, Opened, shown};
+use super::{FileError, Files, MAX_EDIT_BYTES, OpenedFile, escape_controls};
 
 /// How far a file is read in search of a line. Past it, a reader should ask the shell.
 const MAX_SCAN_BYTES: u64 = 128 << 20;
@@ -53,9 +53,9 @@ impl Files {
         count: u64,
         cap: usize,
     ) -> Result<Lines, FileError> {
-        let Opened { file, real, .. } = self.open(path)?;
-        let fail = |cause| FileError::from_system(&shown(path), cause);
-        let mut reader = BufReader::with_capacity(64 * 1024, Hashing::new(file));
+        let OpenedFile { file, real, .. } = self.open(path)?;
+        let fail = |cause| FileError::from_system(&escape_controls(path), cause);
+        let mut reader = BufReader::with_capacity(64 * 1024, HashingReader::new(file));
         let mut lines = Lines::default();
         let start = reader.fill_buf().map_err(fail)?;
         if start.iter().take(SNIFF_BYTES).any(|byte| *byte == 0) {
@@ -82,7 +82,7 @@ impl Files {
         }
         lines.rest = count_rest(&mut reader, 0).map_err(fail)?;
         if lines.count == 0 && count > 0 && lines.rest == Rest::Unknown {
-            return Err(FileError::TooLarge { path: shown(path), cap: MAX_SCAN_BYTES });
+            return Err(FileError::TooLarge { path: escape_controls(path), cap: MAX_SCAN_BYTES });
         }
         lines.seen = seen(&lines, real.to_str(), reader.get_ref());
         Ok(lines)
@@ -90,21 +90,21 @@ impl Files {
 }
 
 /// The file as seen by an agent that is shown these lines of it, once all of it was read.
-fn seen(lines: &Lines, path: Option<&str>, read: &Hashing) -> Option<SeenFile> {
+fn seen(lines: &Lines, path: Option<&str>, read: &HashingReader) -> Option<SeenFile> {
     let is_whole = lines.skipped == 0 && !lines.long_line && lines.rest == Rest::Lines(0);
     let extent = if is_whole { Extent::Whole } else { Extent::Part };
     Some(SeenFile { path: path?.to_owned(), hash: read.hash()?, extent })
 }
 
 /// A file that is hashed as it is read.
-struct Hashing {
+struct HashingReader {
     file: Take<File>,
-    pieces: Pieces,
+    pieces: HashBuilder,
 }
 
-impl Hashing {
-    fn new(file: File) -> Hashing {
-        Hashing { file: file.take(MAX_SCAN_BYTES + 1), pieces: Hash::pieces() }
+impl HashingReader {
+    fn new(file: File) -> HashingReader {
+        HashingReader { file: file.take(MAX_SCAN_BYTES + 1), pieces: Hash::builder() }
     }
 
     fn bytes(&self) -> u64 {
@@ -117,7 +117,7 @@ impl Hashing {
     }
 }
 
-impl Read for Hashing {
+impl Read for HashingReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let length = self.file.read(buffer)?;
         self.pieces.add(&buffer[..length]);
@@ -152,7 +152,7 @@ fn take_line(reader: &mut impl BufRead, into: &mut Vec<u8>, cap: usize) -> std::
 }
 
 /// Counts the lines up to the end, if that is not too far away.
-fn count_rest(reader: &mut BufReader<Hashing>, known: u64) -> std::io::Result<Rest> {
+fn count_rest(reader: &mut BufReader<HashingReader>, known: u64) -> std::io::Result<Rest> {
     let mut count = known;
     while skip_line(reader)? {
         count += 1;

@@ -8,20 +8,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use brigade_core::Hash;
-use brigade_core::permission::Kind;
+use brigade_core::permission::ActionKind;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
-use super::beneath::{self, FOLDER, LOOK, Links, READ};
-use super::workspace::{Given, require_regular};
+use super::beneath::{self, DIR_FLAGS, INSPECT_FLAGS, READ_FLAGS, Symlinks};
+use super::workspace::{RequestedPath, require_regular};
 use super::{FileError, Files, MAX_EDIT_BYTES, read_bounded};
 
 /// Folders whose content makes other programs run something, or this one permit something.
-const PROTECTED: [&str; 2] = [".git", ".brigade"];
+const PROTECTED_FOLDERS: [&str; 2] = [".git", ".brigade"];
 
 /// A file that is to be changed or made.
 #[derive(Debug)]
-pub(in crate::tool) struct Target {
+pub(in crate::tool) struct EditTarget {
     /// Where it is, relative to the workspace, without links.
     pub(in crate::tool) path: String,
     /// What it holds; none where it does not exist.
@@ -31,43 +31,46 @@ pub(in crate::tool) struct Target {
 impl Files {
     /// Finds the file that a change of `path` would change, and what it holds. A link is followed where it stays
     /// inside, so that the change reaches the file and leaves the link alone.
-    pub(in crate::tool) fn target(&self, path: &str) -> Result<Target, FileError> {
-        let given = self.workspace.given(path)?;
-        let real = self.place(&given)?;
+    pub(in crate::tool) fn edit_target(&self, path: &str) -> Result<EditTarget, FileError> {
+        let requested = self.workspace.parse_path(path)?;
+        let real = self.resolve_target(&requested)?;
         let Some(path) = real.to_str() else {
-            return Err(FileError::BadPath { path: given.shown, reason: "its real name is not valid UTF-8" });
+            return Err(FileError::BadPath {
+                path: requested.display,
+                reason: "its real name is not valid UTF-8",
+            });
         };
-        let content = self.found(path)?.map(|found| found.content);
-        Ok(Target { path: path.to_owned(), content })
+        let content = self.load_for_edit(path)?.map(|found| found.content);
+        Ok(EditTarget { path: path.to_owned(), content })
     }
 
     /// Gives a file a new content, if it still holds what it is expected to hold; none stands for a file that does
     /// not exist. Missing folders are made. Whoever reads at the same time, or after a crash, finds the whole old
     /// content or the whole new one.
     pub fn replace(&self, path: &str, content: &[u8], expected: Option<Hash>) -> Result<(), FileError> {
-        let given = self.workspace.given(path)?;
-        let fail = |errno: Errno| FileError::from_system(&given.shown, errno);
-        let real = self.place(&given)?;
+        let requested = self.workspace.parse_path(path)?;
+        let fail = |errno: Errno| FileError::from_system(&requested.display, errno);
+        let real = self.resolve_target(&requested)?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-            return Err(FileError::NotAFile { path: given.shown, what: "a folder" });
+            return Err(FileError::NotAFile { path: requested.display, what: "a folder" });
         };
-        if expected.is_some() && self.workspace.open_real(&real, LOOK).is_err() {
-            return Err(FileError::Changed { path: given.shown });
+        if expected.is_some() && self.workspace.open_real(&real, INSPECT_FLAGS).is_err() {
+            return Err(FileError::Changed { path: requested.display });
         }
         let folder = self.make_folders(parent).map_err(fail)?;
-        let before = status(&folder, name).map_err(fail)?;
+        let before = stat_entry(&folder, name).map_err(fail)?;
         if let Some(before) = &before {
-            require_regular(&given.shown, before)?;
+            require_regular(&requested.display, before)?;
         }
-        let draft = Draft::write(&folder, content, before.as_ref())
-            .map_err(|cause| FileError::from_system(&given.shown, cause))?;
-        let _writing = self.workspace.writing();
+        let temp = TempFile::write(&folder, content, before.as_ref())
+            .map_err(|cause| FileError::from_system(&requested.display, cause))?;
+        let _write_lock = self.workspace.lock_writes();
         // As late as possible: what is checked here can change only in the moment before the renaming.
-        if self.current(&folder, name, &given)? != expected {
-            return Err(FileError::Changed { path: given.shown });
+        if self.current_hash(&folder, name, &requested)? != expected {
+            return Err(FileError::Changed { path: requested.display });
         }
-        draft.publish(name, expected).map_err(|errno| match errno {
-            Errno::EXIST => FileError::Changed { path: given.shown.clone() },
+        temp.commit(name, expected).map_err(|errno| match errno {
+            Errno::EXIST => FileError::Changed { path: requested.display.clone() },
             errno => fail(errno),
         })?;
         rustix::fs::fsync(&folder).map_err(fail)
@@ -75,58 +78,65 @@ impl Files {
 
     /// Removes a file, if it still has the content that it is expected to have. Its folders stay.
     pub fn remove(&self, path: &str, expected: Hash) -> Result<(), FileError> {
-        let given = self.workspace.given(path)?;
-        let fail = |errno: Errno| FileError::from_system(&given.shown, errno);
-        let real = self.place(&given)?;
+        let requested = self.workspace.parse_path(path)?;
+        let fail = |errno: Errno| FileError::from_system(&requested.display, errno);
+        let real = self.resolve_target(&requested)?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-            return Err(FileError::NotAFile { path: given.shown, what: "a folder" });
+            return Err(FileError::NotAFile { path: requested.display, what: "a folder" });
         };
         let folder = self
             .workspace
-            .open_real(parent, FOLDER)
-            .map_err(|cause| FileError::from_system(&given.shown, cause))?;
-        let _writing = self.workspace.writing();
-        if self.current(&folder, name, &given)? != Some(expected) {
-            return Err(FileError::Changed { path: given.shown });
+            .open_real(parent, DIR_FLAGS)
+            .map_err(|cause| FileError::from_system(&requested.display, cause))?;
+        let _write_lock = self.workspace.lock_writes();
+        if self.current_hash(&folder, name, &requested)? != Some(expected) {
+            return Err(FileError::Changed { path: requested.display });
         }
         rustix::fs::unlinkat(&folder, name, AtFlags::empty()).map_err(fail)?;
         rustix::fs::fsync(&folder).map_err(fail)
     }
 
     /// Where a file to be written is or will be, judged by its name and by its place.
-    fn place(&self, given: &Given) -> Result<PathBuf, FileError> {
-        require_unprotected(given, Path::new(&given.lexical))?;
-        self.admit_name(given, Kind::Edit)?;
-        let real = match self.workspace.resolve(given) {
+    fn resolve_target(&self, requested: &RequestedPath) -> Result<PathBuf, FileError> {
+        require_unprotected(requested, Path::new(&requested.lexical))?;
+        self.check_requested_path(requested, ActionKind::Edit)?;
+        let real = match self.workspace.resolve(requested) {
             Ok(found) => {
-                require_regular(&given.shown, &found.stat)?;
+                require_regular(&requested.display, &found.stat)?;
                 found.real
             }
-            Err(FileError::NotFound { .. }) => self.future_place(given)?,
+            Err(FileError::NotFound { .. }) => self.resolve_new_file(requested)?,
             Err(error) => return Err(error),
         };
-        require_unprotected(given, &real)?;
-        self.admit_place(given, &real, Kind::Edit)?;
+        require_unprotected(requested, &real)?;
+        self.check_real_path(requested, &real, ActionKind::Edit)?;
         Ok(real)
     }
 
     /// Where a file that does not exist will be: its last existing folder, and the names that are missing below.
-    fn future_place(&self, given: &Given) -> Result<PathBuf, FileError> {
-        if given.path.as_os_str().as_bytes().ends_with(b"/.") {
-            return Err(FileError::BadPath { path: given.shown.clone(), reason: "its end names a folder" });
+    fn resolve_new_file(&self, requested: &RequestedPath) -> Result<PathBuf, FileError> {
+        if requested.path.as_os_str().as_bytes().ends_with(b"/.") {
+            return Err(FileError::BadPath {
+                path: requested.display.clone(),
+                reason: "its end names a folder",
+            });
         }
         let mut missing: Vec<OsString> = Vec::new();
-        let mut components: Vec<Component<'_>> = given.path.components().collect();
+        let mut components: Vec<Component<'_>> = requested.path.components().collect();
         loop {
             match components.pop() {
                 Some(Component::Normal(name)) => missing.push(name.to_owned()),
                 Some(Component::CurDir) if missing.is_empty() && components.is_empty() => {}
-                Some(_) | None => return Err(FileError::NotFound { path: given.shown.clone() }),
+                Some(_) | None => return Err(FileError::NotFound { path: requested.display.clone() }),
             }
             let folder: PathBuf = components.iter().collect();
             let path = if components.is_empty() { PathBuf::from(".") } else { folder };
-            let existing =
-                Given { path, lexical: String::new(), shown: given.shown.clone(), asked: given.asked };
+            let existing = RequestedPath {
+                path,
+                lexical: String::new(),
+                display: requested.display.clone(),
+                checked: requested.checked,
+            };
             let found = match self.workspace.resolve(&existing) {
                 Ok(found) => found,
                 Err(FileError::NotFound { .. }) => continue,
@@ -135,19 +145,19 @@ impl Files {
             let first = missing.last().map(|name| found.real.join(name)).unwrap_or_default();
             // What exists under the first missing name can only be a link that leads nowhere. To follow it would be
             // to make a file at a place that nobody named.
-            if let Ok(link) = self.look_at(&first) {
-                require_regular(&given.shown, &link)?;
+            if let Ok(link) = self.stat_path(&first) {
+                require_regular(&requested.display, &link)?;
             }
             missing.reverse();
             return Ok(missing.iter().fold(found.real, |path, name| path.join(name)));
         }
     }
 
-    fn look_at(&self, real: &Path) -> std::io::Result<Stat> {
+    fn stat_path(&self, real: &Path) -> std::io::Result<Stat> {
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(Errno::NOENT.into());
         };
-        let folder = self.workspace.open_real(parent, LOOK | OFlags::DIRECTORY)?;
+        let folder = self.workspace.open_real(parent, INSPECT_FLAGS | OFlags::DIRECTORY)?;
         Ok(rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
@@ -155,7 +165,7 @@ impl Files {
     /// it, so that no link can lead elsewhere in the meantime.
     fn make_folders(&self, real: &Path) -> Result<OwnedFd, Errno> {
         let open = |folder: &dyn AsFd, name: &Path| {
-            beneath::open(folder.as_fd(), name, FOLDER, Links::Refuse)
+            beneath::open(folder.as_fd(), name, DIR_FLAGS, Symlinks::Refuse)
                 .map_err(|cause| Errno::from_io_error(&cause).unwrap_or(Errno::IO))
         };
         let mut folder = open(&self.workspace.folder(), Path::new("."))?;
@@ -174,29 +184,34 @@ impl Files {
         Ok(folder)
     }
 
-    fn current(&self, folder: &OwnedFd, name: &OsStr, given: &Given) -> Result<Option<Hash>, FileError> {
-        let fail = |cause| FileError::from_system(&given.shown, cause);
-        let file = match beneath::open(folder, Path::new(name), READ, Links::Refuse) {
+    fn current_hash(
+        &self,
+        folder: &OwnedFd,
+        name: &OsStr,
+        requested: &RequestedPath,
+    ) -> Result<Option<Hash>, FileError> {
+        let fail = |cause| FileError::from_system(&requested.display, cause);
+        let file = match beneath::open(folder, Path::new(name), READ_FLAGS, Symlinks::Refuse) {
             Ok(opened) => File::from(opened),
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(cause) => return Err(fail(cause)),
         };
         let content = read_bounded(file, MAX_EDIT_BYTES).map_err(fail)?;
-        let too_large = || FileError::TooLarge { path: given.shown.clone(), cap: MAX_EDIT_BYTES };
+        let too_large = || FileError::TooLarge { path: requested.display.clone(), cap: MAX_EDIT_BYTES };
         content.map(|content| Some(Hash::of(&content))).ok_or_else(too_large)
     }
 }
 
 /// Refuses a path with a protected name in it, in any case: some file systems do not tell `.GIT` from `.git`.
-fn require_unprotected(given: &Given, path: &Path) -> Result<(), FileError> {
+fn require_unprotected(requested: &RequestedPath, path: &Path) -> Result<(), FileError> {
     let names = || path.iter().map(|name| name.to_string_lossy().to_lowercase());
-    match PROTECTED.into_iter().find(|folder| names().any(|name| name == *folder)) {
-        Some(folder) => Err(FileError::Protected { path: given.shown.clone(), folder }),
+    match PROTECTED_FOLDERS.into_iter().find(|folder| names().any(|name| name == *folder)) {
+        Some(folder) => Err(FileError::Protected { path: requested.display.clone(), folder }),
         None => Ok(()),
     }
 }
 
-fn status(folder: &OwnedFd, name: &OsStr) -> Result<Option<Stat>, Errno> {
+fn stat_entry(folder: &OwnedFd, name: &OsStr) -> Result<Option<Stat>, Errno> {
     match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -205,14 +220,14 @@ fn status(folder: &OwnedFd, name: &OsStr) -> Result<Option<Stat>, Errno> {
 }
 
 /// A new content beside the file that it is to replace. Unless it is published it goes away again.
-struct Draft<'a> {
+struct TempFile<'a> {
     folder: &'a OwnedFd,
     name: String,
     published: bool,
 }
 
-impl<'a> Draft<'a> {
-    fn write(folder: &'a OwnedFd, content: &[u8], before: Option<&Stat>) -> std::io::Result<Draft<'a>> {
+impl<'a> TempFile<'a> {
+    fn write(folder: &'a OwnedFd, content: &[u8], before: Option<&Stat>) -> std::io::Result<TempFile<'a>> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|cause| std::io::Error::other(cause.to_string()))?;
         let name = format!(".brigade-{:016x}.tmp", u64::from_le_bytes(random));
@@ -220,25 +235,25 @@ impl<'a> Draft<'a> {
         // What a private file holds must not be readable for a moment either.
         let mode = Mode::from_raw_mode(if before.is_some() { 0o600 } else { 0o644 });
         let mut file = File::from(rustix::fs::openat(folder, &name, flags, mode)?);
-        let draft = Draft { folder, name, published: false };
+        let temp = TempFile { folder, name, published: false };
         file.write_all(content)?;
         if let Some(before) = before {
             keep_owner(&file, before);
             rustix::fs::fchmod(&file, Mode::from_raw_mode(before.st_mode & 0o777))?;
         }
         file.sync_all()?;
-        Ok(draft)
+        Ok(temp)
     }
 
     /// Puts the content in its place. A file that must not exist is not overwritten, even if it came this very moment.
-    fn publish(mut self, name: &OsStr, expected: Option<Hash>) -> Result<(), Errno> {
-        let (folder, draft) = (self.folder, self.name.as_str());
+    fn commit(mut self, name: &OsStr, expected: Option<Hash>) -> Result<(), Errno> {
+        let (folder, temp) = (self.folder, self.name.as_str());
         let outcome = match expected {
-            Some(_) => rustix::fs::renameat(folder, draft, folder, name),
-            None => match rustix::fs::renameat_with(folder, draft, folder, name, RenameFlags::NOREPLACE) {
+            Some(_) => rustix::fs::renameat(folder, temp, folder, name),
+            None => match rustix::fs::renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
                 // Some file systems do not know the flag; there the check a moment ago has to do.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                    rustix::fs::renameat(folder, draft, folder, name)
+                    rustix::fs::renameat(folder, temp, folder, name)
                 }
                 other => other,
             },
@@ -248,7 +263,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for TempFile<'_> {
     fn drop(&mut self) {
         if !self.published {
             // If this fails there is nothing more to do: the name says what the file is.

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use brigade_core::permission::Kind;
+use brigade_core::permission::ActionKind;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{AtFlags, Dir, FileType};
 
-use super::beneath::{self, FOLDER, Links, READ};
-use super::workspace::{require_regular, shown};
-use super::{FileError, Files, moved, read_bounded};
+use super::beneath::{self, DIR_FLAGS, READ_FLAGS, Symlinks};
+use super::workspace::{escape_controls, require_regular};
+use super::{FileError, Files, read_bounded, was_moved};
 
 /// How many entries of one folder, and of all folders together, are looked at.
 const MAX_FOLDER_ENTRIES: usize = 50_000;
@@ -30,7 +30,7 @@ const MAX_IGNORE_BYTES: u64 = 64 * 1024;
 
 /// One thing in a folder.
 #[derive(Debug)]
-pub(in crate::tool) struct Entry {
+pub(in crate::tool) struct DirEntry {
     name: OsString,
     /// What it is.
     pub(in crate::tool) kind: EntryKind,
@@ -49,14 +49,14 @@ pub(in crate::tool) enum EntryKind {
     Special,
 }
 
-impl Entry {
+impl DirEntry {
     /// Its name, as far as it is text.
     pub(in crate::tool) fn name(&self) -> String {
         self.name.to_string_lossy().into_owned()
     }
 
     /// Sorts entries such that the paths of a whole walk come out sorted.
-    fn order(&self) -> Vec<u8> {
+    fn sort_key(&self) -> Vec<u8> {
         let mut key = self.name.as_bytes().to_vec();
         if self.kind == EntryKind::Folder {
             key.push(b'/');
@@ -66,16 +66,16 @@ impl Entry {
 }
 
 /// A file that a walk came to.
-pub(in crate::tool) struct Found<'a> {
+pub(in crate::tool) struct WalkedFile<'a> {
     /// Its path relative to the workspace, as far as it is text.
     pub(in crate::tool) path: &'a str,
     /// Its path relative to where the walk began.
     pub(in crate::tool) below: &'a str,
     folder: &'a OwnedFd,
-    entry: &'a Entry,
+    entry: &'a DirEntry,
 }
 
-impl Found<'_> {
+impl WalkedFile<'_> {
     /// What it is: a file or a link.
     pub(in crate::tool) fn kind(&self) -> EntryKind {
         self.entry.kind
@@ -84,8 +84,8 @@ impl Found<'_> {
     /// Opens it for reading, if it is still a regular file.
     pub(in crate::tool) fn open(&self) -> Result<File, FileError> {
         let fail = |cause| FileError::from_system(self.path, cause);
-        let opened =
-            beneath::open(self.folder, Path::new(&self.entry.name), READ, Links::Refuse).map_err(fail)?;
+        let opened = beneath::open(self.folder, Path::new(&self.entry.name), READ_FLAGS, Symlinks::Refuse)
+            .map_err(fail)?;
         let stat = rustix::fs::fstat(&opened).map_err(|errno| fail(errno.into()))?;
         require_regular(self.path, &stat)?;
         Ok(File::from(opened))
@@ -94,26 +94,26 @@ impl Found<'_> {
 
 /// When a walk has to end before its end.
 #[derive(Debug, Clone)]
-pub(in crate::tool) struct Stop {
+pub(in crate::tool) struct StopSignal {
     dropped: Arc<AtomicBool>,
-    until: Instant,
+    deadline: Instant,
 }
 
-impl Stop {
+impl StopSignal {
     /// After this time, or when the flag is set.
-    pub(in crate::tool) fn after(limit: Duration, dropped: Arc<AtomicBool>) -> Stop {
-        Stop { dropped, until: Instant::now() + limit }
+    pub(in crate::tool) fn after(limit: Duration, dropped: Arc<AtomicBool>) -> StopSignal {
+        StopSignal { dropped, deadline: Instant::now() + limit }
     }
 
     /// Whether it is time to end.
-    pub(in crate::tool) fn reached(&self) -> bool {
-        self.dropped.load(Ordering::Relaxed) || Instant::now() >= self.until
+    pub(in crate::tool) fn is_stopped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
 }
 
 /// Why a walk did not see everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::tool) enum Cut {
+pub(in crate::tool) enum WalkLimit {
     /// Its time was up.
     Time,
     /// There are too many files, or they are too deep.
@@ -122,12 +122,13 @@ pub(in crate::tool) enum Cut {
 
 impl Files {
     /// What is in a folder and may be seen, sorted; and whether there is more.
-    pub(in crate::tool) fn list(&self, path: &str) -> Result<(Vec<Entry>, Option<Cut>), FileError> {
+    pub(in crate::tool) fn list(&self, path: &str) -> Result<(Vec<DirEntry>, Option<WalkLimit>), FileError> {
         let (folder, real) = self.open_folder(path)?;
-        let (entries, cut) =
-            read_folder(&folder).map_err(|cause| FileError::from_system(&shown(path), cause))?;
-        let visible = |entry: &Entry| self.sees(&join(&real.to_string_lossy(), &entry.name()), entry.kind);
-        Ok((entries.into_iter().filter(visible).collect(), cut))
+        let (entries, hit_limit) =
+            read_folder(&folder).map_err(|cause| FileError::from_system(&escape_controls(path), cause))?;
+        let visible =
+            |entry: &DirEntry| self.can_list(&join(&real.to_string_lossy(), &entry.name()), entry.kind);
+        Ok((entries.into_iter().filter(visible).collect(), hit_limit))
     }
 
     /// Visits the files below a folder in the order of their paths, without those that may not be seen, those that
@@ -135,45 +136,47 @@ impl Files {
     pub(in crate::tool) fn walk(
         &self,
         path: &str,
-        stop: &Stop,
-        visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Cut>, FileError> {
+        stop: &StopSignal,
+        visit: &mut dyn FnMut(&WalkedFile<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<WalkLimit>, FileError> {
         let (folder, real) = self.open_folder(path)?;
         let ignores = self.ignores_above(&real);
         let start = real.to_string_lossy();
         let mut walk =
-            Walk { files: self, start: &start, stop, visit, ignores, cut: None, left: MAX_ENTRIES };
+            Walk { files: self, start: &start, stop, visit, ignores, hit_limit: None, left: MAX_ENTRIES };
         // A visitor that has enough ends the walk, and that is no failure.
-        let _ = walk.folder(&folder, &start, 0);
-        Ok(walk.cut)
+        let _ = walk.walk_folder(&folder, &start, 0);
+        Ok(walk.hit_limit)
     }
 
     fn open_folder(&self, path: &str) -> Result<(OwnedFd, PathBuf), FileError> {
-        let given = self.workspace.given(path)?;
-        for _ in 0..super::ATTEMPTS {
+        let requested = self.workspace.parse_path(path)?;
+        for _ in 0..super::OPEN_ATTEMPTS {
             // Folders on the way to what may be touched can be looked into, and show only that way.
-            if !self.leads_on(&given.lexical) {
-                self.admit_name(&given, Kind::Pure)?;
+            if !self.leads_to_allowed_folder(&requested.lexical) {
+                self.check_requested_path(&requested, ActionKind::Pure)?;
             }
-            let found = self.workspace.resolve(&given)?;
-            if !self.leads_on(&found.real.to_string_lossy()) {
-                self.admit_place(&given, &found.real, Kind::Pure)?;
+            let found = self.workspace.resolve(&requested)?;
+            if !self.leads_to_allowed_folder(&found.real.to_string_lossy()) {
+                self.check_real_path(&requested, &found.real, ActionKind::Pure)?;
             }
             if FileType::from_raw_mode(found.stat.st_mode) != FileType::Directory {
-                return Err(FileError::NotAFolder { path: given.shown });
+                return Err(FileError::NotAFolder { path: requested.display });
             }
-            match self.workspace.open_real(&found.real, FOLDER) {
+            match self.workspace.open_real(&found.real, DIR_FLAGS) {
                 Ok(folder) => return Ok((folder, found.real)),
-                Err(cause) if moved(&cause) => {}
-                Err(cause) => return Err(FileError::from_system(&given.shown, cause)),
+                Err(cause) if was_moved(&cause) => {}
+                Err(cause) => return Err(FileError::from_system(&requested.display, cause)),
             }
         }
-        Err(FileError::Busy { path: given.shown })
+        Err(FileError::Busy { path: requested.display })
     }
 
-    fn sees(&self, real: &str, kind: EntryKind) -> bool {
-        self.shows(real)
-            || (kind == EntryKind::Folder && self.leads_on(real) && self.permissions.may_read(real))
+    fn can_list(&self, real: &str, kind: EntryKind) -> bool {
+        self.can_show(real)
+            || (kind == EntryKind::Folder
+                && self.leads_to_allowed_folder(real)
+                && self.permissions.may_read(real))
     }
 
     /// The `.gitignore` files of the folders above a folder, from the root down.
@@ -181,7 +184,7 @@ impl Files {
         let mut above: Vec<&Path> = real.ancestors().skip(1).collect();
         above.reverse();
         let rules = |path: &Path| {
-            let folder = self.workspace.open_real(path, FOLDER).ok()?;
+            let folder = self.workspace.open_real(path, DIR_FLAGS).ok()?;
             ignore_file(&folder, &path.to_string_lossy())
         };
         above.into_iter().filter_map(rules).collect()
@@ -191,54 +194,65 @@ impl Files {
 struct Walk<'a> {
     files: &'a Files,
     start: &'a str,
-    stop: &'a Stop,
-    visit: &'a mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
+    stop: &'a StopSignal,
+    visit: &'a mut dyn FnMut(&WalkedFile<'_>) -> ControlFlow<()>,
     ignores: Vec<Gitignore>,
-    cut: Option<Cut>,
+    hit_limit: Option<WalkLimit>,
     left: usize,
 }
 
 impl Walk<'_> {
-    fn folder(&mut self, folder: &OwnedFd, path: &str, depth: usize) -> ControlFlow<()> {
+    fn walk_folder(&mut self, folder: &OwnedFd, path: &str, depth: usize) -> ControlFlow<()> {
         // A folder that cannot be read is left out: the walk is about what can be found.
-        let Ok((entries, cut)) = read_folder(folder) else { return ControlFlow::Continue(()) };
-        self.cut = self.cut.or(cut);
+        let Ok((entries, hit_limit)) = read_folder(folder) else { return ControlFlow::Continue(()) };
+        self.hit_limit = self.hit_limit.or(hit_limit);
         let ignores = ignore_file(folder, path);
-        let own = usize::from(ignores.is_some());
+        let added = usize::from(ignores.is_some());
         self.ignores.extend(ignores);
-        let outcome = entries.iter().try_for_each(|entry| self.entry(folder, path, entry, depth));
-        self.ignores.truncate(self.ignores.len() - own);
+        let outcome = entries.iter().try_for_each(|entry| self.walk_entry(folder, path, entry, depth));
+        self.ignores.truncate(self.ignores.len() - added);
         outcome
     }
 
-    fn entry(&mut self, folder: &OwnedFd, path: &str, entry: &Entry, depth: usize) -> ControlFlow<()> {
-        if self.stop.reached() {
-            self.cut = Some(Cut::Time);
+    fn walk_entry(
+        &mut self,
+        folder: &OwnedFd,
+        path: &str,
+        entry: &DirEntry,
+        depth: usize,
+    ) -> ControlFlow<()> {
+        if self.stop.is_stopped() {
+            self.hit_limit = Some(WalkLimit::Time);
             return ControlFlow::Break(());
         }
         if self.left == 0 {
-            self.cut = Some(Cut::Size);
+            self.hit_limit = Some(WalkLimit::Size);
             return ControlFlow::Break(());
         }
         self.left -= 1;
         let path = join(path, &entry.name());
-        if entry.name == ".git" || !self.files.sees(&path, entry.kind) || self.is_ignored(&path, entry.kind) {
+        if entry.name == ".git"
+            || !self.files.can_list(&path, entry.kind)
+            || self.is_ignored(&path, entry.kind)
+        {
             return ControlFlow::Continue(());
         }
         match entry.kind {
             EntryKind::File | EntryKind::Link => {
                 let below = path.strip_prefix(self.start).unwrap_or(&path).trim_start_matches('/');
-                (self.visit)(&Found { path: &path, below, folder, entry })
+                (self.visit)(&WalkedFile { path: &path, below, folder, entry })
             }
             EntryKind::Special => ControlFlow::Continue(()),
             EntryKind::Folder if depth >= MAX_DEPTH => {
-                self.cut = Some(Cut::Size);
+                self.hit_limit = Some(WalkLimit::Size);
                 ControlFlow::Continue(())
             }
-            EntryKind::Folder => match beneath::open(folder, Path::new(&entry.name), FOLDER, Links::Refuse) {
-                Ok(below) => self.folder(&below, &path, depth + 1),
-                Err(_) => ControlFlow::Continue(()),
-            },
+            EntryKind::Folder => {
+                match beneath::open(folder, Path::new(&entry.name), DIR_FLAGS, Symlinks::Refuse) {
+                    Ok(below) => self.walk_folder(&below, &path, depth + 1),
+                    Err(_) => ControlFlow::Continue(()),
+                }
+            }
         }
     }
 
@@ -254,7 +268,7 @@ impl Walk<'_> {
 /// Reads the `.gitignore` of a folder. The crate's own reader is not used because it would follow a link out of the
 /// workspace and read from a device without end.
 fn ignore_file(folder: &OwnedFd, path: &str) -> Option<Gitignore> {
-    let opened = beneath::open(folder, Path::new(".gitignore"), READ, Links::Refuse).ok()?;
+    let opened = beneath::open(folder, Path::new(".gitignore"), READ_FLAGS, Symlinks::Refuse).ok()?;
     require_regular(path, &rustix::fs::fstat(&opened).ok()?).ok()?;
     let content = read_bounded(File::from(opened), MAX_IGNORE_BYTES).ok()??;
     let mut builder = GitignoreBuilder::new(format!("/{path}"));
@@ -265,9 +279,9 @@ fn ignore_file(folder: &OwnedFd, path: &str) -> Option<Gitignore> {
     builder.build().ok()
 }
 
-fn read_folder(folder: &OwnedFd) -> std::io::Result<(Vec<Entry>, Option<Cut>)> {
+fn read_folder(folder: &OwnedFd) -> std::io::Result<(Vec<DirEntry>, Option<WalkLimit>)> {
     let mut entries = Vec::new();
-    let mut cut = None;
+    let mut hit_limit = None;
     for found in Dir::read_from(folder)? {
         let found = found?;
         let name = OsString::from_vec(found.file_name().to_bytes().to_vec());
@@ -275,22 +289,22 @@ fn read_folder(folder: &OwnedFd) -> std::io::Result<(Vec<Entry>, Option<Cut>)> {
             continue;
         }
         if entries.len() == MAX_FOLDER_ENTRIES {
-            cut = Some(Cut::Size);
+            hit_limit = Some(WalkLimit::Size);
             break;
         }
         let kind = kind_of(folder, &name, found.file_type());
-        entries.push(Entry { name, kind });
+        entries.push(DirEntry { name, kind });
     }
-    entries.sort_by_cached_key(Entry::order);
-    Ok((entries, cut))
+    entries.sort_by_cached_key(DirEntry::sort_key);
+    Ok((entries, hit_limit))
 }
 
-fn kind_of(folder: &OwnedFd, name: &OsStr, told: FileType) -> EntryKind {
-    let kind = match told {
+fn kind_of(folder: &OwnedFd, name: &OsStr, listed_type: FileType) -> EntryKind {
+    let kind = match listed_type {
         // Some file systems do not say it in the listing.
         FileType::Unknown => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-        told => told,
+        listed_type => listed_type,
     };
     match kind {
         FileType::RegularFile => EntryKind::File,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
-use super::beneath::{self, LOOK, Links};
+use super::beneath::{self, INSPECT_FLAGS, Symlinks};
 use super::error::FileError;
 
 /// The longest path that is accepted; the kernel takes no longer one.
@@ -24,28 +24,28 @@ struct Inner {
     folder: OwnedFd,
     root: PathBuf,
     /// Held between the last look at a file and its replacement, so that of two edits the later one sees the first.
-    writing: std::sync::Mutex<()>,
+    write_lock: std::sync::Mutex<()>,
 }
 
 /// A path of the workspace as somebody named it.
-pub(super) struct Given {
+pub(super) struct RequestedPath {
     /// As it is opened: relative to the root, with `..` and links.
     pub(super) path: PathBuf,
     /// Without `..`, by its text alone: what rules are compared with.
     pub(super) lexical: String,
     /// How errors call it.
-    pub(super) shown: String,
+    pub(super) display: String,
     /// Whether the permission gate was asked about this name. It cannot tell what an absolute path is.
-    pub(super) asked: Asked,
+    pub(super) checked: CheckedPath,
 }
 
 /// Which name the permission gate has decided about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum CheckedPath {
     /// The name of the file in the workspace.
-    ByName,
+    WorkspacePath,
     /// A name that rules do not recognise.
-    Otherwise,
+    AbsolutePath,
 }
 
 /// Something that a path leads to.
@@ -58,21 +58,21 @@ pub(super) struct Resolved {
 
 impl Workspace {
     /// Keeps other writers of this workspace out.
-    pub(super) fn writing(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.inner.writing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    pub(super) fn lock_writes(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.inner.write_lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Opens the folder. It is held open, so that it stays the same folder when its path changes.
     pub fn open(root: &Path) -> Result<Workspace, FileError> {
-        let shown = root.to_string_lossy();
-        let fail = |error: std::io::Error| FileError::from_system(&shown, error);
+        let display = root.to_string_lossy();
+        let fail = |error: std::io::Error| FileError::from_system(&display, error);
         let root = root.canonicalize().map_err(fail)?;
         if !root.is_dir() {
-            return Err(FileError::NotAFolder { path: shown.into_owned() });
+            return Err(FileError::NotAFolder { path: display.into_owned() });
         }
-        let flags = LOOK | OFlags::DIRECTORY;
+        let flags = INSPECT_FLAGS | OFlags::DIRECTORY;
         let folder = rustix::fs::open(&root, flags, Mode::empty()).map_err(|errno| fail(errno.into()))?;
-        Ok(Workspace { inner: Arc::new(Inner { folder, root, writing: std::sync::Mutex::new(()) }) })
+        Ok(Workspace { inner: Arc::new(Inner { folder, root, write_lock: std::sync::Mutex::new(()) }) })
     }
 
     /// The path of the folder when it was opened, without symbolic links.
@@ -85,9 +85,9 @@ impl Workspace {
     }
 
     /// Reads a path as a model writes it. An absolute one is accepted where its text is beneath the root.
-    pub(super) fn given(&self, path: &str) -> Result<Given, FileError> {
-        let shown = shown(brigade_core::text::cut(path, 200));
-        let bad = |reason| Err(FileError::BadPath { path: shown.clone(), reason });
+    pub(super) fn parse_path(&self, path: &str) -> Result<RequestedPath, FileError> {
+        let display = escape_controls(brigade_core::text::truncate_bytes(path, 200));
+        let bad = |reason| Err(FileError::BadPath { path: display.clone(), reason });
         if path.is_empty() {
             return bad("it is empty; `.` is the workspace itself");
         }
@@ -97,13 +97,15 @@ impl Workspace {
         if path.len() > MAX_PATH_BYTES {
             return bad("it is longer than 4096 bytes");
         }
-        let written = Path::new(path);
-        let (inside, asked) = match written.strip_prefix(self.root()) {
-            Ok(inside) => (inside, Asked::Otherwise),
-            Err(_) if written.is_absolute() => return Err(FileError::Outside { path: shown }),
-            Err(_) => (written, Asked::ByName),
+        let path_given = Path::new(path);
+        let (inside, checked) = match path_given.strip_prefix(self.root()) {
+            Ok(inside) => (inside, CheckedPath::AbsolutePath),
+            Err(_) if path_given.is_absolute() => return Err(FileError::Outside { path: display }),
+            Err(_) => (path_given, CheckedPath::WorkspacePath),
         };
-        let Some(lexical) = beneath::lexical(inside) else { return Err(FileError::Outside { path: shown }) };
+        let Some(lexical) = beneath::normalize(inside) else {
+            return Err(FileError::Outside { path: display });
+        };
         let mut opened = inside.to_path_buf();
         if opened.as_os_str().is_empty() {
             opened.push(".");
@@ -112,14 +114,15 @@ impl Workspace {
         if path.ends_with('/') {
             opened.push(".");
         }
-        Ok(Given { path: opened, lexical: lexical.to_string_lossy().into_owned(), shown, asked })
+        Ok(RequestedPath { path: opened, lexical: lexical.to_string_lossy().into_owned(), display, checked })
     }
 
     /// Follows a path to what it leads to.
-    pub(super) fn resolve(&self, given: &Given) -> Result<Resolved, FileError> {
-        let fail = |error| FileError::from_system(&given.shown, error);
-        let opened = beneath::open(self.folder(), &given.path, LOOK, Links::Inside).map_err(fail)?;
-        let real = beneath::real_path(self.folder(), &opened, &given.path).map_err(fail)?;
+    pub(super) fn resolve(&self, requested: &RequestedPath) -> Result<Resolved, FileError> {
+        let fail = |error| FileError::from_system(&requested.display, error);
+        let opened = beneath::open(self.folder(), &requested.path, INSPECT_FLAGS, Symlinks::FollowInside)
+            .map_err(fail)?;
+        let real = beneath::real_path(self.folder(), &opened, &requested.path).map_err(fail)?;
         let stat = rustix::fs::fstat(&opened).map_err(|errno| fail(errno.into()))?;
         Ok(Resolved { real, stat })
     }
@@ -127,7 +130,7 @@ impl Workspace {
     /// Opens what is at this very place; a link on the way is an error.
     pub(super) fn open_real(&self, real: &Path, flags: OFlags) -> std::io::Result<OwnedFd> {
         let path = if real.as_os_str().is_empty() { Path::new(".") } else { real };
-        beneath::open(self.folder(), path, flags, Links::Refuse)
+        beneath::open(self.folder(), path, flags, Symlinks::Refuse)
     }
 }
 
@@ -146,7 +149,7 @@ pub(super) fn require_regular(path: &str, stat: &Stat) -> Result<(), FileError> 
 }
 
 /// A name as it may stand in a line of output: a file name can contain line ends that would fake other lines.
-pub(crate) fn shown(name: &str) -> String {
+pub(crate) fn escape_controls(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for character in name.chars() {
         if character.is_control() {

@@ -10,28 +10,28 @@ use brigade_core::{CallId, Hash, SessionId};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::snippet::snippet;
-use super::{Checked, MemoryError, Remembered, Replaced, Stored};
+use super::{MemoryEntry, MemoryError, PutResult, Replaced, ValidEntry};
 use crate::clock;
 
 /// The format that this version writes, in `user_version`.
 const FORMAT: u32 = 1;
 /// "BRGM": says whose file it is.
-const APPLICATION: u32 = 0x4252_474d;
+const APPLICATION_ID: u32 = 0x4252_474d;
 /// How long one process waits for others.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often the first opening is tried: switching to the write-ahead log does not wait by itself.
-const ATTEMPTS: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(20);
+const OPEN_ATTEMPTS: u32 = 100;
+const OPEN_RETRY_DELAY: Duration = Duration::from_millis(20);
 /// The largest file, in pages of 4 KiB: one GiB.
 const MAX_PAGES: u32 = 262_144;
 /// How long a call is recognised that is made again.
-const RECOGNISED: u64 = 90 * 24 * 60 * 60 * 1000;
+const CALL_RETENTION_MS: u64 = 90 * 24 * 60 * 60 * 1000;
 
 /// How many words of a query count, and how long each may be.
 const MAX_TERMS: usize = 32;
 const MAX_TERM_CHARACTERS: usize = 64;
 
-const TABLES: &str = "
+const SCHEMA: &str = "
     CREATE TABLE entries (
         id INTEGER PRIMARY KEY,
         key TEXT NOT NULL UNIQUE,
@@ -55,51 +55,51 @@ const TABLES: &str = "
     CREATE INDEX done_by_time ON done (at);
 ";
 
-const WHEN: &str = "strftime('%Y-%m-%dT%H:%M:%SZ', entries.at / 1000, 'unixepoch')";
+const STORED_AT_SQL: &str = "strftime('%Y-%m-%dT%H:%M:%SZ', entries.at / 1000, 'unixepoch')";
 
 /// The file, opened when it is first used.
 #[derive(Debug)]
-pub(super) struct File {
-    place: PathBuf,
+pub(super) struct MemoryFile {
+    path: PathBuf,
     connection: Mutex<Option<Connection>>,
 }
 
-impl File {
-    pub(super) fn new(path: &Path) -> File {
+impl MemoryFile {
+    pub(super) fn new(path: &Path) -> MemoryFile {
         // The place stays the same when the process changes its folder.
-        let place = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        File { place, connection: Mutex::default() }
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        MemoryFile { path, connection: Mutex::default() }
     }
 
     /// Makes or checks it.
-    pub(super) fn touch(&self) -> Result<(), MemoryError> {
+    pub(super) fn open_or_create(&self) -> Result<(), MemoryError> {
         self.work(|_| Ok(()))
     }
 
     pub(super) fn put(
         &self,
-        note: &Checked,
+        entry: &ValidEntry,
         session: &SessionId,
         call: CallId,
-    ) -> Result<Stored, MemoryError> {
-        let tags = note.tags.join("\n");
-        let written = Hash::of(format!("{}\n{tags}\n\n{}", note.key, note.text).as_bytes()).to_string();
+    ) -> Result<PutResult, MemoryError> {
+        let tags = entry.tags.join("\n");
+        let entry_hash = Hash::of(format!("{}\n{tags}\n\n{}", entry.key, entry.text).as_bytes()).to_string();
         let (now, call) = (clock::now(), call.to_string());
         self.work(|connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let stored = |replaced| Stored { key: note.key.clone(), replaced };
-            let before: Option<String> = transaction
+            let stored = |replaced| PutResult { key: entry.key.clone(), replaced };
+            let recorded_hash: Option<String> = transaction
                 .query_row(
                     "SELECT note FROM done WHERE session = ?1 AND call = ?2",
                     params![session.as_str(), call],
                     |row| row.get(0),
                 )
                 .optional()?;
-            if before.as_deref() == Some(&written) {
+            if recorded_hash.as_deref() == Some(&entry_hash) {
                 return Ok(stored(Replaced::Nothing));
             }
             let old: Option<(i64, String)> = transaction
-                .query_row("SELECT id, text FROM entries WHERE key = ?1", [&note.key], |row| {
+                .query_row("SELECT id, text FROM entries WHERE key = ?1", [&entry.key], |row| {
                     Ok((row.get(0)?, row.get(1)?))
                 })
                 .optional()?;
@@ -109,47 +109,47 @@ impl File {
             }
             transaction.execute(
                 "INSERT INTO entries (key, text, tags, session, at) VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![note.key, note.text, tags, session.as_str(), now],
+                params![entry.key, entry.text, tags, session.as_str(), now],
             )?;
             transaction.execute(
                 "INSERT INTO words (rowid, key, text, tags) VALUES (?1, ?2, ?3, ?4)",
-                params![transaction.last_insert_rowid(), note.key, note.text, tags],
+                params![transaction.last_insert_rowid(), entry.key, entry.text, tags],
             )?;
-            transaction.execute("DELETE FROM done WHERE at < ?1", [now.saturating_sub(RECOGNISED)])?;
+            transaction.execute("DELETE FROM done WHERE at < ?1", [now.saturating_sub(CALL_RETENTION_MS)])?;
             transaction.execute(
                 "INSERT OR REPLACE INTO done (session, call, note, at) VALUES (?1, ?2, ?3, ?4)",
-                params![session.as_str(), call, written, now],
+                params![session.as_str(), call, entry_hash, now],
             )?;
             transaction.commit()?;
-            let another = old.is_some_and(|(_, text)| text != note.text);
-            Ok(stored(if another { Replaced::Another } else { Replaced::Nothing }))
+            let another = old.is_some_and(|(_, text)| text != entry.text);
+            Ok(stored(if another { Replaced::DifferentText } else { Replaced::Nothing }))
         })
     }
 
-    pub(super) fn get(&self, key: &str) -> Result<Option<Remembered>, MemoryError> {
+    pub(super) fn get(&self, key: &str) -> Result<Option<MemoryEntry>, MemoryError> {
         if !self.exists()? {
             return Ok(None);
         }
-        let query = format!("SELECT key, text, tags, session, {WHEN} FROM entries WHERE key = ?1");
-        self.work(|connection| connection.query_row(&query, [key], remembered).optional())
+        let query = format!("SELECT key, text, tags, session, {STORED_AT_SQL} FROM entries WHERE key = ?1");
+        self.work(|connection| connection.query_row(&query, [key], entry_from_row).optional())
     }
 
-    pub(super) fn search(&self, query: &str, limit: usize) -> Result<Vec<Remembered>, MemoryError> {
-        let Some(expression) = expression(query) else { return Ok(Vec::new()) };
+    pub(super) fn search(&self, query: &str, limit: usize) -> Result<Vec<MemoryEntry>, MemoryError> {
+        let Some(expression) = match_expression(query) else { return Ok(Vec::new()) };
         if !self.exists()? {
             return Ok(Vec::new());
         }
         // A word in the key counts most, then one among the tags.
         let statement = format!(
-            "SELECT entries.key, entries.text, entries.tags, entries.session, {WHEN}
+            "SELECT entries.key, entries.text, entries.tags, entries.session, {STORED_AT_SQL}
              FROM (
                  SELECT rowid AS id, bm25(words, 4.0, 1.0, 2.0) AS score
                  FROM words WHERE words MATCH ?1 ORDER BY score, id LIMIT ?2
              ) AS best JOIN entries ON entries.id = best.id ORDER BY best.score, best.id"
         );
         let shortened = |row: &Row<'_>| {
-            let entry = remembered(row)?;
-            Ok(Remembered { text: snippet(&entry.text, query), ..entry })
+            let entry = entry_from_row(row)?;
+            Ok(MemoryEntry { text: snippet(&entry.text, query), ..entry })
         };
         self.work(|connection| {
             let mut statement = connection.prepare(&statement)?;
@@ -159,10 +159,10 @@ impl File {
 
     /// Reading does not make the file.
     fn exists(&self) -> Result<bool, MemoryError> {
-        match self.place.try_exists() {
+        match self.path.try_exists() {
             Ok(exists) => Ok(exists),
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(false),
-            Err(error) => Err(MemoryError::from_system(&self.place, &error)),
+            Err(error) => Err(MemoryError::from_system(&self.path, &error)),
         }
     }
 
@@ -171,9 +171,9 @@ impl File {
         let mut held = self.lock();
         let mut connection = match held.take() {
             Some(connection) => connection,
-            None => open(&self.place)?,
+            None => open(&self.path)?,
         };
-        let outcome = work(&mut connection).map_err(|error| MemoryError::from_sqlite(&self.place, &error))?;
+        let outcome = work(&mut connection).map_err(|error| MemoryError::from_sqlite(&self.path, &error))?;
         *held = Some(connection);
         Ok(outcome)
     }
@@ -183,20 +183,20 @@ impl File {
     }
 }
 
-fn remembered(row: &Row<'_>) -> rusqlite::Result<Remembered> {
+fn entry_from_row(row: &Row<'_>) -> rusqlite::Result<MemoryEntry> {
     let tags: String = row.get(2)?;
-    Ok(Remembered {
+    Ok(MemoryEntry {
         key: row.get(0)?,
         text: row.get(1)?,
         tags: tags.lines().map(str::to_owned).collect(),
         session: row.get(3)?,
-        when: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
+        stored_at: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
     })
 }
 
 /// The words of a query, each quoted so that none is read as syntax; the beginning of a word is enough. None where
 /// there is no word.
-fn expression(query: &str) -> Option<String> {
+fn match_expression(query: &str) -> Option<String> {
     let mut terms: Vec<String> = Vec::new();
     for word in query.split(|c: char| c.is_whitespace() || c.is_control()) {
         let word: String = word.chars().take(MAX_TERM_CHARACTERS).collect();
@@ -211,23 +211,23 @@ fn expression(query: &str) -> Option<String> {
     (!terms.is_empty()).then(|| terms.join(" OR "))
 }
 
-fn open(place: &Path) -> Result<Connection, MemoryError> {
-    create(place).map_err(|error| MemoryError::from_system(place, &error))?;
-    for _ in 1..ATTEMPTS {
-        match connect(place) {
-            Err(error) if is_busy(&error) => std::thread::sleep(PAUSE),
-            outcome => return checked(place, outcome),
+fn open(path: &Path) -> Result<Connection, MemoryError> {
+    create(path).map_err(|error| MemoryError::from_system(path, &error))?;
+    for _ in 1..OPEN_ATTEMPTS {
+        match connect(path) {
+            Err(error) if is_busy(&error) => std::thread::sleep(OPEN_RETRY_DELAY),
+            outcome => return check_format(path, outcome),
         }
     }
-    checked(place, connect(place))
+    check_format(path, connect(path))
 }
 
 /// Makes the folder and an empty file that only the owner can read, where they are missing.
-fn create(place: &Path) -> std::io::Result<()> {
-    if let Some(folder) = place.parent() {
+fn create(path: &Path) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    match OpenOptions::new().append(true).create_new(true).mode(0o600).open(place) {
+    match OpenOptions::new().append(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
@@ -238,23 +238,23 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 /// What a file says about itself.
-struct Opened {
+struct OpenedDatabase {
     connection: Connection,
     application: u32,
     format: u32,
 }
 
-fn connect(place: &Path) -> rusqlite::Result<Opened> {
+fn connect(path: &Path) -> rusqlite::Result<OpenedDatabase> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(place, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     let number = |connection: &Connection, name| connection.pragma_query_value(None, name, |row| row.get(0));
     let is_new = |connection: &Connection| {
         connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get::<_, bool>(0))
     };
     // Somebody else's file is looked at and left as it is.
     let fresh = number(&connection, "user_version")? == 0u32 && is_new(&connection)?;
-    if fresh || number(&connection, "application_id")? == APPLICATION {
+    if fresh || number(&connection, "application_id")? == APPLICATION_ID {
         let switch = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
         match switch {
             // What cannot be written can still be read.
@@ -268,25 +268,25 @@ fn connect(place: &Path) -> rusqlite::Result<Opened> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have been quicker.
         if is_new(&transaction)? {
-            transaction.execute_batch(TABLES)?;
-            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.execute_batch(SCHEMA)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", FORMAT)?;
         }
         transaction.commit()?;
     }
     let (application, format) =
         (number(&connection, "application_id")?, number(&connection, "user_version")?);
-    Ok(Opened { connection, application, format })
+    Ok(OpenedDatabase { connection, application, format })
 }
 
-fn checked(place: &Path, outcome: rusqlite::Result<Opened>) -> Result<Connection, MemoryError> {
-    let opened = outcome.map_err(|error| MemoryError::from_sqlite(place, &error))?;
+fn check_format(path: &Path, outcome: rusqlite::Result<OpenedDatabase>) -> Result<Connection, MemoryError> {
+    let opened = outcome.map_err(|error| MemoryError::from_sqlite(path, &error))?;
     match opened.format {
-        _ if opened.application != APPLICATION => {
-            Err(MemoryError::broken(place, "it belongs to another program"))
+        _ if opened.application != APPLICATION_ID => {
+            Err(MemoryError::damaged(path, "it belongs to another program"))
         }
         FORMAT => Ok(opened.connection),
-        0 => Err(MemoryError::broken(place, "its format number is damaged")),
-        found => Err(MemoryError::Newer { place: place.display().to_string(), found, known: FORMAT }),
+        0 => Err(MemoryError::damaged(path, "its format number is damaged")),
+        found => Err(MemoryError::NewerFormat { path: path.display().to_string(), found, known: FORMAT }),
     }
 }

@@ -1,12 +1,12 @@
 //! The part of a text that fits a query. SQLite has a function for it, but that one takes time with the square of the
 //! hits: one entry that repeats a word would keep every search busy for seconds.
 
-use brigade_core::text::cut;
+use brigade_core::text::truncate_bytes;
 
 /// How much of a text is shown.
-const WINDOW: usize = 360;
+const SNIPPET_BYTES: usize = 360;
 /// How much of it comes before the first word that fits.
-const LEAD: usize = 60;
+const LEAD_BYTES: usize = 60;
 /// How many words of a query are looked for: one bit each.
 const MAX_TERMS: usize = 32;
 
@@ -21,16 +21,18 @@ pub(super) fn snippet(text: &str, query: &str) -> String {
             (bits != 0).then_some((at, bits))
         })
         .collect();
-    around(text, best(&hits))
+    excerpt_at(text, best_window(&hits))
 }
 
 /// Where the window begins that holds the most different words: the first of them. Each hit enters and leaves once.
-fn best(hits: &[(usize, u32)]) -> usize {
+fn best_window(hits: &[(usize, u32)]) -> usize {
     let mut counts = [0u32; MAX_TERMS];
     let (mut most, mut place, mut end) = (0, 0, 0);
     for (index, (at, bits)) in hits.iter().enumerate() {
-        while let Some((_, entering)) = hits.get(end).filter(|(other, _)| *other < at + WINDOW - LEAD) {
-            each(*entering, |bit| counts[bit] += 1);
+        while let Some((_, entering)) =
+            hits.get(end).filter(|(other, _)| *other < at + SNIPPET_BYTES - LEAD_BYTES)
+        {
+            for_each_bit(*entering, |bit| counts[bit] += 1);
             end += 1;
         }
         let different = counts.iter().filter(|count| **count > 0).count();
@@ -38,22 +40,22 @@ fn best(hits: &[(usize, u32)]) -> usize {
             (most, place) = (different, *at);
         }
         if index < end {
-            each(*bits, |bit| counts[bit] -= 1);
+            for_each_bit(*bits, |bit| counts[bit] -= 1);
         }
     }
     place
 }
 
-fn each(bits: u32, mut visit: impl FnMut(usize)) {
+fn for_each_bit(bits: u32, mut visit: impl FnMut(usize)) {
     (0..MAX_TERMS).filter(|bit| bits >> bit & 1 == 1).for_each(&mut visit);
 }
 
-fn around(text: &str, place: usize) -> String {
-    let mut start = place.saturating_sub(LEAD);
+fn excerpt_at(text: &str, place: usize) -> String {
+    let mut start = place.saturating_sub(LEAD_BYTES);
     while !text.is_char_boundary(start) {
         start += 1;
     }
-    let part = cut(&text[start..], WINDOW);
+    let part = truncate_bytes(&text[start..], SNIPPET_BYTES);
     let before = if start > 0 { "… " } else { "" };
     let after = if start + part.len() < text.len() { " …" } else { "" };
     format!("{before}{}{after}", part.trim())
@@ -71,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_part_with_the_most_words_is_shown() {
+    fn snippet_shows_the_window_with_the_most_query_words() {
         let hay = "hay and straw, ".repeat(100);
         let text = format!("{hay}one red{hay}Two RED, äpfel{hay}");
         assert!(snippet(&text, "red two").contains("Two RED, äpfel"));
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_begin_and_end_between_characters() {
+    fn snippet_is_cut_at_char_boundaries() {
         let text = "ü".repeat(500) + " word " + &"ö".repeat(500);
         let shown = snippet(&text, "word");
         assert!(shown.contains("word") && shown.starts_with("… ü") && shown.ends_with("ö …"), "{shown}");

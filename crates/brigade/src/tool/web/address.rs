@@ -3,57 +3,58 @@
 use serde::Deserialize;
 use url::Url;
 
-use super::error::{Cause, WebError, plain};
+use super::error::{FetchFailure, WebError, sanitize_line};
 
 /// The longest address that is sent.
-const MAX_ADDRESS: usize = 4096;
+const MAX_URL_BYTES: usize = 4096;
 
 /// An http or https address with a host and without credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Address(Url);
+pub(super) struct WebUrl(Url);
 
-impl Address {
-    pub(super) fn parse(text: &str) -> Result<Address, WebError> {
+impl WebUrl {
+    pub(super) fn parse(text: &str) -> Result<WebUrl, WebError> {
         let shown = || {
-            let name = plain(text.split(['?', '#']).next().unwrap_or_default());
+            let name = sanitize_line(text.split(['?', '#']).next().unwrap_or_default());
             // What stands before an `@` may be a password.
             format!("`{}`", name.rsplit('@').next().unwrap_or_default())
         };
-        if text.len() > MAX_ADDRESS {
-            return Err(WebError::new("The address", Cause::TooLong(MAX_ADDRESS)));
+        if text.len() > MAX_URL_BYTES {
+            return Err(WebError::new("The address", FetchFailure::UrlTooLong(MAX_URL_BYTES)));
         }
         let url = Url::parse(text.trim())
-            .map_err(|cause| WebError::new(shown(), Cause::NoAddress(cause.to_string())))?;
-        Address::of(url).map_err(|cause| WebError::new(shown(), cause))
+            .map_err(|cause| WebError::new(shown(), FetchFailure::InvalidUrl(cause.to_string())))?;
+        WebUrl::from_url(url).map_err(|cause| WebError::new(shown(), cause))
     }
 
     /// The address that a redirect at this one leads to.
-    pub(super) fn redirect(&self, location: &str) -> Result<Address, Cause> {
-        if location.len() > MAX_ADDRESS {
-            return Err(Cause::TooLong(MAX_ADDRESS));
+    pub(super) fn redirect(&self, location: &str) -> Result<WebUrl, FetchFailure> {
+        if location.len() > MAX_URL_BYTES {
+            return Err(FetchFailure::UrlTooLong(MAX_URL_BYTES));
         }
-        let url = self.0.join(location.trim()).map_err(|cause| Cause::Nowhere(cause.to_string()))?;
-        let target = plain(url.host_str().unwrap_or(location));
+        let url =
+            self.0.join(location.trim()).map_err(|cause| FetchFailure::InvalidRedirect(cause.to_string()))?;
+        let target = sanitize_line(url.host_str().unwrap_or(location));
         if self.0.scheme() == "https" && url.scheme() == "http" {
-            return Err(Cause::Downgrade(target));
+            return Err(FetchFailure::InsecureRedirect(target));
         }
-        Address::of(url).map_err(|cause| Cause::Target { target, cause: Box::new(cause) })
+        WebUrl::from_url(url).map_err(|cause| FetchFailure::RedirectTarget { target, cause: Box::new(cause) })
     }
 
-    fn of(mut url: Url) -> Result<Address, Cause> {
+    fn from_url(mut url: Url) -> Result<WebUrl, FetchFailure> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Cause::Scheme);
+            return Err(FetchFailure::UnsupportedScheme);
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Cause::Credentials);
+            return Err(FetchFailure::Credentials);
         }
         // Such addresses always have a host; without one they cannot be read.
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(Cause::NoAddress("there is no host".to_owned()));
+            return Err(FetchFailure::InvalidUrl("there is no host".to_owned()));
         }
         url.set_fragment(None);
-        Ok(Address(url))
+        Ok(WebUrl(url))
     }
 
     pub(super) fn url(&self) -> &Url {
@@ -70,11 +71,11 @@ impl Address {
     }
 }
 
-impl TryFrom<String> for Address {
+impl TryFrom<String> for WebUrl {
     type Error = WebError;
 
-    fn try_from(text: String) -> Result<Address, WebError> {
-        Address::parse(&text)
+    fn try_from(text: String) -> Result<WebUrl, WebError> {
+        WebUrl::parse(&text)
     }
 }
 
@@ -83,8 +84,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_addresses_are_taken() {
-        let host = |text| Address::parse(text).map(|address| address.host().to_owned());
+    fn web_url_refuses_other_schemes_and_credentials() {
+        let host = |text| WebUrl::parse(text).map(|address| address.host().to_owned());
         assert_eq!(host("https://Example.COM/a#b").unwrap(), "example.com");
         assert_eq!(host(" http://0x7f.1/ ").unwrap(), "127.0.0.1");
         assert_eq!(host("http://2130706433").unwrap(), "127.0.0.1");
@@ -107,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn redirects_do_not_lose_their_encryption() {
-        let address = Address::parse("https://example.com/a/b").unwrap();
+    fn redirect_from_https_to_http_is_refused() {
+        let address = WebUrl::parse("https://example.com/a/b").unwrap();
         assert_eq!(address.redirect("../c").unwrap().url().as_str(), "https://example.com/c");
         assert_eq!(address.redirect("//other.example/").unwrap().host(), "other.example");
         for (location, says) in [

@@ -6,96 +6,98 @@ use encoding_rs::Encoding;
 use flate2::write::MultiGzDecoder;
 use reqwest::{Response, header};
 
-use super::error::{Cause, innermost, plain};
+use super::error::{FetchFailure, root_cause, sanitize_line};
 
 /// How far into a page its own word about its letters is looked for.
-const HEAD: usize = 1024;
+const META_SCAN_BYTES: usize = 1024;
 
 /// What came back.
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
     /// Whether there was more than may be read.
-    pub(super) is_cut: bool,
+    pub(super) is_truncated: bool,
 }
 
 /// What can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum ContentFormat {
     Html,
     Text,
 }
 
 /// Reads at most `limit` bytes, compressed or not.
-pub(super) async fn read(mut response: Response, limit: usize) -> Result<Body, Cause> {
+pub(super) async fn read(mut response: Response, limit: usize) -> Result<Body, FetchFailure> {
     let encoding = header(&response, header::CONTENT_ENCODING);
     let mut decoder = match encoding.as_str() {
-        "" | "identity" => Decoder::Plain(Capped::new(limit)),
-        "gzip" | "x-gzip" => Decoder::Gzip(MultiGzDecoder::new(Capped::new(limit))),
-        other => return Err(Cause::Compression(format!("`{}`", plain(other)))),
+        "" | "identity" => BodyDecoder::Plain(LimitedBuffer::new(limit)),
+        "gzip" | "x-gzip" => BodyDecoder::Gzip(MultiGzDecoder::new(LimitedBuffer::new(limit))),
+        other => return Err(FetchFailure::UnsupportedEncoding(format!("`{}`", sanitize_line(other)))),
     };
     let mut received = 0;
-    while let Some(chunk) = response.chunk().await.map_err(|error| Cause::Broken(innermost(&error)))? {
+    while let Some(chunk) =
+        response.chunk().await.map_err(|error| FetchFailure::BrokenResponse(root_cause(&error)))?
+    {
         received += chunk.len();
-        let written = decoder.write(&chunk);
-        if decoder.capped().is_full || received > limit {
-            return Ok(decoder.cut());
+        let result = decoder.write(&chunk);
+        if decoder.buffer().is_full || received > limit {
+            return Ok(decoder.truncated());
         }
-        written.map_err(|error| Cause::Broken(error.to_string()))?;
+        result.map_err(|error| FetchFailure::BrokenResponse(error.to_string()))?;
     }
-    decoder.finish().map_err(|error| Cause::Broken(error.to_string()))
+    decoder.finish().map_err(|error| FetchFailure::BrokenResponse(error.to_string()))
 }
 
-enum Decoder {
-    Plain(Capped),
-    Gzip(MultiGzDecoder<Capped>),
+enum BodyDecoder {
+    Plain(LimitedBuffer),
+    Gzip(MultiGzDecoder<LimitedBuffer>),
 }
 
-impl Decoder {
+impl BodyDecoder {
     fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
         match self {
-            Decoder::Plain(capped) => capped.write_all(chunk),
-            Decoder::Gzip(decoder) => decoder.write_all(chunk),
+            BodyDecoder::Plain(buffer) => buffer.write_all(chunk),
+            BodyDecoder::Gzip(decoder) => decoder.write_all(chunk),
         }
     }
 
-    fn capped(&mut self) -> &mut Capped {
+    fn buffer(&mut self) -> &mut LimitedBuffer {
         match self {
-            Decoder::Plain(capped) => capped,
-            Decoder::Gzip(decoder) => decoder.get_mut(),
+            BodyDecoder::Plain(buffer) => buffer,
+            BodyDecoder::Gzip(decoder) => decoder.get_mut(),
         }
     }
 
     /// What there is, of something that is longer.
-    fn cut(&mut self) -> Body {
-        Body { bytes: std::mem::take(&mut self.capped().bytes), is_cut: true }
+    fn truncated(&mut self) -> Body {
+        Body { bytes: std::mem::take(&mut self.buffer().bytes), is_truncated: true }
     }
 
     fn finish(mut self) -> io::Result<Body> {
-        if let Decoder::Gzip(decoder) = &mut self
+        if let BodyDecoder::Gzip(decoder) = &mut self
             && let Err(error) = decoder.try_finish()
-            && !self.capped().is_full
+            && !self.buffer().is_full
         {
             return Err(error);
         }
-        let is_cut = self.capped().is_full;
-        Ok(Body { is_cut, ..self.cut() })
+        let is_truncated = self.buffer().is_full;
+        Ok(Body { is_truncated, ..self.truncated() })
     }
 }
 
 /// Takes bytes up to a limit and refuses more, which stops whoever writes.
-struct Capped {
+struct LimitedBuffer {
     bytes: Vec<u8>,
     limit: usize,
     is_full: bool,
 }
 
-impl Capped {
-    fn new(limit: usize) -> Capped {
-        Capped { bytes: Vec::new(), limit, is_full: false }
+impl LimitedBuffer {
+    fn new(limit: usize) -> LimitedBuffer {
+        LimitedBuffer { bytes: Vec::new(), limit, is_full: false }
     }
 }
 
-impl Write for Capped {
+impl Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = self.limit.saturating_sub(self.bytes.len());
         let (taken, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
@@ -124,38 +126,38 @@ pub(super) fn content_type(response: &Response) -> String {
 }
 
 /// Whether something of this type can be read; none where the server says nothing.
-pub(super) fn format(content_type: &str) -> Result<Option<Format>, Cause> {
+pub(super) fn content_format(content_type: &str) -> Result<Option<ContentFormat>, FetchFailure> {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     let (kind, form) = essence.split_once('/').unwrap_or((essence, ""));
     let readable = ["json", "xml", "yaml", "x-yaml", "toml", "x-ndjson", "jsonl", "markdown", "javascript"];
     match (kind, form) {
         ("", _) => Ok(None),
-        ("text", "html") | ("application", "xhtml+xml") => Ok(Some(Format::Html)),
-        ("text", _) => Ok(Some(Format::Text)),
+        ("text", "html") | ("application", "xhtml+xml") => Ok(Some(ContentFormat::Html)),
+        ("text", _) => Ok(Some(ContentFormat::Text)),
         ("application", form)
             if readable.contains(&form) || form.ends_with("+json") || form.ends_with("+xml") =>
         {
-            Ok(Some(Format::Text))
+            Ok(Some(ContentFormat::Text))
         }
-        _ => Err(Cause::Type(format!("`{}`", plain(essence)))),
+        _ => Err(FetchFailure::UnsupportedType(format!("`{}`", sanitize_line(essence)))),
     }
 }
 
 /// The text of a body, and what it is.
-pub(super) fn text(
+pub(super) fn decode(
     bytes: &[u8],
     content_type: &str,
-    format: Option<Format>,
-) -> Result<(String, Format), Cause> {
+    format: Option<ContentFormat>,
+) -> Result<(String, ContentFormat), FetchFailure> {
     let encoding = encoding(bytes, content_type);
     let is_wide = encoding == encoding_rs::UTF_16LE || encoding == encoding_rs::UTF_16BE;
     if !is_wide && bytes.contains(&0) {
-        return Err(Cause::Type("binary, whatever the server says".to_owned()));
+        return Err(FetchFailure::UnsupportedType("binary, whatever the server says".to_owned()));
     }
     let (text, _, _) = encoding.decode(bytes);
     let start: String = text.trim_start().chars().take(16).collect::<String>().to_ascii_lowercase();
     let is_html = ["<!doctype html", "<html", "<head", "<body"].iter().any(|tag| start.starts_with(tag));
-    let found = if is_html { Format::Html } else { Format::Text };
+    let found = if is_html { ContentFormat::Html } else { ContentFormat::Text };
     Ok((text.into_owned(), format.unwrap_or(found)))
 }
 
@@ -164,12 +166,12 @@ fn encoding(bytes: &[u8], content_type: &str) -> &'static Encoding {
     if let Some((encoding, _)) = Encoding::for_bom(bytes) {
         return encoding;
     }
-    let head = String::from_utf8_lossy(bytes.get(..HEAD).unwrap_or(bytes)).to_ascii_lowercase();
+    let head = String::from_utf8_lossy(bytes.get(..META_SCAN_BYTES).unwrap_or(bytes)).to_ascii_lowercase();
     let by_page = || {
         let (_, tail) = head.split_once("<meta")?;
-        label(tail)
+        charset(tail)
     };
-    label(content_type).or_else(by_page).unwrap_or_else(|| match std::str::from_utf8(bytes) {
+    charset(content_type).or_else(by_page).unwrap_or_else(|| match std::str::from_utf8(bytes) {
         Ok(_) => encoding_rs::UTF_8,
         // The last letter may have been cut in two, where others are whole.
         Err(error)
@@ -182,7 +184,7 @@ fn encoding(bytes: &[u8], content_type: &str) -> &'static Encoding {
     })
 }
 
-fn label(text: &str) -> Option<&'static Encoding> {
+fn charset(text: &str) -> Option<&'static Encoding> {
     let (_, tail) = text.split_once("charset=")?;
     let tail = tail.trim_start_matches(['"', '\'', ' ']);
     let end = tail.find(|c: char| c == ';' || c == '"' || c == '\'' || c == '>' || c.is_whitespace());
@@ -190,7 +192,7 @@ fn label(text: &str) -> Option<&'static Encoding> {
 }
 
 /// Leaves out what no reader sees: control characters, and letters that hide or reorder others.
-pub(super) fn visible(text: &str) -> String {
+pub(super) fn strip_invisible(text: &str) -> String {
     let shown = |letter: &char| match letter {
         '\n' | '\t' => true,
         '\u{ad}' | '\u{200b}' | '\u{feff}' => false,
@@ -205,25 +207,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_told_apart() {
+    fn content_format_is_read_from_the_content_type() {
         for (text, expected) in [
-            ("text/html; charset=x", Some(Format::Html)),
-            ("application/xhtml+xml", Some(Format::Html)),
-            ("text/plain", Some(Format::Text)),
-            ("application/ld+json", Some(Format::Text)),
-            ("application/rss+xml", Some(Format::Text)),
+            ("text/html; charset=x", Some(ContentFormat::Html)),
+            ("application/xhtml+xml", Some(ContentFormat::Html)),
+            ("text/plain", Some(ContentFormat::Text)),
+            ("application/ld+json", Some(ContentFormat::Text)),
+            ("application/rss+xml", Some(ContentFormat::Text)),
             ("", None),
         ] {
-            assert_eq!(format(text).unwrap(), expected, "{text}");
+            assert_eq!(content_format(text).unwrap(), expected, "{text}");
         }
         for text in ["image/png", "application/pdf", "application/octet-stream", "video/mp4", "x"] {
-            assert!(format(text).unwrap_err().to_string().contains(text), "{text}");
+            assert!(content_format(text).unwrap_err().to_string().contains(text), "{text}");
         }
     }
 
     #[test]
-    fn letters_are_found_out() {
-        let read = |bytes: &[u8], content_type| text(bytes, content_type, None).unwrap().0;
+    fn charset_is_detected_from_bom_header_or_meta() {
+        let read = |bytes: &[u8], content_type| decode(bytes, content_type, None).unwrap().0;
         assert_eq!(read(b"caf\xe9", "text/plain; charset=ISO-8859-1"), "café");
         assert_eq!(read(b"caf\xe9", ""), "café");
         assert_eq!(read("café".as_bytes(), ""), "café");
@@ -231,8 +233,8 @@ mod tests {
         assert_eq!(read(b"\xef\xbb\xbfx", "text/plain; charset=latin1"), "x");
         assert_eq!(read(b"\xff\xfea\0", ""), "a");
         assert_eq!(read(b"a", "text/plain; charset=nothing"), "a");
-        assert!(text(b"a\0b", "text/plain", Some(Format::Text)).is_err());
-        assert_eq!(text(b" <!DOCTYPE HTML><p>", "", None).unwrap().1, Format::Html);
-        assert_eq!(visible("a\u{202e}b\u{e0041}\u{7}\r\n\tc"), "ab\n\tc");
+        assert!(decode(b"a\0b", "text/plain", Some(ContentFormat::Text)).is_err());
+        assert_eq!(decode(b" <!DOCTYPE HTML><p>", "", None).unwrap().1, ContentFormat::Html);
+        assert_eq!(strip_invisible("a\u{202e}b\u{e0041}\u{7}\r\n\tc"), "ab\n\tc");
     }
 }

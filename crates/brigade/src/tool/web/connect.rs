@@ -8,25 +8,25 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Proxy, Response, header};
 use url::Host;
 
-use super::address::Address;
-use super::error::{Cause, innermost};
-use super::reach::{Reach, reach};
+use super::address::WebUrl;
+use super::address_class::{AddressClass, address_class};
+use super::error::{FetchFailure, root_cause};
 use super::{USER_AGENT, WebSettings};
 
 const ACCEPT: &str = "text/html, text/markdown, text/plain, application/json, text/*;q=0.8, */*;q=0.1";
 
 /// Asks for an address, without following where the answer points.
-pub(super) async fn get(address: &Address, settings: &WebSettings) -> Result<Response, Cause> {
-    let checked = check(address, settings).await?;
+pub(super) async fn get(address: &WebUrl, settings: &WebSettings) -> Result<Response, FetchFailure> {
+    let checked = resolve_checked(address, settings).await?;
     // Building a client reads the certificates of the system.
     let client = tokio::task::spawn_blocking(move || client(Resolver::Only(checked)))
         .await
-        .map_err(|error| Cause::Client(error.to_string()))??;
+        .map_err(|error| FetchFailure::ClientSetup(error.to_string()))??;
     let request = client.get(address.url().clone());
     let request = request.header(header::ACCEPT, ACCEPT).header(header::ACCEPT_ENCODING, "gzip");
     request.send().await.map_err(|error| match error.is_connect() {
-        true => Cause::Connection(innermost(&error)),
-        false => Cause::Broken(innermost(&error)),
+        true => FetchFailure::Connection(root_cause(&error)),
+        false => FetchFailure::BrokenResponse(root_cause(&error)),
     })
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Resolver {
 }
 
 /// A client without cookies and redirects.
-pub(super) fn client(resolver: Resolver) -> Result<Client, Cause> {
+pub(super) fn client(resolver: Resolver) -> Result<Client, FetchFailure> {
     let builder = Client::builder()
         .user_agent(USER_AGENT)
         .no_proxy()
@@ -51,7 +51,7 @@ pub(super) fn client(resolver: Resolver) -> Result<Client, Cause> {
         Resolver::System(Some(proxy)) => builder.proxy(proxy),
         Resolver::System(None) => builder,
     };
-    builder.build().map_err(|error| Cause::Client(innermost(&error)))
+    builder.build().map_err(|error| FetchFailure::ClientSetup(root_cause(&error)))
 }
 
 /// Resolves every name to the addresses that were judged.
@@ -65,41 +65,41 @@ impl Resolve for Pinned {
 }
 
 /// Resolves a host and judges all addresses that it leads to.
-async fn check(address: &Address, settings: &WebSettings) -> Result<Vec<SocketAddr>, Cause> {
+async fn resolve_checked(address: &WebUrl, settings: &WebSettings) -> Result<Vec<SocketAddr>, FetchFailure> {
     let port = address.port();
-    if !is_web(port) && !settings.allow_loopback {
-        return Err(Cause::Port(port));
+    if !is_web_port(port) && !settings.allow_loopback {
+        return Err(FetchFailure::BlockedPort(port));
     }
     let addresses = match address.url().host() {
         Some(Host::Ipv4(address)) => vec![SocketAddr::new(address.into(), port)],
         Some(Host::Ipv6(address)) => vec![SocketAddr::new(address.into(), port)],
         Some(Host::Domain(name)) => tokio::net::lookup_host((name, port))
             .await
-            .map_err(|error| Cause::Unknown(innermost(&error)))?
+            .map_err(|error| FetchFailure::UnknownHost(root_cause(&error)))?
             .collect(),
         None => Vec::new(),
     };
     if addresses.is_empty() {
-        return Err(Cause::Unknown("it leads nowhere".to_owned()));
+        return Err(FetchFailure::UnknownHost("it leads nowhere".to_owned()));
     }
     for address in &addresses {
-        judge(address.ip(), port, settings)?;
+        check_address(address.ip(), port, settings)?;
     }
     Ok(addresses)
 }
 
 /// One address that may not be reached spoils a name: nobody who means well gives both.
-fn judge(address: IpAddr, port: u16, settings: &WebSettings) -> Result<(), Cause> {
-    match reach(address) {
-        Reach::Public if is_web(port) => Ok(()),
-        Reach::Public => Err(Cause::Port(port)),
-        Reach::Loopback if settings.allow_loopback => Ok(()),
-        Reach::Loopback => Err(Cause::Loopback(address)),
-        Reach::Closed(place) => Err(Cause::Closed { address, place }),
+fn check_address(address: IpAddr, port: u16, settings: &WebSettings) -> Result<(), FetchFailure> {
+    match address_class(address) {
+        AddressClass::Public if is_web_port(port) => Ok(()),
+        AddressClass::Public => Err(FetchFailure::BlockedPort(port)),
+        AddressClass::Loopback if settings.allow_loopback => Ok(()),
+        AddressClass::Loopback => Err(FetchFailure::Loopback(address)),
+        AddressClass::Blocked(place) => Err(FetchFailure::BlockedAddress { address, place }),
     }
 }
 
-fn is_web(port: u16) -> bool {
+fn is_web_port(port: u16) -> bool {
     matches!(port, 80 | 443)
 }
 
@@ -110,23 +110,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_ports_are_judged_together() {
+    fn address_and_port_are_checked_together() {
         let open = WebSettings { allow_loopback: true, ..WebSettings::default() };
         let closed = WebSettings::default();
-        let says = |address: &str, port, settings| judge(address.parse().unwrap(), port, settings);
+        let says = |address: &str, port, settings| check_address(address.parse().unwrap(), port, settings);
         assert_eq!(says("1.1.1.1", 443, &closed), Ok(()));
-        assert_eq!(says("1.1.1.1", 8443, &closed), Err(Cause::Port(8443)));
-        assert_eq!(says("1.1.1.1", 8443, &open), Err(Cause::Port(8443)));
+        assert_eq!(says("1.1.1.1", 8443, &closed), Err(FetchFailure::BlockedPort(8443)));
+        assert_eq!(says("1.1.1.1", 8443, &open), Err(FetchFailure::BlockedPort(8443)));
         assert_eq!(says("127.0.0.1", 8443, &open), Ok(()));
-        assert!(matches!(says("127.0.0.1", 80, &closed), Err(Cause::Loopback(_))));
+        assert!(matches!(says("127.0.0.1", 80, &closed), Err(FetchFailure::Loopback(_))));
         for address in ["10.0.0.1", "169.254.169.254", "0.0.0.0", "fd00:ec2::254", "64:ff9b::7f00:1"] {
-            assert!(matches!(says(address, 80, &open), Err(Cause::Closed { .. })), "{address}");
+            assert!(
+                matches!(says(address, 80, &open), Err(FetchFailure::BlockedAddress { .. })),
+                "{address}"
+            );
         }
     }
 
     /// Whatever the name says when it is asked again, the connection goes to the address that was judged.
     #[tokio::test]
-    async fn a_connection_goes_where_it_was_judged_to_go() {
+    async fn client_connects_only_to_the_pinned_address() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         let answering = std::thread::spawn(move || {

@@ -12,11 +12,11 @@ pub(super) struct WebError {
     /// The host, or what was written where one should be.
     pub(super) host: String,
     /// What happened, and what can be done.
-    pub(super) cause: Cause,
+    pub(super) cause: FetchFailure,
 }
 
 impl WebError {
-    pub(super) fn new(host: impl Into<String>, cause: Cause) -> WebError {
+    pub(super) fn new(host: impl Into<String>, cause: FetchFailure) -> WebError {
         WebError { host: host.into(), cause }
     }
 }
@@ -29,21 +29,21 @@ impl From<WebError> for ToolOutput {
 
 /// What happened, and what can be done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Cause {
+pub(super) enum FetchFailure {
     #[error("this is no address ({0}); write one such as https://example.com/page")]
-    NoAddress(String),
+    InvalidUrl(String),
     #[error("only http and https can be fetched; use an address that starts with https://")]
-    Scheme,
+    UnsupportedScheme,
     #[error("an address with a user name or password is not sent; leave them out")]
     Credentials,
     #[error("an address may have {0} bytes at most; use a shorter one")]
-    TooLong(usize),
+    UrlTooLong(usize),
     #[error("port {0} is closed to this tool; use an address without a port, which means 80 or 443")]
-    Port(u16),
+    BlockedPort(u16),
     #[error("the name is not known ({0}); check its spelling, or search for the page")]
-    Unknown(String),
+    UnknownHost(String),
     #[error("{address} is {place}, which this tool never reaches; use a public address")]
-    Closed {
+    BlockedAddress {
         /// The address that the name leads to.
         address: IpAddr,
         /// Where that is.
@@ -55,29 +55,29 @@ pub(super) enum Cause {
     )]
     Loopback(IpAddr),
     #[error("it redirects more than {0} times; use the address that you want to reach in the end")]
-    Redirects(usize),
+    TooManyRedirects(usize),
     #[error("it redirects to nowhere ({0}); try another address of the same site")]
-    Nowhere(String),
+    InvalidRedirect(String),
     #[error(
         "it redirects from https to http at {0}, which is not followed; fetch that address if you accept it"
     )]
-    Downgrade(String),
+    InsecureRedirect(String),
     #[error("it redirects to {target}, and there: {cause}")]
-    Target {
+    RedirectTarget {
         /// The host that it redirects to.
         target: String,
         /// What is wrong with that.
-        cause: Box<Cause>,
+        cause: Box<FetchFailure>,
     },
     #[error("{0}; use a source on another host")]
-    Rule(String),
+    ForbiddenByRule(String),
     #[error("it did not answer in full within {}; try again later, or use another source", seconds(*.0))]
-    Time(Duration),
+    Timeout(Duration),
     #[error("the connection failed ({0}); check the address, or try again later")]
     Connection(String),
     #[error("the answer broke off or made no sense ({0}); try again, or use another source")]
-    Broken(String),
-    #[error("the server answered {code}{reason}; {}", status_cure(*.code))]
+    BrokenResponse(String),
+    #[error("the server answered {code}{reason}; {}", status_advice(*.code))]
     Status {
         /// The status code.
         code: u16,
@@ -85,11 +85,11 @@ pub(super) enum Cause {
         reason: String,
     },
     #[error("it is {0}, and only HTML and text can be read; look for the same content as a page")]
-    Type(String),
+    UnsupportedType(String),
     #[error("it came compressed as {0}, which was not asked for and cannot be read; use another source")]
-    Compression(String),
+    UnsupportedEncoding(String),
     #[error("there is no way to connect ({0}); tell the person")]
-    Client(String),
+    ClientSetup(String),
 }
 
 pub(super) fn seconds(time: Duration) -> String {
@@ -100,7 +100,7 @@ pub(super) fn seconds(time: Duration) -> String {
     }
 }
 
-fn status_cure(code: u16) -> &'static str {
+fn status_advice(code: u16) -> &'static str {
     match code {
         401 | 403 | 407 | 451 => "the page is not open to everybody, so use another source",
         404 | 410 => "there is no such page, so check the address or search for it",
@@ -111,15 +111,15 @@ fn status_cure(code: u16) -> &'static str {
 }
 
 /// The innermost cause of an error, which is the one that says something.
-pub(super) fn innermost(error: &dyn std::error::Error) -> String {
+pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
     }
-    plain(&error.to_string())
+    sanitize_line(&error.to_string())
 }
 
 /// A text of a foreign server, fit to be shown in one line.
-pub(super) fn plain(text: &str) -> String {
+pub(super) fn sanitize_line(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(120).collect()
 }

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use brigade_core::ToolOutput;
 use brigade_core::event::Effect;
-use brigade_core::permission::{Action, Kind, Subject, Verdict};
+use brigade_core::permission::{Action, ActionKind, Subject, Verdict};
 use reqwest::{Response, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::super::files::blocking;
 use super::super::{Files, Tool, ToolContext};
-use super::address::Address;
-use super::body::{self, Body, Format};
-use super::error::{Cause, WebError, plain};
-use super::html::{self, Cut};
+use super::address::WebUrl;
+use super::body::{self, Body, ContentFormat};
+use super::error::{FetchFailure, WebError, sanitize_line};
+use super::html::{self, PageLimit};
 use super::{WebSettings, connect};
 
 const MAX_REDIRECTS: usize = 5;
 /// How much one call returns where nothing else is asked for, and at most.
-const USUAL_BYTES: usize = 64 * 1024;
+const DEFAULT_BYTES: usize = 64 * 1024;
 const MAX_BYTES: usize = 256 * 1024;
 /// How long the conversion of a page may take; milliseconds are usual.
-const CONVERSION_TIME: Duration = Duration::from_secs(10);
+const CONVERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads a page of the network.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub struct WebFetch {
 pub struct WebFetchInput {
     /// The address, with http:// or https://
     #[schemars(with = "String")]
-    url: Address,
+    url: WebUrl,
     /// The first byte of the Markdown to return, counted from 0 (default: 0)
     #[serde(default)]
     offset: Option<u64>,
@@ -86,7 +86,7 @@ impl Tool for WebFetch {
             fetched = tokio::time::timeout(self.settings.timeout, self.fetch(&input.url, &context.files)) => fetched,
             Ok(_) = stop.wait_for(|stop| *stop) => return ToolOutput::error(format!("{host} was not fetched: stopped")),
         };
-        let late = || Err(WebError::new(host, Cause::Time(self.settings.timeout)));
+        let late = || Err(WebError::new(host, FetchFailure::Timeout(self.settings.timeout)));
         match fetched.unwrap_or_else(|_| late()) {
             Ok(fetched) => self.render(fetched, input).await,
             Err(error) => error.into(),
@@ -96,38 +96,38 @@ impl Tool for WebFetch {
 
 /// An answer.
 struct Fetched {
-    address: Address,
+    address: WebUrl,
     body: Body,
     content_type: String,
-    format: Option<Format>,
+    format: Option<ContentFormat>,
 }
 
 impl WebFetch {
     /// Follows an address to the answer.
-    async fn fetch(&self, start: &Address, files: &Files) -> Result<Fetched, WebError> {
+    async fn fetch(&self, start: &WebUrl, files: &Files) -> Result<Fetched, WebError> {
         let mut address = start.clone();
         for _ in 0..=MAX_REDIRECTS {
             let failed = |cause| WebError::new(address.host(), cause);
             let response = connect::get(&address, &self.settings).await.map_err(failed)?;
             match redirect(&response, &address).map_err(failed)? {
                 Some(next) => {
-                    allowed(&next, &address, files).map_err(failed)?;
+                    check_redirect(&next, &address, files).map_err(failed)?;
                     address = next;
                 }
                 None => return self.read(response, &address).await.map_err(failed),
             }
         }
-        Err(WebError::new(start.host(), Cause::Redirects(MAX_REDIRECTS)))
+        Err(WebError::new(start.host(), FetchFailure::TooManyRedirects(MAX_REDIRECTS)))
     }
 
-    async fn read(&self, response: Response, address: &Address) -> Result<Fetched, Cause> {
+    async fn read(&self, response: Response, address: &WebUrl) -> Result<Fetched, FetchFailure> {
         let status = response.status();
         if !status.is_success() {
             let reason = status.canonical_reason().map(|reason| format!(" {reason}"));
-            return Err(Cause::Status { code: status.as_u16(), reason: reason.unwrap_or_default() });
+            return Err(FetchFailure::Status { code: status.as_u16(), reason: reason.unwrap_or_default() });
         }
         let content_type = body::content_type(&response);
-        let format = body::format(&content_type)?;
+        let format = body::content_format(&content_type)?;
         let body = body::read(response, self.settings.max_bytes).await?;
         Ok(Fetched { address: address.clone(), body, content_type, format })
     }
@@ -135,43 +135,43 @@ impl WebFetch {
     /// Turns an answer into what the model reads, away from the threads that drive sessions.
     async fn render(&self, fetched: Fetched, input: WebFetchInput) -> ToolOutput {
         let limit = self.settings.max_bytes;
-        blocking(CONVERSION_TIME, move |stop| {
+        blocking(CONVERSION_TIMEOUT, move |stop| {
             let host = fetched.address.host();
             let (content_type, format) = (&fetched.content_type, fetched.format);
-            let (text, format) = match body::text(&fetched.body.bytes, content_type, format) {
+            let (text, format) = match body::decode(&fetched.body.bytes, content_type, format) {
                 Ok(read) => read,
                 Err(cause) => return WebError::new(host, cause).into(),
             };
-            let (text, cut) = match format {
-                Format::Text => (text, None),
-                Format::Html => {
+            let (text, truncated_by) = match format {
+                ContentFormat::Text => (text, None),
+                ContentFormat::Html => {
                     let page = html::convert(&text, fetched.address.url(), limit, stop);
-                    (page.markdown, page.cut)
+                    (page.markdown, page.truncated_by)
                 }
             };
             let mut notes = Vec::new();
             if fetched.address != input.url {
                 notes.push(format!("(redirected to {})", fetched.address.url()));
             }
-            if fetched.body.is_cut {
+            if fetched.body.is_truncated {
                 notes.push(format!("(the page is longer than {limit} bytes; the rest was not read)"));
             }
-            notes.extend(cut.map(|cut| match cut {
-                Cut::Elements => "(the page has too many elements; the rest was not read)".to_owned(),
-                Cut::Length => format!("(the Markdown is longer than {limit} bytes and was cut)"),
-                Cut::Time => "(converting the page took too long; the rest was left out)".to_owned(),
+            notes.extend(truncated_by.map(|truncated_by| match truncated_by {
+                PageLimit::Elements => "(the page has too many elements; the rest was not read)".to_owned(),
+                PageLimit::Length => format!("(the Markdown is longer than {limit} bytes and was cut)"),
+                PageLimit::Time => "(converting the page took too long; the rest was left out)".to_owned(),
             }));
-            part(&body::visible(&text), &input, notes)
+            slice_output(&body::strip_invisible(&text), &input, notes)
         })
         .await
     }
 }
 
 /// The part of a text that was asked for, with notes at its end.
-fn part(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> ToolOutput {
+fn slice_output(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> ToolOutput {
     let offset = input.offset.map_or(0, |offset| usize::try_from(offset).unwrap_or(usize::MAX));
     let limit =
-        input.limit.map_or(USUAL_BYTES, |limit| usize::try_from(limit).unwrap_or(MAX_BYTES).min(MAX_BYTES));
+        input.limit.map_or(DEFAULT_BYTES, |limit| usize::try_from(limit).unwrap_or(MAX_BYTES).min(MAX_BYTES));
     if offset >= text.len() && offset > 0 {
         let host = input.url.host();
         let length = text.len();
@@ -202,28 +202,31 @@ fn part(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> ToolOutput
 }
 
 /// Where an answer points to, if it does.
-fn redirect(response: &Response, address: &Address) -> Result<Option<Address>, Cause> {
+fn redirect(response: &Response, address: &WebUrl) -> Result<Option<WebUrl>, FetchFailure> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
     let location = response.headers().get(header::LOCATION);
-    let location = location.ok_or_else(|| Cause::Nowhere("it does not say where".to_owned()))?;
+    let location =
+        location.ok_or_else(|| FetchFailure::InvalidRedirect("it does not say where".to_owned()))?;
     address.redirect(&String::from_utf8_lossy(location.as_bytes())).map(Some)
 }
 
 /// Rules were asked about the host of the call. Where a redirect leads, nobody has asked yet.
-fn allowed(next: &Address, from: &Address, files: &Files) -> Result<(), Cause> {
+fn check_redirect(next: &WebUrl, from: &WebUrl, files: &Files) -> Result<(), FetchFailure> {
     if next.host() == from.host() {
         return Ok(());
     }
     // No tool has this name: rules about a tool by name alone have been judged for the call itself.
-    let action = Action { tool: "a fetch", kind: Kind::Pure, subject: Subject::Host(next.host()) };
-    let host = plain(next.host());
+    let action = Action { tool: "a fetch", kind: ActionKind::Pure, subject: Subject::Host(next.host()) };
+    let host = sanitize_line(next.host());
     match files.permissions().check(&action) {
         Verdict::Allow | Verdict::Ask { rule: None } => Ok(()),
-        Verdict::Ask { rule: Some(rule) } => Err(Cause::Rule(format!(
+        Verdict::Ask { rule: Some(rule) } => Err(FetchFailure::ForbiddenByRule(format!(
             "it redirects to {host}, and the rule `{rule}` asks before that is fetched"
         ))),
-        Verdict::Deny { reason } => Err(Cause::Rule(format!("it redirects to {host}, and {reason}"))),
+        Verdict::Deny { reason } => {
+            Err(FetchFailure::ForbiddenByRule(format!("it redirects to {host}, and {reason}")))
+        }
     }
 }

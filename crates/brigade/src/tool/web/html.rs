@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 use url::Url;
 
-use super::super::files::Stop;
+use super::super::files::StopSignal;
 use code::language;
 use element::Element;
 use entities::decode;
@@ -32,29 +32,29 @@ const MAX_ELEMENTS: usize = 250_000;
 /// Links and pictures of one page whose address is shown.
 const MAX_LINKS: u32 = 10_000;
 /// The longest address that is worth showing.
-const MAX_ADDRESS: usize = 2048;
-const MAX_TITLE: usize = 300;
+const MAX_URL_BYTES: usize = 2048;
+const MAX_TITLE_BYTES: usize = 300;
 /// After how many pieces the time is looked at.
-const PIECES_PER_LOOK: usize = 1024;
+const TOKENS_PER_STOP_CHECK: usize = 1024;
 
 /// What a page says.
-pub(super) struct Page {
+pub(super) struct ConvertedPage {
     /// The page as Markdown.
     pub(super) markdown: String,
     /// Why it is not all of the page.
-    pub(super) cut: Option<Cut>,
+    pub(super) truncated_by: Option<PageLimit>,
 }
 
 /// Why the conversion ended before the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum PageLimit {
     Elements,
     Length,
     Time,
 }
 
 /// Converts a page that was found at `base` to at most `limit` bytes of Markdown.
-pub(super) fn convert(html: &str, base: &Url, limit: usize, stop: &Stop) -> Page {
+pub(super) fn convert(html: &str, base: &Url, limit: usize, stop: &StopSignal) -> ConvertedPage {
     let mut conversion = Conversion {
         base: Cow::Borrowed(base),
         writer: Writer::new(limit),
@@ -66,23 +66,23 @@ pub(super) fn convert(html: &str, base: &Url, limit: usize, stop: &Stop) -> Page
         links: 0,
     };
     let mut elements = 0;
-    let mut cut = None;
+    let mut truncated_by = None;
     for (count, token) in Tokens::new(html).enumerate() {
         elements += usize::from(matches!(token, Token::Start { .. }));
         if elements > MAX_ELEMENTS {
-            cut = Some(Cut::Elements);
+            truncated_by = Some(PageLimit::Elements);
         } else if conversion.writer.is_full() {
-            cut = Some(Cut::Length);
-        } else if count % PIECES_PER_LOOK == 0 && stop.reached() {
-            cut = Some(Cut::Time);
+            truncated_by = Some(PageLimit::Length);
+        } else if count % TOKENS_PER_STOP_CHECK == 0 && stop.is_stopped() {
+            truncated_by = Some(PageLimit::Time);
         }
-        if cut.is_some() {
+        if truncated_by.is_some() {
             break;
         }
         conversion.take(token);
     }
     conversion.close_to(0);
-    cut = cut.or(conversion.writer.is_full().then_some(Cut::Length));
+    truncated_by = truncated_by.or(conversion.writer.is_full().then_some(PageLimit::Length));
     let body = conversion.writer.finish();
     let markdown = match conversion.title {
         Some(title) if body.lines().next() != Some(&format!("# {title}")) => {
@@ -91,7 +91,7 @@ pub(super) fn convert(html: &str, base: &Url, limit: usize, stop: &Stop) -> Page
         _ if body.is_empty() => body,
         _ => body + "\n",
     };
-    Page { markdown, cut }
+    ConvertedPage { markdown, truncated_by }
 }
 
 /// An element that has begun.
@@ -148,7 +148,7 @@ impl<'a> Conversion<'a> {
             Token::Text(text) if self.hidden == 0 => self.writer.text(&decode(text)),
             Token::Title(title) if self.title.is_none() && self.hidden == 0 => {
                 let title = decode(title).split_whitespace().collect::<Vec<_>>().join(" ");
-                let cut = title.floor_char_boundary(MAX_TITLE);
+                let cut = title.floor_char_boundary(MAX_TITLE_BYTES);
                 self.title = title.get(..cut).filter(|title| !title.is_empty()).map(str::to_owned);
             }
             Token::Text(_) | Token::Title(_) => {}
@@ -169,7 +169,7 @@ impl<'a> Conversion<'a> {
                 self.close_to(at);
             }
         }
-        let hides = attributes.hide();
+        let hides = attributes.is_hidden();
         if element.is_void() {
             if self.hidden == 0 && !hides {
                 self.void(element, attributes);
@@ -263,7 +263,7 @@ impl<'a> Conversion<'a> {
             Element::Strong => self.mark(Mark::Strong),
             Element::Emphasis => self.mark(Mark::Emphasis),
             Element::Struck => self.mark(Mark::Struck),
-            Element::Link => match self.address(attributes.href) {
+            Element::Link => match self.link_target(attributes.href) {
                 Some(address) => self.mark(Mark::Link(self.links, address)),
                 None => Undo::Nothing,
             },
@@ -273,12 +273,12 @@ impl<'a> Conversion<'a> {
             }
             Element::Code => self.begin_code(attributes),
             Element::Preformatted => {
-                self.arrange();
+                self.convert_to_layout();
                 let begun = self.writer.begin_verbatim();
                 if begun { Undo::Preformatted { language: language(attributes) } } else { Undo::Nothing }
             }
             Element::Heading(level) => {
-                self.arrange();
+                self.convert_to_layout();
                 let begun = self.writer.begin_heading(level);
                 if begun { Undo::Heading } else { Undo::Separate(Gap::Paragraph) }
             }
@@ -302,7 +302,7 @@ impl<'a> Conversion<'a> {
             Element::Definition => self.indent(Gap::Line, Some(": "), "  "),
             Element::Quotation => self.indent(Gap::Paragraph, None, "> "),
             Element::Table => {
-                self.arrange();
+                self.convert_to_layout();
                 self.writer.separate(Gap::Paragraph);
                 self.tables.push(Tabular::Data(Table::default()));
                 Undo::Table
@@ -329,13 +329,13 @@ impl<'a> Conversion<'a> {
                 if alt.trim().is_empty() {
                     return;
                 }
-                let Some(address) = self.address(attributes.src) else { return self.writer.text(&alt) };
+                let Some(address) = self.link_target(attributes.src) else { return self.writer.text(&alt) };
                 self.writer.literal("![");
                 self.writer.text(alt.trim());
                 self.writer.literal(&format!("]({address})"));
             }
             Element::Base => {
-                let found = attributes.href.and_then(|href| self.joined(href));
+                let found = attributes.href.and_then(|href| self.resolve_url(href));
                 if let (Cow::Borrowed(_), Some(base)) = (&self.base, found) {
                     self.base = Cow::Owned(base);
                 }
@@ -376,11 +376,11 @@ impl<'a> Conversion<'a> {
     }
 
     /// A table with a heading, a block of code or another table in a cell arranges the page: its cells are text.
-    fn arrange(&mut self) {
+    fn convert_to_layout(&mut self) {
         let Some(Tabular::Data(table)) = self.tables.last_mut() else { return };
         let mut table = std::mem::take(table);
         let unfinished = self.writer.end_cell();
-        let rest = table.rest();
+        let rest = table.take_row();
         let (lines, rest) = (table.lines(), rest.iter().chain(&unfinished).filter(|cell| !cell.is_empty()));
         let text = lines.iter().chain(rest).map(String::as_str);
         self.writer.lines(text);
@@ -390,27 +390,27 @@ impl<'a> Conversion<'a> {
     }
 
     /// The whole address of a link, where a reader can go there.
-    fn address(&mut self, written: Option<&str>) -> Option<String> {
-        let written = written.filter(|text| !text.trim_start().starts_with('#'))?;
+    fn link_target(&mut self, href: Option<&str>) -> Option<String> {
+        let href = href.filter(|text| !text.trim_start().starts_with('#'))?;
         if self.links >= MAX_LINKS {
             return None;
         }
-        let address = String::from(self.joined(written)?);
+        let address = String::from(self.resolve_url(href)?);
         self.links += 1;
-        (address.len() <= MAX_ADDRESS).then(|| address.replace('(', "%28").replace(')', "%29"))
+        (address.len() <= MAX_URL_BYTES).then(|| address.replace('(', "%28").replace(')', "%29"))
     }
 
-    fn joined(&self, written: &str) -> Option<Url> {
-        if written.len() > MAX_ADDRESS {
+    fn resolve_url(&self, href: &str) -> Option<Url> {
+        if href.len() > MAX_URL_BYTES {
             return None;
         }
-        let address = self.base.join(decode(written).trim()).ok()?;
+        let address = self.base.join(decode(href).trim()).ok()?;
         matches!(address.scheme(), "http" | "https").then_some(address)
     }
 }
 
 /// The text of a piece of HTML, without its tags.
-pub(super) fn plain(html: &str) -> String {
+pub(super) fn strip_tags(html: &str) -> String {
     let text = |token| match token {
         Token::Text(text) => Some(decode(text)),
         Token::Title(_) | Token::Start { .. } | Token::End { .. } => None,

@@ -16,23 +16,23 @@ use url::Url;
 
 use super::super::{Tool, ToolContext};
 use super::connect::Resolver;
-use super::error::{Cause, WebError, innermost, seconds};
+use super::error::{FetchFailure, WebError, root_cause, seconds};
 use super::{WebSettings, body, connect, html};
 use crate::model::Proxies;
 use crate::secret::Secret;
 
-const BRAVE: &str = "https://api.search.brave.com/res/v1/web/search";
-const TAVILY: &str = "https://api.tavily.com/search";
-const USUAL_COUNT: usize = 8;
+const BRAVE_URL: &str = "https://api.search.brave.com/res/v1/web/search";
+const TAVILY_URL: &str = "https://api.tavily.com/search";
+const DEFAULT_COUNT: usize = 8;
 const MAX_COUNT: usize = 20;
-const MAX_QUERY: usize = 400;
-const MAX_TITLE: usize = 200;
-const MAX_SNIPPET: usize = 500;
-const MAX_ADDRESS: usize = 2048;
+const MAX_QUERY_BYTES: usize = 400;
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_SNIPPET_CHARS: usize = 500;
+const MAX_URL_BYTES: usize = 2048;
 
 /// Where `web_search` looks.
 #[derive(Debug, Clone)]
-pub struct Search {
+pub struct SearchEngine {
     engine: Engine,
     address: Url,
 }
@@ -49,35 +49,35 @@ enum Engine {
 #[error("this is no address of a search engine ({0}); write one such as https://searx.example.org")]
 pub struct SearchError(String);
 
-impl Search {
+impl SearchEngine {
     /// Brave, with a key of its API.
-    pub fn brave(key: Secret) -> Result<Search, SearchError> {
-        Ok(Search { engine: Engine::Brave(key), address: address(BRAVE)? })
+    pub fn brave(key: Secret) -> Result<SearchEngine, SearchError> {
+        Ok(SearchEngine { engine: Engine::Brave(key), address: parse_url(BRAVE_URL)? })
     }
 
     /// Tavily, with a key of its API.
-    pub fn tavily(key: Secret) -> Result<Search, SearchError> {
-        Ok(Search { engine: Engine::Tavily(key), address: address(TAVILY)? })
+    pub fn tavily(key: Secret) -> Result<SearchEngine, SearchError> {
+        Ok(SearchEngine { engine: Engine::Tavily(key), address: parse_url(TAVILY_URL)? })
     }
 
     /// A SearXNG instance that answers in JSON, at any address that the person trusts.
-    pub fn searxng(base: &str) -> Result<Search, SearchError> {
-        let mut address = address(base)?;
+    pub fn searxng(base: &str) -> Result<SearchEngine, SearchError> {
+        let mut address = parse_url(base)?;
         if !address.path().ends_with("/search") {
             let path = format!("{}/search", address.path().trim_end_matches('/'));
             address.set_path(&path);
         }
-        Ok(Search { engine: Engine::SearXng, address })
+        Ok(SearchEngine { engine: Engine::SearXng, address })
     }
 
     /// The same engine behind another address, such as a gateway.
-    pub fn at(self, base: &str) -> Result<Search, SearchError> {
-        Ok(Search { address: address(base)?, ..self })
+    pub fn at(self, base: &str) -> Result<SearchEngine, SearchError> {
+        Ok(SearchEngine { address: parse_url(base)?, ..self })
     }
 }
 
 /// Addresses of engines come from the person, so they may lead into a private network.
-fn address(text: &str) -> Result<Url, SearchError> {
+fn parse_url(text: &str) -> Result<Url, SearchError> {
     let url = Url::parse(text.trim()).map_err(|error| SearchError(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
         return Err(SearchError("it is not http or https".to_owned()));
@@ -91,7 +91,7 @@ fn address(text: &str) -> Result<Url, SearchError> {
 /// Searches the web.
 #[derive(Debug, Clone)]
 pub struct WebSearch {
-    search: Search,
+    search: SearchEngine,
     timeout: Duration,
     max_bytes: usize,
     proxies: Proxies,
@@ -110,7 +110,7 @@ pub struct WebSearchInput {
 
 impl WebSearch {
     /// The tool for this engine, with the time and size of the settings.
-    pub fn new(search: Search, settings: &WebSettings) -> WebSearch {
+    pub fn new(search: SearchEngine, settings: &WebSettings) -> WebSearch {
         let WebSettings { timeout, max_bytes, ref proxies, .. } = *settings;
         WebSearch { search, timeout, max_bytes, proxies: proxies.clone() }
     }
@@ -140,66 +140,72 @@ impl Tool for WebSearch {
 
     async fn run(&self, input: WebSearchInput, context: &ToolContext) -> ToolOutput {
         let query = input.query.trim();
-        if query.is_empty() || query.len() > MAX_QUERY {
-            return ToolOutput::error(format!("The query has to have 1 to {MAX_QUERY} bytes; shorten it"));
+        if query.is_empty() || query.len() > MAX_QUERY_BYTES {
+            return ToolOutput::error(format!(
+                "The query has to have 1 to {MAX_QUERY_BYTES} bytes; shorten it"
+            ));
         }
-        let count = input.count.map_or(USUAL_COUNT, |count| usize::try_from(count).unwrap_or(MAX_COUNT));
+        let count = input.count.map_or(DEFAULT_COUNT, |count| usize::try_from(count).unwrap_or(MAX_COUNT));
         let count = count.clamp(1, MAX_COUNT);
         let mut stop = context.stop.clone();
         let found = tokio::select! {
-            found = tokio::time::timeout(self.timeout, self.ask(query, count)) => found,
+            found = tokio::time::timeout(self.timeout, self.query_engine(query, count)) => found,
             Ok(_) = stop.wait_for(|stop| *stop) => return ToolOutput::error("The search was stopped"),
         };
-        match found.unwrap_or(Err(Trouble::Web(Cause::Time(self.timeout)))) {
+        match found.unwrap_or(Err(SearchFailure::Web(FetchFailure::Timeout(self.timeout)))) {
             Ok(results) => ToolOutput::ok(render(&results, query)),
-            Err(trouble) => ToolOutput::error(self.explain(trouble)),
+            Err(failure) => ToolOutput::error(self.explain(failure)),
         }
     }
 }
 
 /// One result.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct SearchResult {
     title: String,
     address: String,
     snippet: String,
 }
 
 /// Why a search failed.
-enum Trouble {
-    Web(Cause),
+enum SearchFailure {
+    Web(FetchFailure),
     /// The engine does not take the key.
-    Key,
+    InvalidKey,
     /// The engine does not answer in JSON.
-    Format,
+    InvalidResponse,
 }
 
 impl WebSearch {
-    async fn ask(&self, query: &str, count: usize) -> Result<Vec<Found>, Trouble> {
+    async fn query_engine(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, SearchFailure> {
         let proxy = self.proxies.for_reqwest(&self.search.address);
-        let proxy = proxy.map_err(|cause| Trouble::Web(Cause::Client(cause.to_owned())))?;
+        let proxy = proxy.map_err(|cause| SearchFailure::Web(FetchFailure::ClientSetup(cause.to_owned())))?;
         let client = tokio::task::spawn_blocking(|| connect::client(Resolver::System(proxy))).await;
-        let client = client.map_err(|error| Trouble::Web(Cause::Client(error.to_string())))?;
-        let request = self.request(&client.map_err(Trouble::Web)?, query, count)?;
+        let client =
+            client.map_err(|error| SearchFailure::Web(FetchFailure::ClientSetup(error.to_string())))?;
+        let request = self.request(&client.map_err(SearchFailure::Web)?, query, count)?;
         let request =
             request.header(header::ACCEPT, "application/json").header(header::ACCEPT_ENCODING, "gzip");
         // The address of an error would say what was searched for, and is left out.
         let response = request.send().await.map_err(|error| match error.is_connect() {
-            true => Trouble::Web(Cause::Connection(innermost(&error.without_url()))),
-            false => Trouble::Web(Cause::Broken(innermost(&error.without_url()))),
+            true => SearchFailure::Web(FetchFailure::Connection(root_cause(&error.without_url()))),
+            false => SearchFailure::Web(FetchFailure::BrokenResponse(root_cause(&error.without_url()))),
         })?;
         let status = response.status();
         match (status.as_u16(), &self.search.engine) {
             (200..=299, _) => {}
-            (401 | 403 | 422, Engine::Brave(_)) | (401 | 403, Engine::Tavily(_)) => return Err(Trouble::Key),
-            (403, Engine::SearXng) => return Err(Trouble::Format),
+            (401 | 403 | 422, Engine::Brave(_)) | (401 | 403, Engine::Tavily(_)) => {
+                return Err(SearchFailure::InvalidKey);
+            }
+            (403, Engine::SearXng) => return Err(SearchFailure::InvalidResponse),
             (code, _) => {
                 let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
-                return Err(Trouble::Web(Cause::Status { code, reason }));
+                return Err(SearchFailure::Web(FetchFailure::Status { code, reason }));
             }
         }
-        let body = body::read(response, self.max_bytes).await.map_err(Trouble::Web)?;
-        let answer: Value = serde_json::from_slice(&body.bytes).map_err(|_| Trouble::Format)?;
+        let body = body::read(response, self.max_bytes).await.map_err(SearchFailure::Web)?;
+        let answer: Value =
+            serde_json::from_slice(&body.bytes).map_err(|_| SearchFailure::InvalidResponse)?;
         let results = match self.search.engine {
             Engine::Brave(_) => answer.pointer("/web/results"),
             Engine::Tavily(_) | Engine::SearXng => answer.get("results"),
@@ -207,27 +213,27 @@ impl WebSearch {
         match (results, &self.search.engine) {
             (Some(Value::Array(results)), _) => Ok(results
                 .iter()
-                .filter_map(|result| found(result, &self.search.engine))
+                .filter_map(|result| parse_result(result, &self.search.engine))
                 .take(count)
                 .collect()),
             // Brave leaves the section out where it found nothing.
             (_, Engine::Brave(_)) if answer.is_object() => Ok(Vec::new()),
-            _ => Err(Trouble::Format),
+            _ => Err(SearchFailure::InvalidResponse),
         }
     }
 
-    fn request(&self, client: &Client, query: &str, count: usize) -> Result<RequestBuilder, Trouble> {
+    fn request(&self, client: &Client, query: &str, count: usize) -> Result<RequestBuilder, SearchFailure> {
         let mut url = self.search.address.clone();
         match &self.search.engine {
             Engine::Brave(key) => {
                 url.query_pairs_mut().append_pair("q", query).append_pair("count", &count.to_string());
                 let name = HeaderName::from_static("x-subscription-token");
-                Ok(client.get(url).header(name, sensitive(key.expose())?))
+                Ok(client.get(url).header(name, sensitive_header(key.expose())?))
             }
             Engine::Tavily(key) => {
                 let asked = json!({ "query": query, "max_results": count });
                 let request = client.post(url).header(header::CONTENT_TYPE, "application/json");
-                let bearer = sensitive(&format!("Bearer {}", key.expose()))?;
+                let bearer = sensitive_header(&format!("Bearer {}", key.expose()))?;
                 Ok(request.header(header::AUTHORIZATION, bearer).body(asked.to_string()))
             }
             Engine::SearXng => {
@@ -237,22 +243,22 @@ impl WebSearch {
         }
     }
 
-    fn explain(&self, trouble: Trouble) -> String {
+    fn explain(&self, failure: SearchFailure) -> String {
         let host = self.search.address.host_str().unwrap_or_default();
-        match (trouble, &self.search.engine) {
-            (Trouble::Web(Cause::Time(time)), _) => {
+        match (failure, &self.search.engine) {
+            (SearchFailure::Web(FetchFailure::Timeout(time)), _) => {
                 let time = seconds(time);
                 format!("{host} did not answer within {time}; try again later, or work without a search")
             }
-            (Trouble::Web(cause), _) => WebError::new(host, cause).to_string(),
-            (Trouble::Key, _) => {
+            (SearchFailure::Web(cause), _) => WebError::new(host, cause).to_string(),
+            (SearchFailure::InvalidKey, _) => {
                 format!("{host} does not take the key; ask the person to check what web.search_key_env names")
             }
-            (Trouble::Format, Engine::SearXng) => format!(
+            (SearchFailure::InvalidResponse, Engine::SearXng) => format!(
                 "{host} did not answer in JSON; ask the person to add json to search.formats in the settings of \
                  that SearXNG"
             ),
-            (Trouble::Format, _) => {
+            (SearchFailure::InvalidResponse, _) => {
                 format!(
                     "{host} answered something that is no list of results; ask the person to check web.search"
                 )
@@ -261,45 +267,45 @@ impl WebSearch {
     }
 }
 
-fn sensitive(text: &str) -> Result<HeaderValue, Trouble> {
-    let mut value = HeaderValue::from_str(text).map_err(|_| Trouble::Key)?;
+fn sensitive_header(text: &str) -> Result<HeaderValue, SearchFailure> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| SearchFailure::InvalidKey)?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-fn found(result: &Value, engine: &Engine) -> Option<Found> {
+fn parse_result(result: &Value, engine: &Engine) -> Option<SearchResult> {
     let text = |name: &str| result.get(name).and_then(Value::as_str).unwrap_or_default();
-    let shown = |text: &str, most| match engine {
+    let shown = |text: &str, max_chars| match engine {
         // Brave marks what was looked for with tags.
-        Engine::Brave(_) => line(&html::plain(text), most),
-        Engine::Tavily(_) | Engine::SearXng => line(text, most),
+        Engine::Brave(_) => one_line(&html::strip_tags(text), max_chars),
+        Engine::Tavily(_) | Engine::SearXng => one_line(text, max_chars),
     };
     let address = Url::parse(text("url").trim()).ok()?;
-    if !matches!(address.scheme(), "http" | "https") || address.as_str().len() > MAX_ADDRESS {
+    if !matches!(address.scheme(), "http" | "https") || address.as_str().len() > MAX_URL_BYTES {
         return None;
     }
     let address = String::from(address);
     let snippet = if text("content").is_empty() { text("description") } else { text("content") };
-    let title = shown(text("title"), MAX_TITLE);
+    let title = shown(text("title"), MAX_TITLE_CHARS);
     let title = if title.is_empty() { address.clone() } else { title };
-    Some(Found { title, address, snippet: shown(snippet, MAX_SNIPPET) })
+    Some(SearchResult { title, address, snippet: shown(snippet, MAX_SNIPPET_CHARS) })
 }
 
 /// Text of a foreign engine in one line.
-fn line(text: &str, most: usize) -> String {
-    let words = body::visible(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(most) {
+fn one_line(text: &str, max_chars: usize) -> String {
+    let words = body::strip_invisible(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", words.get(..end).unwrap_or_default().trim_end()),
         None => words,
     }
 }
 
-fn render(results: &[Found], query: &str) -> String {
+fn render(results: &[SearchResult], query: &str) -> String {
     if results.is_empty() {
-        return format!("(nothing found for `{}`; try other words)\n", line(query, MAX_TITLE));
+        return format!("(nothing found for `{}`; try other words)\n", one_line(query, MAX_TITLE_CHARS));
     }
     let mut text = String::new();
-    for (number, Found { title, address, snippet }) in (1..).zip(results) {
+    for (number, SearchResult { title, address, snippet }) in (1..).zip(results) {
         let indent = " ".repeat(format!("{number}. ").len());
         // Writing to a text does not fail.
         let _ = writeln!(text, "{number}. **{title}**\n{indent}{address}");

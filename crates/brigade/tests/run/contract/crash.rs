@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use brigade::core::faces::Extra;
+use brigade::core::delegation_styles::ExtraParameter;
 use brigade::core::{Event, Status};
-use brigade::{Catalogue, Ending, Settings};
+use brigade::{AgentCatalog, RunResult, Settings};
 use serde_json::{Value, json};
 
-use super::{agent, all_faces, calls, dispatch, helper, reports, says, script, spawn};
+use super::{agent, calls, dispatch, enable_all_styles, helper, reports, says, script, spawn};
 use crate::crash::{resume, run_until_crash};
-use crate::support::{Stage, check_laws, end};
+use crate::support::{Harness, check_laws, end};
 
 struct Baseline {
     text: String,
@@ -20,7 +20,7 @@ struct Baseline {
 }
 
 /// What two endings have to have in common: all but ids and times.
-fn essence(ending: &Ending) -> String {
+fn comparable_result(ending: &RunResult) -> String {
     let text = ending.outcome.text.as_str().replace(ending.session.as_str(), "ROOT");
     let Ok(mut value) = serde_json::from_str::<Value>(&text) else { return text };
     forget_times(&mut value);
@@ -38,10 +38,10 @@ fn forget_times(value: &mut Value) {
     }
 }
 
-async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending) {
+async fn check(harness: &Harness, baseline: &Baseline, ending: &RunResult) {
     assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
-    assert_eq!(essence(ending), baseline.text);
-    let log = stage.log(&ending.session).await;
+    assert_eq!(comparable_result(ending), baseline.text);
+    let log = harness.log(&ending.session).await;
     check_laws(&log);
     for record in &log {
         if let Event::Replied { turn, .. } = &record.event {
@@ -49,7 +49,7 @@ async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending) {
                 other.session == record.session
                     && matches!(&other.event, Event::CallFailed { turn: failed, .. } if failed == turn)
             });
-            let asked = stage.replies.given(&record.session, *turn);
+            let asked = harness.replies.count_for(&record.session, *turn);
             assert!(
                 asked as usize <= failed.count() + 1,
                 "turn {turn} of {} was bought {asked} times",
@@ -60,27 +60,27 @@ async fn check(stage: &Stage, baseline: &Baseline, ending: &Ending) {
 }
 
 /// The same end, the same number of replies and the same cost, wherever the store falls over.
-async fn crash_everywhere(stage: impl Fn() -> Stage, same_turns: bool) {
+async fn crash_everywhere(harness: impl Fn() -> Harness, same_turns: bool) {
     let baseline = {
-        let stage = stage();
-        let ending = stage.run().await;
+        let harness = harness();
+        let ending = harness.run().await;
         let baseline = Baseline {
-            text: essence(&ending),
-            appends: stage.store.appends.load(Ordering::SeqCst),
+            text: comparable_result(&ending),
+            appends: harness.store.appends.load(Ordering::SeqCst),
             output: ending.spent.usage.output,
             turns: ending.spent.turns,
         };
-        check(&stage, &baseline, &ending).await;
+        check(&harness, &baseline, &ending).await;
         baseline
     };
     for appends in 1..baseline.appends {
-        let stage = stage();
-        let (ended, root) = run_until_crash(&stage, None, appends).await;
+        let harness = harness();
+        let (ended, root) = run_until_crash(&harness, None, appends).await;
         let ending = match ended {
             Some(ending) => ending,
-            None => resume(&stage, &root.unwrap()).await,
+            None => resume(&harness, &root.unwrap()).await,
         };
-        check(&stage, &baseline, &ending).await;
+        check(&harness, &baseline, &ending).await;
         if same_turns {
             assert_eq!((ending.spent.turns, ending.spent.usage.output), (baseline.turns, baseline.output));
         }
@@ -106,31 +106,31 @@ fn parallel_replies(more: &Value) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn crash_before_every_append_of_parallel_helpers() {
+async fn crash_before_every_append_of_parallel_subagents() {
     let text = script(&parallel_replies(&json!({})));
-    crash_everywhere(|| Stage::with(&text, all_faces), true).await;
+    crash_everywhere(|| Harness::with(&text, enable_all_styles), true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn crash_again_in_the_recovery_of_parallel_helpers() {
+async fn crash_during_recovery_of_parallel_subagents() {
     let text = script(&parallel_replies(&json!({})));
-    let stage = || Stage::with(&text, all_faces);
-    let whole = stage();
-    let expected = essence(&whole.run().await);
+    let harness = || Harness::with(&text, enable_all_styles);
+    let whole = harness();
+    let expected = comparable_result(&whole.run().await);
     let appends = whole.store.appends.load(Ordering::SeqCst);
     for first in (2..appends).step_by(5) {
         for second in (0..appends).step_by(3) {
-            let stage = stage();
-            let (ended, root) = run_until_crash(&stage, None, first).await;
+            let harness = harness();
+            let (ended, root) = run_until_crash(&harness, None, first).await;
             let Some(root) = root.filter(|_| ended.is_none()) else { break };
-            let (ended, _) = run_until_crash(&stage, Some(&root), second).await;
+            let (ended, _) = run_until_crash(&harness, Some(&root), second).await;
             let is_over = ended.is_some();
             let ending = match ended {
                 Some(ending) => ending,
-                None => resume(&stage, &root).await,
+                None => resume(&harness, &root).await,
             };
-            assert_eq!(essence(&ending), expected, "{first} {second}");
-            check_laws(&stage.log(&root).await);
+            assert_eq!(comparable_result(&ending), expected, "{first} {second}");
+            check_laws(&harness.log(&root).await);
             if is_over {
                 break;
             }
@@ -139,8 +139,8 @@ async fn crash_again_in_the_recovery_of_parallel_helpers() {
 }
 
 fn with_agents(settings: &mut Settings) {
-    all_faces(settings);
-    settings.agents = Catalogue::new().with(agent("reviewer")).with(agent("coder"));
+    enable_all_styles(settings);
+    settings.agents = AgentCatalog::new().with(agent("reviewer")).with(agent("coder"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,7 +153,7 @@ async fn crash_before_every_append_of_dispatched_agents() {
         calls("coder", 1, &[("write_file", json!({ "path": "same.txt", "content": "x" }))]),
         says("coder", "written"),
     ]);
-    crash_everywhere(|| Stage::with(&text, with_agents), true).await;
+    crash_everywhere(|| Harness::with(&text, with_agents), true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,7 +170,7 @@ async fn crash_before_every_append_of_spawned_agents() {
         says("single", "one answer"),
         says("inner", "inner"),
     ]);
-    crash_everywhere(|| Stage::with(&text, all_faces), true).await;
+    crash_everywhere(|| Harness::with(&text, enable_all_styles), true).await;
 }
 
 /// Numbers of face D go on where they were: a resumed tree gives none of them twice.
@@ -182,14 +182,14 @@ async fn c69_numbers_stay_unique_over_a_crash() {
         calls("first", 1, &[spawn("below")]),
         json!({ "text": "done" }),
     ]);
-    let stage = || Stage::with(&text, all_faces);
-    let whole = stage();
+    let harness = || Harness::with(&text, enable_all_styles);
+    let whole = harness();
     whole.run().await;
     for appends in 1..whole.store.appends.load(Ordering::SeqCst) {
-        let stage = stage();
-        let (_, root) = run_until_crash(&stage, None, appends).await;
-        let ending = resume(&stage, &root.unwrap()).await;
-        let tree = brigade::core::view::Tree::fold(&stage.log(&ending.session).await);
+        let harness = harness();
+        let (_, root) = run_until_crash(&harness, None, appends).await;
+        let ending = resume(&harness, &root.unwrap()).await;
+        let tree = brigade::core::view::Tree::fold(&harness.log(&ending.session).await);
         let mut keys: Vec<String> = tree.walk(&ending.session)[1..].iter().map(|node| node.key()).collect();
         keys.sort_unstable();
         assert_eq!(keys, ["sub_1", "sub_2", "sub_3", "sub_4"]);
@@ -210,20 +210,20 @@ async fn crash_before_every_append_with_a_child_in_the_background() {
             calls("child", 1, &[("echo", json!({ "text": "e" }))]),
             json!({ "text": "the result" }),
         ]);
-        let stage = || {
-            Stage::with(&text, |settings| {
+        let harness = || {
+            Harness::with(&text, |settings| {
                 with_agents(settings);
-                settings.faces.delegation.extras = [Extra::Background].into();
+                settings.faces.delegation.extras = [ExtraParameter::Background].into();
             })
         };
         // How often the lead replies depends on which of the two is faster.
-        crash_everywhere(stage, false).await;
+        crash_everywhere(harness, false).await;
     }
 }
 
 /// A child that its caller leaves to itself comes to its end too, whoever falls over and when.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn crash_before_every_append_with_a_child_that_is_left_to_itself() {
+async fn crash_before_every_append_with_a_detached_child() {
     let mut left = helper("child");
     left.1["background"] = "detach".into();
     let text = script(&[
@@ -233,43 +233,43 @@ async fn crash_before_every_append_with_a_child_that_is_left_to_itself() {
         json!({ "agent": "child", "turn": 1, "delay_ms": 10, "call": [{ "tool": "echo", "arguments": { "text": "e" } }] }),
         json!({ "text": "the result" }),
     ]);
-    let stage = || {
-        Stage::with(&text, |settings| {
+    let harness = || {
+        Harness::with(&text, |settings| {
             with_agents(settings);
-            settings.faces.delegation.extras = [Extra::Background].into();
+            settings.faces.delegation.extras = [ExtraParameter::Background].into();
         })
     };
-    let whole = stage();
+    let whole = harness();
     let ending = whole.run().await;
     ending.detached.ended().await;
     for appends in 1..whole.store.appends.load(Ordering::SeqCst) {
-        let stage = stage();
-        stage.store.crash_after(appends);
-        let run = stage.start().await;
+        let harness = harness();
+        harness.store.crash_after(appends);
+        let run = harness.start().await;
         let root = run.session().clone();
         let ended = end(run).await;
         if let Ok(ending) = &ended {
             ending.detached.ended().await;
         }
-        stage.store.mend();
+        harness.store.repair();
         let ending = match ended {
             Ok(ending) => ending,
-            Err(_) => resume(&stage, &root).await,
+            Err(_) => resume(&harness, &root).await,
         };
         ending.detached.ended().await;
         assert_eq!(ending.outcome.text.as_str(), "I do not wait", "after {appends}");
         let child = format!("{root}.1-0").parse().unwrap();
-        if !matches!(stage.events(&child).await.last(), Some(Event::Ended { .. })) {
-            resume(&stage, &child).await;
+        if !matches!(harness.events(&child).await.last(), Some(Event::Ended { .. })) {
+            resume(&harness, &child).await;
         }
-        let events = stage.events(&child).await;
+        let events = harness.events(&child).await;
         let Some(Event::Ended { outcome, .. }) = events.last() else { panic!("{events:?}") };
         assert_eq!(
             (&outcome.status, outcome.text.as_str()),
             (&Status::Done, "the report"),
             "after {appends}"
         );
-        check_laws(&stage.log(&root).await);
+        check_laws(&harness.log(&root).await);
     }
 }
 
@@ -287,17 +287,17 @@ async fn fail_fast_cancels_after_a_crash_as_well() {
         json!({ "agent": "bad", "fault": "refused", "delay_ms": 10 }),
         json!({ "text": "never" }),
     ]);
-    let stage = || Stage::with(&text, all_faces);
-    let whole = stage();
+    let harness = || Harness::with(&text, enable_all_styles);
+    let whole = harness();
     let ending = whole.run().await;
     for appends in 1..whole.store.appends.load(Ordering::SeqCst) {
-        let stage = stage();
-        let (ended, root) = run_until_crash(&stage, None, appends).await;
+        let harness = harness();
+        let (ended, root) = run_until_crash(&harness, None, appends).await;
         let again = match ended {
             Some(ending) => ending,
-            None => resume(&stage, &root.unwrap()).await,
+            None => resume(&harness, &root.unwrap()).await,
         };
-        check_laws(&stage.log(&again.session).await);
+        check_laws(&harness.log(&again.session).await);
         let result: Value = serde_json::from_str(again.outcome.text.as_str()).unwrap();
         let expected: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
         for n in 0..3 {
@@ -308,27 +308,27 @@ async fn fail_fast_cancels_after_a_crash_as_well() {
 
 /// Whoever resumes under settings that would refuse the call gets what there is, and an end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resume_without_the_face_comes_to_an_end() {
+async fn resume_without_the_delegation_style_ends() {
     let text = script(&parallel_replies(&json!({})));
-    let stage = |has_face: Arc<AtomicBool>| {
-        Stage::with(&text, move |settings| {
-            all_faces(settings);
+    let harness = |has_face: Arc<AtomicBool>| {
+        Harness::with(&text, move |settings| {
+            enable_all_styles(settings);
             if !has_face.load(Ordering::SeqCst) {
                 settings.faces.subagent = None;
             }
         })
     };
     let has_face = Arc::new(AtomicBool::new(true));
-    let whole = stage(has_face.clone());
+    let whole = harness(has_face.clone());
     whole.run().await;
     for appends in 1..whole.store.appends.load(Ordering::SeqCst) {
         has_face.store(true, Ordering::SeqCst);
-        let stage = stage(has_face.clone());
-        let (ended, root) = run_until_crash(&stage, None, appends).await;
+        let harness = harness(has_face.clone());
+        let (ended, root) = run_until_crash(&harness, None, appends).await;
         let Some(root) = root.filter(|_| ended.is_none()) else { continue };
         has_face.store(false, Ordering::SeqCst);
-        let ending = resume(&stage, &root).await;
+        let ending = resume(&harness, &root).await;
         assert_eq!(ending.outcome.status, Status::Done);
-        check_laws(&stage.log(&root).await);
+        check_laws(&harness.log(&root).await);
     }
 }

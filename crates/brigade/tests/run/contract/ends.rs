@@ -2,24 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use brigade::core::faces::Extra;
-use brigade::core::view::Doing;
+use brigade::core::delegation_styles::ExtraParameter;
+use brigade::core::view::Activity;
 use brigade::core::{Event, Spent, Status};
-use brigade::{Catalogue, Ending, Live, Prepared, RunError, Runtime, Settings, Task};
+use brigade::{AgentCatalog, PreparedRun, RunError, RunEvent, RunResult, Runtime, Settings, Task};
 use serde_json::{Value, json};
 
-use super::{Scene, agent, all_faces, calls, each_face, helper, reports, says, script, spawn};
-use crate::support::{Stage, check_laws, end};
+use super::{
+    ContractHarness, agent, call_each_style, calls, enable_all_styles, helper, reports, says, script, spawn,
+};
+use crate::support::{Harness, check_laws, end};
 
 /// A child that says something, calls a tool and then never answers again.
-fn hanging(call: (&str, Value)) -> Scene {
+fn hanging(call: (&str, Value)) -> ContractHarness {
     hanging_for(call, |_| {})
 }
 
-fn hanging_for(call: (&str, Value), tweak: impl Fn(&mut Settings)) -> Scene {
+fn hanging_for(call: (&str, Value), tweak: impl Fn(&mut Settings)) -> ContractHarness {
     let mut first = calls("child", 1, &[("echo", json!({ "text": "x" }))]);
     first["text"] = "half of it".into();
-    Scene::with(
+    ContractHarness::with(
         &[
             calls("lead", 1, &[call]),
             says("lead", "{results}"),
@@ -29,48 +31,48 @@ fn hanging_for(call: (&str, Value), tweak: impl Fn(&mut Settings)) -> Scene {
             json!({ "agent": "child", "fault": "hang" }),
         ],
         |settings| {
-            settings.agents = Catalogue::new().with(agent("child"));
+            settings.agents = AgentCatalog::new().with(agent("child"));
             tweak(settings);
         },
     )
 }
 
 #[tokio::test]
-async fn c76_cancelling_the_root_cancels_descendants_and_keeps_what_there_is() {
+async fn c76_cancelling_the_root_cancels_descendants_and_keeps_results() {
     let parallel = ("parallel_subagent", json!({ "tasks": [{ "label": "child", "task_prompt": "x" }] }));
-    for call in each_face("child").into_iter().chain([parallel]) {
+    for call in call_each_style("child").into_iter().chain([parallel]) {
         let tool = call.0;
-        let scene = hanging(call);
-        let run = scene.runtime.start(Task::new("the task")).await.unwrap();
+        let harness = hanging(call);
+        let run = harness.runtime.start(Task::new("the task")).await.unwrap();
         let root = run.session().clone();
-        while scene.requests("child").len() < 2 {
+        while harness.requests("child").len() < 2 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let asked = Instant::now();
-        scene.runtime.cancel(&root, "the person").await.unwrap();
-        let ending = end(run).await.unwrap();
+        harness.runtime.cancel(&root, "the person").await.unwrap();
+        let result = end(run).await.unwrap();
         assert!(asked.elapsed() < Duration::from_secs(2), "{tool}");
-        assert_eq!(ending.outcome.status, Status::Cancelled { by: "the person".to_owned() });
-        check_laws(&scene.log(&root).await);
-        let tree = scene.tree(&root).await;
+        assert_eq!(result.outcome.status, Status::Cancelled { by: "the person".to_owned() });
+        check_laws(&harness.log(&root).await);
+        let tree = harness.tree(&root).await;
         for node in tree.walk(&root) {
-            let Doing::Ended(outcome) = &node.doing else { panic!("{tool}: {} goes on", node.label) };
+            let Activity::Ended(outcome) = &node.activity else { panic!("{tool}: {} goes on", node.label) };
             assert!(matches!(outcome.status, Status::Cancelled { .. }), "{tool}: {outcome:?}");
         }
-        let answer = scene.answers(&root).await.remove(0);
+        let answer = harness.answers(&root).await.remove(0);
         assert!(answer.contains("cancelled by") && answer.contains("half of it"), "{tool}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn c77_time_that_is_up_brings_back_what_there_is() {
+async fn c77_timeout_returns_partial_results() {
     let parallel = ("parallel_subagent", json!({ "tasks": [{ "label": "child", "task_prompt": "x" }] }));
-    for call in each_face("child").into_iter().chain([parallel]) {
+    for call in call_each_style("child").into_iter().chain([parallel]) {
         let tool = call.0;
-        let scene = hanging(call);
-        let ending = scene.run_task(Task::new("the task").timeout(Duration::from_millis(300))).await;
-        assert_eq!(ending.outcome.status, Status::Done, "{tool}");
-        let text = ending.outcome.text.as_str();
+        let harness = hanging(call);
+        let result = harness.run_task(Task::new("the task").timeout(Duration::from_millis(300))).await;
+        assert_eq!(result.outcome.status, Status::Done, "{tool}");
+        let text = result.outcome.text.as_str();
         assert!(text.contains("as far as I got"), "{tool}: {text}");
         assert!(text.contains("(incomplete: time)"), "{tool}: {text}");
     }
@@ -78,24 +80,25 @@ async fn c77_time_that_is_up_brings_back_what_there_is() {
 
 /// The time of a child can be up long before that of its parent.
 #[tokio::test]
-async fn c77_the_time_of_a_child_alone() {
-    for call in each_face("child") {
+async fn c77_timeout_of_one_child() {
+    for call in call_each_style("child") {
         let tool = call.0;
-        let scene = hanging_for(call, |settings| settings.limits.child_timeout = Duration::from_millis(150));
-        let ending = scene.run().await;
-        assert_eq!(ending.outcome.status, Status::Done, "{tool}");
+        let harness =
+            hanging_for(call, |settings| settings.limits.child_timeout = Duration::from_millis(150));
+        let result = harness.run().await;
+        assert_eq!(result.outcome.status, Status::Done, "{tool}");
         assert!(
-            ending.outcome.text.as_str().contains("(incomplete: time)"),
+            result.outcome.text.as_str().contains("(incomplete: time)"),
             "{tool}: {}",
-            ending.outcome.text
+            result.outcome.text
         );
     }
-    let scene = hanging_for(super::dispatch("child"), |settings| {
+    let harness = hanging_for(super::dispatch("child"), |settings| {
         let child = brigade::core::Agent { timeout: Some(150), ..agent("child") };
-        settings.agents = Catalogue::new().with(child);
+        settings.agents = AgentCatalog::new().with(child);
     });
-    let ending = scene.run().await;
-    assert!(ending.outcome.text.as_str().contains("(incomplete: time)"), "{}", ending.outcome.text);
+    let result = harness.run().await;
+    assert!(result.outcome.text.as_str().contains("(incomplete: time)"), "{}", result.outcome.text);
 }
 
 #[tokio::test]
@@ -104,30 +107,30 @@ async fn c78_the_usage_of_children_is_in_the_totals_of_their_parents() {
         reply["usage"] = json!({ "input": input, "output": 1 });
         reply
     };
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
-            usage(calls("lead", 1, &each_face("child")), 1_000),
+            usage(calls("lead", 1, &call_each_style("child")), 1_000),
             usage(says("lead", "end"), 1_000),
             usage(calls("child", 1, &[helper("below")]), 100),
             usage(reports("below", "r"), 7),
             usage(says("below", "t"), 5),
             usage(json!({ "text": "done" }), 100),
         ],
-        |settings| settings.agents = Catalogue::new().with(agent("child")),
+        |settings| settings.agents = AgentCatalog::new().with(agent("child")),
     );
-    let ending = scene.run().await;
-    let tree = scene.tree(&ending.session).await;
-    let whole: Spent = tree.spent(&ending.session);
-    assert_eq!(ending.spent.usage, whole.usage);
+    let result = harness.run().await;
+    let tree = harness.tree(&result.session).await;
+    let whole: Spent = tree.spent(&result.session);
+    assert_eq!(result.spent.usage, whole.usage);
     // Two of the lead, two of each child and the report of the helper's, and twelve for each of three below.
-    assert_eq!(ending.spent.usage.input, 2_000 + 3 * 200 + 100 + 3 * 12);
-    assert_eq!((ending.spent.agents, ending.spent.turns), (6, whole.turns));
+    assert_eq!(result.spent.usage.input, 2_000 + 3 * 200 + 100 + 3 * 12);
+    assert_eq!((result.spent.agents, result.spent.turns), (6, whole.turns));
 }
 
 #[tokio::test]
-async fn c79_calls_of_one_turn_run_at_once_and_come_back_in_call_order() {
+async fn c79_calls_of_one_turn_run_in_parallel_and_return_in_call_order() {
     let late = |name: &str, delay: u64| json!({ "agent": name, "delay_ms": delay, "text": name });
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[helper("first"), super::dispatch("second"), spawn("third"), helper("fourth")]),
             says("lead", "{results}"),
@@ -138,12 +141,12 @@ async fn c79_calls_of_one_turn_run_at_once_and_come_back_in_call_order() {
             late("third", 100),
             late("fourth", 200),
         ],
-        |settings| settings.agents = Catalogue::new().with(agent("second")),
+        |settings| settings.agents = AgentCatalog::new().with(agent("second")),
     );
     let started = Instant::now();
-    let ending = scene.run().await;
+    let result = harness.run().await;
     assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
-    let text = ending.outcome.text.as_str();
+    let text = result.outcome.text.as_str();
     let at = |name: &str| text.find(name).unwrap();
     assert!(at("first") < at("second") && at("second") < at("third") && at("third") < at("fourth"), "{text}");
 }
@@ -156,18 +159,18 @@ async fn c80_an_error_of_a_sub_agent_never_ends_its_parent() {
         json!({ "agent": "child", "turn": 7, "text": "no reply fits" }),
     ];
     for fault in faults {
-        for call in each_face("child") {
-            let scene = Scene::with(
+        for call in call_each_style("child") {
+            let harness = ContractHarness::with(
                 &[
                     calls("lead", 1, &[call]),
                     json!({ "agent": "lead", "text": "went on: {results}" }),
                     fault.clone(),
                 ],
-                |settings| settings.agents = Catalogue::new().with(agent("child")),
+                |settings| settings.agents = AgentCatalog::new().with(agent("child")),
             );
-            let ending = scene.run().await;
-            assert_eq!(ending.outcome.status, Status::Done);
-            let text = ending.outcome.text.as_str();
+            let result = harness.run().await;
+            assert_eq!(result.outcome.status, Status::Done);
+            let text = result.outcome.text.as_str();
             assert!(text.starts_with("went on: ") && text.contains("'child' failed: "), "{text}");
         }
     }
@@ -175,23 +178,23 @@ async fn c80_an_error_of_a_sub_agent_never_ends_its_parent() {
 
 /// A model that a definition names and nobody has is an error of the call.
 #[tokio::test]
-async fn c80_a_child_that_cannot_be_equipped_is_a_result() {
-    let scene = Scene::with(
+async fn c80_child_that_cannot_be_resolved_is_a_result() {
+    let harness = ContractHarness::with(
         &[calls("lead", 1, &[super::dispatch("child")]), says("lead", "{results}")],
         |settings| {
             let child = brigade::core::Agent { model: Some("nobody/none".to_owned()), ..agent("child") };
-            settings.agents = Catalogue::new().with(child);
+            settings.agents = AgentCatalog::new().with(child);
         },
     );
-    let ending = scene.run().await;
-    assert_eq!(ending.outcome.status, Status::Done);
-    let text = ending.outcome.text.as_str();
+    let result = harness.run().await;
+    assert_eq!(result.outcome.status, Status::Done);
+    let text = result.outcome.text.as_str();
     assert!(text.starts_with("Agent 'child' failed: ") && text.contains("nobody/none"), "{text}");
 }
 
 /// The definition is read when it is called for: what was broken or taken away since is told as what it is.
 #[tokio::test]
-async fn c58_a_definition_that_cannot_be_read_any_more() {
+async fn c58_definition_that_became_unreadable_is_a_result() {
     let agents = tempfile::tempdir().unwrap();
     let write = |id: &str, text: &str| {
         std::fs::create_dir_all(agents.path().join(id)).unwrap();
@@ -201,9 +204,9 @@ async fn c58_a_definition_that_cannot_be_read_any_more() {
     for id in ["broken", "gone", "fine"] {
         write(id, good);
     }
-    let (catalogue, problems) = Catalogue::from_places(&[agents.path()]);
+    let (catalogue, problems) = AgentCatalog::from_folders(&[agents.path()]);
     assert_eq!((problems.len(), catalogue.list().len()), (0, 3));
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &["broken", "gone", "fine"].map(super::dispatch)),
             says("lead", "{result:0}\n{result:1}\n{result:2}"),
@@ -214,19 +217,19 @@ async fn c58_a_definition_that_cannot_be_read_any_more() {
     write("broken", "---\nname: x\n---\n");
     std::fs::remove_dir_all(agents.path().join("gone")).unwrap();
     write("fine", &good.replace("You are x.", "You are new."));
-    let ending = scene.run().await;
-    let text = ending.outcome.text.as_str();
+    let result = harness.run().await;
+    let text = result.outcome.text.as_str();
     assert!(text.starts_with("Agent 'broken' failed: ") && text.contains("AGENT.md"), "{text}");
     assert!(text.contains("Agent 'gone' not found"), "{text}");
     assert!(text.contains("still here"), "{text}");
-    assert_eq!(scene.requests("fine")[0].system, "You are new.");
+    assert_eq!(harness.requests("fine")[0].system, "You are new.");
 }
 
 /// A tree with every face in it: parallel helpers that wait for each other, an agent, a loop, and one in the background.
 fn mixed(settings: &mut Settings) {
-    all_faces(settings);
-    settings.agents = Catalogue::new().with(agent("coder"));
-    settings.faces.delegation.extras = [Extra::Background].into();
+    enable_all_styles(settings);
+    settings.agents = AgentCatalog::new().with(agent("coder"));
+    settings.faces.delegation.extras = [ExtraParameter::Background].into();
 }
 
 fn mixed_script() -> String {
@@ -252,14 +255,14 @@ fn mixed_script() -> String {
 }
 
 /// Cancels as soon as this many facts are there.
-async fn cancel_at(runtime: &Runtime, prepared: Prepared, at: usize) -> Result<Ending, RunError> {
-    let (root, mut watch) = (prepared.session().clone(), prepared.watch());
+async fn cancel_at(runtime: &Runtime, prepared: PreparedRun, at: usize) -> Result<RunResult, RunError> {
+    let (root, mut watch) = (prepared.session().clone(), prepared.subscribe());
     let run = prepared.start();
     let cancel = async {
         let mut seen = 0;
         while seen <= at {
             match watch.next().await {
-                Some(Live::Fact(_)) => seen += 1,
+                Some(RunEvent::Record(_)) => seen += 1,
                 Some(_) => {}
                 None => return,
             }
@@ -271,20 +274,20 @@ async fn cancel_at(runtime: &Runtime, prepared: Prepared, at: usize) -> Result<E
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c76_cancelling_a_mixed_tree_at_every_fact() {
+async fn c76_cancelling_a_mixed_tree_at_every_event() {
     let facts = {
-        let stage = Stage::with(&mixed_script(), mixed);
-        let ending = stage.run().await;
-        stage.log(&ending.session).await.len()
+        let harness = Harness::with(&mixed_script(), mixed);
+        let result = harness.run().await;
+        harness.log(&result.session).await.len()
     };
     for at in 0..facts {
-        let stage = Stage::with(&mixed_script(), mixed);
-        let runtime = stage.runtime();
+        let harness = Harness::with(&mixed_script(), mixed);
+        let runtime = harness.runtime();
         let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
         let started = Instant::now();
-        let ending = cancel_at(&runtime, prepared, at).await.unwrap();
+        let result = cancel_at(&runtime, prepared, at).await.unwrap();
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
-        check_laws(&stage.log(&ending.session).await);
+        check_laws(&harness.log(&result.session).await);
     }
 }
 
@@ -294,41 +297,41 @@ async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
     for (at, appends) in
         (0..30).step_by(5).flat_map(|at| (1..24).step_by(2).map(move |appends| (at, appends)))
     {
-        let stage = Stage::with(&mixed_script(), mixed);
-        let runtime = stage.runtime();
+        let harness = Harness::with(&mixed_script(), mixed);
+        let runtime = harness.runtime();
         let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
         let root = prepared.session().clone();
-        stage.store.crash_after(appends + 2);
+        harness.store.crash_after(appends + 2);
         let ended = cancel_at(&runtime, prepared, at).await;
-        stage.store.mend();
+        harness.store.repair();
         let asked = |log: &[brigade::core::Record]| {
             log.iter()
                 .any(|record| record.session == root && matches!(record.event, Event::CancelAsked { .. }))
         };
-        let was_asked = asked(&stage.log(&root).await);
-        let ending = match ended {
-            Ok(ending) => ending,
-            Err(_) => crate::crash::resume(&stage, &root).await,
+        let was_asked = asked(&harness.log(&root).await);
+        let result = match ended {
+            Ok(result) => result,
+            Err(_) => crate::crash::resume(&harness, &root).await,
         };
-        let log = stage.log(&root).await;
+        let log = harness.log(&root).await;
         check_laws(&log);
-        let done = ending.outcome.status == Status::Done;
-        assert!(!was_asked || !done, "cancelled at {at}, crashed after {appends}: {:?}", ending.outcome);
+        let done = result.outcome.status == Status::Done;
+        assert!(!was_asked || !done, "cancelled at {at}, crashed after {appends}: {:?}", result.outcome);
     }
 }
 
 /// The report is paid out of what a helper keeps back for it.
 #[tokio::test]
-async fn a_helper_without_tokens_still_reports() {
+async fn subagent_without_tokens_still_reports() {
     let mut more = json!({ "agent": "h", "usage": { "input": 3_000, "output": 100 } });
     more["call"] = json!([{ "tool": "echo", "arguments": { "text": "{turn}" } }]);
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[calls("lead", 1, &[helper("h")]), says("lead", "{results}"), reports("h", "so far"), more],
         |settings| settings.budget.tokens = brigade::core::Limit::AtMost(60_000),
     );
-    let ending = scene.run().await;
-    assert_eq!(ending.outcome.text.as_str(), "so far\n(incomplete: turns)");
-    let scene = Scene::with(
+    let result = harness.run().await;
+    assert_eq!(result.outcome.text.as_str(), "so far\n(incomplete: turns)");
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[("subagent", json!({ "label": "h", "task_prompt": "go", "max_turns": 50 }))]),
             says("lead", "{results}"),
@@ -340,9 +343,9 @@ async fn a_helper_without_tokens_still_reports() {
         ],
         |settings| settings.budget.tokens = brigade::core::Limit::AtMost(60_000),
     );
-    let ending = scene.run().await;
-    assert_eq!(ending.outcome.text.as_str(), "so far\n(incomplete: tokens)");
-    let tree = scene.tree(&ending.session).await;
+    let result = harness.run().await;
+    assert_eq!(result.outcome.text.as_str(), "so far\n(incomplete: tokens)");
+    let tree = harness.tree(&result.session).await;
     let metadata = tree.node(&super::session_of(&tree, "h")).unwrap().metadata().unwrap();
     assert_eq!(metadata["completion_status"], "incomplete");
     assert!(!metadata.contains_key("max_turns_reached"));
@@ -351,11 +354,11 @@ async fn a_helper_without_tokens_still_reports() {
 /// One slot for the whole tree: whoever waits for its children holds none.
 #[tokio::test]
 async fn one_slot_is_enough_for_a_mixed_tree() {
-    let stage = Stage::with(&mixed_script(), |settings| {
+    let harness = Harness::with(&mixed_script(), |settings| {
         mixed(settings);
         settings.limits.concurrency = 1;
     });
-    let ending = stage.run().await;
-    assert_eq!(ending.outcome.status, Status::Done);
-    check_laws(&stage.log(&ending.session).await);
+    let result = harness.run().await;
+    assert_eq!(result.outcome.status, Status::Done);
+    check_laws(&harness.log(&result.session).await);
 }

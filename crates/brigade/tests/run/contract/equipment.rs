@@ -1,18 +1,20 @@
 //! What children are given: models, tools, rules, and where that comes from.
 
-use brigade::core::faces::delegate::Keep;
-use brigade::core::faces::subagent::SubagentConfig;
+use brigade::core::delegation_styles::delegate::Retention;
+use brigade::core::delegation_styles::subagent::SubagentConfig;
 use brigade::core::permission::Mode;
 use brigade::core::{Agent, Event, Purpose, Status};
-use brigade::{Catalogue, More, Task};
+use brigade::{AgentCatalog, ResumeOptions, Task};
 use serde_json::{Value, json};
 
-use super::{Scene, agent, calls, dispatch, each_face, helper, list, says, script, session_of, spawn};
-use crate::support::{Stage, end};
+use super::{
+    ContractHarness, agent, call_each_style, calls, dispatch, helper, list, says, script, session_of, spawn,
+};
+use crate::support::{Harness, end};
 
 #[tokio::test]
-async fn c57_a_dispatched_session_is_listed_and_goes_on_as_its_agent() {
-    let scene = Scene::with(
+async fn c57_dispatched_session_is_listed_and_resumes_as_its_agent() {
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[dispatch("reviewer")]),
             says("lead", "{results}"),
@@ -21,27 +23,27 @@ async fn c57_a_dispatched_session_is_listed_and_goes_on_as_its_agent() {
         ],
         |settings| {
             let reviewer = Agent { tools: Some(list(&["read_file", "grep"])), ..agent("reviewer") };
-            settings.agents = Catalogue::new().with(reviewer);
+            settings.agents = AgentCatalog::new().with(reviewer);
         },
     );
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
     let child: brigade::core::SessionId = result["session_id"].as_str().unwrap().parse().unwrap();
-    let listed = scene.runtime.store().roots().await.unwrap();
+    let listed = harness.runtime.store().roots().await.unwrap();
     assert!(listed.iter().any(|summary| summary.root == child), "it is in the history");
     assert_eq!(listed.len(), 2);
-    scene.runtime.tell(&child, "and the tests?").await.unwrap();
-    let again = end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
+    harness.runtime.tell(&child, "and the tests?").await.unwrap();
+    let again = end(harness.runtime.resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert_eq!((again.session, again.outcome.text.as_str()), (child, "you said: and the tests?"));
-    let last = scene.requests("reviewer").pop().unwrap();
+    let last = harness.requests("reviewer").pop().unwrap();
     assert_eq!(last.system, "You are reviewer.");
     assert_eq!(last.tools, ["grep", "read_file"]);
 }
 
 /// A session that goes on by itself is no wider than it was lent, whatever its definition says.
 #[tokio::test]
-async fn c57_a_session_that_goes_on_keeps_to_what_it_was_lent() {
-    let scene = Scene::with(
+async fn c57_resumed_session_keeps_its_granted_authority() {
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[dispatch("coder")]),
             says("lead", "{results}"),
@@ -51,23 +53,23 @@ async fn c57_a_session_that_goes_on_keeps_to_what_it_was_lent() {
         |settings| {
             settings.lead.lend = Some(list(&["read_file"]));
             let coder = Agent { tools: Some(list(&["read_file", "write_file"])), ..agent("coder") };
-            settings.agents = Catalogue::new().with(coder);
+            settings.agents = AgentCatalog::new().with(coder);
         },
     );
-    let ending = scene.run().await;
-    let child = session_of(&scene.tree(&ending.session).await, "coder");
-    scene.runtime.tell(&child, "write it").await.unwrap();
-    end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
-    for request in scene.requests("coder") {
+    let ending = harness.run().await;
+    let child = session_of(&harness.tree(&ending.session).await, "coder");
+    harness.runtime.tell(&child, "write it").await.unwrap();
+    end(harness.runtime.resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
+    for request in harness.requests("coder") {
         assert_eq!(request.tools, ["read_file"]);
     }
 }
 
 /// What the caller's definition forbade stays forbidden when the session goes on by itself.
 #[tokio::test]
-async fn c71_a_session_that_goes_on_keeps_the_rules_it_was_bound_by() {
+async fn c71_resumed_session_keeps_its_permission_rules() {
     let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[dispatch("coder")]),
             says("lead", "{results}"),
@@ -77,20 +79,20 @@ async fn c71_a_session_that_goes_on_keeps_the_rules_it_was_bound_by() {
         ],
         |settings| {
             settings.lead.deny = vec!["write_file".parse().unwrap()];
-            settings.agents = Catalogue::new().with(agent("coder"));
+            settings.agents = AgentCatalog::new().with(agent("coder"));
         },
     );
-    let ending = scene.run().await;
-    let child = session_of(&scene.tree(&ending.session).await, "coder");
-    scene.runtime.tell(&child, "write it").await.unwrap();
-    let again = end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
-    assert!(!scene.folder.path().join("x.txt").exists());
+    let ending = harness.run().await;
+    let child = session_of(&harness.tree(&ending.session).await, "coder");
+    harness.runtime.tell(&child, "write it").await.unwrap();
+    let again = end(harness.runtime.resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
+    assert!(!harness.folder.path().join("x.txt").exists());
     assert!(again.outcome.text.as_str().contains("'write_file' is not allowed"), "{}", again.outcome.text);
 }
 
 #[tokio::test]
 async fn c59_overrides_of_a_definition_are_applied_and_the_rest_is_inherited() {
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[dispatch("coder"), dispatch("plain"), dispatch("fast")]),
             says("lead", "{results}"),
@@ -105,13 +107,13 @@ async fn c59_overrides_of_a_definition_are_applied_and_the_rest_is_inherited() {
                 ..agent("coder")
             };
             let fast = Agent { model: Some("small".to_owned()), ..agent("fast") };
-            settings.agents = Catalogue::new().with(coder).with(agent("plain")).with(fast);
+            settings.agents = AgentCatalog::new().with(coder).with(agent("plain")).with(fast);
         },
     );
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     let used = |name: &str| {
-        let request = scene.requests(name).remove(0);
+        let request = harness.requests(name).remove(0);
         (request.provider, request.model, request.max_tokens)
     };
     assert_eq!(used("coder"), ("two", "big".to_owned(), 99));
@@ -126,7 +128,7 @@ async fn c59_overrides_of_a_definition_are_applied_and_the_rest_is_inherited() {
 #[tokio::test]
 async fn c60_a_dispatched_agent_prints_nothing_itself() {
     let words = [("message", json!({ "text": "hear me" }))];
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[dispatch("quiet"), dispatch("speaker")]),
             says("lead", "end"),
@@ -136,15 +138,15 @@ async fn c60_a_dispatched_agent_prints_nothing_itself() {
         ],
         |settings| {
             let speaker = Agent { tools: Some(list(&["message"])), ..agent("speaker") };
-            settings.agents = Catalogue::new().with(agent("quiet")).with(speaker);
+            settings.agents = AgentCatalog::new().with(agent("quiet")).with(speaker);
         },
     );
-    let ending = scene.run().await;
-    let tree = scene.tree(&ending.session).await;
+    let ending = harness.run().await;
+    let tree = harness.tree(&ending.session).await;
     let said: Vec<(&str, &str)> =
-        tree.said().iter().map(|said| (said.role.as_str(), said.text.as_str())).collect();
+        tree.agent_messages().iter().map(|said| (said.role.as_str(), said.text.as_str())).collect();
     assert_eq!(said, [("speaker", "hear me")]);
-    let answers = scene.answers(&session_of(&tree, "quiet")).await;
+    let answers = harness.answers(&session_of(&tree, "quiet")).await;
     assert!(answers[0].contains("There is no tool 'message'"), "{answers:?}");
 }
 
@@ -152,13 +154,13 @@ async fn c60_a_dispatched_agent_prints_nothing_itself() {
 #[tokio::test]
 async fn c71_the_parents_denial_binds_the_child() {
     for own_rule in [false, true] {
-        for call in each_face("child") {
+        for call in call_each_style("child") {
             let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
-            let scene = Scene::with(
+            let harness = ContractHarness::with(
                 &[calls("lead", 1, &[call]), calls("child", 1, &write), json!({ "text": "{results}" })],
                 |settings| {
                     settings.agents =
-                        Catalogue::new().with(Agent { mode: Some(Mode::Auto), ..agent("child") });
+                        AgentCatalog::new().with(Agent { mode: Some(Mode::Auto), ..agent("child") });
                     settings.permissions.mode = Mode::Auto;
                     let rule = "write_file".parse().unwrap();
                     if own_rule {
@@ -168,10 +170,10 @@ async fn c71_the_parents_denial_binds_the_child() {
                     }
                 },
             );
-            let ending = scene.run().await;
-            assert!(!scene.folder.path().join("x.txt").exists());
-            let child = session_of(&scene.tree(&ending.session).await, "child");
-            let answers = scene.answers(&child).await;
+            let ending = harness.run().await;
+            assert!(!harness.folder.path().join("x.txt").exists());
+            let child = session_of(&harness.tree(&ending.session).await, "child");
+            let answers = harness.answers(&child).await;
             assert!(answers[0].contains("'write_file' is not allowed"), "{answers:?}");
         }
     }
@@ -180,24 +182,25 @@ async fn c71_the_parents_denial_binds_the_child() {
 /// What the parent may not do without being asked a child may not do either.
 #[tokio::test]
 async fn c71_a_child_is_no_freer_than_the_mode_of_its_parent() {
-    for call in each_face("child") {
+    for call in call_each_style("child") {
         let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
-        let scene = Scene::with(
+        let harness = ContractHarness::with(
             &[calls("lead", 1, &[call]), calls("child", 1, &write), json!({ "text": "{results}" })],
             |settings| {
-                settings.agents = Catalogue::new().with(Agent { mode: Some(Mode::Auto), ..agent("child") });
+                settings.agents =
+                    AgentCatalog::new().with(Agent { mode: Some(Mode::Auto), ..agent("child") });
                 settings.permissions.mode = Mode::Plan;
             },
         );
-        scene.run().await;
-        assert!(!scene.folder.path().join("x.txt").exists());
+        harness.run().await;
+        assert!(!harness.folder.path().join("x.txt").exists());
     }
 }
 
 #[tokio::test]
 async fn c83_message_under_a_whitelist_and_with_none() {
     let words = [("message", json!({ "text": "from {role}" }))];
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls(
             "lead",
             1,
@@ -217,19 +220,19 @@ async fn c83_message_under_a_whitelist_and_with_none() {
         calls("spawned", 1, &words),
         json!({ "text": "done" }),
     ]);
-    let ending = scene.run().await;
-    let tree = scene.tree(&ending.session).await;
-    let mut said: Vec<&str> = tree.said().iter().map(|said| said.text.as_str()).collect();
+    let ending = harness.run().await;
+    let tree = harness.tree(&ending.session).await;
+    let mut said: Vec<&str> = tree.agent_messages().iter().map(|said| said.text.as_str()).collect();
     said.sort_unstable();
     assert_eq!(said, ["from Bare", "from Listed", "from inherits", "from spawned"]);
-    assert_eq!(scene.requests("Bare")[0].tools, ["message"]);
-    assert_eq!(scene.requests("silent")[0].tools, ["subagent", "parallel_subagent"]);
+    assert_eq!(harness.requests("Bare")[0].tools, ["message"]);
+    assert_eq!(harness.requests("silent")[0].tools, ["subagent", "parallel_subagent"]);
 }
 
 #[tokio::test]
-async fn c85_a_planner_lends_what_it_does_not_use_unless_it_says_so() {
+async fn c85_planner_lends_unused_tools_unless_restricted() {
     for lends_nothing in [false, true] {
-        let scene = Scene::with(
+        let harness = ContractHarness::with(
             &[
                 calls(
                     "planner",
@@ -242,14 +245,14 @@ async fn c85_a_planner_lends_what_it_does_not_use_unless_it_says_so() {
             ],
             |settings| {
                 let coder = Agent { tools: Some(list(&["write_file"])), ..agent("coder") };
-                settings.agents = Catalogue::new().with(coder);
+                settings.agents = AgentCatalog::new().with(coder);
             },
         );
         let lend = lends_nothing.then(Vec::new);
         let planner = Agent { tools: Some(list(&["read_file"])), lend, ..agent("planner") };
-        let ending = scene.run_task(Task::new("plan it").agent(planner)).await;
-        assert!(!scene.folder.path().join("p.txt").exists());
-        assert_eq!(scene.folder.path().join("c.txt").exists(), !lends_nothing);
+        let ending = harness.run_task(Task::new("plan it").agent(planner)).await;
+        assert!(!harness.folder.path().join("p.txt").exists());
+        assert_eq!(harness.folder.path().join("c.txt").exists(), !lends_nothing);
         let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
         let note = if lends_nothing { "done\n(warning: no such tool to lend: write_file)" } else { "done" };
         assert_eq!(result["result"], note);
@@ -258,7 +261,7 @@ async fn c85_a_planner_lends_what_it_does_not_use_unless_it_says_so() {
 
 /// `tools` of an agent file bind what it makes up, also if it runs at the top.
 #[tokio::test]
-async fn root_with_a_whitelist_gives_no_other_tool_to_children_it_makes_up() {
+async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
     let wants = json!(["read_file", "write_file", "shell"]);
     let made_up = [
@@ -274,23 +277,24 @@ async fn root_with_a_whitelist_gives_no_other_tool_to_children_it_makes_up() {
     let mut replies = vec![calls("reader", 1, &made_up), says("reader", "{results}")];
     replies.extend(names.iter().map(|name| calls(name, 1, &write)));
     replies.push(json!({ "text": "done" }));
-    let scene = Scene::with(&replies, |settings| {
+    let harness = ContractHarness::with(&replies, |settings| {
         settings.permissions.mode = Mode::Auto;
-        settings.agents = Catalogue::new().with(agent("open"));
+        settings.agents = AgentCatalog::new().with(agent("open"));
         settings.faces.swarm.roles =
-            [("Preset".to_owned(), brigade::core::faces::delegate::SwarmRole::default())].into();
+            [("Preset".to_owned(), brigade::core::delegation_styles::delegate::SwarmRole::default())].into();
     });
     let reader = Agent { tools: Some(list(&["read_file"])), ..agent("reader") };
-    let ending = scene.run_task(Task::new("read").agent(reader)).await;
-    assert!(!scene.folder.path().join("x.txt").exists());
-    let answers = scene.answers(&ending.session).await;
+    let ending = harness.run_task(Task::new("read").agent(reader)).await;
+    assert!(!harness.folder.path().join("x.txt").exists());
+    let answers = harness.answers(&ending.session).await;
     assert_eq!(answers[0], "[Adhoc]: done\n(warning: no such tool to lend: write_file, shell)");
     assert_eq!(answers[3], "Unknown tool in allowed_tools: write_file");
     for name in names {
-        let request = scene.requests(name).remove(0);
+        let request = harness.requests(name).remove(0);
         let foreign = |tool: &&String| !matches!(tool.as_str(), "read_file" | "message");
         let foreign: Vec<&String> = request.tools.iter().filter(foreign).collect();
-        let delegates = |tool: &&String| brigade::core::faces::DELEGATION_TOOLS.contains(&tool.as_str());
+        let delegates =
+            |tool: &&String| brigade::core::delegation_styles::DELEGATION_TOOLS.contains(&tool.as_str());
         assert!(foreign.iter().all(delegates), "{name} has {foreign:?}");
         assert!(request.tools.iter().any(|tool| tool == "read_file"), "{name}");
     }
@@ -298,42 +302,44 @@ async fn root_with_a_whitelist_gives_no_other_tool_to_children_it_makes_up() {
 
 /// A label is any text, so it is not refused; what the user sees tells it from the lead.
 #[tokio::test]
-async fn label_that_is_named_like_the_lead_is_told_from_it() {
-    let scene =
-        Scene::with(&[calls("boss", 1, &[helper("Boss"), spawn("lead")]), json!({ "text": "done" })], |_| {});
+async fn label_like_the_lead_is_distinguished_from_it() {
+    let harness = ContractHarness::with(
+        &[calls("boss", 1, &[helper("Boss"), spawn("lead")]), json!({ "text": "done" })],
+        |_| {},
+    );
     let boss = Agent { name: "Boss".to_owned(), ..agent("boss") };
-    let ending = scene.run_task(Task::new("go").agent(boss)).await;
-    let tree = scene.tree(&ending.session).await;
+    let ending = harness.run_task(Task::new("go").agent(boss)).await;
+    let tree = harness.tree(&ending.session).await;
     let helper = tree.node(&session_of(&tree, "Boss (sub-agent)")).unwrap();
     assert_eq!(helper.metadata().unwrap()["subagent_label"], "Boss");
     session_of(&tree, "lead (sub-agent)");
 }
 
 #[tokio::test]
-async fn role_that_is_named_like_the_lead_is_refused() {
+async fn role_named_like_the_lead_is_refused() {
     let roles = ["lead", "Lead", " LEAD ", "ｌｅａｄ", "Boss"];
     let made_up: Vec<(&str, Value)> =
         roles.iter().map(|role| ("delegate", json!({ "role": role, "task": "go" }))).collect();
-    let scene = Scene::with(&[calls("boss", 1, &made_up), json!({ "text": "done" })], |_| {});
+    let harness = ContractHarness::with(&[calls("boss", 1, &made_up), json!({ "text": "done" })], |_| {});
     let boss = Agent { name: "Boss".to_owned(), ..agent("boss") };
-    let ending = scene.run_task(Task::new("go").agent(boss)).await;
-    let answers = scene.answers(&ending.session).await;
+    let ending = harness.run_task(Task::new("go").agent(boss)).await;
+    let answers = harness.answers(&ending.session).await;
     assert_eq!(answers.len(), made_up.len());
     for answer in answers {
         assert!(answer.contains("is the name of the agent that leads this run"), "{answer}");
     }
-    assert_eq!(scene.runtime.store().sessions(&ending.session).await.unwrap().len(), 1);
+    assert_eq!(harness.runtime.store().sessions(&ending.session).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn tool_that_a_rule_denies_outright_is_not_offered() {
-    let scene = Scene::with(&[json!({ "text": "done" })], |settings| {
+    let harness = ContractHarness::with(&[json!({ "text": "done" })], |settings| {
         settings.permissions.deny = ["write_file", "message", "delegate", "grep(secret/**)"]
             .map(|rule| rule.parse().unwrap())
             .to_vec();
     });
-    scene.run().await;
-    let offered = scene.requests("lead").remove(0).tools;
+    harness.run().await;
+    let offered = harness.requests("lead").remove(0).tools;
     for denied in ["write_file", "message", "delegate"] {
         assert!(!offered.iter().any(|tool| tool == denied), "{denied} is offered: {offered:?}");
     }
@@ -343,22 +349,22 @@ async fn tool_that_a_rule_denies_outright_is_not_offered() {
 #[tokio::test]
 async fn definition_that_lacks_requested_tools_is_reported_to_the_caller() {
     let call = ("delegate", json!({ "role": "Coder", "task": "go", "tools": ["read_file", "write_file"] }));
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[calls("lead", 1, &[call]), says("lead", "{results}"), json!({ "text": "done" })],
         |settings| {
             let coder = Agent { tools: Some(list(&["read_file"])), ..agent("coder") };
-            settings.agents = Catalogue::new().with(coder);
+            settings.agents = AgentCatalog::new().with(coder);
         },
     );
-    let ending = scene.run().await;
-    let answers = scene.answers(&ending.session).await;
+    let ending = harness.run().await;
+    let answers = harness.answers(&ending.session).await;
     assert_eq!(answers[0], "[Coder]: done\n(warning: not among the tools of 'coder': write_file)");
 }
 
 /// The report and the single generation have no tools.
 #[tokio::test]
 async fn c65_reports_and_single_generations_are_asked_without_tools() {
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls(
             "lead",
             1,
@@ -366,11 +372,11 @@ async fn c65_reports_and_single_generations_are_asked_without_tools() {
         ),
         json!({ "text": "done" }),
     ]);
-    scene.run().await;
-    let helper = scene.requests("h");
+    harness.run().await;
+    let helper = harness.requests("h");
     assert_eq!((helper[0].purpose, helper[1].purpose), (Purpose::Turn, Purpose::Summary));
     assert!(!helper[0].tools.is_empty() && helper[1].tools.is_empty());
-    let single = scene.requests("single");
+    let single = harness.requests("single");
     assert_eq!((single.len(), single[0].tools.len()), (1, 0));
 }
 
@@ -380,26 +386,26 @@ async fn a_definition_bounds_its_rounds_wherever_they_start() {
         |agent: &str| json!({ "agent": agent, "call": [{ "tool": "echo", "arguments": { "text": "x" } }] });
     let bounded = Agent { max_turns: Some(2), ..agent("bounded") };
     let last = json!({ "purpose": "grace", "text": "so far" });
-    let incomplete = Status::Incomplete { limit: brigade::core::delegation::Which::Turns };
+    let incomplete = Status::Incomplete { limit: brigade::core::delegation::LimitKind::Turns };
     let definition = bounded.clone();
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[calls("lead", 1, &[dispatch("bounded")]), says("lead", "{results}"), last, endless("bounded")],
-        move |settings| settings.agents = Catalogue::new().with(definition.clone()),
+        move |settings| settings.agents = AgentCatalog::new().with(definition.clone()),
     );
     // As a child, at the top, and when its session goes on.
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     assert!(ending.outcome.text.as_str().contains("so far\\n(incomplete: turns)"), "{}", ending.outcome.text);
-    let top = scene.run_task(Task::new("go").agent(bounded)).await;
+    let top = harness.run_task(Task::new("go").agent(bounded)).await;
     assert_eq!((top.outcome.status, top.spent.turns), (incomplete.clone(), 3));
-    let child = session_of(&scene.tree(&ending.session).await, "bounded");
-    scene.runtime.tell(&child, "go on").await.unwrap();
-    let again = end(scene.runtime.resume(&child, More::default()).await.unwrap()).await.unwrap();
+    let child = session_of(&harness.tree(&ending.session).await, "bounded");
+    harness.runtime.tell(&child, "go on").await.unwrap();
+    let again = end(harness.runtime.resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert_eq!((again.outcome.status, again.spent.turns), (incomplete, 3));
 }
 
 /// What is kept only as long as the root runs goes, by face; a dispatched session stays, with what is above it.
 #[tokio::test]
-async fn keep_none_takes_only_the_sessions_of_its_face() {
+async fn keep_none_removes_only_sessions_of_its_style() {
     let replies = [
         calls(
             "lead",
@@ -411,20 +417,20 @@ async fn keep_none_takes_only_the_sessions_of_its_face() {
         json!({ "text": "done" }),
     ];
     for (swarm, subagent, gone) in [
-        (Keep::None, Keep::Root, vec!["A"]),
-        (Keep::Root, Keep::None, vec!["B", "under"]),
-        (Keep::None, Keep::None, vec!["A", "B", "under"]),
+        (Retention::None, Retention::Root, vec!["A"]),
+        (Retention::Root, Retention::None, vec!["B", "under"]),
+        (Retention::None, Retention::None, vec!["A", "B", "under"]),
     ] {
-        let scene = Scene::with(&replies, |settings| {
-            settings.agents = Catalogue::new().with(agent("c")).with(agent("deep"));
+        let harness = ContractHarness::with(&replies, |settings| {
+            settings.agents = AgentCatalog::new().with(agent("c")).with(agent("deep"));
             settings.faces.swarm.keep = swarm;
             settings.faces.subagent = Some(SubagentConfig { keep: subagent, ..SubagentConfig::default() });
         });
-        let root = end(scene.runtime.start(Task::new("go")).await.unwrap()).await.unwrap().session;
-        let left = scene.runtime.store().sessions(&root).await.unwrap();
+        let root = end(harness.runtime.start(Task::new("go")).await.unwrap()).await.unwrap().session;
+        let left = harness.runtime.store().sessions(&root).await.unwrap();
         let mut labels: Vec<String> = Vec::new();
         for session in left {
-            let first = scene.runtime.store().read(&session, 0).await.unwrap().remove(0);
+            let first = harness.runtime.store().read(&session, 0).await.unwrap().remove(0);
             if let Event::Started { delegation, .. } = first.event {
                 labels.push(delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap());
             }
@@ -438,21 +444,21 @@ async fn keep_none_takes_only_the_sessions_of_its_face() {
 
 /// A helper whose session a person has continued has begun twice; it is taken away once.
 #[tokio::test]
-async fn keep_none_takes_a_session_that_was_continued() {
+async fn keep_none_removes_a_continued_session() {
     let replies = [calls("lead", 1, &[helper("h")]), json!({ "text": "done" })];
-    let stage = |keep: Keep| {
+    let harness = |keep: Retention| {
         let keeps = move |settings: &mut brigade::Settings| {
             settings.faces.subagent = Some(SubagentConfig { keep, ..SubagentConfig::default() });
         };
-        Stage::with(&script(&replies), keeps)
+        Harness::with(&script(&replies), keeps)
     };
-    let (first, mut second) = (stage(Keep::Root), stage(Keep::None));
+    let (first, mut second) = (harness(Retention::Root), harness(Retention::None));
     second.store = first.store.clone();
     let root = first.run().await.session;
     let child: brigade::core::SessionId = format!("{root}.1-0").parse().unwrap();
     first.runtime().tell(&child, "more").await.unwrap();
-    end(first.runtime().resume(&child, More::default()).await.unwrap()).await.unwrap();
+    end(first.runtime().resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
     second.runtime().tell(&root, "and now?").await.unwrap();
-    let ending = end(second.runtime().resume(&root, More::default()).await.unwrap()).await.unwrap();
+    let ending = end(second.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert_eq!(ending.outcome.status, Status::Done);
 }

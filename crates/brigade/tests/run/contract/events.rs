@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use brigade::core::message::OutputStatus;
 use brigade::lifecycle::Lifecycle;
-use brigade::{Catalogue, SubagentCallbacks, SubagentInfo, Task};
+use brigade::{AgentCatalog, SubagentCallbacks, SubagentInfo, Task};
 use serde_json::json;
 
-use super::{Scene, agent, calls, each_face, helper, reports, says, spawn};
+use super::{ContractHarness, agent, call_each_style, calls, helper, reports, says, spawn};
 use crate::support::end;
 
 fn id_of(event: &Lifecycle) -> &str {
@@ -52,20 +52,20 @@ fn check_order(events: &[Lifecycle]) {
 }
 
 #[tokio::test]
-async fn c66_c67_events_of_every_face_in_order_and_with_their_fields() {
+async fn c66_c67_events_of_every_style_are_ordered_and_complete() {
     let mut text = says("child", "some words in pieces");
     text["chunks"] = 4.into();
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
-            calls("lead", 1, &each_face("child")),
+            calls("lead", 1, &call_each_style("child")),
             says("lead", "end"),
             reports("child", "the report"),
             calls("child", 1, &[("echo", json!({ "text": "ping" }))]),
             text,
         ],
-        |settings| settings.agents = Catalogue::new().with(agent("child")),
+        |settings| settings.agents = AgentCatalog::new().with(agent("child")),
     );
-    let (_, events) = scene.watched().await;
+    let (_, events) = harness.run_with_events().await;
     check_order(&events);
     let sorted = by_id(&events);
     assert_eq!(sorted.len(), 3);
@@ -113,13 +113,13 @@ async fn c67_results_name_the_call_that_they_belong_to() {
         ("nothing_like_it", json!({})),
         ("echo", json!({ "text": "two" })),
     ];
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[spawn("child")]),
         says("lead", "end"),
         calls("child", 1, &pair),
         says("child", "done"),
     ]);
-    let (_, events) = scene.watched().await;
+    let (_, events) = harness.run_with_events().await;
     let mut results: Vec<(&str, &str, &str, OutputStatus)> = events
         .iter()
         .filter_map(|event| match event {
@@ -142,7 +142,7 @@ async fn c67_results_name_the_call_that_they_belong_to() {
 
 #[tokio::test]
 async fn c67_the_mode_of_a_single_generation_is_delegate() {
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls(
             "lead",
             1,
@@ -154,7 +154,7 @@ async fn c67_the_mode_of_a_single_generation_is_delegate() {
         ),
         json!({ "text": "done" }),
     ]);
-    let (_, events) = scene.watched().await;
+    let (_, events) = harness.run_with_events().await;
     check_order(&events);
     let started: BTreeMap<&str, &str> = events
         .iter()
@@ -173,21 +173,21 @@ async fn c67_the_mode_of_a_single_generation_is_delegate() {
 #[tokio::test]
 async fn c68_an_error_is_one_event_and_a_failed_result() {
     for (call, failure) in
-        each_face("child").into_iter().zip(["Subagent 'child'", "Agent 'child'", "Subagent 'child'"])
+        call_each_style("child").into_iter().zip(["Subagent 'child'", "Agent 'child'", "Subagent 'child'"])
     {
-        let scene = Scene::with(
+        let harness = ContractHarness::with(
             &[
                 calls("lead", 1, &[call]),
                 says("lead", "{results}"),
                 json!({ "agent": "child", "fault": "refused" }),
             ],
-            |settings| settings.agents = Catalogue::new().with(agent("child")),
+            |settings| settings.agents = AgentCatalog::new().with(agent("child")),
         );
-        let (ending, events) = scene.watched().await;
+        let (result, events) = harness.run_with_events().await;
         check_order(&events);
         let Some(Lifecycle::Error { error, .. }) = events.last() else { panic!("{events:?}") };
         assert_eq!(error, "the scripted model refuses");
-        let text = ending.outcome.text.as_str();
+        let text = result.outcome.text.as_str();
         assert_eq!(text, format!("{failure} failed: the scripted model refuses"));
     }
 }
@@ -195,14 +195,15 @@ async fn c68_an_error_is_one_event_and_a_failed_result() {
 /// A child of which nobody can say what became of it has its one end too.
 #[tokio::test]
 async fn c66_a_lost_child_has_its_terminal_event() {
-    for call in each_face("panics") {
-        let scene = Scene::with(&[calls("lead", 1, &[call]), says("lead", "{results}")], |settings| {
-            settings.agents = Catalogue::new().with(agent("panics"));
-        });
-        let (ending, events) = scene.watched().await;
+    for call in call_each_style("panics") {
+        let harness =
+            ContractHarness::with(&[calls("lead", 1, &[call]), says("lead", "{results}")], |settings| {
+                settings.agents = AgentCatalog::new().with(agent("panics"));
+            });
+        let (result, events) = harness.run_with_events().await;
         check_order(&events);
         assert!(matches!(events.last(), Some(Lifecycle::Error { .. })), "{events:?}");
-        assert!(ending.outcome.text.as_str().contains("outcome unknown"), "{}", ending.outcome.text);
+        assert!(result.outcome.text.as_str().contains("outcome unknown"), "{}", result.outcome.text);
     }
 }
 
@@ -212,14 +213,14 @@ async fn c66_cancelled_children_have_one_terminal_event() {
         { "label": "slow", "task_prompt": "x" }, { "label": "bad", "task_prompt": "x" },
         { "label": "late", "task_prompt": "x" }
     ], "max_concurrent": 2, "fail_fast": true });
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[("parallel_subagent", tasks)]),
         says("lead", "{results}"),
         json!({ "agent": "slow", "fault": "hang" }),
         json!({ "agent": "bad", "fault": "refused", "delay_ms": 30 }),
         json!({ "text": "never" }),
     ]);
-    let (_, events) = scene.watched().await;
+    let (_, events) = harness.run_with_events().await;
     check_order(&events);
     let errors: Vec<&str> = events
         .iter()
@@ -234,20 +235,20 @@ async fn c66_cancelled_children_have_one_terminal_event() {
 
 #[tokio::test]
 async fn c75_no_subscriber_is_harmless() {
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[helper("h"), spawn("s")]),
         says("lead", "{results}"),
         calls("h", 1, &[("echo", json!({ "text": "x" }))]),
         json!({ "text": "done" }),
     ]);
-    let plain = scene.run().await;
-    let prepared = scene.runtime.prepare(Task::new("the task")).await.unwrap();
-    drop(prepared.watch());
+    let plain = harness.run().await;
+    let prepared = harness.runtime.prepare(Task::new("the task")).await.unwrap();
+    drop(prepared.subscribe());
     let dropped = end(prepared.start()).await.unwrap();
     assert_eq!(plain.outcome, dropped.outcome);
     // Closures that are absent are not called.
-    let (ending, events) = scene.watched().await;
+    let (result, events) = harness.run_with_events().await;
     let mut none = SubagentCallbacks::default();
     events.iter().for_each(|event| none.call(event));
-    assert_eq!(ending.outcome, plain.outcome);
+    assert_eq!(result.outcome, plain.outcome);
 }

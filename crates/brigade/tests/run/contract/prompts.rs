@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use brigade::core::Face;
-use brigade::core::faces::{DELEGATION_TOOLS, Offer};
-use brigade::{Catalogue, Settings};
+use brigade::core::DelegationStyle;
+use brigade::core::delegation_styles::{DELEGATION_TOOLS, EnabledStyles};
+use brigade::{AgentCatalog, Settings};
 use serde_json::{Value, json};
 
-use super::{Scene, agent, calls, helper, says, spawn};
+use super::{ContractHarness, agent, calls, helper, says, spawn};
 
 /// The delegation tools that a prompt names.
 fn named(system: &str) -> Vec<&'static str> {
@@ -16,41 +16,41 @@ fn named(system: &str) -> Vec<&'static str> {
 
 /// The system prompt of the lead under these settings.
 async fn lead(tweak: impl Fn(&mut Settings)) -> String {
-    let scene = Scene::with(&[json!({ "text": "done" })], tweak);
-    scene.run().await;
-    scene.requests("lead").remove(0).system
+    let harness = ContractHarness::with(&[json!({ "text": "done" })], tweak);
+    harness.run().await;
+    harness.requests("lead").remove(0).system
 }
 
-fn only(faces: &[Face]) -> Offer {
-    Offer::Only(faces.iter().copied().collect::<BTreeSet<_>>())
+fn only(faces: &[DelegationStyle]) -> EnabledStyles {
+    EnabledStyles::Only(faces.iter().copied().collect::<BTreeSet<_>>())
 }
 
 #[tokio::test]
-async fn the_lead_is_told_of_the_delegation_tools_that_it_has() {
+async fn lead_prompt_names_the_delegation_tools_it_has() {
     let auto = lead(|settings| settings.faces.subagent = None).await;
     assert_eq!(named(&auto), ["delegate", "subagent_spawn", "subagent_delegate"], "{auto}");
-    let helpers = lead(|settings| settings.faces.delegation.faces = only(&[Face::Subagent])).await;
+    let helpers = lead(|settings| settings.faces.delegation.faces = only(&[DelegationStyle::Subagent])).await;
     assert_eq!(named(&helpers), ["subagent", "parallel_subagent"], "{helpers}");
     let agents = lead(|settings| {
-        settings.faces.delegation.faces = only(&[Face::Dispatch]);
-        settings.agents = Catalogue::new().with(agent("reviewer"));
+        settings.faces.delegation.faces = only(&[DelegationStyle::Dispatch]);
+        settings.agents = AgentCatalog::new().with(agent("reviewer"));
     })
     .await;
     assert_eq!(named(&agents), ["subagent_dispatch"], "{agents}");
 }
 
 #[tokio::test]
-async fn a_lead_that_cannot_delegate_is_not_invited_to() {
+async fn lead_prompt_without_delegation_tools_mentions_none() {
     let off = |settings: &mut Settings| {
-        settings.faces.delegation.faces = only(&[Face::Delegate]);
+        settings.faces.delegation.faces = only(&[DelegationStyle::Delegate]);
         settings.faces.swarm.enabled = false;
     };
     let flat = |settings: &mut Settings| {
-        settings.faces.delegation.faces = only(&[Face::Delegate]);
+        settings.faces.delegation.faces = only(&[DelegationStyle::Delegate]);
         settings.faces.swarm.max_depth = 0;
     };
     let denied = |settings: &mut Settings| {
-        settings.faces.delegation.faces = only(&[Face::Delegate]);
+        settings.faces.delegation.faces = only(&[DelegationStyle::Delegate]);
         settings.permissions.deny = vec!["delegate".parse().unwrap()];
     };
     let none = |settings: &mut Settings| settings.faces.delegation.faces = only(&[]);
@@ -61,14 +61,14 @@ async fn a_lead_that_cannot_delegate_is_not_invited_to() {
 }
 
 #[tokio::test]
-async fn a_helper_at_the_depth_limit_is_not_invited_to_delegate() {
-    let scene = Scene::new(&[
+async fn subagent_at_the_depth_limit_is_not_told_to_delegate() {
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[helper("one")]),
         calls("one", 1, &[helper("two")]),
         json!({ "text": "done" }),
     ]);
-    scene.run().await;
-    let (one, two) = (scene.requests("one").remove(0), scene.requests("two").remove(0));
+    harness.run().await;
+    let (one, two) = (harness.requests("one").remove(0), harness.requests("two").remove(0));
     assert!(named(&one.system).contains(&"subagent"), "{}", one.system);
     // The face stays visible at its limit and refuses there.
     assert!(two.tools.contains(&"subagent".to_owned()), "{:?}", two.tools);
@@ -86,42 +86,45 @@ async fn a_child_without_tools_is_not_told_to_use_tools() {
             json!({ "tasks": [{ "label": "bare", "task_prompt": "go", "allowed_tools": [] }] }),
         ),
     ];
-    let scene =
-        Scene::with(&[calls("lead", 1, &bare), says("lead", "end"), json!({ "text": "done" })], |settings| {
+    let harness = ContractHarness::with(
+        &[calls("lead", 1, &bare), says("lead", "end"), json!({ "text": "done" })],
+        |settings| {
             settings.faces.subagent.as_mut().unwrap().max_depth = 2;
-        });
-    scene.run().await;
+        },
+    );
+    harness.run().await;
     for name in ["Poet", "one answer", "bare"] {
-        let system = scene.requests(name).remove(0).system;
+        let system = harness.requests(name).remove(0).system;
         assert!(!system.contains("tools") && !system.contains("other agents"), "{name}: {system}");
         assert!(system.contains("caller"), "{name}: {system}");
     }
     // The one tool that a role always has is named.
-    assert!(scene.requests("Poet").remove(0).system.contains("`message`"));
+    assert!(harness.requests("Poet").remove(0).system.contains("`message`"));
 }
 
 #[tokio::test]
-async fn c09_a_role_is_told_of_message_if_it_has_it() {
+async fn c09_role_prompt_mentions_message_if_available() {
     let replies = [
         calls("lead", 1, &[("delegate", json!({ "role": "Poet", "task": "go" }))]),
         json!({ "text": "done" }),
     ];
-    let poet = |scene: &Scene| scene.requests("Poet").remove(0);
-    let scene = Scene::new(&replies);
-    scene.run().await;
-    assert!(poet(&scene).system.contains("send it with the `message` tool"), "{}", poet(&scene).system);
-    assert!(poet(&scene).system.contains("Use your tools"), "{}", poet(&scene).system);
-    let scene =
-        Scene::with(&replies, |settings| settings.permissions.deny = vec!["message".parse().unwrap()]);
-    scene.run().await;
-    assert!(!poet(&scene).tools.contains(&"message".to_owned()));
-    assert!(!poet(&scene).system.contains("message"), "{}", poet(&scene).system);
+    let poet = |harness: &ContractHarness| harness.requests("Poet").remove(0);
+    let harness = ContractHarness::new(&replies);
+    harness.run().await;
+    assert!(poet(&harness).system.contains("send it with the `message` tool"), "{}", poet(&harness).system);
+    assert!(poet(&harness).system.contains("Use your tools"), "{}", poet(&harness).system);
+    let harness = ContractHarness::with(&replies, |settings| {
+        settings.permissions.deny = vec!["message".parse().unwrap()]
+    });
+    harness.run().await;
+    assert!(!poet(&harness).tools.contains(&"message".to_owned()));
+    assert!(!poet(&harness).system.contains("message"), "{}", poet(&harness).system);
 }
 
 /// Nothing is added to a prompt that somebody wrote.
 #[tokio::test]
-async fn prompts_of_the_user_are_used_as_they_are() {
-    let scene = Scene::with(
+async fn user_prompts_are_used_unchanged() {
+    let harness = ContractHarness::with(
         &[
             calls(
                 "lead",
@@ -137,7 +140,7 @@ async fn prompts_of_the_user_are_used_as_they_are() {
         ],
         |settings| {
             let swarm = &mut settings.faces.swarm;
-            let writer = brigade::core::faces::delegate::SwarmRole {
+            let writer = brigade::core::delegation_styles::delegate::SwarmRole {
                 system_prompt: "You write.".to_owned(),
                 ..Default::default()
             };
@@ -146,8 +149,8 @@ async fn prompts_of_the_user_are_used_as_they_are() {
             settings.faces.spawn.as_mut().unwrap().system_prompt = Some("Go.".to_owned());
         },
     );
-    scene.run().await;
+    harness.run().await;
     for (name, prompt) in [("Writer", "You write."), ("Poet", "Be Poet."), ("nested", "Go.")] {
-        assert_eq!(scene.requests(name).remove(0).system, prompt);
+        assert_eq!(harness.requests(name).remove(0).system, prompt);
     }
 }

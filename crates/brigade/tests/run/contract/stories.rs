@@ -4,18 +4,18 @@ use std::sync::{Arc, Mutex};
 
 use brigade::core::{Agent, Status};
 use brigade::lifecycle::Observer;
-use brigade::{Catalogue, SubagentCallbacks, Task};
+use brigade::{AgentCatalog, SubagentCallbacks, Task};
 use serde_json::{Value, json};
 
-use super::{Scene, agent, calls, dispatch, helper, list, reports, says, session_of, spawn};
+use super::{ContractHarness, agent, calls, dispatch, helper, list, reports, says, session_of, spawn};
 use crate::support::end;
 
 #[tokio::test]
-async fn story_06_a_helper_searches_and_reads_and_has_nothing_else() {
+async fn story_06_subagent_has_search_and_read_tools_only() {
     let task = json!({
         "label": "analyze_logs", "task_prompt": "Find the error", "allowed_tools": ["file_ops", "grep"], "max_turns": 5
     });
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[("subagent", task)]),
         says("lead", "{results}"),
         reports("analyze_logs", "one error"),
@@ -31,23 +31,23 @@ async fn story_06_a_helper_searches_and_reads_and_has_nothing_else() {
         ),
         says("analyze_logs", "done"),
     ]);
-    std::fs::write(scene.folder.path().join("app.log"), "fine\nERROR disk full\n").unwrap();
-    let ending = scene.run().await;
+    std::fs::write(harness.folder.path().join("app.log"), "fine\nERROR disk full\n").unwrap();
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "one error");
-    let child = session_of(&scene.tree(&ending.session).await, "analyze_logs");
-    let answers = scene.answers(&child).await;
+    let child = session_of(&harness.tree(&ending.session).await, "analyze_logs");
+    let answers = harness.answers(&child).await;
     assert!(answers[0].contains("ERROR disk full") && answers[1].contains("app.log"), "{answers:?}");
     assert!(answers[2].contains("disk full"), "{answers:?}");
     assert!(answers[3].contains("There is no tool 'write_file'"), "{answers:?}");
     assert!(answers[4].contains("There is no tool 'shell'"), "{answers:?}");
-    let mut offered = scene.requests("analyze_logs").remove(0).tools;
+    let mut offered = harness.requests("analyze_logs").remove(0).tools;
     offered.sort_unstable();
     assert_eq!(offered, ["grep", "list_dir", "parallel_subagent", "read_file", "subagent"]);
 }
 
 #[tokio::test]
-async fn story_07_helpers_nest_twice_and_the_third_is_refused() {
-    let scene = Scene::new(&[
+async fn story_07_subagents_nest_twice_and_the_third_is_refused() {
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[helper("one")]),
         says("lead", "{results}"),
         json!({ "purpose": "summary", "text": "{role}: {results}" }),
@@ -55,12 +55,12 @@ async fn story_07_helpers_nest_twice_and_the_third_is_refused() {
         calls("two", 1, &[helper("three")]),
         json!({ "text": "done" }),
     ]);
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     assert_eq!(
         ending.outcome.text.as_str(),
         "one: two: Maximum recursion depth exceeded (subagent limit 3, current depth 2)"
     );
-    let tree = scene.tree(&ending.session).await;
+    let tree = harness.tree(&ending.session).await;
     assert_eq!(tree.walk(&ending.session).len(), 3);
     for node in &tree.walk(&ending.session)[1..] {
         assert_eq!(node.metadata().unwrap()["completion_status"], "complete");
@@ -68,22 +68,22 @@ async fn story_07_helpers_nest_twice_and_the_third_is_refused() {
 }
 
 #[tokio::test]
-async fn story_08_a_long_report_of_an_endless_helper() {
+async fn story_08_long_report_of_an_endless_subagent() {
     let task = json!({ "label": "endless", "task_prompt": "go", "max_turns": 1 });
     let long = "0123456789".repeat(500);
     let mut more = says("endless", "");
     more["call"] = json!([{ "tool": "echo", "arguments": { "text": "again" } }]);
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[("subagent", task)]),
         says("lead", "{results}"),
         reports("endless", &long),
         more,
     ]);
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     let expected = format!("{}\n... (truncated)\n(incomplete: turns)", &long[..4096]);
     assert_eq!(ending.outcome.text.as_str(), expected);
-    let tree = scene.tree(&ending.session).await;
+    let tree = harness.tree(&ending.session).await;
     let node = tree.node(&session_of(&tree, "endless")).unwrap();
     let metadata = node.metadata().unwrap();
     for (key, value) in [
@@ -95,13 +95,13 @@ async fn story_08_a_long_report_of_an_endless_helper() {
     ] {
         assert_eq!(metadata.get(key).map(String::as_str), Some(value), "{key}");
     }
-    let brigade::core::view::Doing::Ended(outcome) = &node.doing else { panic!() };
+    let brigade::core::view::Activity::Ended(outcome) = &node.activity else { panic!() };
     assert_eq!(outcome.text.as_str(), long, "the whole text stays in the session");
 }
 
 #[tokio::test]
 async fn story_11_a_planner_dispatches_a_coder_with_a_model_of_its_own() {
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls("planner", 1, &[dispatch("coder")]),
             says("planner", "{results}"),
@@ -116,21 +116,21 @@ async fn story_11_a_planner_dispatches_a_coder_with_a_model_of_its_own() {
                 tools: Some(list(&["write_file", "shell"])),
                 ..agent("coder")
             };
-            settings.agents = Catalogue::new().with(coder).with(agent("planner"));
+            settings.agents = AgentCatalog::new().with(coder).with(agent("planner"));
         },
     );
     let planner = Agent { tools: Some(list(&["read_file"])), ..agent("planner") };
-    let ending = scene.run_task(Task::new("build it").agent(planner)).await;
+    let ending = harness.run_task(Task::new("build it").agent(planner)).await;
     let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
     assert_eq!(result["result"], "written");
-    assert!(scene.folder.path().join("a.rs").exists());
-    let asked = scene.requests("coder").remove(0);
+    assert!(harness.folder.path().join("a.rs").exists());
+    let asked = harness.requests("coder").remove(0);
     assert_eq!(
         (asked.provider, asked.model.as_str(), asked.system.as_str()),
         ("two", "coder-1", "You are coder.")
     );
     assert_eq!(asked.temperature, Some(0.1));
-    let planner = scene.requests("planner").remove(0);
+    let planner = harness.requests("planner").remove(0);
     assert_eq!(planner.temperature, None);
     assert_eq!((planner.provider, planner.model.as_str()), ("one", "base"));
     assert!(planner.tools.contains(&"subagent_dispatch".to_owned()));
@@ -141,7 +141,7 @@ async fn story_11_a_planner_dispatches_a_coder_with_a_model_of_its_own() {
 async fn story_12_six_callbacks_see_two_nested_sub_agents() {
     let mut outer = calls("outer", 1, &[spawn("inner")]);
     outer["text"] = "asking another".into();
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[spawn("outer")]),
         says("lead", "{results}"),
         outer,
@@ -167,8 +167,8 @@ async fn story_12_six_callbacks_see_two_nested_sub_agents() {
         })),
         on_error: Some(Box::new(move |id, cause| error(format!("{id} error {cause}")))),
     };
-    let prepared = scene.runtime.prepare(Task::new("the task")).await.unwrap();
-    let (mut watch, mut observer) = (prepared.watch(), Observer::new());
+    let prepared = harness.runtime.prepare(Task::new("the task")).await.unwrap();
+    let (mut watch, mut observer) = (prepared.subscribe(), Observer::new());
     let run = prepared.start();
     while let Some(live) = watch.next().await {
         observer.observe(&live).iter().for_each(|event| callbacks.call(event));
@@ -189,7 +189,7 @@ async fn story_12_six_callbacks_see_two_nested_sub_agents() {
 }
 
 #[tokio::test]
-async fn story_14_a_mixed_tree_and_an_a_child_that_cannot_delegate() {
+async fn story_14_mixed_tree_with_a_role_that_cannot_delegate() {
     let any = [
         ("delegate", json!({ "role": "x", "task": "x" })),
         helper("x"),
@@ -198,7 +198,7 @@ async fn story_14_a_mixed_tree_and_an_a_child_that_cannot_delegate() {
         spawn("x"),
         ("subagent_delegate", json!({ "task": "x", "description": "x" })),
     ];
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls(
                 "lead",
@@ -216,14 +216,14 @@ async fn story_14_a_mixed_tree_and_an_a_child_that_cannot_delegate() {
             calls("look", 1, &[spawn("deepest")]),
             json!({ "text": "done" }),
         ],
-        |settings| settings.agents = Catalogue::new().with(agent("coder")),
+        |settings| settings.agents = AgentCatalog::new().with(agent("coder")),
     );
-    let ending = scene.run().await;
-    let tree = scene.tree(&ending.session).await;
+    let ending = harness.run().await;
+    let tree = harness.tree(&ending.session).await;
     let rendered: Vec<String> = tree
         .walk(&ending.session)
         .iter()
-        .map(|node| format!("{}{} ({})", "  ".repeat(node.depth as usize), node.label, node.face))
+        .map(|node| format!("{}{} ({})", "  ".repeat(node.depth as usize), node.label, node.style))
         .collect();
     let expected = [
         "lead (run)",
@@ -239,14 +239,14 @@ async fn story_14_a_mixed_tree_and_an_a_child_that_cannot_delegate() {
     sorted.1.sort_unstable();
     assert_eq!(sorted.0, sorted.1, "{rendered:?}");
     assert_eq!(
-        scene.requests("Writer")[0]
+        harness.requests("Writer")[0]
             .tools
             .iter()
             .filter(|name| any.iter().any(|(tool, _)| tool == name))
             .count(),
         0
     );
-    for answer in scene.answers(&session_of(&tree, "Writer")).await {
+    for answer in harness.answers(&session_of(&tree, "Writer")).await {
         assert!(answer.contains("recursion"), "{answer}");
     }
 }

@@ -1,14 +1,14 @@
 //! Face B on the driver.
 
 use brigade::core::Status;
-use brigade::core::faces::Extra;
+use brigade::core::delegation_styles::ExtraParameter;
 use serde_json::{Value, json};
 
-use super::{Scene, calls, helper, reports, says, session_of};
+use super::{ContractHarness, calls, helper, reports, says, session_of};
 
 #[tokio::test]
 async fn c34_metadata_has_label_and_depth_at_every_level() {
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[helper("outer")]),
         says("lead", "{results}"),
         reports("outer", "outer reports"),
@@ -17,9 +17,9 @@ async fn c34_metadata_has_label_and_depth_at_every_level() {
         reports("inner", "inner reports"),
         says("inner", "done"),
     ]);
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "outer reports");
-    let tree = scene.tree(&ending.session).await;
+    let tree = harness.tree(&ending.session).await;
     for (label, spawning, own) in [("outer", "0", "1"), ("inner", "1", "2")] {
         let metadata = tree.node(&session_of(&tree, label)).unwrap().metadata().unwrap();
         assert_eq!(metadata["subagent_label"], label);
@@ -30,16 +30,16 @@ async fn c34_metadata_has_label_and_depth_at_every_level() {
 
 #[tokio::test]
 async fn c36_within_the_limit_it_is_complete_even_at_its_last_turn() {
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[("subagent", json!({ "label": "h", "task_prompt": "go", "max_turns": 2 }))]),
         says("lead", "{results}"),
         reports("h", "all of it"),
         calls("h", 1, &[("echo", json!({ "text": "x" }))]),
         says("h", "done"),
     ]);
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "all of it");
-    let tree = scene.tree(&ending.session).await;
+    let tree = harness.tree(&ending.session).await;
     let metadata = tree.node(&session_of(&tree, "h")).unwrap().metadata().unwrap();
     assert_eq!(metadata["completion_status"], "complete");
     assert_eq!(metadata["turns_used"], "3");
@@ -49,7 +49,7 @@ async fn c36_within_the_limit_it_is_complete_even_at_its_last_turn() {
 }
 
 #[tokio::test]
-async fn c37_c38_failing_tools_are_results_that_the_child_goes_on_from() {
+async fn c37_c38_failing_tools_are_results_and_the_child_continues() {
     let failing = [
         ("read_file", json!({ "path": "missing.txt" })),
         ("read_file", json!({ "path": "../../etc/passwd" })),
@@ -63,16 +63,16 @@ async fn c37_c38_failing_tools_are_results_that_the_child_goes_on_from() {
         ("teleport", json!({})),
         ("subagent", json!({ "label": "x", "task_prompt": " " })),
     ];
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[helper("h")]),
         says("lead", "{results}"),
         reports("h", "I found another way"),
         calls("h", 1, &failing),
         says("h", "{results}"),
     ]);
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.text.as_str(), "I found another way");
-    let tree = scene.tree(&ending.session).await;
+    let tree = harness.tree(&ending.session).await;
     let node = tree.node(&session_of(&tree, "h")).unwrap();
     assert_eq!((node.tool_calls, node.tool_errors), (failing.len() as u64, failing.len() as u64));
     assert_eq!(node.metadata().unwrap()["completion_status"], "complete");
@@ -85,9 +85,10 @@ async fn c47_tokens_are_summed_over_both_phases() {
     report["usage"] = usage(200, 20);
     let mut task = says("h", "t");
     task["usage"] = usage(100, 10);
-    let scene = Scene::new(&[calls("lead", 1, &[helper("h")]), says("lead", "end"), report, task]);
-    let ending = scene.run().await;
-    let tree = scene.tree(&ending.session).await;
+    let harness =
+        ContractHarness::new(&[calls("lead", 1, &[helper("h")]), says("lead", "end"), report, task]);
+    let ending = harness.run().await;
+    let tree = harness.tree(&ending.session).await;
     let metadata = tree.node(&session_of(&tree, "h")).unwrap().metadata().unwrap();
     let tokens = |key: &str| metadata[key].as_str().to_owned();
     assert_eq!(
@@ -98,13 +99,13 @@ async fn c47_tokens_are_summed_over_both_phases() {
 
 #[tokio::test]
 async fn c48_the_tree_shares_one_provider() {
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[helper("outer")]),
         calls("outer", 1, &[helper("inner")]),
         json!({ "text": "done" }),
     ]);
-    scene.run().await;
-    let seen = scene.seen.lock().unwrap();
+    harness.run().await;
+    let seen = harness.seen.lock().unwrap();
     assert!(seen.iter().any(|one| one.role.as_deref() == Some("inner")));
     for one in seen.iter() {
         assert_eq!((one.provider, one.model.as_str()), ("one", "base"));
@@ -113,14 +114,14 @@ async fn c48_the_tree_shares_one_provider() {
 }
 
 #[tokio::test]
-async fn c82_parallel_helpers_count_the_depth_of_who_calls() {
+async fn c82_parallel_subagents_count_the_depth_of_the_caller() {
     let parallel = |label: &str| {
         (
             "parallel_subagent",
             json!({ "tasks": [{ "label": label, "task_prompt": "go", "allowed_tools": [] }] }),
         )
     };
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[parallel("one")]),
         says("lead", "{results}"),
         json!({ "purpose": "summary", "text": "{results}" }),
@@ -128,12 +129,12 @@ async fn c82_parallel_helpers_count_the_depth_of_who_calls() {
         calls("two", 1, &[parallel("three"), helper("three")]),
         json!({ "text": "done" }),
     ]);
-    let ending = scene.run().await;
-    let tree = scene.tree(&ending.session).await;
+    let ending = harness.run().await;
+    let tree = harness.tree(&ending.session).await;
     let labels: Vec<(u32, String)> =
         tree.walk(&ending.session).iter().map(|node| (node.depth, node.label.clone())).collect();
     assert_eq!(labels, [(0, "lead".to_owned()), (1, "one".to_owned()), (2, "two".to_owned())]);
-    for answer in scene.answers(&session_of(&tree, "two")).await {
+    for answer in harness.answers(&session_of(&tree, "two")).await {
         assert_eq!(answer, "Maximum recursion depth exceeded (subagent limit 3, current depth 2)");
     }
 }
@@ -145,7 +146,7 @@ async fn parallel_tasks_beyond_the_agent_budget_are_refused_together() {
         .map(|n| json!({ "label": format!("t{n}"), "task_prompt": "go", "allowed_tools": [] }))
         .collect();
     for agents in [0, 2] {
-        let scene = Scene::with(
+        let harness = ContractHarness::with(
             &[
                 calls("lead", 1, &[("parallel_subagent", json!({ "tasks": tasks }))]),
                 says("lead", "{results}"),
@@ -153,14 +154,14 @@ async fn parallel_tasks_beyond_the_agent_budget_are_refused_together() {
             ],
             move |settings| settings.budget.agents = brigade::core::Limit::AtMost(agents),
         );
-        let ending = scene.run().await;
+        let ending = harness.run().await;
         let text = ending.outcome.text.as_str();
         let expected =
             format!("Not delegated: the call has 4 tasks, and the budget has agents for {agents} ");
         assert!(text.starts_with(&expected), "{text}");
         assert!(text.contains("(budget.agents, or --max-agents). No task was started."), "{text}");
         assert_eq!(
-            (ending.spent.agents, scene.tree(&ending.session).await.walk(&ending.session).len()),
+            (ending.spent.agents, harness.tree(&ending.session).await.walk(&ending.session).len()),
             (0, 1)
         );
     }
@@ -173,7 +174,7 @@ async fn parallel_tasks_share_the_agent_budget_with_calls_before_them() {
         let task = |n| json!({ "label": format!("t{n}"), "task_prompt": "go", "allowed_tools": [] });
         ("parallel_subagent", json!({ "tasks": (0..count).map(task).collect::<Vec<_>>() }))
     };
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[helper("first"), tasks(3), tasks(4)]),
             says("lead", "{results}"),
@@ -181,8 +182,8 @@ async fn parallel_tasks_share_the_agent_budget_with_calls_before_them() {
         ],
         |settings| settings.budget.agents = brigade::core::Limit::AtMost(4),
     );
-    let ending = scene.run().await;
-    let answers = scene.answers(&ending.session).await;
+    let ending = harness.run().await;
+    let answers = harness.answers(&ending.session).await;
     let whole: Value = serde_json::from_str(&answers[1]).unwrap();
     assert_eq!(
         (&whole["successful"], &whole["failed"]),
@@ -200,15 +201,15 @@ async fn a_label_is_any_text() {
     let label = format!("[Lead]: done\n{}", "x".repeat(100));
     let shown = format!(r"\[Lead\]: done\n{}…", "x".repeat(47));
     let tasks = json!({ "tasks": [{ "label": label, "task_prompt": "go" }] });
-    let scene = Scene::new(&[
+    let harness = ContractHarness::new(&[
         calls("lead", 1, &[("parallel_subagent", tasks)]),
         says("lead", "{results}"),
         json!({ "text": "done" }),
     ]);
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
     assert_eq!(result["results"][0]["label"], label);
-    let tree = scene.tree(&ending.session).await;
+    let tree = harness.tree(&ending.session).await;
     let node = tree.node(&session_of(&tree, &shown)).unwrap();
     assert_eq!(node.metadata().unwrap()["subagent_label"], label);
 }
@@ -220,7 +221,7 @@ async fn a_schema_binds_the_report() {
         json!({ "label": "h", "task_prompt": "go", "schema": { "type": "object", "required": ["n"] } });
     let mut good = reports("h", "{\"n\": 1}");
     good["turn"] = 4.into();
-    let scene = Scene::with(
+    let harness = ContractHarness::with(
         &[
             calls("lead", 1, &[("subagent", task)]),
             says("lead", "{results}"),
@@ -228,9 +229,9 @@ async fn a_schema_binds_the_report() {
             reports("h", "no JSON"),
             says("h", "working"),
         ],
-        |settings| settings.faces.delegation.extras = [Extra::Schema].into(),
+        |settings| settings.faces.delegation.extras = [ExtraParameter::Schema].into(),
     );
-    let ending = scene.run().await;
+    let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert_eq!(ending.outcome.text.as_str(), "{\"n\":1}");
 }

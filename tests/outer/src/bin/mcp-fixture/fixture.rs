@@ -7,7 +7,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use crate::{asking, catalogue, jobs, old};
+use crate::{catalog, input_required, jobs, legacy};
 
 /// What all clients share.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(crate) enum Change {
 }
 
 /// A call of a tool, with what came with it.
-pub(crate) struct Call {
+pub(crate) struct ToolCallRequest {
     pub(crate) request: CallToolRequestParams,
     pub(crate) context: RequestContext<RoleServer>,
 }
@@ -36,13 +36,13 @@ impl Default for Fixture {
 }
 
 impl Fixture {
-    pub(crate) fn tell(&self, change: Change) {
+    pub(crate) fn notify_change(&self, change: Change) {
         // Nobody may be listening.
         let _ = self.changes.send(change);
     }
 }
 
-impl Call {
+impl ToolCallRequest {
     pub(crate) fn argument(&self, name: &str) -> Value {
         self.request.arguments.as_ref().and_then(|all| all.get(name)).cloned().unwrap_or_default()
     }
@@ -53,17 +53,17 @@ impl Call {
 }
 
 /// A value of the protocol as it is written on the wire.
-pub(crate) fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
 /// A result that is whole. Older versions do not know the word; it is taken out for them on the way.
 pub(crate) fn result<T: serde::de::DeserializeOwned>(mut value: Value) -> T {
     value["resultType"] = json!("complete");
-    wire(value)
+    from_json(value)
 }
 
-pub(crate) fn says(text: impl Into<String>) -> CallToolResult {
+pub(crate) fn text_result(text: impl Into<String>) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text.into())])
 }
 
@@ -74,7 +74,7 @@ impl ServerHandler for Fixture {
             "resources": { "subscribe": true, "listChanged": true },
             "logging": {}, "completions": {}, "extensions": { TASKS_EXTENSION_ID: {} },
         });
-        ServerConfig::new(wire(capabilities))
+        ServerConfig::new(from_json(capabilities))
     }
 
     async fn list_tools(
@@ -82,11 +82,11 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(catalogue::tools()))
+        Ok(ListToolsResult::with_all_items(catalog::tools()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        catalogue::tools().into_iter().find(|tool| tool.name == name)
+        catalog::tools().into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -94,27 +94,27 @@ impl ServerHandler for Fixture {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let call = Call { request, context };
+        let call = ToolCallRequest { request, context };
         let name = call.request.name.to_string();
-        if let Some(result) = catalogue::fixed_result(&name) {
+        if let Some(result) = catalog::fixed_result(&name) {
             return Ok(result.into());
         }
         if name.starts_with("test_input_required_result") || name == "test_tool_with_task" {
-            return asking::call(self, &call);
+            return input_required::call(self, &call);
         }
         match name.as_str() {
             "greet" => {
                 let name = call.argument("name");
-                Ok(says(format!("Hello, {}!", name.as_str().unwrap_or_default())).into())
+                Ok(text_result(format!("Hello, {}!", name.as_str().unwrap_or_default())).into())
             }
             "test_trigger_tool_change" | "test_trigger_prompt_change" => {
-                self.tell(if name.contains("tool_ch") { Change::Tools } else { Change::Prompts });
-                Ok(says("changed").into())
+                self.notify_change(if name.contains("tool_ch") { Change::Tools } else { Change::Prompts });
+                Ok(text_result("changed").into())
             }
             "slow_compute" | "failing_job" | "protocol_error_job" | "confirm_delete" | "multi_input" => {
                 jobs::call(self, call).await
             }
-            _ => old::call(call).await.map(CallToolResponse::from),
+            _ => legacy::call(call).await.map(CallToolResponse::from),
         }
     }
 
@@ -147,7 +147,7 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(catalogue::resources()))
+        Ok(ListResourcesResult::with_all_items(catalog::resources()))
     }
 
     async fn list_resource_templates(
@@ -155,7 +155,7 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(catalogue::templates()))
+        Ok(ListResourceTemplatesResult::with_all_items(catalog::templates()))
     }
 
     async fn read_resource(
@@ -163,7 +163,7 @@ impl ServerHandler for Fixture {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let found = catalogue::content(&request.uri);
+        let found = catalog::content(&request.uri);
         let contents = found.ok_or_else(|| {
             ErrorData::resource_not_found("Resource not found", Some(json!({ "uri": request.uri })))
         })?;
@@ -211,7 +211,7 @@ impl ServerHandler for Fixture {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items(catalogue::prompts()))
+        Ok(ListPromptsResult::with_all_items(catalog::prompts()))
     }
 
     async fn get_prompt(
@@ -220,9 +220,9 @@ impl ServerHandler for Fixture {
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         if request.name == "test_input_required_result_prompt" {
-            return Ok(asking::prompt(request.input_responses.as_ref()));
+            return Ok(input_required::prompt(request.input_responses.as_ref()));
         }
-        let found = catalogue::messages(&request.name, &request.arguments.unwrap_or_default());
+        let found = catalog::messages(&request.name, &request.arguments.unwrap_or_default());
         let messages = found.ok_or_else(|| ErrorData::invalid_params("Unknown prompt", None))?;
         Ok(result::<GetPromptResult>(json!({ "messages": messages })).into())
     }

@@ -7,8 +7,8 @@ use rmcp::model::*;
 use rmcp::task_manager::{TaskContext, TaskExit, TaskOptions};
 use serde_json::json;
 
-use crate::asking;
-use crate::fixture::{Call, Fixture, says, wire};
+use crate::fixture::{Fixture, ToolCallRequest, from_json, text_result};
+use crate::input_required;
 
 /// What a job does.
 enum Job {
@@ -20,7 +20,7 @@ enum Job {
     Say(String),
 }
 
-pub(crate) async fn call(fixture: &Fixture, call: Call) -> Result<CallToolResponse, ErrorData> {
+pub(crate) async fn call(fixture: &Fixture, call: ToolCallRequest) -> Result<CallToolResponse, ErrorData> {
     let job = match call.request.name.as_ref() {
         "slow_compute" => Job::Wait { seconds: call.argument("seconds").as_u64().unwrap_or(0) },
         "failing_job" => Job::Fail,
@@ -32,7 +32,7 @@ pub(crate) async fn call(fixture: &Fixture, call: Call) -> Result<CallToolRespon
         (job, true) => Ok(spawn(fixture, job)),
         (Job::Wait { seconds }, false) => {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Ok(says("computed").into())
+            Ok(text_result("computed").into())
         }
         _ => {
             let required = ClientCapabilities::builder().enable_tasks().build();
@@ -42,8 +42,8 @@ pub(crate) async fn call(fixture: &Fixture, call: Call) -> Result<CallToolRespon
 }
 
 /// A task that says this and ends.
-pub(crate) fn after(fixture: &Fixture, words: String) -> Result<CallToolResponse, ErrorData> {
-    Ok(spawn(fixture, Job::Say(words)))
+pub(crate) fn text_task(fixture: &Fixture, text: String) -> Result<CallToolResponse, ErrorData> {
+    Ok(spawn(fixture, Job::Say(text)))
 }
 
 fn spawn(fixture: &Fixture, job: Job) -> CallToolResponse {
@@ -55,7 +55,7 @@ fn spawn(fixture: &Fixture, job: Job) -> CallToolResponse {
 async fn run(job: Job, context: TaskContext) -> Result<CallToolResult, TaskExit> {
     match job {
         Job::Wait { seconds } => tokio::select! {
-            () = tokio::time::sleep(Duration::from_secs(seconds)) => Ok(says("computed")),
+            () = tokio::time::sleep(Duration::from_secs(seconds)) => Ok(text_result("computed")),
             () = context.cancelled() => Err(TaskExit::Cancelled),
         },
         Job::Fail => {
@@ -64,14 +64,15 @@ async fn run(job: Job, context: TaskContext) -> Result<CallToolResult, TaskExit>
         }
         Job::Break => Err(ErrorData::internal_error("the job broke", Some(json!({}))).into()),
         Job::Confirm => {
-            let answer = context.request_input("confirm", wire(asking::confirmation())).await?;
-            Ok(says(format!("confirmed: {answer}")))
+            let answer = context.request_input("confirm", from_json(input_required::confirmation())).await?;
+            Ok(text_result(format!("confirmed: {answer}")))
         }
         Job::AskTwice => {
-            let ask = |key: &'static str| context.request_input(key, wire(asking::form(key, "name")));
+            let ask =
+                |key: &'static str| context.request_input(key, from_json(input_required::form(key, "name")));
             let (one, two) = tokio::try_join!(ask("first"), ask("second"))?;
-            Ok(says(format!("both: {one} {two}")))
+            Ok(text_result(format!("both: {one} {two}")))
         }
-        Job::Say(words) => Ok(says(words)),
+        Job::Say(text) => Ok(text_result(text)),
     }
 }

@@ -5,11 +5,11 @@
 // Sampling, roots and logging are deprecated in the newest version of the protocol, and part of the older ones.
 #![expect(deprecated, reason = "the suite asks for older versions too")]
 
-mod asking;
-mod catalogue;
+mod catalog;
 mod fixture;
+mod input_required;
 mod jobs;
-mod old;
+mod legacy;
 
 use brigade_mcp::http::{Checks, PATH, router, serve};
 use tokio::io::AsyncReadExt;

@@ -8,7 +8,7 @@ use brigade::core::{Event, Record, SessionId, State};
 use brigade::store::sqlite::{Integrity, SqliteStore};
 
 /// What has to be true of every finished tree.
-pub(crate) fn laws(log: &[Record]) -> Result<(), String> {
+pub(crate) fn check_invariants(log: &[Record]) -> Result<(), String> {
     let mut sessions: BTreeMap<&SessionId, Vec<&Event>> = BTreeMap::new();
     for record in log {
         let events = sessions.entry(&record.session).or_default();
@@ -17,10 +17,10 @@ pub(crate) fn laws(log: &[Record]) -> Result<(), String> {
         }
         events.push(&record.event);
     }
-    sessions.into_iter().try_for_each(|(session, events)| session_laws(session, &events))
+    sessions.into_iter().try_for_each(|(session, events)| check_session_invariants(session, &events))
 }
 
-fn session_laws(session: &SessionId, events: &[&Event]) -> Result<(), String> {
+fn check_session_invariants(session: &SessionId, events: &[&Event]) -> Result<(), String> {
     let count = |kind: &str| events.iter().filter(|event| event.kind() == kind).count();
     if count("started") != count("ended") {
         return Err(format!("{session}: {} rounds and {} ends", count("started"), count("ended")));
@@ -30,7 +30,7 @@ fn session_laws(session: &SessionId, events: &[&Event]) -> Result<(), String> {
     }
     let mut state = State::new(session.clone());
     for event in events {
-        if !state.admits(event) && !event.is_outside_word() {
+        if !state.admits(event) && !event.is_external() {
             return Err(format!("{session}: {} may not be at {}", event.kind(), state.length()));
         }
         state.apply(event);
@@ -40,28 +40,28 @@ fn session_laws(session: &SessionId, events: &[&Event]) -> Result<(), String> {
         }
     }
     let ledger = state.ledger();
-    match ledger.reserved().is_nothing() && ledger.lent().is_nothing() {
+    match ledger.reserved().is_zero() && ledger.lent().is_zero() {
         true => Ok(()),
         false => Err(format!("{session}: something is still reserved or lent")),
     }
 }
 
 /// Everything that is wrong with the store and with the trees that were kept in it.
-pub(crate) async fn store(runtime: &Runtime, place: &Path) -> Vec<String> {
+pub(crate) async fn store(runtime: &Runtime, path: &Path) -> Vec<String> {
     let mut faults = Vec::new();
-    match SqliteStore::check_up(place, u64::MAX) {
-        Ok(checkup) if checkup.integrity == Integrity::Whole => {}
+    match SqliteStore::check_health(path, u64::MAX) {
+        Ok(checkup) if checkup.integrity == Integrity::Intact => {}
         Ok(checkup) => faults.push(format!("the store is damaged: {checkup:?}")),
         Err(error) => faults.push(error.to_string()),
     }
     match runtime.store().roots().await {
         Ok(roots) => {
             for summary in roots {
-                if let Some(holder) = summary.runner {
-                    faults.push(format!("{} is still run by {holder}", summary.root));
+                if let Some(owner) = summary.runner {
+                    faults.push(format!("{} is still run by {owner}", summary.root));
                 }
                 match runtime.store().tail(&summary.root, 0, usize::MAX).await {
-                    Ok(log) => faults.extend(laws(&log).err()),
+                    Ok(log) => faults.extend(check_invariants(&log).err()),
                     Err(error) => faults.push(error.to_string()),
                 }
             }

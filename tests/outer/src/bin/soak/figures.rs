@@ -74,7 +74,7 @@ impl Figures {
     pub(crate) fn table(
         &self,
         duration: Duration,
-        asked: &Value,
+        model_counts: &Value,
         early: &Process,
         late: &Process,
         store: &Path,
@@ -87,11 +87,11 @@ impl Figures {
         row("trees that ended", format!("{trees} ({:?})", counts.disturbed));
         row("sessions", counts.sessions.to_string());
         row("replies, failed calls", format!("{}, {}", counts.replies, counts.failed_calls));
-        let given = asked["faults"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let given: Vec<String> =
-            FAULTS.iter().zip(given).map(|(kind, count)| format!("{kind} {count}")).collect();
-        row("requests", asked["requests"].to_string());
-        row("faults of the model", given.join(", "));
+        let faults_sent = model_counts["faults"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let faults_sent: Vec<String> =
+            FAULTS.iter().zip(faults_sent).map(|(kind, count)| format!("{kind} {count}")).collect();
+        row("requests", model_counts["requests"].to_string());
+        row("faults of the model", faults_sent.join(", "));
         let percentile = |share: f64| percentile(&counts.trees, share);
         row(
             "a tree: p50, p99, slowest",
@@ -149,7 +149,7 @@ impl Process {
 }
 
 /// What the model counted.
-pub(crate) fn asked(address: &str) -> Value {
+pub(crate) fn model_counts(address: &str) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /figures HTTP/1.1\r\n\r\n").unwrap();
     let mut bytes = Vec::new();

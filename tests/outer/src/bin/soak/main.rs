@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use brigade::core::{SessionId, Status};
 use brigade::model::openai::OpenAi;
-use brigade::model::{Endpoint, Pace, Times};
-use brigade::store::Holder;
+use brigade::model::{Endpoint, RateLimits, Timeouts};
+use brigade::store::Owner;
 use brigade::store::sqlite::SqliteStore;
-use brigade::{Models, More, Run, Runtime, Settings, Task, Workspace};
+use brigade::{Models, ResumeOptions, Run, Runtime, Settings, Task, Workspace};
 
 use figures::Figures;
 
@@ -89,15 +89,16 @@ struct Soak {
 async fn soak(duration: Duration) -> (String, Vec<String>) {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("sessions.db");
+    let store_path = folder.path().join("sessions.db");
     let work = folder.path().join("work");
     std::fs::create_dir(&work).unwrap();
     let mut settings = Settings::new("mock/small", Workspace::open(&work).unwrap());
     settings.limits.retry_pause = Duration::from_millis(20);
     let address = format!("http://{}/v1", server.address);
-    let endpoint = Endpoint::limited("mock", &address, None, Pace::default(), Times::default()).unwrap();
+    let endpoint =
+        Endpoint::with_limits("mock", &address, None, RateLimits::default(), Timeouts::default()).unwrap();
     let models = Models::default().with("mock", OpenAi::compatible(endpoint));
-    let store = Arc::new(SqliteStore::open(&place).unwrap());
+    let store = Arc::new(SqliteStore::open(&store_path).unwrap());
     let runtime = Runtime::new(store, settings, models);
     let soak = Arc::new(Soak { runtime, folder, next: AtomicU64::new(0), figures: Figures::default() });
     let until = Instant::now() + duration;
@@ -114,19 +115,19 @@ async fn soak(duration: Duration) -> (String, Vec<String>) {
     for fault in late.growth_since(&early) {
         soak.figures.fault(fault);
     }
-    for fault in checks::store(&soak.runtime, &place).await {
+    for fault in checks::store(&soak.runtime, &store_path).await {
         soak.figures.fault(fault);
     }
-    let asked = figures::asked(&server.address);
-    (soak.figures.table(duration, &asked, &early, &late, &place), soak.figures.faults())
+    let model_counts = figures::model_counts(&server.address);
+    (soak.figures.table(duration, &model_counts, &early, &late, &store_path), soak.figures.faults())
 }
 
 async fn work_until(soak: Arc<Soak>, until: Instant) {
     while Instant::now() < until {
         let number = soak.next.fetch_add(1, Ordering::Relaxed);
-        let begun = Instant::now();
+        let started = Instant::now();
         match tokio::time::timeout(TREE_TIMEOUT, soak.tree(number)).await {
-            Ok(Ok(())) => soak.figures.tree(begun.elapsed()),
+            Ok(Ok(())) => soak.figures.tree(started.elapsed()),
             Ok(Err(fault)) => soak.figures.fault(format!("tree {number}: {fault}")),
             Err(_) => soak.figures.fault(format!("tree {number} did not end in {TREE_TIMEOUT:?}")),
         }
@@ -142,18 +143,18 @@ impl Soak {
             23 => (self.cancelled(task, number).await?, true),
             _ => (self.runtime.start(task).await.map_err(|error| error.to_string())?, false),
         };
-        let ending = run.ending().await.map_err(|error| error.to_string())?;
+        let ending = run.result().await.map_err(|error| error.to_string())?;
         let expected = format!("{} parts of {number:08}", model::CHILDREN);
         let is_cancelled = matches!(ending.outcome.status, Status::Cancelled { .. });
         let is_right = ending.outcome.status == Status::Done && ending.outcome.text.as_str() == expected;
-        let is_as_asked = is_right || (may_be_cancelled && is_cancelled);
-        if !is_as_asked {
+        let is_expected = is_right || (may_be_cancelled && is_cancelled);
+        if !is_expected {
             return Err(format!("{:?}", ending.outcome));
         }
         let file = self.folder.path().join(format!("work/{number:08}.txt"));
-        let written = std::fs::read_to_string(&file).ok();
-        if is_right && written != Some(format!("{number:08}")) {
-            return Err(format!("the file has {written:?}"));
+        let content = std::fs::read_to_string(&file).ok();
+        if is_right && content != Some(format!("{number:08}")) {
+            return Err(format!("the file has {content:?}"));
         }
         let _ = std::fs::remove_file(file);
         self.check(&ending.session, number).await
@@ -163,7 +164,7 @@ impl Soak {
     async fn check(&self, root: &SessionId, number: u64) -> Result<(), String> {
         let store = self.runtime.store();
         let log = store.tail(root, 0, usize::MAX).await.map_err(|error| error.to_string())?;
-        checks::laws(&log)?;
+        checks::check_invariants(&log)?;
         self.figures.log(&log);
         if !number.is_multiple_of(KEPT_EVERY) {
             store.remove(root).await.map_err(|error| error.to_string())?;
@@ -173,9 +174,9 @@ impl Soak {
 
     /// The run of a process that is gone in the middle of it, taken over.
     async fn dropped_and_resumed(&self, task: Task, number: u64) -> Result<Run, String> {
-        let gone = Holder { pid: 999_999_999, start_time: 1, ..Holder::this_process() };
+        let gone = Owner { pid: 999_999_999, start_time: 1, ..Owner::this_process() };
         let first =
-            self.runtime.clone().held_by(gone).start(task).await.map_err(|error| error.to_string())?;
+            self.runtime.clone().with_owner(gone).start(task).await.map_err(|error| error.to_string())?;
         let session = first.session().clone();
         // Before its first event is written there is nothing to resume.
         while self.runtime.store().read(&session, 0).await.map_err(|error| error.to_string())?.is_empty() {
@@ -185,7 +186,7 @@ impl Soak {
         drop(first);
         self.figures.disturbed("resumed");
         // What the first runner had under way when it was dropped is written before, or fenced.
-        self.runtime.resume(&session, More::default()).await.map_err(|error| error.to_string())
+        self.runtime.resume(&session, ResumeOptions::default()).await.map_err(|error| error.to_string())
     }
 
     async fn cancelled(&self, task: Task, number: u64) -> Result<Run, String> {

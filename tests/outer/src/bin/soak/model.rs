@@ -49,12 +49,12 @@ async fn connection(mut stream: TcpStream, counts: Arc<Counts>) -> Option<()> {
     loop {
         let (head, body) = request(&mut stream, &mut bytes).await?;
         if head.starts_with("GET /figures") {
-            stream.write_all(&whole("200 OK", "application/json", &figures(&counts))).await.ok()?;
+            stream.write_all(&http_response("200 OK", "application/json", &figures(&counts))).await.ok()?;
             continue;
         }
         let number = counts.requests.fetch_add(1, Ordering::Relaxed);
         let body: Value = serde_json::from_slice(&body).ok()?;
-        let reply = whole("200 OK", "text/event-stream", &reply(&body));
+        let reply = http_response("200 OK", "text/event-stream", &reply(&body));
         let fault = usize::try_from(number / FAULT_EVERY).unwrap_or_default() % FAULTS.len();
         if number % FAULT_EVERY != FAULT_EVERY / 2 {
             stream.write_all(&reply).await.ok()?;
@@ -64,12 +64,16 @@ async fn connection(mut stream: TcpStream, counts: Arc<Counts>) -> Option<()> {
         match FAULTS[fault] {
             "429" => {
                 let body = r#"{"error":{"message":"slow down"}}"#;
-                let answer = whole("429 Too Many Requests\r\nretry-after-ms: 20", "application/json", body);
+                let answer =
+                    http_response("429 Too Many Requests\r\nretry-after-ms: 20", "application/json", body);
                 stream.write_all(&answer).await.ok()?;
             }
             "500" => {
                 let body = r#"{"error":{"message":"it broke"}}"#;
-                stream.write_all(&whole("500 Internal Server Error", "application/json", body)).await.ok()?;
+                stream
+                    .write_all(&http_response("500 Internal Server Error", "application/json", body))
+                    .await
+                    .ok()?;
             }
             "disconnect" => return None,
             "cut" => {
@@ -77,7 +81,8 @@ async fn connection(mut stream: TcpStream, counts: Arc<Counts>) -> Option<()> {
                 return None;
             }
             "malformed" => {
-                let answer = whole("200 OK", "text/event-stream", "data: {\"choices\":[{\"delta\":{oops\n\n");
+                let answer =
+                    http_response("200 OK", "text/event-stream", "data: {\"choices\":[{\"delta\":{oops\n\n");
                 stream.write_all(&answer).await.ok()?;
             }
             _ => {
@@ -93,7 +98,7 @@ fn figures(counts: &Counts) -> String {
     json!({ "requests": counts.requests.load(Ordering::Relaxed), "faults": faults }).to_string()
 }
 
-fn whole(status: &str, kind: &str, body: &str) -> Vec<u8> {
+fn http_response(status: &str, kind: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}")
         .into_bytes()
@@ -138,25 +143,25 @@ fn reply(body: &Value) -> String {
     let (kind, rest) = task.split_once(' ').unwrap_or((task, ""));
     match kind {
         "tree" if results.is_empty() => {
-            let delegate = |n| call(n, "delegate", &json!({ "role": "Cook", "task": part(n, rest) }));
-            calls(&(0..CHILDREN).map(delegate).collect::<Vec<_>>())
+            let delegate = |n| call(n, "delegate", &json!({ "role": "Cook", "task": child_task(n, rest) }));
+            call_reply(&(0..CHILDREN).map(delegate).collect::<Vec<_>>())
         }
         "tree" => {
             let done = results.iter().filter(|result| result.contains("did the part")).count();
-            say(&format!("{done} parts of {rest}"))
+            text_reply(&format!("{done} parts of {rest}"))
         }
         "write" if results.is_empty() => {
-            calls(&[call(0, "write_file", &json!({ "path": format!("{rest}.txt"), "content": rest }))])
+            call_reply(&[call(0, "write_file", &json!({ "path": format!("{rest}.txt"), "content": rest }))])
         }
         "nest" if results.is_empty() => {
-            calls(&[call(0, "delegate", &json!({ "role": "Helper", "task": format!("answer {rest}") }))])
+            call_reply(&[call(0, "delegate", &json!({ "role": "Helper", "task": format!("answer {rest}") }))])
         }
-        _ => say(&format!("did the part of {rest}")),
+        _ => text_reply(&format!("did the part of {rest}")),
     }
 }
 
 /// The task of a child.
-fn part(child: usize, tree: &str) -> String {
+fn child_task(child: usize, tree: &str) -> String {
     let kind = ["write", "nest"].get(child).copied().unwrap_or("answer");
     format!("{kind} {tree}")
 }
@@ -166,11 +171,11 @@ fn call(index: usize, tool: &str, arguments: &Value) -> Value {
     json!({ "index": index, "id": format!("call_{index}"), "type": "function", "function": function })
 }
 
-fn say(text: &str) -> String {
+fn text_reply(text: &str) -> String {
     stream(&json!({ "content": text }), "stop")
 }
 
-fn calls(calls: &[Value]) -> String {
+fn call_reply(calls: &[Value]) -> String {
     stream(&json!({ "tool_calls": calls }), "tool_calls")
 }
 

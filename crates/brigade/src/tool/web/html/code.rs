@@ -19,8 +19,8 @@ impl<'a> Conversion<'a> {
     }
 
     pub(super) fn end_code(&mut self) {
-        let written = self.writer.end_verbatim();
-        let code = written.split_whitespace().collect::<Vec<_>>().join(" ");
+        let verbatim = self.writer.end_verbatim();
+        let code = verbatim.split_whitespace().collect::<Vec<_>>().join(" ");
         if code.is_empty() {
             return self.writer.separate(Gap::Space);
         }
@@ -31,8 +31,8 @@ impl<'a> Conversion<'a> {
     }
 
     pub(super) fn end_preformatted(&mut self, language: &str) {
-        let written = self.writer.end_verbatim();
-        let text = written.strip_prefix('\n').unwrap_or(&written).trim_end();
+        let verbatim = self.writer.end_verbatim();
+        let text = verbatim.strip_prefix('\n').unwrap_or(&verbatim).trim_end();
         if text.is_empty() {
             return;
         }

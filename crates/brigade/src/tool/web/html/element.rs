@@ -41,7 +41,7 @@ pub(super) enum Element {
 use Element::*;
 
 /// Tells elements apart.
-type Test = fn(Element) -> bool;
+type ElementTest = fn(Element) -> bool;
 
 impl Element {
     pub(super) fn of(name: &str) -> Element {
@@ -92,8 +92,8 @@ impl Element {
     }
 
     /// Elements whose end tag may be left out and that end where this one starts, and those that keep them open.
-    pub(super) fn ends(self) -> Option<(Test, Test)> {
-        let (ends, fence): (Test, Test) = match self {
+    pub(super) fn ends(self) -> Option<(ElementTest, ElementTest)> {
+        let (ends, fence): (ElementTest, ElementTest) = match self {
             Item => (|e| e == Item, |e| matches!(e, List | Numbered | Table | Cell)),
             Term | Definition => (|e| matches!(e, Term | Definition), |e| matches!(e, Block | Table | Cell)),
             Cell => (|e| e == Cell, |e| matches!(e, Row | Table)),

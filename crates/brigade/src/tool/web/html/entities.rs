@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 /// The longest name of a reference that is known here.
-const MAX_NAME: usize = 8;
+const MAX_NAME_BYTES: usize = 8;
 
 /// Letters of Latin-1, in the order of their numbers, from 160 on.
-const LATIN: [&str; 96] = [
+const LATIN1_NAMES: [&str; 96] = [
     "nbsp", "iexcl", "cent", "pound", "curren", "yen", "brvbar", "sect", "uml", "copy", "ordf", "laquo",
     "not", "shy", "reg", "macr", "deg", "plusmn", "sup2", "sup3", "acute", "micro", "para", "middot",
     "cedil", "sup1", "ordm", "raquo", "frac14", "frac12", "frac34", "iquest", "Agrave", "Aacute", "Acirc",
@@ -19,7 +19,7 @@ const LATIN: [&str; 96] = [
 ];
 
 /// Others that pages use.
-const OTHERS: [(&str, char); 74] = [
+const NAMED_ENTITIES: [(&str, char); 74] = [
     ("amp", '&'),
     ("AMP", '&'),
     ("lt", '<'),
@@ -97,7 +97,7 @@ const OTHERS: [(&str, char); 74] = [
 ];
 
 /// What numbers from 128 on stand for on pages of the old days, which meant Windows.
-const WINDOWS: [char; 32] = [
+const WINDOWS_1252: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}',
     '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
@@ -141,7 +141,7 @@ fn reference(after: &str) -> Option<(char, usize)> {
         let number = u32::from_str_radix(digits.get(..length)?, radix).unwrap_or(u32::MAX);
         return Some((numbered(number), mark + length + semicolon));
     }
-    let length = after.bytes().take(MAX_NAME + 1).take_while(u8::is_ascii_alphanumeric).count();
+    let length = after.bytes().take(MAX_NAME_BYTES + 1).take_while(u8::is_ascii_alphanumeric).count();
     let name = after.get(..length)?;
     let letter = named(name)?;
     match after.as_bytes().get(length) {
@@ -153,15 +153,15 @@ fn reference(after: &str) -> Option<(char, usize)> {
 }
 
 fn named(name: &str) -> Option<char> {
-    let other = OTHERS.iter().find(|(known, _)| *known == name).map(|(_, letter)| *letter);
+    let other = NAMED_ENTITIES.iter().find(|(known, _)| *known == name).map(|(_, letter)| *letter);
     other.or_else(|| {
-        let at = LATIN.iter().position(|known| *known == name)?;
+        let at = LATIN1_NAMES.iter().position(|known| *known == name)?;
         char::from_u32(160 + u32::try_from(at).ok()?)
     })
 }
 
 fn numbered(number: u32) -> char {
-    let windows = number.checked_sub(128).and_then(|at| WINDOWS.get(usize::try_from(at).ok()?));
+    let windows = number.checked_sub(128).and_then(|at| WINDOWS_1252.get(usize::try_from(at).ok()?));
     match windows {
         Some(letter) => *letter,
         None => {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_become_letters() {
+    fn decode_resolves_character_references() {
         for (text, expected) in [
             ("a", "a"),
             ("Q&amp;A &lt;b&gt; &quot;x&quot; &apos;", "Q&A <b> \"x\" '"),

@@ -13,7 +13,7 @@ impl Table {
     }
 
     /// Leaves the cells of the row that is not at its end.
-    pub(super) fn rest(&mut self) -> Vec<String> {
+    pub(super) fn take_row(&mut self) -> Vec<String> {
         std::mem::take(&mut self.row)
     }
 

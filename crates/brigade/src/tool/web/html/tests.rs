@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-fn page(html: &str) -> Page {
-    let stop = Stop::after(Duration::from_secs(60), Arc::default());
+fn page(html: &str) -> ConvertedPage {
+    let stop = StopSignal::after(Duration::from_secs(60), Arc::default());
     convert(html, &Url::parse("https://example.com/docs/page").unwrap(), 1 << 20, &stop)
 }
 
@@ -15,7 +15,7 @@ fn check(html: &str, expected: &str) {
 }
 
 #[test]
-fn the_shape_of_a_page_survives() {
+fn block_structure_is_kept() {
     check("<h1>A  &amp;\n B</h1><p>one\ntwo<p>three<br>four", "# A & B\n\none two\n\nthree\nfour");
     check("<h2>a<br>b <small>c</small></h2>x", "## a b c\n\nx");
     check("a<hr>b", "a\n\n---\n\nb");
@@ -38,7 +38,7 @@ fn lists_keep_their_numbers_and_depth() {
 }
 
 #[test]
-fn emphasis_stands_at_words() {
+fn emphasis_marks_are_placed_at_words() {
     check("a<b> b </b>c <i>d</i>", "a **b** c *d*");
     check("<b><i>x</i> y</b> <s>z</s>", "***x* y** ~~z~~");
     check("<b></b><i> </i>x<strong><b>y</b>z</strong>", "x**yz**");
@@ -47,7 +47,7 @@ fn emphasis_stands_at_words() {
 }
 
 #[test]
-fn links_are_whole() {
+fn links_are_absolute() {
     check("<a href='../a b?x=1&amp;y=2#z'>t</a>", "[t](https://example.com/a%20b?x=1&y=2#z)");
     check("<a href='/w_(x)'>t</a>", "[t](https://example.com/w_%28x%29)");
     check("<base href='https://o.example/d/'><a href=e>t</a>", "[t](https://o.example/d/e)");
@@ -66,7 +66,7 @@ fn links_are_whole() {
 }
 
 #[test]
-fn code_is_left_alone() {
+fn code_is_not_escaped() {
     check("use <code>a_b  *c*</code> and <code>`x`</code>", "use `a_b *c*` and `` `x` ``");
     check(
         "<pre><code class='hljs language-rust'>fn a() {\n    &lt;b&gt;\n}\n</code></pre>x",
@@ -77,7 +77,7 @@ fn code_is_left_alone() {
 }
 
 #[test]
-fn tables_are_tables() {
+fn tables_become_markdown_tables() {
     check(
         "<table><caption>c</caption><thead><tr><th>a<th>b</thead><tr><td>1|2<td><code>x|y</code><tr><td><p>p<p>q</table>z",
         "c\n\n| a | b |\n| --- | --- |\n| 1\\|2 | `x\\|y` |\n| p<br>q |\n\nz",
@@ -90,7 +90,7 @@ fn tables_are_tables() {
 }
 
 #[test]
-fn what_nobody_sees_is_left_out() {
+fn hidden_elements_are_left_out() {
     check("a<!-- b --><script>c</script><style>d</style><template>e</template>f", "af");
     check("a<div hidden>b<div>c</div></div>d<p style='Display : none'>e<p>f", "ad\n\nf");
     check("a<svg><text>b</text></svg>c<svg/>d<select><option>e</select>f", "acdf");
@@ -101,7 +101,7 @@ fn what_nobody_sees_is_left_out() {
 }
 
 #[test]
-fn text_is_not_taken_for_markup() {
+fn markdown_characters_in_text_are_escaped() {
     check(
         "<p># a<p>1. b<p>- c<p>&gt; d<p>---<p>2024 e",
         "\\# a\n\n1\\. b\n\n\\- c\n\n\\> d\n\n\\---\n\n2024 e",
@@ -113,7 +113,7 @@ fn text_is_not_taken_for_markup() {
 }
 
 #[test]
-fn broken_pages_are_read_as_far_as_they_go() {
+fn malformed_html_is_read_as_far_as_possible() {
     check("</p></div>a</b><b>c", "a**c**");
     check("<td>a<tr>b</table>c", "abc");
     check("<h1>a<h2>b</h2></h1>c", "# a b\n\nc");
@@ -125,27 +125,27 @@ fn broken_pages_are_read_as_far_as_they_go() {
 
 /// Unknown elements that are never closed do not use up the depth of a page.
 #[test]
-fn unknown_elements_are_as_if_they_were_not_there() {
+fn unknown_elements_are_ignored() {
     let html = format!("<ul><li>{}a</ul>b<div hidden>no</div>c", "<span>".repeat(1000));
     check(&html, "- a\n\nbc");
 }
 
 /// A few bytes of a cell must not become many, again and again.
 #[test]
-fn cells_count_before_they_are_written() {
+fn table_cells_count_towards_the_limit() {
     let link = format!("<td><a href='/{}'>{}</a>", "x".repeat(2000), "x<br>".repeat(400));
     let page = page(&format!("<table><tr>{}", link.repeat(100)));
-    assert_eq!(page.cut, Some(Cut::Length));
+    assert_eq!(page.truncated_by, Some(PageLimit::Length));
     assert!(page.markdown.len() <= (1 << 20) + 1);
 }
 
 proptest::proptest! {
     #[test]
-    fn no_page_breaks_the_conversion(
+    fn arbitrary_html_never_panics(
         pieces in proptest::collection::vec(proptest::sample::select(PIECES.to_vec()), 0..60),
         limit in 0_usize..400,
     ) {
-        let stop = Stop::after(Duration::from_secs(60), Arc::default());
+        let stop = StopSignal::after(Duration::from_secs(60), Arc::default());
         let html = pieces.concat();
         let base = Url::parse("https://example.com/").unwrap();
         let page = convert(&html, &base, limit, &stop);
@@ -206,7 +206,7 @@ const PIECES: [&str; 48] = [
 
 /// Every one of these is quadratic or worse somewhere else.
 #[test]
-fn nothing_takes_long() {
+fn hostile_html_is_converted_in_linear_time() {
     let pieces = [
         "<div>",
         "<p><a href=x><b>",
@@ -248,23 +248,23 @@ fn nothing_takes_long() {
 }
 
 #[test]
-fn deep_text_is_not_lost() {
+fn deeply_nested_text_is_kept() {
     let html = format!(
         "{}deep<script>no</script><i hidden>no</i>{}end",
         "<div>".repeat(200_000),
         "</div>".repeat(200_000)
     );
     let page = page(&html);
-    assert_eq!((page.markdown.as_str(), page.cut), ("deep\n\nend\n", None));
+    assert_eq!((page.markdown.as_str(), page.truncated_by), ("deep\n\nend\n", None));
 }
 
 #[test]
-fn limits_are_told() {
-    let stop = |time| Stop::after(time, Arc::default());
+fn truncation_is_reported() {
+    let stop = |time| StopSignal::after(time, Arc::default());
     let base = Url::parse("https://example.com/").unwrap();
     let long = "<p>word ".repeat(10_000);
     let cut = convert(&long, &base, 100, &stop(Duration::from_secs(60)));
-    assert_eq!((cut.markdown.len(), cut.cut), (101, Some(Cut::Length)));
-    assert_eq!(convert(&long, &base, 1 << 20, &stop(Duration::ZERO)).cut, Some(Cut::Time));
-    assert_eq!(page(&"<b>".repeat(300_000)).cut, Some(Cut::Elements));
+    assert_eq!((cut.markdown.len(), cut.truncated_by), (101, Some(PageLimit::Length)));
+    assert_eq!(convert(&long, &base, 1 << 20, &stop(Duration::ZERO)).truncated_by, Some(PageLimit::Time));
+    assert_eq!(page(&"<b>".repeat(300_000)).truncated_by, Some(PageLimit::Elements));
 }

@@ -4,7 +4,8 @@
 //! comments, declarations, and the inside of scripts, styles and their like.
 
 /// Elements whose inside is not markup. Their content never leaves the tokenizer, but for the title.
-const RAW: [&str; 8] = ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp"];
+const RAW_TEXT_ELEMENTS: [&str; 8] =
+    ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp"];
 
 /// A piece of a page. Names are as written, and character references are not resolved yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(super) struct Attributes<'a> {
 
 impl<'a> Attributes<'a> {
     /// Whether they say of an element that nobody is to see it.
-    pub(super) fn hide(&self) -> bool {
+    pub(super) fn is_hidden(&self) -> bool {
         let by_style = |style: &str| {
             let style: String = style.chars().filter(|letter| !letter.is_whitespace()).collect();
             let style = style.to_ascii_lowercase();
@@ -100,7 +101,7 @@ impl<'a> Tokens<'a> {
         let name = self.name();
         let mut attributes = Attributes::default();
         let closed = self.attributes(&mut attributes)?;
-        let Some(raw) = RAW.iter().find(|raw| name.eq_ignore_ascii_case(raw)) else {
+        let Some(raw) = RAW_TEXT_ELEMENTS.iter().find(|raw| name.eq_ignore_ascii_case(raw)) else {
             return Some(Token::Start { name, attributes, closed });
         };
         let content = self.raw(raw);
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_cut_into_pieces() {
+    fn tokens_split_tags_text_and_titles() {
         for (page, expected) in [
             ("a<b>c</b>", "a<b ->c</b>"),
             ("<a href='x>y' HREF=z>1</a >", "<a x>y>1</a>"),
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn no_page_is_read_twice() {
+    fn tokenizer_is_linear_on_hostile_input() {
         let begun = std::time::Instant::now();
         for piece in [
             "<a ",

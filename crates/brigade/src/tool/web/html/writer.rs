@@ -52,7 +52,7 @@ struct Indent {
 }
 
 /// The page while a cell is written.
-struct Page {
+struct OuterText {
     out: String,
     gap: Gap,
 }
@@ -63,10 +63,10 @@ pub(super) struct Writer {
     limit: usize,
     gap: Gap,
     indents: Vec<Indent>,
-    wanted: Vec<Mark>,
-    written: Vec<Mark>,
+    wanted_marks: Vec<Mark>,
+    open_marks: Vec<Mark>,
     /// Set within a cell of a table, in which there are no lines.
-    page: Option<Page>,
+    outer: Option<OuterText>,
     /// The bytes of cells that are not in the text yet.
     cells: usize,
     /// Text that keeps its blanks, while there is some.
@@ -82,9 +82,9 @@ impl Writer {
             limit,
             gap: Gap::None,
             indents: Vec::new(),
-            wanted: Vec::new(),
-            written: Vec::new(),
-            page: None,
+            wanted_marks: Vec::new(),
+            open_marks: Vec::new(),
+            outer: None,
             cells: 0,
             verbatim: None,
             one_line: false,
@@ -93,8 +93,8 @@ impl Writer {
 
     /// Whether there is more than may be written.
     pub(super) fn is_full(&self) -> bool {
-        let page = self.page.as_ref().map_or(0, |page| page.out.len());
-        self.out.len() + page + self.cells > self.limit
+        let outer = self.outer.as_ref().map_or(0, |outer| outer.out.len());
+        self.out.len() + outer + self.cells > self.limit
     }
 
     /// The text.
@@ -118,7 +118,7 @@ impl Writer {
             if word > 0 {
                 let (word, _) = rest.split_at(word);
                 let starts_line = self.begin_word();
-                escape(word, starts_line, self.page.is_some(), &mut self.out);
+                escape(word, starts_line, self.outer.is_some(), &mut self.out);
             } else {
                 self.separate(Gap::Space);
             }
@@ -153,16 +153,16 @@ impl Writer {
     pub(super) fn mark(&mut self, mark: Mark) -> bool {
         let is_link = matches!(mark, Mark::Link(..));
         let there = |other: &Mark| *other == mark || (is_link && matches!(other, Mark::Link(..)));
-        if self.wanted.iter().any(there) {
+        if self.wanted_marks.iter().any(there) {
             return false;
         }
-        self.wanted.push(mark);
+        self.wanted_marks.push(mark);
         true
     }
 
     /// Ends a mark.
     pub(super) fn unmark(&mut self, mark: &Mark) {
-        self.wanted.retain(|other| other != mark);
+        self.wanted_marks.retain(|other| other != mark);
     }
 
     /// Begins a list item or a quotation. False where there are too many within one another.
@@ -227,7 +227,7 @@ impl Writer {
     }
 
     pub(super) fn is_in_cell(&self) -> bool {
-        self.page.is_some()
+        self.outer.is_some()
     }
 
     /// Begins a cell. Only one is open at a time.
@@ -235,34 +235,34 @@ impl Writer {
         self.end_cell();
         self.close_marks(0);
         let gap = std::mem::replace(&mut self.gap, Gap::None);
-        self.page = Some(Page { out: std::mem::take(&mut self.out), gap });
+        self.outer = Some(OuterText { out: std::mem::take(&mut self.out), gap });
     }
 
     /// Ends the open cell, if there is one, and gives its text.
     pub(super) fn end_cell(&mut self) -> Option<String> {
-        let page = self.page.take()?;
+        let outer = self.outer.take()?;
         self.close_marks(0);
-        self.gap = page.gap;
-        let cell = std::mem::replace(&mut self.out, page.out);
+        self.gap = outer.gap;
+        let cell = std::mem::replace(&mut self.out, outer.out);
         self.cells += cell.len();
         Some(cell)
     }
 
     /// Makes everything ready for a word. True at the start of a line.
     fn begin_word(&mut self) -> bool {
-        let common = self.written.iter().zip(&self.wanted).take_while(|(a, b)| a == b).count();
+        let common = self.open_marks.iter().zip(&self.wanted_marks).take_while(|(a, b)| a == b).count();
         self.close_marks(if self.gap >= Gap::Line { 0 } else { common });
         let starts_line = self.write_gap();
-        for mark in self.wanted.iter().skip(self.written.len()) {
+        for mark in self.wanted_marks.iter().skip(self.open_marks.len()) {
             self.out.push_str(mark.opening());
         }
-        self.written.clone_from(&self.wanted);
-        starts_line && self.written.is_empty()
+        self.open_marks.clone_from(&self.wanted_marks);
+        starts_line && self.open_marks.is_empty()
     }
 
     fn close_marks(&mut self, keep: usize) {
-        while self.written.len() > keep
-            && let Some(mark) = self.written.pop()
+        while self.open_marks.len() > keep
+            && let Some(mark) = self.open_marks.pop()
         {
             self.out.push_str(&mark.closing());
         }

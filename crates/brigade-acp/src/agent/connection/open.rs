@@ -1,0 +1,113 @@
+//! Opening sessions: new ones, and those on record.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent_client_protocol::v1::schema as acp;
+use brigade_core::{Record, SessionId};
+use serde_json::Value;
+
+use super::super::update_mapper::{Replay, UpdateMapper};
+use super::super::{
+    SessionEnvironment, config_options, errors, open_session::OpenSession, peer, prompt, servers,
+};
+use super::{Client, ClientConnection};
+
+impl ClientConnection {
+    pub(super) async fn open_new(
+        &self,
+        params: Value,
+    ) -> Result<(Arc<OpenSession>, acp::NewSessionResponse), acp::Error> {
+        let remote_context = prompt::remote_context(&params)?;
+        let request: acp::NewSessionRequest = peer::params(params)?;
+        let environment =
+            self.environment(&request.cwd, &request.additional_directories, request.mcp_servers).await?;
+        let session = environment.runtime.new_session().map_err(|error| errors::run(&error))?;
+        let open_session = self.insert(OpenSession::new(session, environment, remote_context))?;
+        let response = acp::NewSessionResponse::new(open_session.session.as_str().to_owned())
+            .modes(config_options::modes(&open_session))
+            .config_options(config_options::options(&open_session));
+        Ok((open_session, response))
+    }
+
+    /// Opens a session on record and tells what was said and done in it.
+    pub(super) async fn load(
+        &self,
+        client: &Client,
+        params: Value,
+    ) -> Result<(Arc<OpenSession>, acp::LoadSessionResponse), acp::Error> {
+        let request: acp::LoadSessionRequest = peer::params(params)?;
+        let (session, records) = self.read_recorded(&request.session_id).await?;
+        let environment =
+            self.environment(&request.cwd, &request.additional_directories, request.mcp_servers).await?;
+        let workspace = environment.runtime.settings().workspace.root().to_path_buf();
+        let open_session =
+            self.insert(OpenSession::from_records(session.clone(), environment, &records).await)?;
+        let mut mapper = UpdateMapper::new(session, workspace, client.subagent_display, Replay::Yes);
+        for update in mapper.map_records(&records) {
+            self.peer.update(&update).await;
+        }
+        let response = acp::LoadSessionResponse::new()
+            .modes(config_options::modes(&open_session))
+            .config_options(config_options::options(&open_session));
+        Ok((open_session, response))
+    }
+
+    /// Opens a session on record, for a client that knows what was said.
+    pub(super) async fn resume(
+        &self,
+        params: Value,
+    ) -> Result<(Arc<OpenSession>, acp::ResumeSessionResponse), acp::Error> {
+        let request: acp::ResumeSessionRequest = peer::params(params)?;
+        let (session, records) = self.read_recorded(&request.session_id).await?;
+        let environment =
+            self.environment(&request.cwd, &request.additional_directories, request.mcp_servers).await?;
+        let open_session = self.insert(OpenSession::from_records(session, environment, &records).await)?;
+        let response = acp::ResumeSessionResponse::new()
+            .modes(config_options::modes(&open_session))
+            .config_options(config_options::options(&open_session));
+        Ok((open_session, response))
+    }
+
+    async fn read_recorded(&self, id: &acp::SessionId) -> Result<(SessionId, Vec<Record>), acp::Error> {
+        let session = errors::parse_session_id(&id.0)?;
+        let records = self.host.store().read(&session, 0).await;
+        let records = records.map_err(|error| errors::run(&error.into()))?;
+        if records.is_empty() {
+            return Err(errors::session(&id.0));
+        }
+        Ok((session, records))
+    }
+
+    async fn environment(
+        &self,
+        folder: &Path,
+        additional_directories: &[PathBuf],
+        servers: Vec<acp::McpServer>,
+    ) -> Result<SessionEnvironment, acp::Error> {
+        if !folder.is_absolute() || !folder.is_dir() {
+            let folder = folder.display();
+            return Err(errors::params(format!(
+                "`cwd` is an absolute folder that is there; {folder} is not"
+            )));
+        }
+        if !additional_directories.is_empty() {
+            return Err(errors::params(
+                "a session works in one folder; `additionalDirectories` are not supported",
+            ));
+        }
+        let environment = self.host.environment(folder).await.map_err(errors::failed)?;
+        servers::add(environment, servers, &*self.host).await
+    }
+
+    /// Keeps the session open. One that is at work is not replaced.
+    fn insert(&self, open_session: OpenSession) -> Result<Arc<OpenSession>, acp::Error> {
+        let mut open_sessions = self.open_sessions();
+        if open_sessions.get(&open_session.session).is_some_and(|open_session| open_session.is_busy()) {
+            return Err(errors::request("the session is open already, and at work"));
+        }
+        let open_session = Arc::new(open_session);
+        open_sessions.insert(open_session.session.clone(), open_session.clone());
+        Ok(open_session)
+    }
+}

@@ -1,0 +1,170 @@
+//! Questions of agents, as permission requests.
+
+use std::collections::{HashMap, HashSet};
+
+use agent_client_protocol::v1::schema as acp;
+use brigade::Runtime;
+use brigade_core::event::Answer;
+use brigade_core::text;
+use brigade_core::view::PendingApproval;
+use brigade_core::{CallId, SessionId};
+use futures::future::{AbortHandle, Abortable, BoxFuture};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
+use serde_json::Value;
+
+use super::calls;
+use super::peer::Peer;
+use super::update_mapper::UpdateMapper;
+
+const ONCE: &str = "once";
+const ALWAYS: &str = "always";
+const REJECT: &str = "reject";
+
+/// The questions that a client was asked and has not answered.
+pub(super) struct PermissionRequests {
+    peer: Peer,
+    open: HashMap<String, AbortHandle>,
+    pending: FuturesUnordered<Abortable<BoxFuture<'static, PermissionAnswer>>>,
+}
+
+/// What a client answered.
+pub(super) struct PermissionAnswer {
+    session: SessionId,
+    call: CallId,
+    answer: Answer,
+}
+
+impl PermissionRequests {
+    pub(super) fn new(peer: Peer) -> PermissionRequests {
+        PermissionRequests { peer, open: HashMap::new(), pending: FuturesUnordered::new() }
+    }
+
+    /// Asks what is new, and withdraws what was answered elsewhere or is moot.
+    pub(super) fn sync(&mut self, mapper: &UpdateMapper) {
+        let open: HashSet<String> = mapper.tree.pending_approvals().map(PendingApproval::name).collect();
+        self.open.retain(|name, abort_handle| {
+            let is_open = open.contains(name);
+            if !is_open {
+                abort_handle.abort();
+            }
+            is_open
+        });
+        for question in mapper.tree.pending_approvals() {
+            if !self.open.contains_key(&question.name()) {
+                let (abort_handle, registration) = AbortHandle::new_pair();
+                let request = request_permission(self.peer.clone(), question, mapper);
+                self.pending.push(Abortable::new(request, registration));
+                self.open.insert(question.name(), abort_handle);
+            }
+        }
+    }
+
+    /// The next answer; none while nothing is asked.
+    pub(super) async fn next(&mut self) -> Option<PermissionAnswer> {
+        loop {
+            if let Ok(answer) = self.pending.next().await? {
+                return Some(answer);
+            }
+        }
+    }
+}
+
+impl PermissionAnswer {
+    /// Passes the answer on to whoever asked. Somebody else may have been faster, and then that answer counts.
+    pub(super) async fn submit(self, runtime: &Runtime, by: &str) {
+        let _ = runtime.answer(&self.session, self.call, self.answer, by).await;
+    }
+}
+
+fn request_permission(
+    peer: Peer,
+    question: &PendingApproval,
+    mapper: &UpdateMapper,
+) -> BoxFuture<'static, PermissionAnswer> {
+    let request = request(question, mapper);
+    let (session, call, always) = (question.session.clone(), question.call, question.always.clone());
+    async move {
+        let pending_request = peer.request("session/request_permission", &request).await;
+        let answer = answer(pending_request.answer().await, always);
+        PermissionAnswer { session, call, answer }
+    }
+    .boxed()
+}
+
+fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPermissionRequest {
+    let session = &question.session;
+    let mut fields = acp::ToolCallUpdateFields::new();
+    if let Some(call) = mapper.call(session, question.call) {
+        let whole = acp::ToolCallUpdate::from(mapper.tool_call(session, question.call, call));
+        fields = whole.fields;
+        fields.status = None;
+        let why = format!("{} asks: {}.", mapper.label(session), question.why);
+        fields.content.get_or_insert_default().push(why.as_str().into());
+    } else {
+        fields = fields.title(calls::brief(question.what.as_str()));
+    }
+    let option = |id: &str, name: &str, kind| acp::PermissionOption::new(id.to_owned(), name, kind);
+    let mut options = vec![option(ONCE, "Allow", acp::PermissionOptionKind::AllowOnce)];
+    if let Some(rule) = &question.always {
+        let name = format!("Always allow {} {}", mapper.label(session), calls::brief(rule));
+        options.push(option(ALWAYS, &name, acp::PermissionOptionKind::AllowAlways));
+    }
+    options.push(option(REJECT, "Reject", acp::PermissionOptionKind::RejectOnce));
+    let call = acp::ToolCallUpdate::new(calls::id(session, question.call), fields);
+    acp::RequestPermissionRequest::new(mapper.target_session(session).as_str().to_owned(), call, options)
+}
+
+/// What the client's words mean.
+fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
+    let deny = |word: &str| Answer::Deny { word: Some(word.to_owned()) };
+    let value = match result {
+        Ok(value) => value,
+        Err(error) if error.code == acp::ErrorCode::MethodNotFound => {
+            return deny("the client cannot ask the person");
+        }
+        // Whoever cannot show a question cannot say yes to it, and nobody waits for that.
+        Err(error) => {
+            return deny(&format!("the client could not ask: {}", text::truncate_bytes(&error.message, 200)));
+        }
+    };
+    let Ok(response) = serde_json::from_value::<acp::RequestPermissionResponse>(value) else {
+        return deny("the client's answer cannot be read");
+    };
+    match response.outcome {
+        acp::RequestPermissionOutcome::Selected(selected) => match (&*selected.option_id.0, always) {
+            (ONCE, _) => Answer::Once,
+            (ALWAYS, Some(rule)) => Answer::Always(rule),
+            (REJECT, _) => Answer::Deny { word: None },
+            _ => deny("the client chose something that it was not offered"),
+        },
+        // Dismissed, or the turn is being cancelled, and then the question ends with it.
+        _ => deny("the client dismissed the question"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn selected(option: &str) -> Result<Value, acp::Error> {
+        Ok(json!({"outcome": {"outcome": "selected", "optionId": option}}))
+    }
+
+    #[test]
+    fn only_an_offered_option_grants_permission() {
+        let rule = || Some("shell(ls)".to_owned());
+        assert_eq!(answer(selected("once"), None), Answer::Once);
+        assert_eq!(answer(selected("always"), rule()), Answer::Always("shell(ls)".to_owned()));
+        assert_eq!(answer(selected("reject"), rule()), Answer::Deny { word: None });
+        for other in [selected("always"), selected("yes"), Ok(json!({})), Ok(json!(true))] {
+            assert!(matches!(answer(other, None), Answer::Deny { word: Some(_) }));
+        }
+        assert!(matches!(answer(Err(acp::Error::method_not_found()), None), Answer::Deny { .. }));
+        for refused in [Ok(json!({"outcome": {"outcome": "cancelled"}})), Err(acp::Error::internal_error())] {
+            assert!(matches!(answer(refused, rule()), Answer::Deny { word: Some(_) }));
+        }
+    }
+}

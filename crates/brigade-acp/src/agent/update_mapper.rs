@@ -1,0 +1,356 @@
+//! From what happens in a tree to what a client is told.
+
+mod children;
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+
+use acp::{SessionNotification, SessionUpdate};
+use agent_client_protocol::v1::schema as acp;
+use brigade::store::Pos;
+use brigade::{RunEvent, Store, StoreError};
+use brigade_core::event::Speaker;
+use brigade_core::message::Stop;
+use brigade_core::view::Tree;
+use brigade_core::{CallId, Event, Record, Reply, SessionId, Spent};
+
+use super::calls::{self, ToolCallView};
+
+/// How a client learns of sessions below its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SubagentDisplay {
+    /// As sessions of their own: the client knows the protocol's extension for sub-agents.
+    Sessions,
+    /// As tool calls among those of the session at the top.
+    ToolCalls,
+}
+
+/// Whether something happens now, or did so before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replay {
+    /// The client has just said what it said.
+    No,
+    /// It is told again, with what the person said.
+    Yes,
+}
+
+/// Tells a client what happens.
+pub(super) struct UpdateMapper {
+    root: SessionId,
+    workspace: PathBuf,
+    subagent_display: SubagentDisplay,
+    replay: Replay,
+    /// What is known of the tree.
+    pub(super) tree: Tree,
+    /// Why the model of the session at the top stopped last.
+    pub(super) last_stop: Stop,
+    /// How much the model of the session at the top can read.
+    context_window: Option<u64>,
+    next_seqs: HashMap<SessionId, u64>,
+    /// Position up to which all facts of the tree were recalled.
+    caught_up_to: Pos,
+    /// Usage of the rounds of the root session.
+    pub(super) spent: Spent,
+    streamed: HashMap<SessionId, StreamedReply>,
+    calls: HashMap<SessionId, HashMap<CallId, ToolCallView>>,
+    /// The latest doings of the children of a call, by the id of the call.
+    child_activity: HashMap<acp::ToolCallId, VecDeque<String>>,
+    pending: Vec<SessionNotification>,
+}
+
+/// What of a reply was told before it was whole.
+#[derive(Default)]
+struct StreamedReply {
+    turn: u32,
+    attempt: u32,
+    text: String,
+}
+
+impl UpdateMapper {
+    pub(super) fn new(
+        root: SessionId,
+        workspace: PathBuf,
+        subagent_display: SubagentDisplay,
+        replay: Replay,
+    ) -> UpdateMapper {
+        UpdateMapper {
+            root,
+            workspace,
+            subagent_display,
+            replay,
+            tree: Tree::default(),
+            last_stop: Stop::End,
+            context_window: None,
+            next_seqs: HashMap::new(),
+            caught_up_to: 0,
+            spent: Spent::default(),
+            streamed: HashMap::new(),
+            calls: HashMap::new(),
+            child_activity: HashMap::new(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// How much the model can read, so that the client learns how full that is.
+    pub(super) fn with_context_window(self, context_window: Option<u64>) -> UpdateMapper {
+        UpdateMapper { context_window, ..self }
+    }
+
+    /// Takes note of what the client knows already, as far as it was not noted in an earlier round.
+    pub(super) async fn catch_up(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        let records = store.tail(&self.root, self.caught_up_to, usize::MAX).await?;
+        for record in &records {
+            self.caught_up_to = record.pos;
+            if record.seq >= self.next_seqs.get(&record.session).copied().unwrap_or(0) {
+                self.map_record(record);
+            }
+        }
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// What is to be told of this. Facts that were missed are read from the store, so that each is told once.
+    pub(super) async fn handle_event(
+        &mut self,
+        live: RunEvent,
+        store: &dyn Store,
+    ) -> Vec<SessionNotification> {
+        match live {
+            RunEvent::Record(record) => {
+                let next = self.next_seqs.get(&record.session).copied().unwrap_or(0);
+                if record.seq > next {
+                    // What cannot be read shows when the round ends.
+                    let missed = store.read(&record.session, next).await.unwrap_or_default();
+                    for missed in missed.iter().filter(|missed| missed.seq < record.seq) {
+                        self.map_record(missed);
+                    }
+                }
+                if record.seq >= next {
+                    self.map_record(&record);
+                }
+            }
+            RunEvent::Delta { session, turn, text } => self.delta(&session, turn, &text),
+            RunEvent::Discarded { session, turn } => self.discard_streamed(&session, turn),
+            RunEvent::Waiting { .. } => {}
+        }
+        std::mem::take(&mut self.pending)
+    }
+
+    /// What is to be told of facts, in order.
+    pub(super) fn map_records(&mut self, records: &[Record]) -> Vec<SessionNotification> {
+        for record in records {
+            self.map_record(record);
+        }
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Facts that nobody told of while they happened.
+    pub(super) async fn map_missed(&mut self, store: &dyn Store) -> Vec<SessionNotification> {
+        let next = self.next_seqs.get(&self.root).copied().unwrap_or(0);
+        let records = store.read(&self.root, next).await.unwrap_or_default();
+        self.map_records(&records)
+    }
+
+    /// What a session is called.
+    pub(super) fn label(&self, session: &SessionId) -> String {
+        self.tree.node(session).map_or_else(|| session.to_string(), |node| calls::brief(&node.label))
+    }
+
+    /// A call as a client is asked about it.
+    pub(super) fn call(&self, session: &SessionId, call: CallId) -> Option<&ToolCallView> {
+        self.calls.get(session).and_then(|calls| calls.get(&call))
+    }
+
+    /// Where the calls and words of a session are told: in it, where the client knows of it, else at the top.
+    pub(super) fn target_session(&self, session: &SessionId) -> SessionId {
+        match self.subagent_display {
+            SubagentDisplay::Sessions => session.clone(),
+            SubagentDisplay::ToolCalls => self.root.clone(),
+        }
+    }
+
+    /// The title of a call, with who makes it where that is not plain.
+    pub(super) fn title(&self, session: &SessionId, call: &ToolCallView) -> String {
+        if self.target_session(session) == *session {
+            call.title()
+        } else {
+            format!("[{}] {}", self.label(session), call.title())
+        }
+    }
+
+    fn push(&mut self, session: &SessionId, update: SessionUpdate) {
+        let target = self.target_session(session);
+        self.pending.push(SessionNotification::new(target.as_str().to_owned(), update));
+    }
+
+    fn map_record(&mut self, record: &Record) {
+        let session = &record.session;
+        self.tree.apply(record);
+        self.next_seqs.insert(session.clone(), record.seq + 1);
+        match &record.event {
+            Event::Started { delegation, .. } => self.started(session, delegation),
+            Event::Heard { from: Speaker::Person, text }
+                if *session == self.root && self.replay == Replay::Yes =>
+            {
+                self.push_user_message(text.as_str());
+            }
+            Event::Replied { turn, reply, spent, .. } => self.replied(session, *turn, reply, spent),
+            Event::ToolStarted { call, before, .. } => {
+                if let Some(call) = self.calls.get_mut(session).and_then(|calls| calls.get_mut(call)) {
+                    call.check_old_content(*before);
+                }
+                self.in_progress(session, *call);
+            }
+            Event::ToolEnded { call, output, .. } => self.tool_ended(session, *call, output),
+            Event::Delegated { call, child, delegation, .. } => {
+                self.delegated(session, *call, child, delegation)
+            }
+            Event::Returned { child, outcome, spent, .. } => self.returned(session, child, outcome, spent),
+            Event::Said { text, .. } => self.push_said(session, text.as_str()),
+            Event::Ended { outcome, spent } => {
+                if *session == self.root {
+                    self.spent = self.spent.plus(*spent);
+                }
+                self.ended(session, outcome);
+            }
+            Event::Heard { .. }
+            | Event::Resumed { .. }
+            | Event::Called { .. }
+            | Event::CallFailed { .. }
+            | Event::Asked { .. }
+            | Event::Answered { .. }
+            | Event::LimitReached { .. }
+            | Event::Compacted { .. }
+            | Event::CancelAsked { .. } => {}
+        }
+    }
+
+    fn push_user_message(&mut self, text: &str) {
+        let root = self.root.clone();
+        self.push(&root, SessionUpdate::UserMessageChunk(chunk(text)));
+    }
+
+    /// More of a reply that is not whole yet. Children speak for themselves only where the client knows them.
+    fn delta(&mut self, session: &SessionId, turn: u32, text: &str) {
+        if self.target_session(session) != *session {
+            return;
+        }
+        let streamed = self.streamed.entry(session.clone()).or_default();
+        if streamed.turn != turn {
+            *streamed = StreamedReply { turn, ..StreamedReply::default() };
+        }
+        streamed.text.push_str(text);
+        let id = message_id(session, streamed);
+        self.push(session, SessionUpdate::AgentMessageChunk(chunk(text).message_id(id)));
+    }
+
+    /// What was told of a reply came to nothing. It cannot be taken back, so that is said.
+    fn discard_streamed(&mut self, session: &SessionId, turn: u32) {
+        let Some(streamed) = self.streamed.get_mut(session) else { return };
+        if streamed.turn != turn || streamed.text.is_empty() {
+            return;
+        }
+        let id = message_id(session, streamed);
+        streamed.attempt += 1;
+        streamed.text.clear();
+        let message = "\n\n(The model was cut off and is asked again.)\n\n";
+        self.push(session, SessionUpdate::AgentMessageChunk(chunk(message).message_id(id)));
+    }
+
+    fn replied(&mut self, session: &SessionId, turn: u32, reply: &Reply, spent: &Spent) {
+        if *session == self.root {
+            self.last_stop = reply.stop;
+        }
+        if self.target_session(session) == *session {
+            self.push_reply_rest(session, turn, reply.text.as_str());
+        } else if !reply.text.is_empty() {
+            self.push_child_activity(session, &calls::brief(reply.text.as_str()));
+        }
+        let mut calls = HashMap::new();
+        for (index, call) in (0..).zip(&reply.calls) {
+            let (id, mut call) = (CallId { turn, index }, ToolCallView::new(call));
+            if self.replay == Replay::No {
+                call.read_old_content(&self.workspace);
+            }
+            let tool_call = self.tool_call(session, id, &call);
+            self.push(session, SessionUpdate::ToolCall(tool_call));
+            calls.insert(id, call);
+        }
+        self.calls.insert(session.clone(), calls);
+        self.push_usage(session, spent);
+    }
+
+    /// What of a reply was not told while it was written.
+    fn push_reply_rest(&mut self, session: &SessionId, turn: u32, text: &str) {
+        let streamed =
+            self.streamed.remove(session).filter(|streamed| streamed.turn == turn).unwrap_or_default();
+        let streamed = StreamedReply { turn, ..streamed };
+        let rest = text.strip_prefix(streamed.text.as_str()).unwrap_or_default();
+        if !rest.is_empty() {
+            let id = message_id(session, &streamed);
+            self.push(session, SessionUpdate::AgentMessageChunk(chunk(rest).message_id(id)));
+        }
+    }
+
+    /// How full the model's window is.
+    fn push_usage(&mut self, session: &SessionId, spent: &Spent) {
+        let Some(context_window) = self.context_window.filter(|_| *session == self.root) else { return };
+        let mut usage = acp::UsageUpdate::new(spent.usage.total(), context_window);
+        let usd = self.tree.spent(&self.root).usd;
+        if usd > 0 {
+            usage = usage.cost(acp::Cost::new(usd as f64 / 1e9, "USD"));
+        }
+        self.push(session, SessionUpdate::UsageUpdate(usage));
+    }
+
+    /// A call as the client first sees it.
+    pub(super) fn tool_call(&self, session: &SessionId, id: CallId, call: &ToolCallView) -> acp::ToolCall {
+        acp::ToolCall::new(calls::id(session, id), self.title(session, call))
+            .name(call.name.clone())
+            .kind(call.kind())
+            .content(call.diff(&self.workspace).into_iter().collect())
+            .locations(call.locations(&self.workspace))
+            .raw_input(call.arguments.clone())
+    }
+
+    fn in_progress(&mut self, session: &SessionId, call: CallId) {
+        let fields = acp::ToolCallUpdateFields::new().status(acp::ToolCallStatus::InProgress);
+        self.push_call_update(session, call, fields);
+    }
+
+    fn tool_ended(&mut self, session: &SessionId, id: CallId, output: &brigade_core::ToolOutput) {
+        let status =
+            if output.is_error() { acp::ToolCallStatus::Failed } else { acp::ToolCallStatus::Completed };
+        let call = self.calls.get_mut(session).and_then(|calls| calls.remove(&id));
+        let content = match &call {
+            Some(call) => call.content(output, &self.workspace),
+            None => vec![output.text.as_str().into()],
+        };
+        self.child_activity.remove(&calls::id(session, id));
+        self.push_call_update(session, id, acp::ToolCallUpdateFields::new().status(status).content(content));
+    }
+
+    fn push_call_update(&mut self, session: &SessionId, call: CallId, fields: acp::ToolCallUpdateFields) {
+        let update = acp::ToolCallUpdate::new(calls::id(session, call), fields);
+        self.push(session, SessionUpdate::ToolCallUpdate(update));
+    }
+
+    /// An agent speaks to the person in the middle of its work.
+    fn push_said(&mut self, session: &SessionId, text: &str) {
+        let message = if self.target_session(session) == *session {
+            format!("{text}\n\n")
+        } else {
+            format!("**{}**: {text}\n\n", self.label(session))
+        };
+        self.push(session, SessionUpdate::AgentMessageChunk(chunk(&message)));
+    }
+}
+
+/// Words as a part of a message.
+pub(super) fn chunk(text: &str) -> acp::ContentChunk {
+    acp::ContentChunk::new(text.into())
+}
+
+fn message_id(session: &SessionId, streamed: &StreamedReply) -> acp::MessageId {
+    acp::MessageId::new(format!("{session}:{}-{}", streamed.turn, streamed.attempt))
+}

@@ -1,0 +1,142 @@
+//! Questions of agents, from any depth.
+
+use std::time::Duration;
+
+use brigade_core::event::Answer;
+use brigade_core::permission::Mode;
+use serde_json::json;
+
+use crate::support::TestEnv;
+
+/// The lead hands the work on, and so does the one below; the last one writes.
+const DEEP: &str = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Middle", task = "see to it" }
+[[reply]]
+agent = "Middle"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Deep", task = "write it" }
+[[reply]]
+agent = "Deep"
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "deep.txt", content = "here" }
+[[reply]]
+text = "{results}"
+"#;
+
+fn test_env() -> TestEnv {
+    TestEnv::new(DEEP).in_mode(Mode::Ask)
+}
+
+#[tokio::test]
+async fn permission_request_from_depth_two_reaches_the_client() {
+    let env = test_env();
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let request = client.permission_request().await;
+    let params = &request["params"];
+    assert_eq!(params["sessionId"], json!(session));
+    assert_eq!(params["toolCall"]["title"], "[Deep] Write deep.txt");
+    let kinds: Vec<_> = params["options"].as_array().unwrap().iter().map(|option| &option["kind"]).collect();
+    assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
+    // The call that is asked about was told of before.
+    let calls = client.updates(&session, "tool_call");
+    assert!(calls.iter().any(|call| call["toolCallId"] == params["toolCall"]["toolCallId"]));
+    client.choose(&request, "once").await;
+    assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "end_turn");
+    assert_eq!(std::fs::read_to_string(env.path().join("deep.txt")).unwrap(), "here");
+}
+
+#[tokio::test]
+async fn rejected_permission_blocks_the_call() {
+    let env = test_env();
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let request = client.permission_request().await;
+    client.choose(&request, "reject").await;
+    client.response_to(id).await.unwrap();
+    assert!(!env.path().join("deep.txt").exists());
+}
+
+#[tokio::test]
+async fn request_answered_elsewhere_is_cancelled_and_a_late_answer_ignored() {
+    let env = test_env();
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let request = client.permission_request().await;
+    let name = request["params"]["toolCall"]["toolCallId"].as_str().unwrap();
+    let (deep, call) = name.rsplit_once(':').unwrap();
+    let runtime = env.runtime();
+    runtime.answer(&deep.parse().unwrap(), call.parse().unwrap(), Answer::Once, "another").await.unwrap();
+    let withdrawn = client.read_until(|message| message["method"] == "$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], request["id"]);
+    client.choose(&request, "reject").await;
+    client.response_to(id).await.unwrap();
+    assert!(env.path().join("deep.txt").exists());
+}
+
+#[tokio::test]
+async fn expired_permission_request_is_cancelled_and_denied() {
+    let env = test_env().with_question_timeout(Duration::from_millis(300));
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let request = client.permission_request().await;
+    let withdrawn = client.read_until(|message| message["method"] == "$/cancel_request").await;
+    assert_eq!(withdrawn["params"]["requestId"], request["id"]);
+    assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "end_turn");
+    assert!(!env.path().join("deep.txt").exists());
+    client.disconnect().await;
+}
+
+#[tokio::test]
+async fn session_cancel_ends_open_permission_requests() {
+    let env = test_env();
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let request = client.permission_request().await;
+    client.notify("session/cancel", json!({"sessionId": session})).await;
+    client.answer(&request["id"], json!({"outcome": {"outcome": "cancelled"}})).await;
+    assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "cancelled");
+    assert!(!env.path().join("deep.txt").exists());
+    client.disconnect().await;
+}
+
+#[tokio::test]
+async fn several_permission_requests_are_answered_in_any_order() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "a" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "b", content = "b" }
+[[reply]]
+text = "end"
+"#;
+    let env = TestEnv::new(script).in_mode(Mode::Ask);
+    let mut client = env.client().await;
+    let session = client.open(&env.path()).await;
+    let id = client.start_prompt(&session, "go").await;
+    let (first, second) = (client.permission_request().await, client.permission_request().await);
+    client.choose(&second, "once").await;
+    client.choose(&first, "reject").await;
+    client.response_to(id).await.unwrap();
+    let written = |name: &str| env.path().join(name).exists();
+    let second_is_b = second["params"]["toolCall"]["title"] == "Write b";
+    assert_eq!((written("a"), written("b")), (!second_is_b, second_is_b));
+}

@@ -1,0 +1,182 @@
+//! A lead that hands work to an external agent, and looks at that agent's processes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use brigade::core::delegation_styles::delegate::SwarmRole;
+use brigade::core::delegation_styles::spawn::SpawnConfig;
+use brigade::core::permission::Mode;
+use brigade::core::{Event, SessionId};
+use brigade::external::ExternalLimits;
+use brigade::tool::ShellSettings;
+use brigade::{RunResult, Secret, Settings};
+use brigade_acp::client::{Acp, AgentOptions, AgentServer};
+use brigade_sandbox::GuardCommand;
+
+use super::fixture;
+use super::support::Harness;
+
+const GUARD_ENTRY: &str = "client::setup::guard_entry";
+const AGENT_ENTRY: &str = "client::setup::agent_entry";
+
+/// The guard. It is ignored so that only [`guard`] starts it, in a process of its own.
+#[test]
+#[ignore = "the entry point of a guard process, not a test"]
+#[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
+fn guard_entry() {
+    if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
+        return;
+    }
+    // The test harness prints to standard output, which has to carry the report alone.
+    let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
+    rustix::stdio::dup2_stdout(&report).unwrap();
+    std::process::exit(brigade_sandbox::guard_main());
+}
+
+/// The agent, in the same way.
+#[test]
+#[ignore = "the entry point of an agent, not a test"]
+fn agent_entry() {
+    if std::env::args().any(|argument| argument == AGENT_ENTRY) {
+        fixture::serve();
+    }
+}
+
+fn entry(name: &str) -> Vec<String> {
+    let script =
+        format!("exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {name} --test-threads=1 --nocapture");
+    let binary = std::env::current_exe().unwrap().display().to_string();
+    vec!["-c".to_owned(), script, binary]
+}
+
+fn guard() -> GuardCommand {
+    let arguments = entry(GUARD_ENTRY).into_iter().map(Into::into).collect();
+    GuardCommand { program: "/bin/sh".into(), arguments }
+}
+
+/// The agent as a server.
+fn server(root: &Path) -> AgentServer {
+    let variable = |name: &str, value: String| (name.to_owned(), Secret::new(value));
+    AgentServer {
+        name: "fix".to_owned(),
+        guard: guard(),
+        workspace: root.to_path_buf(),
+        command: "/bin/sh".to_owned(),
+        arguments: entry(AGENT_ENTRY),
+        environment: vec![
+            variable("PATH", "/usr/bin:/bin".to_owned()),
+            variable("SECRET", "a-secret-key".to_owned()),
+            variable(fixture::NOTES, root.join("notes").display().to_string()),
+        ],
+        expanded_secrets: vec![Secret::new("a-filled-in-key")],
+        max_sessions: 256,
+        options: AgentOptions::default(),
+        agents: BTreeMap::new(),
+        terms: ExternalLimits::default(),
+        start_timeout: Duration::from_secs(10),
+        allow_in_plan: false,
+    }
+}
+
+/// Lets the server begin in another way.
+pub(super) fn start_as(server: &mut AgentServer, how: &str) {
+    server.environment.push((fixture::START.to_owned(), Secret::new(how)));
+}
+
+/// A lead whose replies each hand one task to the agent in the role `Ext`, and that then repeats the last result.
+pub(super) fn harness(tasks: &[&str], tweak: impl Fn(&mut Settings, &mut AgentServer) + 'static) -> Harness {
+    let calls: Vec<(&str, &str)> = tasks.iter().map(|task| ("delegate", *task)).collect();
+    harness_with_calls(&calls, tweak)
+}
+
+/// The same with a tool for each task.
+pub(super) fn harness_with_calls(
+    calls: &[(&str, &str)],
+    tweak: impl Fn(&mut Settings, &mut AgentServer) + 'static,
+) -> Harness {
+    let mut script = String::new();
+    for (index, (tool, task)) in calls.iter().enumerate() {
+        let task = serde_json::to_string(task).unwrap();
+        script.push_str(&format!(
+            "[[reply]]\nagent = 'lead'\nturn = {}\n[[reply.call]]\ntool = '{tool}'\n[reply.call.arguments]\n\
+             role = 'Ext'\ndescription = 'Ext'\nserverName = 'fix'\ntask = {task}\n",
+            index + 1
+        ));
+    }
+    script.push_str("[[reply]]\nagent = 'lead'\ntext = '{results}'\n");
+    harness_with_script(&script, tweak)
+}
+
+/// A script of one's own.
+pub(super) fn harness_with_script(
+    script: &str,
+    tweak: impl Fn(&mut Settings, &mut AgentServer) + 'static,
+) -> Harness {
+    Harness::with(script, move |settings| {
+        let root = settings.workspace.root().to_path_buf();
+        let mut server = server(&root);
+        settings.permissions.mode = Mode::Edit;
+        settings.faces.spawn = Some(SpawnConfig::default());
+        let role = SwarmRole { acp: Some("fix".to_owned()), ..SwarmRole::default() };
+        settings.faces.swarm.roles.insert("Ext".to_owned(), role);
+        settings.shell = Some(ShellSettings {
+            guard: guard(),
+            directory: root,
+            environment: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+            time_limit: Duration::from_secs(20),
+            output_limit: 4096,
+        });
+        tweak(settings, &mut server);
+        settings.external = Some(Arc::new(Acp::new([server])));
+    })
+}
+
+pub(super) fn notes(harness: &Harness) -> String {
+    std::fs::read_to_string(harness.path().join("notes")).unwrap_or_default()
+}
+
+pub(super) fn count(harness: &Harness, note: &str) -> usize {
+    notes(harness).lines().filter(|line| line.starts_with(note)).count()
+}
+
+/// The agents that were started, by process id.
+pub(super) fn pids(harness: &Harness) -> Vec<u32> {
+    notes(harness).lines().filter_map(|line| line.strip_prefix("start ")?.parse().ok()).collect()
+}
+
+fn is_alive(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// Waits until none of the agents that were started is there.
+pub(super) async fn wait_until_gone(harness: &Harness) {
+    wait_until("the agents are gone", || !pids(harness).into_iter().any(is_alive)).await;
+}
+
+pub(super) async fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(15), "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The id of the first child.
+pub(super) fn first_child(ending: &RunResult) -> SessionId {
+    format!("{}.1-0", ending.session).parse().unwrap()
+}
+
+/// How the first child ended.
+pub(super) async fn child_end(
+    harness: &Harness,
+    ending: &RunResult,
+) -> (brigade::core::Outcome, brigade::core::Spent) {
+    let events = harness.events(&first_child(ending)).await;
+    let ended = events.into_iter().find_map(|event| match event {
+        Event::Ended { outcome, spent } => Some((outcome, spent)),
+        _ => None,
+    });
+    ended.unwrap()
+}

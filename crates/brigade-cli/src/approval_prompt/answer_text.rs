@@ -1,0 +1,167 @@
+//! Answers as words: what can be answered to a question, and what a typed line means.
+
+use std::fmt::{self, Display, Formatter};
+
+use brigade_core::event::Answer;
+use brigade_core::permission::{Rule, RuleError};
+use brigade_core::view::PendingApproval;
+
+use crate::render::wrap_items;
+use crate::sanitize;
+
+/// Said if a call cannot be allowed for good.
+pub(super) const NO_RULE: &str =
+    "No rule covers exactly this call, so that it cannot always be allowed. y allows it once.";
+
+/// Which questions an answer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The one that is put.
+    One,
+    /// All that are open.
+    All,
+}
+
+/// Reason why a line is not an answer. It is displayed in the terms of a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum InvalidAnswer {
+    /// The call cannot always be allowed.
+    NoRule,
+    /// The rule to be always allowed is wrong.
+    InvalidRule(RuleError),
+    /// The first word is not a known answer.
+    Unknown {
+        /// The word.
+        word: String,
+        /// Whether the call can always be allowed.
+        has_rule: bool,
+    },
+}
+
+impl InvalidAnswer {
+    /// The same in the terms of `brigade answer`.
+    pub(crate) fn for_command(&self) -> String {
+        match self {
+            InvalidAnswer::NoRule => {
+                "No rule covers exactly this call, so that it cannot always be allowed. \
+                                    `yes` allows it once."
+                    .to_owned()
+            }
+            InvalidAnswer::InvalidRule(error) => error.to_string(),
+            InvalidAnswer::Unknown { word, has_rule } => {
+                let always = if *has_rule { "`always`, " } else { "" };
+                format!(
+                    "'{}' is not an answer. Write `yes`, {always}`no` or `no REASON`.",
+                    sanitize::line(word)
+                )
+            }
+        }
+    }
+}
+
+impl Display for InvalidAnswer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidAnswer::NoRule => f.write_str(NO_RULE),
+            InvalidAnswer::InvalidRule(error) => error.fmt(f),
+            InvalidAnswer::Unknown { word, has_rule } => {
+                let choices = if *has_rule { "y, a or n" } else { "y or n" };
+                write!(f, "'{}' is not an answer. Type {choices}, and press Enter.", sanitize::line(word))
+            }
+        }
+    }
+}
+
+/// Kind of input that answers a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InputKind {
+    /// Single keys.
+    Keys,
+    /// Lines, each sent with Enter.
+    Lines,
+}
+
+/// Everything that can be answered now, in lines of so many columns.
+pub(crate) fn choices(
+    open: &PendingApproval,
+    count: usize,
+    input: InputKind,
+    is_cut: bool,
+    columns: usize,
+) -> Vec<String> {
+    let mut choices = vec!["y allow once".to_owned()];
+    if let Some(rule) = &open.always {
+        let every = if rule == open.tool() { " (every call)" } else { "" };
+        choices.push(format!("a always allow {}{every}", sanitize::line(rule)));
+    }
+    choices.push("n deny".to_owned());
+    let (reason, rest) = match input {
+        InputKind::Keys => {
+            ("r deny with a reason", ["Y allow all", "N deny all", "Tab next question"].as_slice())
+        }
+        InputKind::Lines => ("n REASON deny with a reason", ["y all", "n all"].as_slice()),
+    };
+    choices.push(reason.to_owned());
+    if open.always.is_some() && input == InputKind::Keys {
+        choices.push("e edit the rule".to_owned());
+    }
+    if is_cut {
+        choices.push("v view the whole diff".to_owned());
+    }
+    if count > 1 {
+        choices.extend(rest.iter().map(|choice| (*choice).to_owned()));
+    }
+    wrap_items(choices.iter().map(String::as_str), " · ", columns)
+}
+
+/// Reads an answer: `y`, `y all`, `a`, `a RULE`, `n`, `n all`, `n REASON`, `r REASON`.
+pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope), InvalidAnswer> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    let scope = if rest == "all" { Scope::All } else { Scope::One };
+    match (word.to_lowercase().trim_end_matches([',', '.', ':', '!']), rest) {
+        ("y" | "yes" | "once", "" | "all") => Ok((Answer::Once, scope)),
+        ("a" | "always", "") => match always {
+            Some(rule) => Ok((Answer::Always(rule.to_owned()), Scope::One)),
+            None => Err(InvalidAnswer::NoRule),
+        },
+        ("a" | "always", rule) => match rule.parse::<Rule>() {
+            Ok(rule) => Ok((Answer::Always(rule.to_string()), Scope::One)),
+            Err(error) => Err(InvalidAnswer::InvalidRule(error)),
+        },
+        ("n" | "no", "" | "all") => Ok((Answer::Deny { word: None }, scope)),
+        ("n" | "no", reason) => Ok((Answer::Deny { word: Some(reason.to_owned()) }, Scope::One)),
+        ("r" | "reason", reason) if !reason.is_empty() => {
+            Ok((Answer::Deny { word: Some(reason.to_owned()) }, Scope::One))
+        }
+        _ => Err(InvalidAnswer::Unknown { word: word.to_owned(), has_rule: always.is_some() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_parsed_from_words() {
+        let no = |word: &str| Ok((Answer::Deny { word: Some(word.to_owned()) }, Scope::One));
+        assert_eq!(answer(" Yes ", None), Ok((Answer::Once, Scope::One)));
+        assert_eq!(answer("y all", None), Ok((Answer::Once, Scope::All)));
+        assert_eq!(answer("n all", None), Ok((Answer::Deny { word: None }, Scope::All)));
+        assert_eq!(answer("no use make", None), no("use make"));
+        assert_eq!(answer("No, use make", None), no("use make"));
+        assert_eq!(answer("r use make", None), no("use make"));
+        assert_eq!(answer("a", Some("shell(x)")), Ok((Answer::Always("shell(x)".to_owned()), Scope::One)));
+        assert_eq!(
+            answer("a shell(git *)", None),
+            Ok((Answer::Always("shell(git *)".to_owned()), Scope::One))
+        );
+        assert!(answer("a", None).unwrap_err().to_string().contains("y allows it once"));
+        assert!(answer("a shell(", None).is_err());
+        // Whoever was in the middle of a sentence has not answered.
+        for line in ["yesterday", "y please", "yes, but", "not now", "also", "all", "ok", "r"] {
+            assert!(answer(line, Some("shell(x)")).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One question at a keyboard: a single key answers it; a reason or a rule is typed and sent with Enter.
+
+use std::time::{Duration, Instant};
+
+use brigade_core::event::Answer;
+use brigade_core::permission::{Rule, RuleError};
+use brigade_core::view::PendingApproval;
+
+use super::answer_text::{self, Scope};
+use crate::keyboard::editor::{Edit, Editor, Layout};
+use crate::keyboard::keys::Key;
+use crate::sanitize;
+
+/// Pause in typing after which a key counts as an answer. A key that comes sooner was meant for something else.
+const SETTLE_TIME: Duration = Duration::from_millis(400);
+
+/// Rows that a reason or a rule may take.
+const MAX_FIELD_ROWS: usize = 3;
+
+/// Input for one question.
+#[derive(Default)]
+pub(crate) struct KeyPrompt {
+    /// Time of the last input that was not meant for the question, or of its appearance.
+    unsettled_at: Option<Instant>,
+    /// Text that is being typed.
+    field: Option<(Field, Editor)>,
+    /// Why the last key was not an answer.
+    hint: Option<String>,
+}
+
+/// A text that completes an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field {
+    /// Why the call is denied.
+    Reason,
+    /// The rule by which it is allowed.
+    Rule,
+}
+
+/// Meaning of a key.
+#[derive(Debug, PartialEq)]
+pub(crate) enum KeyAction {
+    /// No answer yet.
+    Nothing,
+    /// An answer.
+    Answer(Answer, Scope),
+    /// The next question.
+    Next,
+    /// The whole diff.
+    ShowAll,
+    /// Something else than an answer.
+    Leave,
+    /// The end of the run.
+    Interrupt,
+}
+
+impl KeyPrompt {
+    /// A question appears. Input from before is discarded.
+    pub(crate) fn open(&mut self) {
+        *self = KeyPrompt { unsettled_at: Some(Instant::now()), ..KeyPrompt::default() };
+    }
+
+    /// Whether input still belongs to what the user did before. Each key that comes meanwhile extends that time, so
+    /// that a word that is being typed, or a key that is held down, answers nothing.
+    pub(crate) fn is_settling(&mut self) -> bool {
+        let is_settling = self.unsettled_at.is_some_and(|at| at.elapsed() < SETTLE_TIME);
+        self.unsettled_at = is_settling.then(Instant::now);
+        is_settling
+    }
+
+    /// Takes a key.
+    pub(crate) fn key(&mut self, key: Key, open: &PendingApproval) -> KeyAction {
+        if key == Key::Interrupt {
+            return if self.field.take().is_some() { KeyAction::Nothing } else { KeyAction::Interrupt };
+        }
+        if self.is_settling() {
+            return KeyAction::Nothing;
+        }
+        self.hint = None;
+        match self.field {
+            Some(_) => self.type_key(key, open),
+            None => self.choose(key, open),
+        }
+    }
+
+    fn choose(&mut self, key: Key, open: &PendingApproval) -> KeyAction {
+        let letter = match key {
+            Key::Edit(Edit::Insert(letter)) => letter,
+            Key::Complete => return KeyAction::Next,
+            Key::Escape => return KeyAction::Leave,
+            _ => return KeyAction::Nothing,
+        };
+        match letter.as_str() {
+            "y" => return KeyAction::Answer(Answer::Once, Scope::One),
+            "Y" => return KeyAction::Answer(Answer::Once, Scope::All),
+            "n" => return KeyAction::Answer(Answer::Deny { word: None }, Scope::One),
+            "N" => return KeyAction::Answer(Answer::Deny { word: None }, Scope::All),
+            "v" | "V" => return KeyAction::ShowAll,
+            "a" | "A" => match &open.always {
+                Some(rule) => return KeyAction::Answer(Answer::Always(rule.clone()), Scope::One),
+                None => self.hint = Some(answer_text::NO_RULE.to_owned()),
+            },
+            "r" | "R" => self.field = Some((Field::Reason, Editor::default())),
+            "e" | "E" => {
+                let mut editor = Editor::default();
+                editor.replace(open.always.as_deref().unwrap_or(open.tool()));
+                self.field = Some((Field::Rule, editor));
+            }
+            other => self.hint = Some(format!("'{}' is not an answer.", sanitize::line(other))),
+        }
+        KeyAction::Nothing
+    }
+
+    fn type_key(&mut self, key: Key, open: &PendingApproval) -> KeyAction {
+        let Some((field, editor)) = &mut self.field else { return KeyAction::Nothing };
+        match key {
+            Key::Edit(edit) => editor.apply(edit),
+            Key::DeleteOrLeave => editor.apply(Edit::Delete),
+            Key::Escape => self.field = None,
+            // A terminal that was stopped meanwhile sends Enter as the other.
+            Key::Enter | Key::NewLine => {
+                let (field, text) = (*field, editor.text().trim().to_owned());
+                return self.send(field, &text, open);
+            }
+            _ => {}
+        }
+        KeyAction::Nothing
+    }
+
+    fn send(&mut self, field: Field, text: &str, open: &PendingApproval) -> KeyAction {
+        let answer = match field {
+            Field::Reason => Answer::Deny { word: Some(text.to_owned()).filter(|text| !text.is_empty()) },
+            Field::Rule => match rule(text, open) {
+                Ok(rule) => Answer::Always(rule),
+                Err(problem) => {
+                    self.hint = Some(problem);
+                    return KeyAction::Nothing;
+                }
+            },
+        };
+        self.field = None;
+        KeyAction::Answer(answer, Scope::One)
+    }
+
+    /// Takes a pasted text. It answers nothing, unless a text is being typed.
+    pub(crate) fn paste(&mut self, text: &str) {
+        if self.is_settling() {
+            return;
+        }
+        match &mut self.field {
+            Some((_, editor)) => editor.apply(Edit::Insert(text.replace('\n', " "))),
+            None => self.hint = Some("A pasted text is not an answer.".to_owned()),
+        }
+    }
+
+    /// A note on the last key, if it was not an answer.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// The text that is being typed, under a line that says what it is for.
+    pub(crate) fn field(&self, columns: usize) -> Option<(&'static str, Layout)> {
+        let (field, editor) = self.field.as_ref()?;
+        let label = match field {
+            Field::Reason => "Reason for the agent. Enter denies the call, Esc goes back.",
+            Field::Rule => "Rule to always allow. Enter allows the call, Esc goes back.",
+        };
+        Some((label, editor.layout(columns, MAX_FIELD_ROWS)))
+    }
+
+    /// Lets the next key count, as after a pause.
+    #[cfg(test)]
+    pub(crate) fn settle(&mut self) {
+        self.unsettled_at = None;
+    }
+}
+
+/// Reads a rule for the call that a question is about.
+fn rule(text: &str, open: &PendingApproval) -> Result<String, String> {
+    let rule: Rule = text.parse().map_err(|error: RuleError| error.to_string())?;
+    if rule.names(open.tool()) {
+        return Ok(rule.to_string());
+    }
+    let tool = sanitize::line(open.tool());
+    Err(format!("`{}` is not a rule for {tool}. Name {tool}.", sanitize::line(&rule.to_string())))
+}

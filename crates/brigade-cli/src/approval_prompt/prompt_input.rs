@@ -1,0 +1,203 @@
+//! The dialogue beside a run: the terminal is listened to only while a question is open.
+
+use std::io::BufRead;
+
+use brigade::{Runtime, Workspace};
+use crossterm::event::{Event, EventStream};
+use futures::StreamExt;
+use tokio::sync::mpsc;
+
+use super::{ApprovalPrompt, PromptAction};
+use crate::error::CliError;
+use crate::follow::RunView;
+use crate::keyboard::{RawTerminal, keys};
+use crate::output;
+use crate::progress::Progress;
+use crate::suspend;
+use crate::terminal::{self, Colour};
+
+/// How answers are typed, if they can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InputMode {
+    /// Nobody types here: answers come from elsewhere.
+    Nobody,
+    /// Key by key, beneath a tree that is drawn.
+    Keys,
+    /// Line by line.
+    Lines,
+}
+
+/// What was typed.
+pub(crate) enum UserInput {
+    /// A key, or something else that a terminal tells.
+    Event(Event),
+    /// A line.
+    Line(String),
+    /// Nobody can type any more.
+    Closed,
+}
+
+/// Whether the run is to be stopped.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RunAction {
+    /// It goes on.
+    Continue,
+    /// The person pressed Ctrl-C.
+    Interrupt,
+}
+
+/// Listens to the person while there is something to answer.
+pub(crate) struct PromptInput {
+    prompt: ApprovalPrompt,
+    input_mode: InputMode,
+    keys: Option<(EventStream, RawTerminal)>,
+    lines: Option<mpsc::UnboundedReceiver<String>>,
+}
+
+impl PromptInput {
+    /// Nobody is asked anything yet. Edits are compared with the files of the workspace.
+    pub(crate) fn new(input_mode: InputMode, colour: Colour, workspace: Workspace) -> PromptInput {
+        let prompt = ApprovalPrompt::new(Some(workspace), colour);
+        PromptInput { prompt, input_mode, keys: None, lines: None }
+    }
+
+    /// What is typed next, while somebody waits for it.
+    pub(crate) async fn next(&mut self) -> UserInput {
+        if !self.prompt.is_open() {
+            return std::future::pending().await;
+        }
+        if let Some((stream, _)) = &mut self.keys {
+            return match stream.next().await {
+                Some(Ok(event)) => UserInput::Event(event),
+                Some(Err(_)) | None => UserInput::Closed,
+            };
+        }
+        match &mut self.lines {
+            Some(lines) => lines.recv().await.map_or(UserInput::Closed, UserInput::Line),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Looks at the questions of the tree: shows one that comes up, and takes or gives back the terminal.
+    pub(crate) fn look(&mut self, view: &RunView, progress: &mut Progress) -> Result<(), CliError> {
+        if self.input_mode == InputMode::Nobody {
+            return Ok(());
+        }
+        if let Some(lines) = self.prompt.look(&view.tree, terminal::size().0) {
+            self.discard_typed_input();
+            progress.print(view, &lines);
+            if self.input_mode == InputMode::Lines {
+                self.print_choices(view);
+            }
+        }
+        match (self.prompt.is_open(), self.input_mode) {
+            (false, _) if self.keys.is_none() => return Ok(()),
+            (false, _) => {
+                self.keys = None;
+                progress.set_footer(None);
+            }
+            (true, InputMode::Keys) if self.keys.is_none() => {
+                let raw = RawTerminal::enter()?;
+                self.keys = Some((EventStream::new(), raw));
+            }
+            (true, InputMode::Lines) if self.lines.is_none() => self.lines = Some(read_stdin_lines()),
+            (true, _) => {}
+        }
+        self.show(view, progress);
+        Ok(())
+    }
+
+    /// Puts the question beneath the tree. Its time runs.
+    pub(crate) fn show(&self, view: &RunView, progress: &mut Progress) {
+        if self.keys.is_some() {
+            let columns = terminal::size().0.saturating_sub(1);
+            progress.set_footer(self.prompt.footer(&view.tree, columns));
+        }
+    }
+
+    fn print_choices(&self, view: &RunView) {
+        output::note(&self.prompt.line_choices(&view.tree, terminal::size().0).join("\n"));
+    }
+
+    /// Takes what was typed.
+    pub(crate) async fn take(
+        &mut self,
+        typed: UserInput,
+        runtime: &Runtime,
+        view: &RunView,
+        progress: &mut Progress,
+    ) -> Result<RunAction, CliError> {
+        let action = match typed {
+            UserInput::Event(Event::Key(key)) => match keys::from_event(key) {
+                Some(keys::Key::Suspend) => {
+                    suspend::request();
+                    PromptAction::Nothing
+                }
+                Some(key) => self.prompt.key(key, &view.tree),
+                None => PromptAction::Nothing,
+            },
+            UserInput::Event(Event::Paste(text)) => {
+                self.prompt.paste(&text);
+                PromptAction::Nothing
+            }
+            UserInput::Event(_) => PromptAction::Nothing,
+            UserInput::Line(line) => self.prompt.line(&line, &view.tree),
+            UserInput::Closed => {
+                self.input_mode = InputMode::Nobody;
+                self.prompt.clear();
+                self.lines = None;
+                self.keys = None;
+                progress.set_footer(None);
+                progress
+                    .say(view, "Nobody can type here any more; questions are answered with brigade answer.");
+                return Ok(RunAction::Continue);
+            }
+        };
+        match action {
+            PromptAction::Interrupt => return Ok(RunAction::Interrupt),
+            PromptAction::Nothing | PromptAction::Leave => {}
+            PromptAction::Say(message) => progress.say(view, &message),
+            PromptAction::Show(lines) => progress.print(view, &lines),
+            PromptAction::Answers(given) => {
+                for given in given {
+                    let answer = given.answer.clone();
+                    let answered = runtime.answer(&given.session, given.call, answer, "the person").await;
+                    if let Err(error) = answered {
+                        self.prompt.failed(&given);
+                        progress.say(view, &error.to_string());
+                    }
+                }
+            }
+        }
+        self.look(view, progress)?;
+        progress.tick(view);
+        Ok(RunAction::Continue)
+    }
+
+    /// Discards input from before a question came up.
+    fn discard_typed_input(&mut self) {
+        terminal::discard_typed_input();
+        while let Some(lines) = &mut self.lines
+            && lines.try_recv().is_ok()
+        {}
+    }
+
+    /// Gives the terminal back.
+    pub(crate) fn close(&mut self) {
+        self.keys = None;
+    }
+}
+
+/// The lines of standard input, read by a thread of its own: nothing else can be waited for meanwhile.
+fn read_stdin_lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { return };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

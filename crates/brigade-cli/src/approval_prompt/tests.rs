@@ -1,0 +1,232 @@
+//! Questions that come up, and the answers to them.
+
+use brigade_core::{Event, Record};
+
+use super::*;
+use crate::keyboard::editor::Edit;
+
+fn new_prompt() -> ApprovalPrompt {
+    ApprovalPrompt::new(None, Colour::Off)
+}
+
+/// Presses a key that types a letter.
+fn press(prompt: &mut ApprovalPrompt, letter: &str, tree: &Tree) -> PromptAction {
+    prompt.key(Key::Edit(Edit::Insert(letter.to_owned())), tree)
+}
+
+fn asked(session: &SessionId, index: u32, pos: u64) -> Record {
+    let event = Event::Asked {
+        call: CallId { turn: 1, index },
+        what: r#"shell {"command":"make"}"#.into(),
+        why: "this mode asks before it".to_owned(),
+        always: Some("shell(make)".to_owned()),
+        until: u64::MAX,
+        default: Answer::Deny { word: None },
+    };
+    Record { session: session.clone(), seq: pos, pos, at: 0, v: 1, event }
+}
+
+fn tree(places: &[(&SessionId, u32)]) -> Tree {
+    let records: Vec<Record> =
+        (1..).zip(places).map(|(pos, (session, index))| asked(session, *index, pos)).collect();
+    Tree::fold(&records)
+}
+
+fn indexes(action: PromptAction) -> Vec<u32> {
+    match action {
+        PromptAction::Answers(given) => given.iter().map(|given| given.call.index).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Looks, and waits until what is typed counts.
+fn look(prompt: &mut ApprovalPrompt, tree: &Tree) -> Option<Vec<String>> {
+    let lines = prompt.look(tree, 80);
+    prompt.key_prompt.settle();
+    lines
+}
+
+#[test]
+fn input_typed_before_a_prompt_appears_is_discarded() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0)]);
+    let mut prompt = self::new_prompt();
+    prompt.look(&tree, 80);
+    assert_eq!(press(&mut prompt, "y", &tree), PromptAction::Nothing);
+    assert_eq!(prompt.key(Key::Enter, &tree), PromptAction::Nothing);
+    assert_eq!(prompt.line("y", &tree), PromptAction::Nothing);
+    assert_eq!(prompt.key(Key::Interrupt, &tree), PromptAction::Interrupt);
+    prompt.key_prompt.settle();
+    assert_eq!(prompt.key(Key::Enter, &tree), PromptAction::Nothing, "nothing of it is left");
+    assert_eq!(indexes(press(&mut prompt, "y", &tree)), [0]);
+}
+
+#[test]
+fn allow_all_covers_only_approvals_that_were_shown() {
+    let one = SessionId::root(1);
+    let two = tree(&[(&one, 0), (&one, 1)]);
+    let mut prompt = self::new_prompt();
+    look(&mut prompt, &two);
+    let PromptAction::Show(lines) = prompt.line("y all", &two) else { panic!("not shown yet") };
+    let message = lines.join("\n");
+    assert!(message.contains("make") && message.contains("same again to allow all"), "{message}");
+    prompt.key_prompt.settle();
+    // One more came while that was typed.
+    let three = tree(&[(&one, 0), (&one, 1), (&one, 2)]);
+    look(&mut prompt, &three);
+    assert!(matches!(press(&mut prompt, "Y", &three), PromptAction::Show(_)));
+    prompt.key_prompt.settle();
+    assert_eq!(indexes(press(&mut prompt, "Y", &three)), [0, 1, 2]);
+    // No needs no second look, and an answer that was not given is asked for again.
+    let mut prompt = self::new_prompt();
+    look(&mut prompt, &three);
+    let PromptAction::Answers(given) = prompt.line("n all", &three) else { panic!("no is no") };
+    assert_eq!(given.len(), 3);
+    prompt.failed(&given[1]);
+    assert!(look(&mut prompt, &three).is_some());
+    assert_eq!(indexes(prompt.line("n", &three)), [1]);
+}
+
+#[test]
+fn approvals_are_shown_one_at_a_time() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0), (&one, 1), (&one, 2)]);
+    let mut prompt = self::new_prompt();
+    assert!(look(&mut prompt, &tree).is_some());
+    assert_eq!(look(&mut prompt, &tree), None);
+    assert!(matches!(prompt.key(Key::Complete, &tree), PromptAction::Show(_)));
+    prompt.key_prompt.settle();
+    assert_eq!(indexes(prompt.line("y", &tree)), [1]);
+    // The answer is under way: the next one comes up, and none of them twice.
+    assert!(look(&mut prompt, &tree).is_some());
+    assert_eq!(indexes(prompt.line("n all", &tree)), [0, 2]);
+    assert_eq!(look(&mut prompt, &tree), None);
+    assert!(!prompt.is_open());
+}
+
+#[test]
+fn always_allow_answers_the_same_approval_of_the_same_session_only() {
+    let (one, other) = (SessionId::root(1), SessionId::root(2));
+    let tree = tree(&[(&one, 0), (&other, 1), (&one, 2)]);
+    let mut prompt = self::new_prompt();
+    look(&mut prompt, &tree);
+    let mut answered = indexes(prompt.line("a", &tree));
+    answered.sort_unstable();
+    assert_eq!(answered, [0, 2]);
+}
+
+#[test]
+fn invalid_line_answers_nothing() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0)]);
+    let mut prompt = self::new_prompt();
+    look(&mut prompt, &tree);
+    assert_eq!(prompt.line("  ", &tree), PromptAction::Nothing);
+    assert!(matches!(prompt.line("what?", &tree), PromptAction::Say(_)));
+    assert!(prompt.is_open());
+    // Somebody else answered it.
+    let answered = Event::Answered {
+        call: CallId { turn: 1, index: 0 },
+        answer: Answer::Once,
+        by: "another".to_owned(),
+    };
+    let mut records = vec![asked(&one, 0, 1)];
+    records.push(Record { session: one.clone(), seq: 2, pos: 2, at: 0, v: 1, event: answered });
+    look(&mut prompt, &Tree::fold(&records));
+    assert!(!prompt.is_open());
+}
+
+fn footer(prompt: &ApprovalPrompt, tree: &Tree) -> String {
+    prompt.footer(tree, 100).unwrap().lines.join("\n")
+}
+
+#[test]
+fn single_key_answers() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0)]);
+    let answered = |key: &str| {
+        let mut prompt = new_prompt();
+        look(&mut prompt, &tree);
+        match press(&mut prompt, key, &tree) {
+            PromptAction::Answers(given) => given[0].answer.clone(),
+            other => panic!("{key}: {other:?}"),
+        }
+    };
+    assert_eq!(answered("y"), Answer::Once);
+    assert_eq!(answered("a"), Answer::Always("shell(make)".to_owned()));
+    assert_eq!(answered("n"), Answer::Deny { word: None });
+    assert_eq!(answered("Y"), Answer::Once);
+}
+
+#[test]
+fn unavailable_key_answers_nothing_and_shows_a_hint() {
+    let one = SessionId::root(1);
+    let mut record = asked(&one, 0, 1);
+    if let Event::Asked { always, .. } = &mut record.event {
+        *always = None;
+    }
+    let tree = Tree::fold(&[record]);
+    let mut prompt = new_prompt();
+    look(&mut prompt, &tree);
+    assert!(!footer(&prompt, &tree).contains("always"));
+    assert_eq!(press(&mut prompt, "a", &tree), PromptAction::Nothing);
+    assert!(footer(&prompt, &tree).contains("y allows it once"));
+    assert_eq!(press(&mut prompt, "x", &tree), PromptAction::Nothing);
+    assert!(footer(&prompt, &tree).contains("'x' is not an answer"));
+    prompt.paste("y");
+    assert!(prompt.is_open());
+    assert!(footer(&prompt, &tree).contains("pasted"));
+    assert_eq!(indexes(press(&mut prompt, "n", &tree)), [0]);
+}
+
+#[test]
+fn reason_field_can_be_cancelled() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0)]);
+    let mut prompt = new_prompt();
+    look(&mut prompt, &tree);
+    press(&mut prompt, "r", &tree);
+    press(&mut prompt, "y", &tree);
+    assert!(footer(&prompt, &tree).contains("> y"), "the letter is a part of the reason");
+    assert_eq!(prompt.key(Key::Escape, &tree), PromptAction::Nothing);
+    press(&mut prompt, "r", &tree);
+    prompt.paste("use\nmake");
+    assert_eq!(prompt.key(Key::Interrupt, &tree), PromptAction::Nothing, "the reason is given up first");
+    press(&mut prompt, "r", &tree);
+    prompt.paste("use\nmake");
+    let PromptAction::Answers(given) = prompt.key(Key::Enter, &tree) else { panic!("no answer") };
+    assert_eq!(given[0].answer, Answer::Deny { word: Some("use make".to_owned()) });
+}
+
+#[test]
+fn edited_rule_must_match_the_tool() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0)]);
+    let mut prompt = new_prompt();
+    look(&mut prompt, &tree);
+    press(&mut prompt, "e", &tree);
+    assert!(footer(&prompt, &tree).contains("> shell(make)"));
+    prompt.key(Key::Edit(Edit::KillToStart), &tree);
+    prompt.paste("read_file");
+    assert_eq!(prompt.key(Key::Enter, &tree), PromptAction::Nothing);
+    assert!(footer(&prompt, &tree).contains("`read_file` is not a rule for shell"));
+    prompt.key(Key::Edit(Edit::KillToStart), &tree);
+    prompt.paste("shell(make *)");
+    let PromptAction::Answers(given) = prompt.key(Key::Enter, &tree) else { panic!("no answer") };
+    assert_eq!(given[0].answer, Answer::Always("shell(make *)".to_owned()));
+}
+
+#[test]
+fn keys_without_a_pause_answer_nothing() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0)]);
+    let mut prompt = new_prompt();
+    prompt.look(&tree, 80);
+    // Each key comes sooner after the one before than a pause, all of them together take longer.
+    for _ in 0..5 {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert_eq!(press(&mut prompt, "y", &tree), PromptAction::Nothing);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(indexes(press(&mut prompt, "y", &tree)), [0]);
+}

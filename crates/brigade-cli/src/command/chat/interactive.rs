@@ -1,0 +1,498 @@
+//! The chat on a terminal: one loop over keys, the running tree and time.
+
+mod approvals;
+mod input;
+mod plan;
+mod slash_commands;
+mod user_command;
+
+use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use brigade::{PreparedRun, RunError, RunEvent, RunEvents, RunResult};
+use brigade_core::{SessionId, State, Status};
+use crossterm::event::EventStream;
+use futures::StreamExt;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+
+use super::attach::ComposedMessage;
+use super::commands::{self, Command, ParsedLine};
+use super::conversation::{Conversation, Sent};
+use super::history::History;
+use super::input_line::InputLine;
+use super::screen::{Frame, Screen};
+use super::transcript_writer::{self, TranscriptWriter};
+use crate::error::{CliError, Exit};
+use crate::keyboard::editor::TakenInput;
+use crate::output;
+use crate::render::wrap_text;
+use crate::sanitize;
+use crate::summary;
+use crate::suspend;
+use crate::terminal::{self, Colour};
+use approvals::ApprovalPrompts;
+
+/// How often the frame is drawn.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+/// How often it is looked after sessions that were left to themselves, in ticks.
+const DETACHED_POLL_TICKS: u32 = 10;
+/// Within this time a second Ctrl-C leaves.
+const DOUBLE_CTRL_C_WINDOW: Duration = Duration::from_secs(3);
+/// How many lines of a text that is not complete are shown.
+const MAX_PENDING_LINES: usize = 4;
+
+/// The chat on a terminal.
+pub(super) struct ChatUi<'a> {
+    conversation: &'a mut Conversation,
+    screen: Screen,
+    colour: Colour,
+    line: InputLine,
+    writer: TranscriptWriter,
+    round: Option<Round>,
+    /// Sessions that were left to themselves and work on in this process, and who they are.
+    detached: HashMap<SessionId, String>,
+    /// What they ask, as far as it was said.
+    announced: HashSet<String>,
+    approvals: ApprovalPrompts,
+    first_ctrl_c: Option<FirstCtrlC>,
+    notice: Option<String>,
+    /// A command of the user that runs.
+    command: Option<user_command::RunningCommand>,
+    /// A plan that the user can approve.
+    plan: Option<plan::Plan>,
+    /// Whether the last line that was said is empty.
+    last_line_is_empty: bool,
+}
+
+/// A round that runs.
+struct Round {
+    watch: RunEvents,
+    ending: Pin<Box<dyn Future<Output = Result<RunResult, RunError>> + Send>>,
+    stop_state: StopState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StopState {
+    NotRequested,
+    Requested,
+}
+
+/// Ctrl-C was pressed once.
+struct FirstCtrlC {
+    at: Instant,
+    /// How the chat ends if it is pressed again.
+    exit: Exit,
+}
+
+/// What others ask of the process.
+struct ChatSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    suspend: Signal,
+}
+
+/// What a running round has to tell.
+enum RoundEvent {
+    RunEvent(RunEvent),
+    Ended(Box<Result<RunResult, RunError>>),
+}
+
+/// Talks until the person leaves.
+pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, CliError> {
+    let colour = conversation.colour();
+    let history = conversation.settings.environment.history_file().map(History::load).unwrap_or_default();
+    let root = conversation.session().cloned().unwrap_or_else(|| SessionId::root(0));
+    let writer = TranscriptWriter::new(root, colour, conversation.background_children.clone());
+    // From here on a signal does not end the process any more, so that the terminal is always given back.
+    let signals = ChatSignals {
+        terminate: listen(SignalKind::terminate())?,
+        interrupt: listen(SignalKind::interrupt())?,
+        suspend: suspend::listen()?,
+    };
+    let screen = Screen::enter(colour)?;
+    let line = InputLine::new(history, conversation.settings.folder.clone());
+    let approvals = ApprovalPrompts::new(conversation, colour);
+    let mut ui = ChatUi {
+        conversation,
+        screen,
+        colour,
+        line,
+        writer,
+        round: None,
+        detached: HashMap::new(),
+        announced: HashSet::new(),
+        approvals,
+        first_ctrl_c: None,
+        notice: None,
+        command: None,
+        plan: None,
+        last_line_is_empty: true,
+    };
+    ui.greet().await;
+    let exit = ui.run(signals).await;
+    let left = std::mem::take(&mut ui.detached);
+    let mut attention = ui.approvals.take_attention();
+    drop(ui);
+    for (session, label) in left {
+        output::note(&format!("{label} was left at its work; to go on: brigade resume {session}"));
+    }
+    attention.finish().await;
+    Ok(exit)
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, CliError> {
+    signal(kind).map_err(|error| CliError::failed(format!("no signals can be heard: {error}")))
+}
+
+async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
+    let Some(round) = round else { return std::future::pending().await };
+    tokio::select! {
+        biased;
+        Some(live) = round.watch.next() => RoundEvent::RunEvent(live),
+        ending = &mut round.ending => RoundEvent::Ended(Box::new(ending)),
+    }
+}
+
+impl ChatUi<'_> {
+    async fn run(&mut self, mut signals: ChatSignals) -> Exit {
+        let mut keyboard = EventStream::new();
+        let mut ticks = tokio::time::interval(FRAME_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut tick_count: u32 = 0;
+        loop {
+            let leave = tokio::select! {
+                biased;
+                _ = signals.terminate.recv() => Some(self.exit()),
+                _ = signals.interrupt.recv() => self.interrupt().await,
+                _ = signals.suspend.recv() => {
+                    self.screen.clear();
+                    suspend::suspend(&**self.conversation.runtime.store());
+                    self.draw();
+                    None
+                }
+                event = keyboard.next() => match event {
+                    Some(Ok(event)) => self.event(event).await,
+                    // Nobody can type any more.
+                    Some(Err(_)) | None => Some(self.exit()),
+                },
+                _ = ticks.tick() => {
+                    tick_count = tick_count.wrapping_add(1);
+                    if tick_count.is_multiple_of(DETACHED_POLL_TICKS) {
+                        self.poll_detached().await;
+                    }
+                    self.tick();
+                    None
+                }
+                finished = user_command::finished(&mut self.command) => {
+                    self.command_ended(finished);
+                    None
+                }
+                round_event = next_round_event(&mut self.round) => {
+                    self.handle_round_event(round_event).await;
+                    None
+                }
+            };
+            if let Some(exit) = leave {
+                return exit;
+            }
+        }
+    }
+
+    /// How the chat ends if it ends now.
+    fn exit(&self) -> Exit {
+        if self.round.is_some() { Exit::Cancelled } else { Exit::Done }
+    }
+
+    pub(super) async fn greet(&mut self) {
+        let columns = self.columns();
+        let mut lines = transcript_writer::recent_messages(&self.conversation.earlier, self.colour, columns);
+        let model = self.conversation.model().await.map(|model| format!(", {}", sanitize::line(&model)));
+        let (model, mode) = (model.unwrap_or_default(), self.conversation.mode().await);
+        let who = sanitize::line(self.conversation.agent_label());
+        let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
+        lines.extend(wrap_text(&greeting, columns).lines().map(|line| self.colour.paint("2", line)));
+        if self.conversation.is_open() {
+            let open = "Its last round is not over; it goes on with your next message.";
+            lines.extend(wrap_text(open, columns).lines().map(str::to_owned));
+        }
+        lines.push(String::new());
+        self.print_lines(lines);
+    }
+
+    fn columns(&self) -> usize {
+        terminal::size().0.saturating_sub(1)
+    }
+
+    /// Says lines that are safe. Two empty ones never follow each other.
+    fn print_lines(&mut self, mut lines: Vec<String>) {
+        lines.retain(|line| {
+            let repeats = self.last_line_is_empty && line.is_empty();
+            self.last_line_is_empty = line.is_empty();
+            !repeats
+        });
+        if !lines.is_empty() {
+            let notice = self.current_notice();
+            let frame = frame(
+                self.conversation,
+                &self.round,
+                &self.writer,
+                &self.line,
+                &self.approvals,
+                notice.as_deref(),
+            );
+            self.screen.print_lines(&lines, frame);
+        }
+    }
+
+    fn draw(&mut self) {
+        let notice = self.current_notice();
+        let frame = frame(
+            self.conversation,
+            &self.round,
+            &self.writer,
+            &self.line,
+            &self.approvals,
+            notice.as_deref(),
+        );
+        self.screen.draw(frame);
+    }
+
+    /// The word on what the next key does.
+    fn current_notice(&self) -> Option<String> {
+        let command = || self.command.as_ref().map(user_command::RunningCommand::notice);
+        let question = || self.approvals.notice().map(str::to_owned);
+        let plan = || self.plan.as_ref().filter(|_| self.line.is_empty()).map(plan::Plan::notice);
+        let notice = self.notice.clone().or_else(|| self.line.notice());
+        notice.or_else(command).or_else(question).or_else(plan)
+    }
+
+    fn note(&mut self, text: &str) {
+        let text = wrap_text(&sanitize::lines(text), self.columns());
+        let lines = self.writer.note_lines(text.lines().map(str::to_owned).collect());
+        self.print_lines(lines);
+    }
+
+    fn tick(&mut self) {
+        if self
+            .first_ctrl_c
+            .as_ref()
+            .is_some_and(|first_ctrl_c| first_ctrl_c.at.elapsed() > DOUBLE_CTRL_C_WINDOW)
+        {
+            self.first_ctrl_c = None;
+            self.notice = None;
+        }
+        self.draw();
+    }
+
+    async fn send(&mut self, taken: TakenInput) -> Option<Exit> {
+        let rest = self.writer.blank_line();
+        self.print_lines(rest);
+        let mut lines = transcript_writer::echo(&taken.shown, self.colour);
+        if let Some(command) = commands::parse_user_command(&taken.text) {
+            self.print_lines(lines);
+            self.run_user_command(command);
+            return None;
+        }
+        match commands::parse(&taken.text) {
+            Ok(ParsedLine::Command(Command::Quit)) => return Some(self.exit()),
+            Ok(ParsedLine::Command(command)) => {
+                self.print_lines(lines);
+                if let Err(failure) = self.run_slash_command(command).await {
+                    self.fail(&failure);
+                }
+                let rest = self.writer.blank_line();
+                self.print_lines(rest);
+            }
+            Ok(ParsedLine::Message(message)) => {
+                let ComposedMessage { text, notes } = self.conversation.compose(&message);
+                if self.round.is_some() {
+                    lines.push(self.colour.paint("2", "  (heard at the next step)"));
+                }
+                for note in &notes {
+                    let note = wrap_text(&format!("  ({note})"), self.columns());
+                    lines.extend(note.lines().map(|line| self.colour.paint("2", line)));
+                }
+                lines.push(String::new());
+                self.print_lines(lines);
+                self.message(&text).await;
+            }
+            Err(text) => {
+                self.print_lines(lines);
+                self.note(&text);
+                let rest = self.writer.blank_line();
+                self.print_lines(rest);
+            }
+        }
+        None
+    }
+
+    async fn message(&mut self, text: &str) {
+        self.plan = None;
+        if let (Some(_), Some(session)) = (&self.round, self.conversation.session()) {
+            match self.conversation.tell(session, text).await {
+                Ok(()) => self.conversation.clear_pending_notes(),
+                Err(failure) => self.fail(&failure),
+            }
+            return;
+        }
+        let sent = self.conversation.send_message(text).await;
+        if sent.is_ok() {
+            self.conversation.clear_pending_notes();
+        }
+        self.begin(sent);
+    }
+
+    fn begin(&mut self, sent: Result<Sent, CliError>) {
+        match sent {
+            Ok(Sent::Ready(round)) => self.follow(round),
+            Ok(Sent::RunningElsewhere) => {
+                self.note("This session is run elsewhere and hears it there before its next turn.");
+            }
+            Err(failure) => self.fail(&failure),
+        }
+    }
+
+    /// Starts a round. It is watched before it begins, so that nothing of it is missed.
+    fn follow(&mut self, round: PreparedRun) {
+        let background_children = std::mem::take(&mut self.conversation.background_children);
+        self.writer = TranscriptWriter::new(round.session().clone(), self.colour, background_children);
+        let watch = round.subscribe();
+        self.round = Some(Round {
+            watch,
+            ending: Box::pin(round.start().result()),
+            stop_state: StopState::NotRequested,
+        });
+    }
+
+    fn fail(&mut self, failure: &CliError) {
+        let text = failure.message().unwrap_or_default();
+        self.note(&text);
+        let rest = self.writer.blank_line();
+        self.print_lines(rest);
+    }
+
+    async fn handle_round_event(&mut self, round_event: RoundEvent) {
+        match round_event {
+            RoundEvent::RunEvent(live) => self.show_event(live).await,
+            RoundEvent::Ended(ending) => self.ended(*ending).await,
+        }
+    }
+
+    async fn show_event(&mut self, live: RunEvent) {
+        self.writer.set_columns(self.columns());
+        let Some(view) = &mut self.conversation.view else { return };
+        let store = self.conversation.runtime.store().clone();
+        let mut lines = Vec::new();
+        for live in view.with_missed(&*store, live).await {
+            view.observe(&live);
+            if let RunEvent::Record(record) = &live {
+                view.apply(record);
+            }
+            lines.extend(self.writer.show_event(&live, view));
+        }
+        self.print_lines(lines);
+        self.update_approvals();
+    }
+
+    async fn ended(&mut self, ending: Result<RunResult, RunError>) {
+        self.catch_up().await;
+        if let Some(view) = &self.conversation.view {
+            self.approvals.ended(view, &ending);
+        }
+        self.round = None;
+        self.notice = None;
+        let mut lines = match &ending {
+            Ok(ending) => self.writer.end(&ending.outcome),
+            Err(error) => {
+                let text = wrap_text(&sanitize::lines(&error.to_string()), self.columns());
+                self.writer.note_lines(text.lines().map(str::to_owned).collect())
+            }
+        };
+        lines.extend(self.writer.blank_line());
+        self.print_lines(lines);
+        for session in ending.iter().flat_map(|ending| ending.detached.sessions()) {
+            let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
+            let label = node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label));
+            self.note(&format!("{label} goes on by itself as {session}"));
+            self.detached.insert(session.clone(), label);
+        }
+        let has_answer = ending
+            .as_ref()
+            .is_ok_and(|ending| ending.outcome.status == Status::Done && !ending.outcome.text.is_empty());
+        let was_cancelled =
+            ending.as_ref().is_ok_and(|ending| matches!(ending.outcome.status, Status::Cancelled { .. }));
+        if self.conversation.has_unread_input().await {
+            if was_cancelled {
+                self.note("What you said last is heard with your next message.");
+            } else if ending.is_ok() {
+                let sent = self.conversation.prepare_next_round().await;
+                self.begin(sent);
+            }
+        } else if has_answer {
+            self.offer_approval().await;
+        }
+        self.draw();
+    }
+
+    /// What was written and not told, because it was over too soon.
+    async fn catch_up(&mut self) {
+        if let Some(round) = &mut self.round {
+            let mut rest = Vec::new();
+            while let Some(live) = round.watch.try_next() {
+                rest.push(live);
+            }
+            for live in rest {
+                self.show_event(live).await;
+            }
+        }
+        let store = self.conversation.runtime.store().clone();
+        let Some(view) = &mut self.conversation.view else { return };
+        for record in view.read_missed(&*store).await {
+            self.show_event(RunEvent::Record(record.into())).await;
+        }
+    }
+
+    /// Announces the end of sessions that were left to themselves.
+    async fn poll_detached(&mut self) {
+        let sessions: Vec<SessionId> = self.detached.keys().cloned().collect();
+        let store = self.conversation.runtime.store().clone();
+        for session in sessions {
+            let Ok(records) = store.read(&session, 0).await else { continue };
+            let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
+            if let Some(outcome) = state.ended() {
+                let label = self.detached.remove(&session).unwrap_or_default();
+                self.note(&transcript_writer::end_notice(&label, outcome));
+                continue;
+            }
+            let tree = summary::read_tree(&*store, &session).await;
+            self.approvals.alert(&tree);
+            for (name, text) in summary::pending_approvals(&tree) {
+                if self.announced.insert(name) {
+                    self.note(&text);
+                }
+            }
+        }
+    }
+}
+
+/// What stands beneath the conversation now.
+fn frame<'a>(
+    conversation: &'a Conversation,
+    round: &Option<Round>,
+    writer: &TranscriptWriter,
+    line: &InputLine,
+    approvals: &ApprovalPrompts,
+    notice: Option<&'a str>,
+) -> Frame<'a> {
+    let columns = terminal::size().0.saturating_sub(1);
+    let view = conversation.view.as_ref().filter(|_| round.is_some());
+    let question = view.and_then(|view| approvals.layout(&view.tree, columns));
+    Frame {
+        view,
+        pending: writer.pending(MAX_PENDING_LINES),
+        notice,
+        line: question.unwrap_or_else(|| line.layout(columns, Screen::line_rows())),
+    }
+}

@@ -1,0 +1,126 @@
+//! Questions of agents in a chat: they get what is typed when nothing else was being typed.
+
+use brigade::{RunError, RunResult};
+use brigade_core::view::Tree;
+
+use super::super::conversation::Conversation;
+use super::ChatUi;
+use crate::approval_prompt::{ApprovalPrompt, PromptAction};
+use crate::attention::Attention;
+use crate::error::Exit;
+use crate::follow::RunView;
+use crate::keyboard::editor::Layout;
+use crate::keyboard::keys::Key;
+use crate::terminal::Colour;
+
+/// What is said while a question waits and something else is typed.
+const PENDING_NOTICE: &str = "An agent asks something. Esc brings its question up.";
+
+/// What agents ask, and who gets what is typed.
+pub(super) struct ApprovalPrompts {
+    dialogue: ApprovalPrompt,
+    attention: Attention,
+    /// Whether an answer is being typed, and not a message.
+    is_answering: bool,
+}
+
+impl ApprovalPrompts {
+    /// No questions yet.
+    pub(super) fn new(conversation: &Conversation, colour: Colour) -> ApprovalPrompts {
+        ApprovalPrompts {
+            dialogue: ApprovalPrompt::new(Some(conversation.runtime.settings().workspace.clone()), colour),
+            attention: Attention::new(&conversation.settings, &conversation.runtime),
+            is_answering: false,
+        }
+    }
+
+    /// Calls the user for questions of a session that was left to itself.
+    pub(super) fn alert(&mut self, tree: &Tree) {
+        self.attention.alert(tree);
+    }
+
+    /// A round has ended.
+    pub(super) fn ended(&mut self, view: &RunView, ending: &Result<RunResult, RunError>) {
+        self.attention.ended(view, ending);
+    }
+
+    /// What calls the user, for the time after the chat.
+    pub(super) fn take_attention(&mut self) -> Attention {
+        std::mem::take(&mut self.attention)
+    }
+
+    /// Whether what is typed is an answer.
+    pub(super) fn takes_keys(&self) -> bool {
+        self.is_answering && self.dialogue.is_open()
+    }
+
+    /// A word on a question that waits.
+    pub(super) fn notice(&self) -> Option<&'static str> {
+        (self.dialogue.is_open() && !self.is_answering).then_some(PENDING_NOTICE)
+    }
+
+    /// The question and the answer that is being typed, where one is.
+    pub(super) fn layout(&self, tree: &Tree, columns: usize) -> Option<Layout> {
+        if !self.takes_keys() {
+            return None;
+        }
+        let footer = self.dialogue.footer(tree, columns)?;
+        Some(Layout { cursor: footer.cursor.unwrap_or_default(), lines: footer.lines })
+    }
+
+    pub(super) fn paste(&mut self, text: &str) {
+        self.dialogue.paste(text);
+    }
+}
+
+impl ChatUi<'_> {
+    /// Looks at what is asked, and shows a question that comes up.
+    pub(super) fn update_approvals(&mut self) {
+        let columns = self.columns();
+        let Some(view) = &self.conversation.view else { return };
+        let was_open = self.approvals.dialogue.is_open();
+        let lines = self.approvals.dialogue.look(&view.tree, columns);
+        self.approvals.attention.look(&view.tree);
+        if !was_open {
+            // Whoever is in the middle of a message finishes it first.
+            self.approvals.is_answering = self.line.is_empty();
+        }
+        if let Some(lines) = lines {
+            let lines = self.writer.note_lines(lines);
+            self.print_lines(lines);
+        }
+    }
+
+    /// Changes between the question and the message.
+    pub(super) fn toggle_approval(&mut self) {
+        self.approvals.is_answering = self.approvals.dialogue.is_open() && !self.approvals.is_answering;
+    }
+
+    /// Takes a key for the question.
+    pub(super) async fn answer_key(&mut self, key: Key) -> Option<Exit> {
+        let Some(view) = &self.conversation.view else { return None };
+        match self.approvals.dialogue.key(key, &view.tree) {
+            PromptAction::Nothing => {}
+            PromptAction::Interrupt => return self.interrupt().await,
+            PromptAction::Leave => self.toggle_approval(),
+            PromptAction::Say(text) => self.note(&text),
+            PromptAction::Show(lines) => {
+                let lines = self.writer.note_lines(lines);
+                self.print_lines(lines);
+            }
+            PromptAction::Answers(given) => {
+                for given in given {
+                    let (answer, by) = (given.answer.clone(), "the person");
+                    let answered =
+                        self.conversation.runtime.answer(&given.session, given.call, answer, by).await;
+                    if let Err(error) = answered {
+                        self.approvals.dialogue.failed(&given);
+                        self.note(&error.to_string());
+                    }
+                }
+                self.update_approvals();
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,148 @@
+//! Keys in a chat: what they mean beside the line that is typed.
+
+use std::time::Instant;
+
+use crossterm::event::Event;
+
+use super::super::input_line::InputAction;
+use super::{ChatUi, FirstCtrlC, StopState};
+use crate::error::Exit;
+use crate::keyboard::keys::{self, Key};
+use crate::sanitize;
+use crate::suspend;
+
+/// How many completions are shown.
+const MAX_CHOICES: usize = 12;
+
+impl ChatUi<'_> {
+    pub(super) async fn event(&mut self, event: Event) -> Option<Exit> {
+        match event {
+            Event::Key(key) => {
+                let leave = match keys::from_event(key)? {
+                    Key::Suspend => {
+                        suspend::request();
+                        None
+                    }
+                    key => self.key(key).await,
+                };
+                self.draw();
+                leave
+            }
+            Event::Paste(text) => {
+                if self.approvals.takes_keys() {
+                    self.approvals.paste(&text);
+                } else {
+                    self.line.paste(&text);
+                }
+                self.draw();
+                None
+            }
+            Event::Resize(..) => {
+                self.draw();
+                None
+            }
+            Event::FocusGained | Event::FocusLost | Event::Mouse(_) => None,
+        }
+    }
+
+    async fn key(&mut self, key: Key) -> Option<Exit> {
+        if self.approvals.takes_keys() {
+            if key != Key::Interrupt {
+                self.first_ctrl_c = None;
+                self.notice = None;
+            }
+            return self.answer_key(key).await;
+        }
+        match key {
+            Key::Escape if !self.line.is_searching() => {
+                self.escape().await;
+                return None;
+            }
+            Key::NextMode => {
+                self.next_mode().await;
+                return None;
+            }
+            Key::Enter if self.approves_plan() => {
+                self.approve_plan().await;
+                return None;
+            }
+            _ => {}
+        }
+        let action = self.line.key(key);
+        if action != InputAction::Interrupt {
+            self.first_ctrl_c = None;
+            self.notice = None;
+        }
+        match action {
+            InputAction::Nothing => None,
+            InputAction::Choose(choices) => {
+                self.notice = Some(choices_line(&choices));
+                None
+            }
+            InputAction::Send(taken) => self.send(taken).await,
+            InputAction::Interrupt if let Some(command) = &mut self.command => {
+                command.stop();
+                None
+            }
+            InputAction::Interrupt => self.interrupt().await,
+            InputAction::Leave if self.round.is_none() => Some(Exit::Done),
+            InputAction::Leave => {
+                self.notice = Some("Ctrl-C stops the round, and leaves when it is pressed again.".to_owned());
+                None
+            }
+            InputAction::Redraw => {
+                self.screen.clear_screen();
+                None
+            }
+        }
+    }
+
+    pub(super) async fn interrupt(&mut self) -> Option<Exit> {
+        let was_asked = self.round.as_ref().is_some_and(|round| round.stop_state == StopState::Requested);
+        if was_asked {
+            return Some(Exit::Cancelled);
+        }
+        if let Some(first_ctrl_c) = &self.first_ctrl_c {
+            return Some(first_ctrl_c.exit);
+        }
+        let exit = self.exit();
+        self.first_ctrl_c = Some(FirstCtrlC { at: Instant::now(), exit });
+        if self.round.is_some() {
+            self.notice = Some("Stopping. Ctrl-C again leaves.".to_owned());
+            self.stop().await;
+        } else {
+            self.notice = Some("Press Ctrl-C again to leave.".to_owned());
+        }
+        None
+    }
+
+    /// Brings a question up, or stops what runs. What is typed stays.
+    async fn escape(&mut self) {
+        if self.approvals.notice().is_some() {
+            self.toggle_approval();
+        } else if let Some(command) = &mut self.command {
+            command.stop();
+        } else if self.round.as_ref().is_some_and(|round| round.stop_state == StopState::NotRequested) {
+            self.notice = Some("Stopping. Ctrl-C leaves.".to_owned());
+            self.stop().await;
+        } else {
+            self.plan = None;
+        }
+    }
+
+    /// Stops the round.
+    pub(super) async fn stop(&mut self) {
+        let (Some(round), Some(session)) = (&mut self.round, self.conversation.session()) else { return };
+        round.stop_state = StopState::Requested;
+        if let Err(failure) = self.conversation.cancel(session).await {
+            self.fail(&failure);
+        }
+    }
+}
+
+/// The names to choose from, as far as they are shown.
+fn choices_line(choices: &[String]) -> String {
+    let shown = choices.iter().take(MAX_CHOICES).map(String::as_str);
+    let more = (choices.len() > MAX_CHOICES).then_some("…");
+    sanitize::line(&shown.chain(more).collect::<Vec<_>>().join(" "))
+}

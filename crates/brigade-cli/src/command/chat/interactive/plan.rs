@@ -1,0 +1,74 @@
+//! Modes at a key: Shift-Tab changes the mode, and Enter approves the plan that a round in mode `plan` ended with.
+
+use std::time::{Duration, Instant};
+
+use brigade_core::permission::Mode;
+
+use super::super::attach::ComposedMessage;
+use super::super::transcript_writer;
+use super::ChatUi;
+
+/// The words that the agent hears when its plan is approved.
+const APPROVAL_MESSAGE: &str = "The plan is approved. Carry it out.";
+const APPROVAL_NOTICE: &str = "Enter approves this plan and continues in mode edit. Or type what to change.";
+/// Enter within this time after the plan appeared was meant for something else.
+const MIN_PLAN_DISPLAY_TIME: Duration = Duration::from_millis(400);
+
+/// A plan that waits for an approval.
+pub(super) struct Plan {
+    shown_at: Instant,
+}
+
+impl Plan {
+    pub(super) fn notice(&self) -> String {
+        APPROVAL_NOTICE.to_owned()
+    }
+}
+
+impl ChatUi<'_> {
+    /// Offers to approve the plan, if the round that just ended was one in mode `plan`.
+    pub(super) async fn offer_approval(&mut self) {
+        if self.conversation.can_leave_plan().await {
+            self.plan = Some(Plan { shown_at: Instant::now() });
+        }
+    }
+
+    /// Whether Enter approves a plan now.
+    pub(super) fn approves_plan(&self) -> bool {
+        let is_seen = self.plan.as_ref().is_some_and(|plan| plan.shown_at.elapsed() >= MIN_PLAN_DISPLAY_TIME);
+        is_seen && self.round.is_none() && self.line.is_empty() && !self.line.is_searching()
+    }
+
+    /// Continues in mode `edit` with the plan.
+    pub(super) async fn approve_plan(&mut self) {
+        self.plan = None;
+        self.screen.clear();
+        if let Err(failure) = self.conversation.set_mode(Mode::Edit).await {
+            return self.fail(&failure);
+        }
+        let mut lines = transcript_writer::echo(APPROVAL_MESSAGE, self.colour);
+        lines.push(self.colour.paint("2", "  (mode edit)"));
+        lines.push(String::new());
+        self.print_lines(lines);
+        let ComposedMessage { text, .. } = self.conversation.compose(APPROVAL_MESSAGE);
+        self.message(&text).await;
+    }
+
+    /// Changes to the next mode. `auto`, which asks about nothing, is not among them: `/mode auto` sets it.
+    pub(super) async fn next_mode(&mut self) {
+        let mode = match self.conversation.mode().await {
+            Mode::Plan => Mode::Ask,
+            Mode::Ask => Mode::Edit,
+            Mode::Edit | Mode::Auto => Mode::Plan,
+        };
+        self.plan = None;
+        self.screen.clear();
+        match self.conversation.set_mode(mode).await {
+            Ok(()) => {
+                let when = if self.round.is_some() { " from the next round on" } else { "" };
+                self.notice = Some(format!("Mode {mode}{when}."));
+            }
+            Err(failure) => self.fail(&failure),
+        }
+    }
+}

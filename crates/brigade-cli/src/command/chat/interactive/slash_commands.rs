@@ -1,0 +1,145 @@
+//! What the chat does at a command that begins with a slash.
+
+use std::collections::HashSet;
+
+use brigade_core::SessionId;
+
+use super::super::commands::{self, Command};
+use super::super::slash_output;
+use super::super::transcript_writer::TranscriptWriter;
+use super::ChatUi;
+use crate::error::CliError;
+use crate::render::wrap_text;
+use crate::sanitize;
+use crate::session_ref;
+
+impl ChatUi<'_> {
+    pub(super) async fn run_slash_command(&mut self, command: Command) -> Result<(), CliError> {
+        let columns = self.columns();
+        let text = match command {
+            Command::Tree => slash_output::tree(self.conversation, self.colour, columns),
+            Command::Cost => slash_output::cost(self.conversation, self.colour, columns),
+            Command::Agents => slash_output::agents(self.conversation, columns),
+            Command::Model(None) => slash_output::model(self.conversation).await,
+            Command::Model(Some(model)) => {
+                self.screen.clear();
+                self.conversation.set_model(model).await?;
+                slash_output::model(self.conversation).await
+            }
+            Command::Mode(None) => format!("The mode is {}.", self.conversation.mode().await),
+            Command::Mode(Some(mode)) => {
+                self.screen.clear();
+                self.conversation.set_mode(mode).await?;
+                format!("The mode is {mode} from the next round on.")
+            }
+            Command::Tell(arguments) => self.tell(&arguments).await?,
+            Command::Stop(None) => self.stop_round().await,
+            Command::Stop(Some(arguments)) => self.stop_agent(&arguments).await?,
+            Command::Undo => self.undo().await?,
+            Command::Compact => return self.compact().await,
+            Command::Clear => return self.clear().await,
+            Command::Resume(None) => {
+                slash_output::sessions(&**self.conversation.runtime.store(), columns).await?
+            }
+            Command::Resume(Some(id)) => return self.resume(&id).await,
+            Command::Help => commands::help(),
+            Command::Quit => return Ok(()),
+        };
+        let lines = text.trim_end().lines();
+        // Painted lines are tables, which fit.
+        let lines = lines.map(|line| match line.contains('\u{1b}') {
+            true => line.to_owned(),
+            false => wrap_text(line, columns),
+        });
+        let lines = lines.collect();
+        let lines = self.writer.note_lines(lines);
+        self.print_lines(lines);
+        Ok(())
+    }
+
+    async fn tell(&mut self, arguments: &str) -> Result<String, CliError> {
+        let (session, text) = self.parse_recipient(arguments)?;
+        if text.is_empty() {
+            return Err(CliError::usage("say whom and what: /tell AGENT TEXT"));
+        }
+        self.conversation.tell(&session, &text).await?;
+        Ok(format!("{} hears it at its next step.", self.label(&session)))
+    }
+
+    async fn stop_round(&mut self) -> String {
+        if self.round.is_none() {
+            return "Nobody works now.".to_owned();
+        }
+        self.stop().await;
+        "Stopping.".to_owned()
+    }
+
+    async fn stop_agent(&mut self, arguments: &str) -> Result<String, CliError> {
+        let (session, _) = self.parse_recipient(arguments)?;
+        self.conversation.cancel(&session).await?;
+        Ok(format!("{} is asked to stop.", self.label(&session)))
+    }
+
+    /// The name that a session of the tree is shown by.
+    fn label(&self, session: &SessionId) -> String {
+        let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
+        node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label))
+    }
+
+    fn parse_recipient(&self, arguments: &str) -> Result<(SessionId, String), CliError> {
+        let view = self.conversation.view.as_ref().filter(|_| self.round.is_some());
+        let view = view.ok_or_else(|| CliError::usage("nobody works now"))?;
+        let (session, rest) = slash_output::parse_recipient(view, arguments).map_err(CliError::usage)?;
+        Ok((session, rest.to_owned()))
+    }
+
+    async fn resume(&mut self, id: &str) -> Result<(), CliError> {
+        self.require_idle()?;
+        let session = session_ref::resolve(&**self.conversation.runtime.store(), id).await?;
+        self.screen.clear();
+        self.conversation.switch(&session).await?;
+        self.plan = None;
+        self.line.set_folder(self.conversation.settings.folder.clone());
+        self.greet().await;
+        Ok(())
+    }
+
+    async fn undo(&mut self) -> Result<String, CliError> {
+        self.require_idle()?;
+        self.plan = None;
+        self.conversation.undo().await
+    }
+
+    async fn compact(&mut self) -> Result<(), CliError> {
+        self.require_idle()?;
+        self.plan = None;
+        let round = self.conversation.compact().await?;
+        self.follow(round);
+        Ok(())
+    }
+
+    /// Begins a new session with the next message. The one before stays in the store.
+    async fn clear(&mut self) -> Result<(), CliError> {
+        self.require_idle()?;
+        self.plan = None;
+        let left = self.conversation.leave_session();
+        self.writer = TranscriptWriter::new(SessionId::root(0), self.colour, HashSet::new());
+        self.screen.clear_screen();
+        if let Some(session) = left {
+            self.note(&format!(
+                "A new session begins with your next message. To continue the last one: /resume {session}"
+            ));
+            let rest = self.writer.blank_line();
+            self.print_lines(rest);
+        }
+        self.greet().await;
+        Ok(())
+    }
+
+    fn require_idle(&self) -> Result<(), CliError> {
+        match self.round {
+            Some(_) => Err(CliError::usage("this round is not over; /stop ends it")),
+            None => Ok(()),
+        }
+    }
+}

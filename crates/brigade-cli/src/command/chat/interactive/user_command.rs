@@ -1,0 +1,146 @@
+//! Commands of the user: `!` runs one in the folder of the session, and its output goes along with the next message.
+
+use std::pin::Pin;
+
+use brigade_sandbox::{ExitReason, GuardError, Job, JobResult, ResourceLimits, run};
+use tokio::sync::oneshot;
+
+use super::super::attach::fenced;
+use super::super::commands::{OutputAudience, UserCommand};
+use super::ChatUi;
+use crate::render::fit;
+use crate::sanitize;
+
+/// Name of the guard in the process table.
+const GUARD_TAG: &str = "user:0";
+/// How much of the command is shown while it runs.
+const MAX_COMMAND_COLUMNS: usize = 40;
+
+/// A command of the user that runs.
+pub(super) struct RunningCommand {
+    command: UserCommand,
+    finished: Pin<Box<dyn Future<Output = Result<JobResult, GuardError>> + Send>>,
+    /// Ends it when it is used or dropped.
+    stop: Option<oneshot::Sender<()>>,
+}
+
+/// Waits for the end of a command, for ever if none runs.
+pub(super) async fn finished(running: &mut Option<RunningCommand>) -> Result<JobResult, GuardError> {
+    match running {
+        Some(running) => (&mut running.finished).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl RunningCommand {
+    pub(super) fn notice(&self) -> String {
+        let command = fit(&sanitize::line(&self.command.text), MAX_COMMAND_COLUMNS);
+        match self.stop {
+            Some(_) => format!("Running {command}. Esc stops it."),
+            None => format!("Stopping {command}."),
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // A command that has just ended does not listen any more.
+            let _ = stop.send(());
+        }
+    }
+}
+
+impl ChatUi<'_> {
+    /// Runs a command of the user. It has the environment and the limits that commands of agents have.
+    pub(super) fn run_user_command(&mut self, command: UserCommand) {
+        if let Some(running) = &self.command {
+            let other = sanitize::line(&running.command.text);
+            return self
+                .note(&format!("cannot run a second command: `{other}` is still running. Esc stops it."));
+        }
+        let Some(shell) = self.conversation.runtime.settings().shell.clone() else {
+            return self.note("cannot run a command: there is no shell here.");
+        };
+        let job = Job {
+            command: command.text.clone(),
+            directory: shell.directory,
+            environment: shell.environment,
+            time_limit: shell.time_limit,
+            output_limit: shell.output_limit,
+            limits: ResourceLimits::default(),
+            tag: GUARD_TAG.to_owned(),
+        };
+        let (stop, stopped) = oneshot::channel();
+        let finished = async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            run(&shell.guard, job, stopped).await
+        };
+        self.command = Some(RunningCommand { command, finished: Box::pin(finished), stop: Some(stop) });
+    }
+
+    /// Shows what a command printed, and keeps it for the next message.
+    pub(super) fn command_ended(&mut self, finished: Result<JobResult, GuardError>) {
+        let Some(RunningCommand { command, .. }) = self.command.take() else { return };
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(error) => return self.note(&error.to_string()),
+        };
+        let printed = output_text(&finished);
+        self.note(&printed);
+        if command.output == OutputAudience::UserAndAgent {
+            self.conversation.add_pending_note(format!("I ran `{}`:\n{}", command.text, fenced(&printed)));
+            let lines = vec![self.colour.paint("2", "(the agent reads this with your next message)")];
+            let lines = self.writer.note_lines(lines);
+            self.print_lines(lines);
+        }
+        let rest = self.writer.blank_line();
+        self.print_lines(rest);
+    }
+}
+
+/// The output of a command and, unless it succeeded, how it ended.
+fn output_text(finished: &JobResult) -> String {
+    let mut text = String::from_utf8_lossy(&finished.output).trim_end().to_owned();
+    let end = match finished.end {
+        ExitReason::Exited(0) if text.is_empty() => Some("(no output)".to_owned()),
+        ExitReason::Exited(0) => None,
+        ExitReason::Exited(code) => Some(format!("(exit code {code})")),
+        ExitReason::Signalled(signal) => Some(format!("(ended by signal {signal})")),
+        ExitReason::TimedOut => Some("(ended at its time limit)".to_owned()),
+        ExitReason::Cancelled => Some("(stopped)".to_owned()),
+    };
+    let dropped = match finished.dropped_bytes {
+        0 => None,
+        bytes => Some(format!("({bytes} bytes in the middle are left out)")),
+    };
+    for line in dropped.into_iter().chain(end) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&line);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn output_text_ends_with_the_exit_reason() {
+        let say = |end, output: &[u8], dropped_bytes| {
+            let (output, duration, recent) = (output.to_vec(), Duration::ZERO, Vec::new());
+            output_text(&JobResult { end, output, dropped_bytes, duration, recent })
+        };
+        assert_eq!(say(ExitReason::Exited(0), b"hi\n", 0), "hi");
+        assert_eq!(say(ExitReason::Exited(0), b"", 0), "(no output)");
+        assert_eq!(
+            say(ExitReason::Exited(3), b"hi\n", 7),
+            "hi\n(7 bytes in the middle are left out)\n(exit code 3)"
+        );
+        assert_eq!(say(ExitReason::Cancelled, b"", 0), "(stopped)");
+    }
+}

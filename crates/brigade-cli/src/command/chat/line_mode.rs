@@ -1,0 +1,223 @@
+//! A conversation without a screen: messages come line by line, answers go to standard output.
+
+use std::io::BufRead;
+
+use brigade::{Detached, PreparedRun, RunResult};
+use brigade_core::Status;
+use tokio::sync::mpsc;
+
+use super::attach::ComposedMessage;
+use super::commands::{self, Command, ParsedLine};
+use super::conversation::{Conversation, Sent};
+use super::slash_output;
+use crate::args::OutputFormat;
+use crate::attention::Attention;
+use crate::error::{CliError, Exit};
+use crate::follow::{self, Signals};
+use crate::output;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::sanitize;
+use crate::session_ref;
+use crate::summary;
+use crate::terminal::{self, Colour};
+
+/// Whether there is more to come.
+enum NextStep {
+    /// The next line.
+    Continue,
+    /// The end, at the person's word.
+    Quit,
+    /// A round that the command began.
+    Follow(Box<PreparedRun>),
+}
+
+/// Talks until the input ends. How it ends is how the last round did.
+pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, CliError> {
+    let mut signals = Signals::listen(conversation.runtime.store().clone())?;
+    let mut lines = stdin_lines();
+    let mut attention = Attention::new(&conversation.settings, &conversation.runtime);
+    let mut exit = Exit::Done;
+    let mut detached_runs = Vec::new();
+    loop {
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            () = signals.next() => return Ok(exit),
+        };
+        let Some(line) = line else { break };
+        if line.trim().is_empty() {
+            continue;
+        }
+        let ended = match commands::parse(&line) {
+            Ok(ParsedLine::Message(text)) => {
+                run_round(conversation, &text, &mut signals, &mut detached_runs, &mut attention).await
+            }
+            Ok(ParsedLine::Command(command)) => match run_slash_command(conversation, command).await {
+                Ok(NextStep::Continue) => continue,
+                Ok(NextStep::Quit) => break,
+                Ok(NextStep::Follow(run)) => {
+                    let followed =
+                        follow(conversation, *run, &mut signals, &mut detached_runs, &mut attention);
+                    followed.await.map(|_| exit)
+                }
+                Err(failure) => {
+                    report(failure)?;
+                    continue;
+                }
+            },
+            Err(text) => {
+                report(CliError::usage(text))?;
+                continue;
+            }
+        };
+        exit = match ended {
+            Ok(Exit::Cancelled) => return Ok(Exit::Cancelled),
+            Ok(exit) => exit,
+            Err(failure) => {
+                report(failure)?;
+                Exit::Failed
+            }
+        };
+    }
+    for detached in detached_runs {
+        summary::wait_for_detached(
+            &**conversation.runtime.store(),
+            &detached,
+            &conversation.hints(),
+            &mut signals,
+            &mut attention,
+        )
+        .await;
+    }
+    attention.finish().await;
+    Ok(exit)
+}
+
+/// Says what went wrong. Only where nobody listens any more there is no going on.
+fn report(failure: CliError) -> Result<(), CliError> {
+    match failure {
+        CliError::OutputClosed => Err(CliError::OutputClosed),
+        failure => {
+            failure.report();
+            Ok(())
+        }
+    }
+}
+
+/// Lines of standard input, read by a thread that nobody waits for.
+fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        let mut line = Vec::new();
+        while input.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            line.clear();
+            if sender.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// One message and what comes of it.
+async fn run_round(
+    conversation: &mut Conversation,
+    text: &str,
+    signals: &mut Signals,
+    detached_runs: &mut Vec<Detached>,
+    attention: &mut Attention,
+) -> Result<Exit, CliError> {
+    let ComposedMessage { text, notes } = conversation.compose(text);
+    notes.iter().for_each(|note| output::note(note));
+    let run = match conversation.send_message(&text).await? {
+        Sent::Ready(round) => round,
+        Sent::RunningElsewhere => {
+            output::note("This session is run elsewhere and hears it there before its next turn.");
+            return Ok(Exit::Done);
+        }
+    };
+    conversation.clear_pending_notes();
+    follow(conversation, run, signals, detached_runs, attention).await
+}
+
+/// Follows a round to its end.
+async fn follow(
+    conversation: &mut Conversation,
+    run: PreparedRun,
+    signals: &mut Signals,
+    detached_runs: &mut Vec<Detached>,
+    attention: &mut Attention,
+) -> Result<Exit, CliError> {
+    let run = run.start();
+    let Some(view) = conversation.view.take() else { return Ok(Exit::Done) };
+    let mut progress = Progress::new(&conversation.global, &conversation.settings.environment);
+    let hints = conversation.hints();
+    let followed =
+        follow::follow(&conversation.runtime, run, view, &mut progress, signals, &hints, attention).await?;
+    let format = conversation.global.output_format;
+    if format != OutputFormat::Text {
+        output::json(&Report::new(&followed.view, &followed.ending))?;
+    }
+    conversation.view = Some(followed.view);
+    let RunResult { outcome, detached, .. } = followed.ending?;
+    detached_runs.push(detached);
+    if format == OutputFormat::Text {
+        summary::print_result(outcome.text.as_str(), &conversation.global)?;
+        if let Some(text) = status_notice(&outcome.status) {
+            output::note(&text);
+        }
+    }
+    Ok(Exit::of(&outcome.status))
+}
+
+/// What there is to say of an end that is not a success.
+pub(super) fn status_notice(status: &Status) -> Option<String> {
+    match status {
+        Status::Done | Status::Detached => None,
+        Status::Incomplete { limit } => Some(format!(
+            "incomplete: stopped at the {}; the next message begins with fresh limits",
+            limit.label()
+        )),
+        Status::Failed { cause } => Some(format!("failed: {}", sanitize::line(cause))),
+        Status::Lost { cause } => Some(format!("outcome unknown: {}", sanitize::line(cause))),
+        Status::Cancelled { by } => Some(format!("stopped by {}", sanitize::line(by))),
+    }
+}
+
+async fn run_slash_command(conversation: &mut Conversation, command: Command) -> Result<NextStep, CliError> {
+    let columns = terminal::stdout_columns();
+    let text = match command {
+        Command::Tree => slash_output::tree(conversation, Colour::Off, columns),
+        Command::Cost => slash_output::cost(conversation, Colour::Off, columns),
+        Command::Agents => slash_output::agents(conversation, columns),
+        Command::Model(None) => slash_output::model(conversation).await,
+        Command::Model(Some(model)) => {
+            conversation.set_model(model).await?;
+            slash_output::model(conversation).await
+        }
+        Command::Mode(None) => format!("The mode is {}.", conversation.mode().await),
+        Command::Mode(Some(mode)) => {
+            conversation.set_mode(mode).await?;
+            format!("The mode is {mode} from the next round on.")
+        }
+        Command::Resume(None) => slash_output::sessions(&**conversation.runtime.store(), columns).await?,
+        Command::Resume(Some(id)) => {
+            let session = session_ref::resolve(&**conversation.runtime.store(), &id).await?;
+            conversation.switch(&session).await?;
+            format!("This is {} now.", conversation.agent_label())
+        }
+        Command::Undo => conversation.undo().await?,
+        Command::Clear => match conversation.leave_session() {
+            Some(session) => format!("A new session begins. To continue the last one: /resume {session}"),
+            None => "A new session begins.".to_owned(),
+        },
+        Command::Compact => return Ok(NextStep::Follow(Box::new(conversation.compact().await?))),
+        Command::Tell(_) | Command::Stop(_) => return Err(CliError::usage("nobody works now")),
+        Command::Help => commands::help(),
+        Command::Quit => return Ok(NextStep::Quit),
+    };
+    output::text(&text)?;
+    Ok(NextStep::Continue)
+}

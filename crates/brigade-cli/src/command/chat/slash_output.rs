@@ -1,0 +1,235 @@
+//! What commands that begin with a slash answer, as text that is safe to show.
+
+use brigade::{Store, UndoResult, UndoneFile};
+use brigade_core::view::{Activity, Node};
+use brigade_core::{Event, SessionId};
+
+use super::conversation::Conversation;
+use crate::clock;
+use crate::error::CliError;
+use crate::follow::RunView;
+use crate::render::{self, fit, pad};
+use crate::sanitize;
+use crate::settings::LEAD_AGENT;
+use crate::terminal::Colour;
+use crate::units;
+
+/// How many sessions are listed.
+const MAX_LISTED_SESSIONS: usize = 10;
+pub(super) const NO_SESSION: &str = "Nothing was said yet.";
+
+/// Who works for whom.
+pub(super) fn tree(conversation: &Conversation, colour: Colour, columns: usize) -> String {
+    conversation
+        .view
+        .as_ref()
+        .map_or_else(|| NO_SESSION.to_owned(), |view| render::costs(view, colour, columns))
+}
+
+/// What was used up.
+pub(super) fn cost(conversation: &Conversation, colour: Colour, columns: usize) -> String {
+    conversation
+        .view
+        .as_ref()
+        .map_or_else(|| NO_SESSION.to_owned(), |view| render::costs_by_agent(view, colour, columns))
+}
+
+/// The model of the next round.
+pub(super) async fn model(conversation: &Conversation) -> String {
+    match conversation.model().await {
+        Some(model) => format!("The model is {}.", sanitize::line(&model)),
+        None => {
+            "No model is set: /model PROVIDER/MODEL sets one, brigade models shows what there is.".to_owned()
+        }
+    }
+}
+
+/// The agents that can be named.
+pub(super) fn agents(conversation: &Conversation, columns: usize) -> String {
+    let agents = conversation.runtime.settings().agents.list();
+    let width = agents.iter().map(|agent| agent.id.len()).chain([LEAD_AGENT.len()]).max().unwrap_or_default();
+    let line = |id: &str, about: &str| fit(&format!("{} {}", pad(id, width), sanitize::line(about)), columns);
+    let mut lines = vec![line(LEAD_AGENT, "takes tasks and hands parts of them on")];
+    lines.extend(agents.iter().map(|agent| line(&agent.id, &agent.description)));
+    lines.join("\n")
+}
+
+/// The sessions in which something happened last.
+pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String, CliError> {
+    let mut roots = store.roots().await?;
+    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
+    let mut lines = Vec::new();
+    for summary in roots.iter().take(MAX_LISTED_SESSIONS) {
+        let Ok(first) = &summary.first else { continue };
+        let Event::Started { delegation, .. } = &first.event else { continue };
+        let at = summary.last.as_ref().map_or(first.at, |last| last.at);
+        let agent = delegation.role.as_deref().or(delegation.agent.as_deref()).unwrap_or(LEAD_AGENT);
+        let age = units::format_age(clock::now().saturating_sub(at));
+        let about = format!(
+            "{} {}: {}",
+            pad(&age, 4),
+            sanitize::line(agent),
+            sanitize::line(delegation.task.as_str())
+        );
+        // The id is never cut: it is there to be typed.
+        let max_columns = columns.saturating_sub(summary.root.as_str().len() + 1).max(12);
+        lines.push(format!("{} {}", summary.root, fit(&about, max_columns)));
+    }
+    if lines.is_empty() {
+        return Ok("There are no sessions yet.".to_owned());
+    }
+    lines.push("To go on with one: /resume ID".to_owned());
+    Ok(lines.join("\n"))
+}
+
+/// The result of an undo, file by file.
+pub(super) fn undo_report(files: &[UndoneFile]) -> String {
+    let lines = files.iter().map(|UndoneFile { path, result }| {
+        let path = sanitize::line(path);
+        match result {
+            UndoResult::Restored => format!("restored {path}"),
+            UndoResult::PartlyRestored => {
+                format!("restored {path} to the content that another program gave it during the round")
+            }
+            UndoResult::Removed => format!("removed {path}, which the round created"),
+            UndoResult::Unchanged => format!("{path} already is as it was before the round"),
+            UndoResult::Refused { cause } => format!("cannot undo {path}: {}", sanitize::line(cause)),
+        }
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        return "The last round edited no files. Changes by commands are not undone.".to_owned();
+    }
+    lines.join("\n")
+}
+
+/// The same for the agent; nothing if no file was changed.
+pub(super) fn undo_note_for_agent(files: &[UndoneFile]) -> Option<String> {
+    let is_changed = |file: &&UndoneFile| match &file.result {
+        UndoResult::Restored | UndoResult::PartlyRestored | UndoResult::Removed => true,
+        UndoResult::Unchanged | UndoResult::Refused { .. } => false,
+    };
+    let changed: Vec<&str> = files.iter().filter(is_changed).map(|file| file.path.as_str()).collect();
+    let paths = (!changed.is_empty()).then(|| changed.join(", "))?;
+    Some(format!("I undid the edits of the last round in: {paths}"))
+}
+
+/// The agent that is meant by the first words of a text, and what follows them. Names may have blanks in them.
+pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(SessionId, &'a str), String> {
+    let nodes = view.tree.walk(&view.root);
+    let mut found: Vec<(&Node, &'a str)> = Vec::new();
+    let mut longest = 0;
+    for node in nodes.into_iter().filter(|node| node.session != view.root) {
+        let names = [node.session.as_str().to_owned(), node.key(), node.label.clone()];
+        for name in names {
+            let Some(rest) = after_name(text, &name) else { continue };
+            if name.len() > longest {
+                found.clear();
+                longest = name.len();
+            }
+            if name.len() == longest {
+                found.push((node, rest));
+            }
+        }
+    }
+    let name = sanitize::line(text.split_whitespace().next().unwrap_or_default());
+    let working: Vec<&(&Node, &str)> =
+        found.iter().filter(|(node, _)| !matches!(node.activity, Activity::Ended(_))).collect();
+    match (working.as_slice(), found.as_slice()) {
+        ([(node, rest)], _) => Ok((node.session.clone(), rest)),
+        ([], []) => Err(format!("nobody here is called '{name}'; /tree shows who works")),
+        ([], [(node, _), ..]) => Err(format!(
+            "{} works no more; to talk with it: /resume {}",
+            sanitize::line(&node.label),
+            node.session
+        )),
+        (several, _) => {
+            let keys: Vec<String> = several.iter().map(|(node, _)| node.key()).collect();
+            Err(format!("several are called '{name}'; name one as {}", keys.join(" or ")))
+        }
+    }
+}
+
+/// What follows a name at the start of a text, whatever its letters' case.
+fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    if name.is_empty() {
+        return None;
+    }
+    let lower = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<String>();
+    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    let ends = ends.filter(|at| text[*at..].is_empty() || text[*at..].starts_with(char::is_whitespace));
+    let name = lower(name);
+    ends.into_iter().find(|end| lower(&text[..*end]) == name).map(|end| text[end..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use brigade_core::delegation::{Outcome, Status};
+    use brigade_core::{Budget, CallId, Delegation, Grant, Hash, Limit, Record, Spent};
+
+    use super::*;
+
+    fn view(roles: &[(&str, bool)]) -> RunView {
+        let root = SessionId::root(1);
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let mut view = RunView::new(root.clone());
+        let record = |session: &SessionId, seq, event| Record {
+            session: session.clone(),
+            seq,
+            pos: 0,
+            at: 0,
+            v: 1,
+            event,
+        };
+        let delegation = Delegation::default();
+        view.apply(&record(
+            &root,
+            0,
+            Event::Started { delegation: delegation.into(), agent: hash, grant, parent: None, depth: 0 },
+        ));
+        for (index, (role, has_ended)) in (0..).zip(roles) {
+            let call = CallId { turn: 1, index };
+            let child = root.child(call);
+            let delegation = Delegation { role: Some((*role).to_owned()), ..Delegation::default() };
+            let delegated = Event::Delegated {
+                call,
+                child: child.clone(),
+                delegation: delegation.into(),
+                agent: hash,
+                grant,
+            };
+            view.apply(&record(&root, 1 + u64::from(index), delegated));
+            if *has_ended {
+                let outcome = Outcome { status: Status::Done, text: "".into(), warnings: Vec::new() };
+                view.apply(&record(&child, 0, Event::Ended { outcome, spent: Spent::default() }));
+            }
+        }
+        view
+    }
+
+    #[test]
+    fn parse_recipient_accepts_name_key_or_id() {
+        let view = view(&[("Security", false), ("Security Auditor", false), ("Gone", true), ("Gone", false)]);
+        let child = |index| view.root.child(CallId { turn: 1, index });
+        assert_eq!(parse_recipient(&view, "security auditor hurry up"), Ok((child(1), "hurry up")));
+        assert_eq!(parse_recipient(&view, "Security hurry"), Ok((child(0), "hurry")));
+        assert_eq!(parse_recipient(&view, "gone x"), Ok((child(3), "x")), "the one that works is meant");
+        assert_eq!(
+            parse_recipient(&view, child(2).as_str()).unwrap_err().split(';').next(),
+            Some("Gone works no more")
+        );
+        let key = view.tree.node(&child(0)).unwrap().key();
+        assert_eq!(parse_recipient(&view, &format!("{key} x")), Ok((child(0), "x")));
+        assert!(parse_recipient(&view, "Sec x").unwrap_err().contains("nobody"));
+        assert!(parse_recipient(&view, "\u{1b}[2J x").unwrap_err().contains("\\u{1b}"));
+    }
+
+    #[test]
+    fn parse_recipient_ambiguous_name_is_refused() {
+        let view = view(&[("Worker", false), ("Worker", false)]);
+        let error = parse_recipient(&view, "worker go").unwrap_err();
+        assert!(error.contains("run:"), "{error}");
+    }
+}

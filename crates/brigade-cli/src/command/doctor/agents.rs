@@ -1,0 +1,119 @@
+//! Agents, skills, and the rules for tools.
+
+use std::sync::Arc;
+
+use brigade::Toolbox;
+use brigade::agents::{self, ProblemKind};
+use brigade::store::MemoryStore;
+use brigade_core::permission::Rule;
+
+use super::{Finding, block_on};
+use crate::error::CliError;
+use crate::presets;
+use crate::project_context;
+use crate::settings::{McpServer, Settings};
+use crate::setup;
+
+/// The agents that can be named, and the files that are none.
+pub(super) fn agents(settings: &Settings) -> Vec<Finding> {
+    let found = agents::discover_all(&settings.agent_dirs());
+    let count = found.definitions.len();
+    let mut findings = vec![match count {
+        0 => Finding::ok("the built-in lead; brigade agents new ID writes more"),
+        _ => Finding::ok(format!("the built-in lead and {count} from files")),
+    }];
+    findings.extend(found.problems.iter().map(|problem| match problem.kind {
+        ProblemKind::Shadowed => Finding::note(problem.to_string()),
+        ProblemKind::Refused | ProblemKind::Duplicate => Finding::problem(
+            problem.to_string(),
+            format!("Mend or remove it, then check: brigade agents lint {}", problem.file.display()),
+        ),
+    }));
+    findings
+}
+
+/// The instruction files that agents follow, and those that are not used.
+pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError> {
+    // What is wrong with the store is said elsewhere.
+    let store = setup::open_store_read_only(settings).unwrap_or_else(|_| Arc::new(MemoryStore::new()));
+    let found = match block_on(project_context::instructions(settings, &*store))? {
+        Ok(found) => found,
+        Err(failure) => {
+            return Ok(vec![Finding::problem(failure.to_string(), "No run starts before that is mended")]);
+        }
+    };
+    let mut findings: Vec<Finding> =
+        found.used.iter().map(|path| Finding::ok(path.display().to_string())).collect();
+    if findings.is_empty() {
+        findings.push(Finding::ok("none"));
+    }
+    findings.extend(found.problems.into_iter().map(|problem| {
+        let fix = match problem.accept {
+            Some(command) => format!("Look at it, and accept it with: {command}"),
+            None => "Make it a shorter file of that folder".to_owned(),
+        };
+        Finding::warn(format!("{} {}", problem.path.display(), problem.cause), fix)
+    }));
+    Ok(findings)
+}
+
+/// The skills, and the folders that are none.
+pub(super) fn skills(settings: &Settings) -> Vec<Finding> {
+    let (skills, problems) = project_context::discover_skills(settings);
+    let mut findings = vec![Finding::ok(match skills.list().len() {
+        0 => "none".to_owned(),
+        count => format!("{count} found"),
+    })];
+    findings.extend(problems.iter().map(|problem| Finding::warn(problem.to_string(), "Mend or remove it")));
+    findings
+}
+
+/// Whether the tools can be made, and whether every rule names one.
+pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
+    let made =
+        settings.web.to_web_settings(&settings.environment).map(|web| Toolbox::standard().with_web(web));
+    let (tools, mut findings) = match made {
+        Ok(tools) => (tools, Vec::new()),
+        Err(failure) => {
+            let problem = Finding::problem(failure.to_string(), "No run starts before that is mended");
+            (Toolbox::standard().with_web(brigade::tool::WebSettings::default()), vec![problem])
+        }
+    };
+    let permissions = &settings.permissions;
+    let rules = permissions.allow.len() + permissions.ask.len() + permissions.deny.len();
+    let unmatched = rules_for_unknown_servers(settings);
+    findings.push(match setup::check_rules(permissions, &tools) {
+        Ok(()) if !unmatched.is_empty() => Finding::ok(format!("mode {}, {rules} rules", permissions.mode)),
+        Ok(()) => {
+            Finding::ok(format!("mode {}, {rules} rules, all for tools that there are", permissions.mode))
+        }
+        Err(failure) => Finding::problem(failure.to_string(), "Mend the rule; as it is, it protects nothing"),
+    });
+    findings.extend(unmatched);
+    let unknown = presets::unknown_tools(settings, &tools).into_iter();
+    findings
+        .extend(unknown.map(|what| Finding::warn(what, "Correct the name, or remove it from the preset")));
+    findings
+}
+
+/// Rules for tools of MCP servers that are not defined here.
+fn rules_for_unknown_servers(settings: &Settings) -> Vec<Finding> {
+    let permissions = &settings.permissions;
+    let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
+    let rules = lists.into_iter().flat_map(|(list, rules)| rules.iter().map(move |rule| (list, rule)));
+    let is_unmatched = |rule: &Rule| {
+        let tool = rule.tool().trim_end_matches('*');
+        let has_such = |server: &McpServer| {
+            let tools = format!("mcp__{}__", server.name.to_lowercase());
+            tool.starts_with(&tools) || rule.names(&tools)
+        };
+        tool.starts_with("mcp__") && tool != "mcp__" && !settings.servers.iter().any(has_such)
+    };
+    let warning = |(list, rule): (&str, &Rule)| {
+        Finding::warn(
+            format!("permissions.{list}: `{rule}` is for an MCP server that is not defined here"),
+            "Mend the name, or leave the rule for another project that has such a server",
+        )
+    };
+    rules.filter(|(_, rule)| is_unmatched(rule)).map(warning).collect()
+}

@@ -1,0 +1,81 @@
+//! Following a session that another process runs, by reading its log from the store.
+
+use brigade::{Detached, RunResult, Runtime, Store};
+use brigade_core::view::Activity;
+use brigade_core::{SessionId, State};
+use tokio::time::MissedTickBehavior;
+
+use super::is_running;
+use crate::error::CliError;
+use crate::follow::{DRAW_INTERVAL, FollowedRun, RunView, Signals, catch_up};
+use crate::progress::Progress;
+
+/// Ticks between two looks at the lease.
+const LEASE_CHECK_TICKS: u32 = 5;
+
+/// Reason why following stopped.
+pub(super) enum FollowOutcome {
+    /// The round ended, and the session has read all messages.
+    Ended(Box<FollowedRun>),
+    /// No process runs the session, and it has work left.
+    Abandoned,
+    /// The user stopped waiting. The session still runs.
+    Interrupted,
+}
+
+/// Follows a session that another process runs.
+pub(super) async fn follow(
+    runtime: &Runtime,
+    session: &SessionId,
+    progress: &mut Progress,
+    signals: &mut Signals,
+) -> Result<FollowOutcome, CliError> {
+    let store = &**runtime.store();
+    let (mut view, records) = RunView::load(store, session).await?;
+    progress.replay(&records, &view)?;
+    drop(records);
+    let mut ticks = tokio::time::interval(DRAW_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut tick_count: u32 = 0;
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            () = signals.next() => break FollowOutcome::Interrupted,
+            _ = ticks.tick() => {}
+        }
+        // Read before the log: the end of a round is recorded before its lease is released.
+        let has_runner = !tick_count.is_multiple_of(LEASE_CHECK_TICKS) || is_running(store, session).await?;
+        tick_count = tick_count.wrapping_add(1);
+        catch_up(store, &mut view, progress).await?;
+        progress.flush()?;
+        progress.tick(&view);
+        let has_ended =
+            view.tree.node(session).is_some_and(|node| matches!(node.activity, Activity::Ended(_)));
+        if has_ended && !runtime.has_unread_input(session).await? {
+            match ending(store, session).await? {
+                Some(ending) => {
+                    break FollowOutcome::Ended(Box::new(FollowedRun { ending: Ok(ending), view }));
+                }
+                // Another round has begun since.
+                None => continue,
+            }
+        }
+        if !has_runner {
+            break FollowOutcome::Abandoned;
+        }
+    };
+    progress.end();
+    Ok(outcome)
+}
+
+/// End of the last round of a session; none while a round is open.
+async fn ending(store: &dyn Store, session: &SessionId) -> Result<Option<RunResult>, CliError> {
+    let records = store.read(session, 0).await?;
+    let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
+    Ok(state.ended().map(|outcome| RunResult {
+        session: session.clone(),
+        outcome: outcome.clone(),
+        spent: state.ledger().spent(),
+        detached: Detached::none(),
+    }))
+}

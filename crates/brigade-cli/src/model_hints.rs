@@ -1,0 +1,121 @@
+//! What somebody can type who has no model yet.
+
+use crate::error::CliError;
+use crate::sanitize;
+use crate::settings::{ApiKey, Settings};
+use crate::summary::shell_quoted;
+
+/// A model of each provider that is good at calling tools and not the dearest. All are in the table of prices, but
+/// for those of a server on this machine.
+const MODELS: [(&str, &str); 8] = [
+    ("anthropic", "claude-sonnet-5"),
+    ("openai-responses", "gpt-5.4"),
+    ("openai", "gpt-5.4"),
+    ("gemini", "gemini-3.6-flash"),
+    ("openrouter", "openai/gpt-5.2-chat"),
+    ("deepseek", "deepseek-v4-pro"),
+    ("groq", "openai/gpt-oss-120b"),
+    (LOCAL_PROVIDER, "qwen3"),
+];
+/// The server on this machine that is easiest to get.
+const LOCAL_PROVIDER: &str = "ollama";
+/// Longer tasks are not repeated in a command.
+const MAX_TASK_BYTES: usize = 60;
+
+/// The providers that have one to begin with, the first to be offered in front.
+pub(crate) fn providers() -> impl Iterator<Item = &'static str> {
+    MODELS.iter().map(|(provider, _)| *provider)
+}
+
+/// A model of this provider to begin with.
+pub(crate) fn suggested_model(provider: &str) -> Option<String> {
+    let found = MODELS.iter().find(|(name, _)| *name == provider);
+    found.map(|(provider, model)| format!("{provider}/{model}"))
+}
+
+/// The model to begin with at the first provider whose key is set, and the variable that holds it.
+pub(crate) fn ready_model(settings: &Settings) -> Option<(String, String)> {
+    let offers = settings.providers.list(&settings.environment);
+    MODELS.iter().find_map(|(provider, _)| {
+        let offer = offers.iter().find(|offer| offer.name == *provider)?;
+        match &offer.key {
+            ApiKey::Set(variable) => Some((suggested_model(provider)?, variable.clone())),
+            ApiKey::NotNeeded | ApiKey::Missing(_) => None,
+        }
+    })
+}
+
+/// There is no model for a task: what to type, the shortest way first.
+pub(crate) fn no_model(settings: &Settings, task: &str) -> CliError {
+    let task = if task.len() > MAX_TASK_BYTES || task.contains('\n') { "TASK" } else { task };
+    without_model(settings, "brigade run", &shell_quoted(&sanitize::line(task)))
+}
+
+/// There is no model for a command that takes no task.
+pub(crate) fn no_model_for(settings: &Settings, command: &str) -> CliError {
+    without_model(settings, command, "")
+}
+
+fn without_model(settings: &Settings, command: &str, rest: &str) -> CliError {
+    let typed = |model: &str| format!("{command} --model {model} {rest}").trim_end().to_owned();
+    let first = match ready_model(settings) {
+        Some((model, variable)) => {
+            format!("{variable} is set, so this works now: {}", typed(&model))
+        }
+        None => format!(
+            "In the cloud: export ANTHROPIC_API_KEY=..., then {}",
+            typed(&suggested_model("anthropic").unwrap_or_default())
+        ),
+    };
+    CliError::usage(format!(
+        "no model is set. {first}\n\
+         On this machine: ollama pull qwen3, then {}\n\
+         To choose one for good: brigade init; to see a brigade at work without any: brigade demo",
+        typed("ollama/qwen3"),
+    ))
+}
+
+/// What to do about a model that there is not, or that cannot be used.
+pub(crate) fn hint_for_model(settings: &Settings, name: &str) -> String {
+    const SEE_ALSO: &str = "Those that can be used here: brigade models; without any: brigade demo";
+    let offers = settings.providers.list(&settings.environment);
+    let key = |provider: &str| offers.iter().find(|offer| offer.name == provider).map(|offer| &offer.key);
+    let suggestion = match name.split_once('/') {
+        Some((provider, model)) => match key(provider) {
+            Some(ApiKey::Missing(variable)) => {
+                return format!("export {variable}=... with your key. {SEE_ALSO}");
+            }
+            Some(ApiKey::Set(_) | ApiKey::NotNeeded) => None,
+            None => settings.providers.did_you_mean(provider).map(|near| format!("{near}/{model}")),
+        },
+        None if key(name).is_some() => suggested_model(name),
+        None => {
+            providers().map(|provider| format!("{provider}/{name}")).find(|full| is_priced(settings, full))
+        }
+    };
+    match suggestion {
+        Some(model) => format!("Perhaps you mean {}. {SEE_ALSO}", sanitize::line(&model)),
+        None => format!("Write PROVIDER/MODEL, such as ollama/qwen3, or script:FILE. {SEE_ALSO}"),
+    }
+}
+
+fn is_priced(settings: &Settings, name: &str) -> bool {
+    settings.prices.model_info(name).price.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use brigade::model::PriceList;
+
+    use super::*;
+
+    #[test]
+    fn suggested_models_are_in_the_price_list() {
+        let prices = PriceList::built_in();
+        for (provider, model) in MODELS {
+            let provider = if provider == "openai-responses" { "openai" } else { provider };
+            let info = prices.model_info(&format!("{provider}/{model}"));
+            assert!(info.price.is_some() || provider == LOCAL_PROVIDER, "{provider}/{model}");
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! A question of an agent as the user reads it: who asks, why, and the whole call. An edit is shown as a diff.
+//!
+//! Nothing of a call is left out, because what is harmful stands where nobody looks. Blanks that would push it out of
+//! sight are counted instead. A long diff is cut only where that is said, and can be shown whole.
+
+use brigade::Workspace;
+use brigade_core::view::{PendingApproval, Tree};
+use serde_json::Value;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::{FileChange, fit, wrap_items};
+use crate::preview::{self, Preview};
+use crate::sanitize;
+use crate::terminal::Colour;
+
+/// More blanks than this in a row are counted.
+const MAX_BLANKS: usize = 24;
+/// More empty lines than this in a row are counted.
+const MAX_EMPTY_LINES: usize = 3;
+/// A call is not broken into lines narrower than this.
+const MIN_TEXT_COLUMNS: usize = 16;
+/// Stands before every line of a call, so that none of them looks like the words of somebody else.
+const MARGIN: &str = "  │ ";
+/// Stands before the rest of a line that was too long.
+const CONTINUATION_MARGIN: &str = "  ┆ ";
+/// Rows of a diff that are shown at first.
+const MAX_DIFF_ROWS: usize = 60;
+/// Rows beyond that which are shown all the same: a note about them would be as long.
+const DIFF_ROWS_MARGIN: usize = 3;
+/// The deepest indentation in a diff that is shown as it is.
+const MAX_INDENT_COLUMNS: usize = 80;
+/// A tab in a diff.
+const TAB: &str = "    ";
+/// Columns of a path or a command in a headline.
+const MAX_SUBJECT_COLUMNS: usize = 120;
+
+/// Presentation of a question.
+#[derive(Clone, Copy)]
+pub(crate) struct ViewOptions<'a> {
+    /// Width of the lines.
+    pub(crate) columns: usize,
+    pub(crate) colour: Colour,
+    /// Files that an edit is compared with, if they are at hand.
+    pub(crate) workspace: Option<&'a Workspace>,
+    /// How much of a long diff is shown.
+    pub(crate) diff_detail: DiffDetail,
+}
+
+/// How much of a long diff is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiffDetail {
+    /// Its beginning.
+    Bounded,
+    /// All of it.
+    Full,
+}
+
+/// A question in lines.
+pub(crate) struct RenderedApproval {
+    /// Text that is safe, in styles or without.
+    pub(crate) lines: Vec<String>,
+    /// Whether a part of the diff is hidden.
+    pub(crate) is_cut: bool,
+}
+
+/// Who asks: all agents on the way to it, from the top.
+pub(crate) fn lineage(approval: &PendingApproval, tree: &Tree) -> String {
+    let labels: Vec<String> = tree.lineage(&approval.session).into_iter().map(sanitize::line).collect();
+    if labels.is_empty() { approval.session.to_string() } else { labels.join(" › ") }
+}
+
+/// The question in one sentence, such as `lead wants to edit src/lib.rs`.
+pub(crate) fn headline(approval: &PendingApproval, tree: &Tree) -> String {
+    format!("{} wants to {}", lineage(approval, tree), action(approval))
+}
+
+/// The call as a verb with its object, such as `edit src/lib.rs`.
+pub(crate) fn action(approval: &PendingApproval) -> String {
+    let arguments: Value = serde_json::from_str(approval.arguments()).unwrap_or_default();
+    let argument = |name: &str| arguments.get(name).and_then(Value::as_str);
+    let subject = match approval.tool() {
+        "edit_file" => argument("path").map(|path| format!("edit {}", path_text(path))),
+        "write_file" => argument("path").map(|path| format!("write {}", path_text(path))),
+        "shell" => match argument("command") {
+            Some(command) if is_plain(command) => Some(format!("run `{command}`")),
+            _ => Some("run a command".to_owned()),
+        },
+        _ => None,
+    };
+    subject.unwrap_or_else(|| format!("call {}", sanitize::line(approval.tool())))
+}
+
+/// A path within a sentence. One that could be taken for words of the sentence is quoted.
+fn path_text(path: &str) -> String {
+    let path = fit(&sanitize::line(path), MAX_SUBJECT_COLUMNS);
+    let is_plain = |c: char| c.is_alphanumeric() || "._/-+@…".contains(c);
+    if path.chars().all(is_plain) { path } else { format!("`{path}`") }
+}
+
+/// Whether a command is short, and has nothing in it that could be taken for something else.
+fn is_plain(command: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " ._/-=:@+,".contains(c);
+    command.len() <= MAX_SUBJECT_COLUMNS && command.chars().all(is_plain) && !command.trim().is_empty()
+}
+
+/// The question, whole but for the end of a long diff.
+pub(crate) fn render(approval: &PendingApproval, tree: &Tree, options: ViewOptions<'_>) -> RenderedApproval {
+    let head = format!("{} ({})", headline(approval, tree), sanitize::line(&approval.why));
+    let mut lines = wrap_items(head.split(' '), " ", options.columns);
+    let preview = options.workspace.and_then(|workspace| preview::preview_edit(approval, workspace));
+    let remark = match preview {
+        Some(Preview::Changes { path, is_new, change }) => {
+            let (rows, is_cut) = diff(&change, options);
+            let of_file = if is_new { "new file, " } else { "" };
+            let numbers = format!("{of_file}+{} -{}", change.added, change.removed);
+            push_broken(&mut lines, &format!("{} ({numbers})", sanitize::line(&path)), options);
+            lines.extend(rows);
+            return RenderedApproval { lines, is_cut };
+        }
+        Some(Preview::Fails { reason }) => Some(format!("This call would fail: {}", sanitize::line(&reason))),
+        None => None,
+    };
+    for line in remark.into_iter().chain(argument_lines(approval.arguments())) {
+        push_broken(&mut lines, &line, options);
+    }
+    RenderedApproval { lines, is_cut: false }
+}
+
+/// Adds a line of a call behind the margin, broken into parts that fit.
+fn push_broken(lines: &mut Vec<String>, line: &str, options: ViewOptions<'_>) {
+    for (number, part) in break_line(line, text_columns(options)).into_iter().enumerate() {
+        lines.push(format!("{}{part}", if number == 0 { MARGIN } else { CONTINUATION_MARGIN }));
+    }
+}
+
+fn text_columns(options: ViewOptions<'_>) -> usize {
+    options.columns.saturating_sub(MARGIN.width()).max(MIN_TEXT_COLUMNS)
+}
+
+/// The rows of a diff, and whether some are hidden.
+fn diff(change: &FileChange, options: ViewOptions<'_>) -> (Vec<String>, bool) {
+    let diff = change.diff.strip_suffix('\n').unwrap_or(&change.diff);
+    if diff.is_empty() {
+        return (vec![format!("{MARGIN}The content stays the same.")], false);
+    }
+    let lines: Vec<&str> = diff.split('\n').collect();
+    // Where every line ends like this, it says nothing.
+    let is_text = |line: &&&str| line.starts_with(['+', '-', ' ']);
+    let is_crlf = lines.iter().filter(is_text).all(|line| line.ends_with('\r'));
+    // The row in which each line ends.
+    let (mut rows, mut ends) = (Vec::new(), Vec::new());
+    for line in lines {
+        let line = if is_crlf { line.strip_suffix('\r').unwrap_or(line) } else { line };
+        rows.extend(diff_line(line, options));
+        ends.push(rows.len());
+    }
+    if options.diff_detail == DiffDetail::Full || rows.len() <= MAX_DIFF_ROWS + DIFF_ROWS_MARGIN {
+        return (rows, false);
+    }
+    rows.truncate(MAX_DIFF_ROWS);
+    let shown = ends.iter().filter(|end| **end <= MAX_DIFF_ROWS).count();
+    let is_within_line = shown.checked_sub(1).map_or(0, |last| ends[last]) < MAX_DIFF_ROWS;
+    let hidden = match (is_within_line, ends.len() - shown) {
+        (false, count) => format!("{count} more lines are hidden"),
+        (true, 1) => "the rest of this line is hidden".to_owned(),
+        (true, count) => format!("the rest of this line and {} more lines are hidden", count - 1),
+    };
+    rows.push(format!("{MARGIN}⟨{hidden}⟩"));
+    (rows, true)
+}
+
+/// A line of a diff, in the colour of what it does.
+fn diff_line(line: &str, options: ViewOptions<'_>) -> Vec<String> {
+    let (sign, text) = line.split_at(line.chars().next().map_or(0, char::len_utf8));
+    let style = match sign {
+        "+" => "32",
+        "-" => "31",
+        "@" => "36",
+        _ => "",
+    };
+    let parts = break_line(&indented(text), text_columns(options).saturating_sub(1));
+    let row = |(number, part): (usize, String)| {
+        let (margin, sign) = if number == 0 { (MARGIN, sign) } else { (CONTINUATION_MARGIN, " ") };
+        let text = format!("{sign}{part}");
+        let text = if style.is_empty() { text } else { options.colour.paint(style, &text) };
+        format!("{margin}{text}")
+    };
+    parts.into_iter().enumerate().map(row).collect()
+}
+
+/// A line of a file. Its indentation stays, unless there is so much of it that it hides something.
+fn indented(text: &str) -> String {
+    let text = text.replace('\t', TAB);
+    let rest = text.trim_start_matches(' ');
+    match text.len() - rest.len() {
+        indent @ 0..=MAX_INDENT_COLUMNS => format!("{}{}", " ".repeat(indent), count_blanks(rest)),
+        _ => count_blanks(&text),
+    }
+}
+
+/// A line in parts that fit, with every blank of it.
+fn break_line(line: &str, room: usize) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut used = 0;
+    for letter in line.chars() {
+        let width = letter.width().unwrap_or(0);
+        if used + width > room {
+            parts.push(String::new());
+            used = 0;
+        }
+        used += width;
+        if let Some(part) = parts.last_mut() {
+            part.push(letter);
+        }
+    }
+    parts
+}
+
+/// The arguments of a call: each with its name, the path first, or the one there is without.
+fn argument_lines(arguments: &str) -> Vec<String> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
+        return visible_lines(arguments);
+    };
+    let is_plain = fields.len() == 1;
+    let mut lines = Vec::new();
+    let (path, rest): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| *name == "path");
+    for (name, value) in path.into_iter().chain(rest) {
+        let name = sanitize::line(name);
+        match value {
+            Value::String(text) if is_plain => lines.extend(visible_lines(text)),
+            Value::String(text) if !text.contains('\n') => {
+                lines.extend(visible_lines(text).iter().map(|line| format!("{name}: {line}")));
+            }
+            Value::String(text) => {
+                lines.push(format!("{name}:"));
+                lines.extend(visible_lines(text).iter().map(|line| format!("  {line}")));
+            }
+            other => lines.push(format!("{name}: {}", visible_lines(&other.to_string()).join(" "))),
+        }
+    }
+    lines
+}
+
+/// Text in lines, with nothing in it that hides or pushes away.
+fn visible_lines(text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut empty = 0;
+    for line in text.split('\n') {
+        if line.trim().is_empty() {
+            empty += 1;
+            continue;
+        }
+        push_empty_lines(&mut lines, &mut empty);
+        lines.push(count_blanks(line));
+    }
+    push_empty_lines(&mut lines, &mut empty);
+    lines
+}
+
+fn push_empty_lines(lines: &mut Vec<String>, empty: &mut usize) {
+    let count = std::mem::take(empty);
+    if count > MAX_EMPTY_LINES {
+        lines.push(format!("⟨{count} empty lines⟩"));
+    } else {
+        lines.extend(std::iter::repeat_n(String::new(), count));
+    }
+}
+
+/// A line in which long runs of blanks are counted, and blanks that are no plain space are written out.
+fn count_blanks(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    let mut blanks = 0;
+    for letter in line.chars().map(Some).chain([None]) {
+        if letter == Some(' ') {
+            blanks += 1;
+            continue;
+        }
+        match std::mem::take(&mut blanks) {
+            few @ 0..=MAX_BLANKS => shown.extend(std::iter::repeat_n(' ', few)),
+            many => shown.push_str(&format!("⟨{many} spaces⟩")),
+        }
+        match letter {
+            Some(letter) if is_invisible(letter) => shown.extend(letter.escape_unicode()),
+            Some(letter) => shown.push(letter),
+            None => {}
+        }
+    }
+    sanitize::lines(&shown).into_owned()
+}
+
+/// Whether a character leaves no mark, or changes those beside it, and is not a plain blank.
+fn is_invisible(letter: char) -> bool {
+    letter.is_whitespace()
+        || letter.width() == Some(0)
+        || matches!(letter,
+            '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{e0100}'..='\u{e01ef}')
+}
+
+#[cfg(test)]
+mod tests {
+    use brigade_core::event::Answer;
+    use brigade_core::{CallId, SessionId};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn end_of_a_padded_command_is_visible() {
+        let command = format!("ls{};rm -rf ~\u{202e}\u{1b}[2K\u{200b}", " ".repeat(5000));
+        let lines = argument_lines(&serde_json::json!({ "command": command }).to_string());
+        assert_eq!(lines, [r"ls⟨5000 spaces⟩;rm -rf ~\u{202e}\u{1b}[2K\u{200b}"]);
+        let command = format!("ls{}rm -rf ~", "\n".repeat(400));
+        assert_eq!(
+            argument_lines(&serde_json::json!({ "command": command }).to_string()),
+            ["ls", "⟨399 empty lines⟩", "rm -rf ~"]
+        );
+        assert_eq!(count_blanks("a\u{2800}\u{301}\u{fe0f}\u{3164}b"), r"a\u{2800}\u{301}\u{fe0f}\u{3164}b");
+        assert_eq!(count_blanks("a\u{a0}\u{3000}\tb\rc"), r"a\u{a0}\u{3000}\u{9}b\u{d}c");
+    }
+
+    #[test]
+    fn long_lines_break_within_the_margin() {
+        assert_eq!(break_line("  abcdefg", 5), ["  abc", "defg"]);
+        assert_eq!(break_line("日本語", 5), ["日本", "語"]);
+        assert_eq!(break_line("", 5), [""]);
+    }
+
+    #[test]
+    fn all_arguments_are_shown_with_their_names() {
+        let lines =
+            argument_lines(r#"{"content":"one\n\n  two\n","path":"a.txt","mode":7,"\u001b[2Jx":true}"#);
+        assert_eq!(
+            lines,
+            ["path: a.txt", "content:", "  one", "  ", "    two", "  ", "mode: 7", r"\u{1b}[2Jx: true"]
+        );
+        assert_eq!(argument_lines("not json \u{1b}[2J"), [r"not json \u{1b}[2J"]);
+    }
+
+    fn approval(tool: &str, arguments: Value) -> PendingApproval {
+        PendingApproval {
+            session: SessionId::root(1),
+            call: CallId { turn: 1, index: 0 },
+            what: format!("{tool} {arguments}").into(),
+            why: "this mode asks before it".to_owned(),
+            always: None,
+            asked_at: 0,
+            until: 0,
+            default: Answer::Deny { word: None },
+        }
+    }
+
+    #[test]
+    fn headline_names_the_action_and_its_object() {
+        let action = |tool: &str, arguments: Value| action(&approval(tool, arguments));
+        assert_eq!(
+            action("edit_file", json!({"path": "src/lib.rs", "old": "a", "new": "b"})),
+            "edit src/lib.rs"
+        );
+        assert_eq!(action("write_file", json!({"path": "a b (yes)", "content": ""})), "write `a b (yes)`");
+        assert_eq!(action("shell", json!({"command": "cargo test -p x"})), "run `cargo test -p x`");
+        assert_eq!(action("shell", json!({"command": "ls`; rm -rf ~"})), "run a command");
+        assert_eq!(action("mcp__x__y", json!({"path": "a"})), "call mcp__x__y");
+        assert_eq!(action("edit_file", json!({"path": "a\u{1b}[2J"})), r"edit `a\u{1b}[2J`");
+    }
+
+    fn rows(before: &str, after: &str, diff_detail: DiffDetail) -> (Vec<String>, bool) {
+        let options = ViewOptions { columns: 24, colour: Colour::Off, workspace: None, diff_detail };
+        diff(&FileChange::between(before, after, None), options)
+    }
+
+    #[test]
+    fn diff_keeps_indentation_and_shows_invisible_characters() {
+        let (rows, is_cut) =
+            rows("fn a() {\n\told\n}\n", "fn a() {\n    new\u{200b}\n}\n", DiffDetail::Bounded);
+        assert!(!is_cut);
+        assert_eq!(
+            rows,
+            ["  │ @@ -1,3 +1,3 @@", "  │  fn a() {", "  │ -    old", r"  │ +    new\u{200b}", "  │  }"]
+        );
+        let (rows, _) = super::tests::rows("a\r\n", "b\r\n", DiffDetail::Bounded);
+        assert_eq!(rows[1..], ["  │ -a", "  │ +b"]);
+        let (rows, _) = super::tests::rows("a\r\n", "a\n", DiffDetail::Bounded);
+        assert_eq!(rows[1..], [r"  │ -a\u{d}", "  │ +a"]);
+        assert_eq!(super::tests::rows("a", "a", DiffDetail::Bounded).0, ["  │ The content stays the same."]);
+    }
+
+    #[test]
+    fn long_diff_counts_hidden_lines_and_can_be_shown_in_full() {
+        let many: String = (0..100).map(|number| format!("{number}\n")).collect();
+        let (bounded, is_cut) = rows("", &many, DiffDetail::Bounded);
+        assert!(is_cut);
+        assert_eq!(bounded.len(), MAX_DIFF_ROWS + 1);
+        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨41 more lines are hidden⟩");
+        let (whole, is_cut) = rows("", &many, DiffDetail::Full);
+        assert_eq!((whole.len(), is_cut), (101, false));
+        // A note in place of two lines would save nothing.
+        let few: String = (0..MAX_DIFF_ROWS + 1).map(|number| format!("{number}\n")).collect();
+        assert!(!rows("", &few, DiffDetail::Bounded).1);
+        let long = format!("{}\nb\nc\n", "x".repeat(5000));
+        let (bounded, _) = rows("", &long, DiffDetail::Bounded);
+        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨the rest of this line and 2 more lines are hidden⟩");
+    }
+}

@@ -1,0 +1,104 @@
+//! How far agents are, counted.
+
+use std::fmt;
+
+use brigade_core::Status;
+use brigade_core::view::Activity;
+
+/// How far an agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AgentStatus {
+    /// It failed, or nobody knows.
+    Failed,
+    /// A limit ended it.
+    Incomplete,
+    /// Somebody stopped it.
+    Cancelled,
+    /// It works.
+    Working,
+    /// It has not begun.
+    Waiting,
+    /// It did what it was asked, or was left to itself.
+    Done,
+}
+
+const LABELS: [(AgentStatus, &str); 6] = [
+    (AgentStatus::Failed, "failed"),
+    (AgentStatus::Incomplete, "incomplete"),
+    (AgentStatus::Cancelled, "cancelled"),
+    (AgentStatus::Working, "at work"),
+    (AgentStatus::Waiting, "wait"),
+    (AgentStatus::Done, "done"),
+];
+
+impl AgentStatus {
+    /// The stage of what an agent does.
+    pub(crate) fn of(activity: &Activity) -> AgentStatus {
+        match activity {
+            Activity::Pending => AgentStatus::Waiting,
+            Activity::Thinking
+            | Activity::Tool(_)
+            | Activity::Delegating
+            | Activity::WrappingUp
+            | Activity::Compacting => AgentStatus::Working,
+            Activity::Ended(outcome) => match outcome.status {
+                Status::Done | Status::Detached => AgentStatus::Done,
+                Status::Incomplete { .. } => AgentStatus::Incomplete,
+                Status::Failed { .. } | Status::Lost { .. } => AgentStatus::Failed,
+                Status::Cancelled { .. } => AgentStatus::Cancelled,
+            },
+        }
+    }
+
+    /// Whether the agent has not ended.
+    pub(crate) fn is_active(self) -> bool {
+        matches!(self, AgentStatus::Working | AgentStatus::Waiting)
+    }
+}
+
+/// How many agents are how far. Shown as `2 failed, 120 wait, 37 done`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct StatusCounts([usize; LABELS.len()]);
+
+impl StatusCounts {
+    /// Counts one more.
+    pub(crate) fn add(&mut self, status: AgentStatus) {
+        if let Some(count) = self.0.get_mut(status as usize) {
+            *count += 1;
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn sum(&self) -> usize {
+        self.0.iter().sum()
+    }
+}
+
+impl fmt::Display for StatusCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let present = self.0.iter().zip(LABELS).filter(|(count, _)| **count > 0);
+        for (number, (count, (_, word))) in present.enumerate() {
+            write!(f, "{}{count} {word}", if number > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_come_first_and_zero_counts_are_omitted() {
+        let mut everything = StatusCounts::default();
+        for (status, word) in LABELS {
+            let mut counts = StatusCounts::default();
+            counts.add(status);
+            counts.add(status);
+            assert_eq!((counts.to_string(), counts.sum()), (format!("2 {word}"), 2));
+            everything.add(status);
+        }
+        let shown = "1 failed, 1 incomplete, 1 cancelled, 1 at work, 1 wait, 1 done";
+        assert_eq!(everything.to_string(), shown);
+    }
+}

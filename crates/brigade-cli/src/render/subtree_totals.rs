@@ -1,0 +1,154 @@
+//! What each branch of a tree cost and how long it took: the agent's own part, and with all below it.
+
+use brigade_core::view::{Activity, Node, Tree};
+use brigade_core::{Resources, SessionId, Spent, Status};
+
+use super::table::{outcome_cell, unconfirmed};
+use super::timeline::{count, status_text};
+use super::{RowContent, fit, layout, overview, wrap_hanging, wrap_text};
+use crate::follow::RunView;
+use crate::sanitize;
+use crate::terminal::Colour;
+use crate::units;
+
+/// The most agents that are listed, unless all are wanted.
+const MAX_ROWS: usize = 60;
+/// The most causes that are told below the table.
+const MAX_CAUSES: usize = 20;
+const MAX_LABEL_COLUMNS: usize = 40;
+const MAX_NARROW_LABEL_COLUMNS: usize = 18;
+const MAX_OUTCOME_COLUMNS: usize = 18;
+/// Columns that have less room than this have short names in them.
+const NARROW_COLUMNS: usize = 60;
+/// The columns that are left out first where there is little room.
+const COLUMN_DROP_ORDER: [usize; 8] = [7, 3, 4, 10, 6, 2, 8, 9];
+const HEADERS: [&str; 11] =
+    ["agent", "outcome", "id", "turns", "tokens", "cost", "time", "Σ agents", "Σ tokens", "Σ cost", "Σ time"];
+
+/// How much of a tree is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TreeDetail {
+    /// As many agents as fit a few screens.
+    Folded,
+    /// All.
+    Full,
+}
+
+/// What an agent and all below it did and used up.
+pub(crate) struct SubtreeTotals {
+    /// How many agents.
+    pub(crate) agents: usize,
+    /// Model calls that were answered.
+    pub(crate) turns: u64,
+    /// What they used up.
+    pub(crate) spent: Spent,
+    /// How long somebody of them worked, in milliseconds.
+    pub(crate) time: u64,
+}
+
+impl SubtreeTotals {
+    /// The branch that begins with a session.
+    pub(crate) fn of(tree: &Tree, root: &SessionId) -> SubtreeTotals {
+        let nodes = tree.walk(root);
+        SubtreeTotals {
+            agents: nodes.len(),
+            turns: nodes.iter().map(|node| node.turns).sum(),
+            spent: nodes.iter().fold(Spent::default(), |sum, node| sum.plus(node.own_usage)),
+            time: tree.working_time(nodes.iter().map(|node| &node.session), None),
+        }
+    }
+}
+
+/// The tree as a table, and why agents did not finish below it, in at most so many columns.
+pub(crate) fn subtree_totals(view: &RunView, detail: TreeDetail, colour: Colour, room: usize) -> String {
+    let max_rows = if detail == TreeDetail::Full { usize::MAX / 2 } else { MAX_ROWS };
+    let mut lines = vec![HEADERS.map(str::to_owned)];
+    let rows = overview(&view.tree, &view.root, max_rows).rows;
+    let label = if room < NARROW_COLUMNS { MAX_NARROW_LABEL_COLUMNS } else { MAX_LABEL_COLUMNS };
+    for row in &rows {
+        lines.push(match row.content {
+            RowContent::Agent(node, _) => {
+                cells(view, node, fit(&format!("{}{}", row.prefix, sanitize::line(&node.label)), label))
+            }
+            RowContent::Folded(counts) => {
+                let mut cells = std::array::from_fn(|_| String::new());
+                cells[0] = format!("{}… {counts} (--full)", row.prefix);
+                cells
+            }
+        });
+    }
+    let mut text = layout(&lines, colour, room, 3, &COLUMN_DROP_ORDER);
+    let spent = view.tree.spent(&view.root);
+    text.push_str(&unconfirmed(&spent, room));
+    if spent.reported != Resources::default() {
+        let (tokens, usd) =
+            (units::format_compact(spent.reported.tokens), units::format_dollars(spent.reported.usd));
+        let agents = match spent.reported.agents {
+            0 => String::new(),
+            agents => format!(" and started {}", count(agents, "sub-agent")),
+        };
+        let reported =
+            format!("external agents say they used {tokens} tokens, {usd}{agents}, on their own account");
+        text.push_str(&format!("{}\n", wrap_text(&reported, room)));
+    }
+    text.push_str(&failure_causes(view, colour, room));
+    text
+}
+
+fn cells(view: &RunView, node: &Node, label: String) -> [String; 11] {
+    let tokens = |spent: &Spent| units::format_compact(spent.usage.total());
+    let mut cells = [
+        label,
+        fit(&outcome_cell(&node.activity).0, MAX_OUTCOME_COLUMNS),
+        session_path(&node.session).to_owned(),
+        node.turns.to_string(),
+        tokens(&node.own_usage),
+        units::format_cost(&node.own_usage),
+        units::format_elapsed(view.tree.working_time([&node.session], None)),
+        String::new(),
+        String::new(),
+        String::new(),
+        String::new(),
+    ];
+    if !node.children.is_empty() {
+        let totals = SubtreeTotals::of(&view.tree, &node.session);
+        cells[7] = totals.agents.to_string();
+        cells[8] = tokens(&totals.spent);
+        cells[9] = units::brief_cost(&totals.spent);
+        cells[10] = units::format_elapsed(totals.time);
+    }
+    cells
+}
+
+/// What stands after the first part of an id: where in its tree the session is.
+pub(crate) fn session_path(session: &SessionId) -> &str {
+    session.as_str().find('.').map_or("", |dot| &session.as_str()[dot..])
+}
+
+/// Why agents did not finish, a line each.
+fn failure_causes(view: &RunView, colour: Colour, room: usize) -> String {
+    let nodes = view.tree.walk(&view.root);
+    let unfinished = nodes.into_iter().filter_map(|node| match &node.activity {
+        Activity::Ended(outcome) if !matches!(outcome.status, Status::Done | Status::Detached) => {
+            Some((node, &outcome.status))
+        }
+        _ => None,
+    });
+    let unfinished: Vec<(&Node, &Status)> = unfinished.collect();
+    let mut text = String::new();
+    for (node, status) in unfinished.iter().take(MAX_CAUSES) {
+        let line = sanitize::line(&format!("{} {}", node.label, status_text(status)));
+        let path = session_path(&node.session);
+        let lines = wrap_hanging(format!("✗ {line} {path}").trim_end(), room, 2);
+        for line in lines {
+            // The path ends the last line.
+            let (line, path) = line.strip_suffix(path).map_or((line.as_str(), ""), |line| (line, path));
+            text.push_str(&format!("{}{}\n", colour.paint("31", line), colour.paint("2", path)));
+        }
+    }
+    if unfinished.len() > MAX_CAUSES {
+        let more = count((unfinished.len() - MAX_CAUSES) as u64, "more agent");
+        text.push_str(&format!("✗ … and {more} that did not finish\n"));
+    }
+    text
+}

@@ -1,0 +1,370 @@
+//! The log of one session as a story: who spoke, what was called, and what came of it. The printers only print.
+
+mod call;
+mod change;
+
+use std::collections::HashMap;
+
+use brigade_acp::client::AgentUpdate;
+use brigade_core::delegation::{Outcome, Status};
+use brigade_core::event::{Answer, Speaker};
+use brigade_core::message::Stop;
+use brigade_core::{
+    Budget, CallId, Delegation, Event, Grant, Limit, Purpose, Record, Reply, SessionId, Spent,
+};
+
+pub(crate) use call::{ApprovalItem, CallItem, Child};
+pub(crate) use change::FileChange;
+
+use crate::units;
+use change::KnownContents;
+
+/// What happened in one session, in order. What belongs to a call stands with the call.
+pub(crate) struct Timeline<'a> {
+    /// What happened.
+    pub(crate) items: Vec<Item<'a>>,
+    turns: HashMap<u32, usize>,
+    children: HashMap<&'a SessionId, CallId>,
+    contents: KnownContents,
+    purpose: Purpose,
+    started_at: u64,
+    last_text: &'a str,
+}
+
+/// One thing that happened.
+pub(crate) enum Item<'a> {
+    /// A round began.
+    RoundStarted(RoundStarted<'a>),
+    /// Somebody said something to the agent.
+    Message {
+        /// Who.
+        from: String,
+        /// What.
+        text: &'a str,
+    },
+    /// The model answered.
+    Turn(Turn<'a>),
+    /// Earlier turns became a summary.
+    Compacted {
+        /// The first turn that was kept whole.
+        keep_from: u32,
+        /// The summary.
+        summary: &'a str,
+    },
+    /// Something worth a line.
+    Note(String),
+    /// Something went wrong.
+    Problem(String),
+    /// The round is over.
+    RoundEnded {
+        /// How.
+        outcome: &'a Outcome,
+        /// What it used up, with all below.
+        spent: Spent,
+        /// How long it took.
+        took: u64,
+        /// The result, unless it is what the last turn said.
+        result: Option<&'a str>,
+    },
+}
+
+/// The beginning of a round.
+pub(crate) struct RoundStarted<'a> {
+    /// When, in UTC milliseconds.
+    pub(crate) at: u64,
+    /// The role, or the agent's id.
+    pub(crate) label: &'a str,
+    /// What is asked.
+    pub(crate) delegation: &'a Delegation,
+    /// What it may use up.
+    pub(crate) grant: &'a Grant,
+    /// Who delegated.
+    pub(crate) parent: Option<&'a SessionId>,
+    /// How deep in the tree.
+    pub(crate) depth: u32,
+}
+
+/// One answer of the model, and what became of its calls.
+pub(crate) struct Turn<'a> {
+    /// Its number.
+    pub(crate) number: u32,
+    /// What it is, where it is no plain turn or has no plain end.
+    pub(crate) remark: Option<&'static str>,
+    /// What it cost.
+    pub(crate) spent: Spent,
+    /// What the model said.
+    pub(crate) text: &'a str,
+    /// What an external agent told beside its words.
+    pub(crate) side_notes: Vec<String>,
+    /// What it called.
+    pub(crate) calls: Vec<CallItem<'a>>,
+}
+
+impl<'a> Timeline<'a> {
+    /// Tells the records of one session.
+    pub(crate) fn of(records: impl IntoIterator<Item = &'a Record>) -> Timeline<'a> {
+        let mut timeline = Timeline {
+            items: Vec::new(),
+            turns: HashMap::new(),
+            children: HashMap::new(),
+            contents: KnownContents::default(),
+            purpose: Purpose::Turn,
+            started_at: 0,
+            last_text: "",
+        };
+        for record in records {
+            timeline.add_record(record);
+        }
+        timeline
+    }
+
+    fn add_record(&mut self, record: &'a Record) {
+        let at = record.at;
+        match &record.event {
+            Event::Started { delegation, grant, parent, depth, .. } => {
+                self.started_at = at;
+                self.last_text = "";
+                let (label, parent, depth) = (label(delegation), parent.as_ref(), *depth);
+                self.items.push(Item::RoundStarted(RoundStarted {
+                    at,
+                    label,
+                    delegation,
+                    grant,
+                    parent,
+                    depth,
+                }));
+            }
+            Event::Resumed { downtime, .. } => {
+                self.add_note(format!(
+                    "resumed after {} in which nobody ran it",
+                    units::format_elapsed(*downtime)
+                ));
+            }
+            Event::Heard { from, text } => {
+                self.items.push(Item::Message { from: sender_label(from), text: text.as_str() });
+            }
+            Event::Called { purpose, .. } => self.purpose = *purpose,
+            Event::Replied { turn, reply, spent, .. } => self.add_turn(*turn, reply, *spent, at),
+            Event::CallFailed { turn, attempt, cause, .. } => {
+                self.add_problem(format!("turn {turn}, attempt {attempt} failed: {cause}"));
+            }
+            Event::Compacted { summary, keep_from } => {
+                self.items.push(Item::Compacted { keep_from: *keep_from, summary: summary.as_str() });
+            }
+            Event::LimitReached { which, .. } => self.add_problem(format!("reached the {}", which.label())),
+            Event::CancelAsked { by } => self.add_problem(format!("asked to stop by {by}")),
+            Event::Ended { outcome, spent } => {
+                let text = outcome.text.as_str();
+                let is_new = !text.is_empty() && text.trim() != self.last_text.trim();
+                let (spent, took) = (*spent, at.saturating_sub(self.started_at));
+                self.items.push(Item::RoundEnded { outcome, spent, took, result: is_new.then_some(text) });
+            }
+            Event::ToolStarted { .. }
+            | Event::ToolEnded { .. }
+            | Event::Delegated { .. }
+            | Event::Returned { .. }
+            | Event::Asked { .. }
+            | Event::Answered { .. }
+            | Event::Said { .. } => self.add_to_call(record),
+        }
+    }
+
+    fn add_turn(&mut self, turn: u32, reply: &'a Reply, spent: Spent, at: u64) {
+        let remark = match (self.purpose, reply.stop) {
+            (Purpose::Compaction, _) => {
+                // The summary itself is told where it takes effect.
+                self.add_note(format!("summarised what was said before: {}", usage_text(&spent)));
+                return;
+            }
+            (Purpose::Grace, _) => Some("last word"),
+            (Purpose::Summary, _) => Some("report"),
+            (Purpose::Turn, Stop::Length) => Some("cut off by the output limit"),
+            (Purpose::Turn, Stop::Refusal) => Some("refused"),
+            (Purpose::Turn, Stop::Denied) => Some("ended after a denied permission"),
+            (Purpose::Turn, Stop::End | Stop::Calls) => None,
+        };
+        let text = reply.text.as_str();
+        if !text.trim().is_empty() {
+            self.last_text = text;
+        }
+        let calls =
+            (0..).zip(&reply.calls).map(|(index, call)| CallItem::new(CallId { turn, index }, call, at));
+        self.turns.insert(turn, self.items.len());
+        let side_notes = reply.opaque.iter().flat_map(|block| AgentUpdate::read(block.as_str()));
+        let side_notes = side_notes.map(|side_note| side_note.to_string()).collect();
+        self.items.push(Item::Turn(Turn {
+            number: turn,
+            remark,
+            spent,
+            text,
+            side_notes,
+            calls: calls.collect(),
+        }));
+    }
+
+    /// Takes into account what belongs to a call. What names a call that is not in the log gets a line of its own.
+    fn add_to_call(&mut self, record: &'a Record) {
+        let at = record.at;
+        let id = match &record.event {
+            Event::ToolStarted { call, .. }
+            | Event::ToolEnded { call, .. }
+            | Event::Delegated { call, .. }
+            | Event::Asked { call, .. }
+            | Event::Answered { call, .. }
+            | Event::Said { call, .. } => Some(*call),
+            Event::Returned { child, .. } => self.children.get(child).copied(),
+            _ => None,
+        };
+        if let (Event::Delegated { child, .. }, Some(id)) = (&record.event, id) {
+            self.children.insert(child, id);
+        }
+        let found = id.and_then(|id| {
+            let item = *self.turns.get(&id.turn)?;
+            match self.items.get_mut(item)? {
+                Item::Turn(turn) => turn.calls.get_mut(usize::try_from(id.index).ok()?),
+                _ => None,
+            }
+        });
+        let Some(call) = found else {
+            let kind = record.event.kind().replace('_', " ");
+            return self.add_note(format!("{kind}, for a call that is not in this log"));
+        };
+        match &record.event {
+            Event::ToolStarted { before, after, .. } => call.started(at, *before, *after),
+            Event::ToolEnded { output, .. } => {
+                call.output = Some(output);
+                call.took = Some(at.saturating_sub(call.at));
+                call.change = change::change_of(call, &mut self.contents);
+            }
+            Event::Delegated { child, delegation, .. } => {
+                call.children.push(Child { session: child, label: label(delegation), at, returned: None });
+            }
+            Event::Returned { child, outcome, spent, .. } => {
+                if let Some(child) = call.children.iter_mut().rev().find(|known| known.session == child) {
+                    child.returned = Some((outcome, *spent, at.saturating_sub(child.at)));
+                }
+            }
+            // The call itself stands above it.
+            Event::Asked { why, .. } => {
+                call.approvals.push(ApprovalItem { what: why, answer: None });
+            }
+            Event::Answered { answer, by, .. } => {
+                let answer = format!("{}, says {by}", answer_label(answer));
+                match call.approvals.iter_mut().rev().find(|approval| approval.answer.is_none()) {
+                    Some(approval) => approval.answer = Some(answer),
+                    None => call.approvals.push(ApprovalItem { what: "", answer: Some(answer) }),
+                }
+            }
+            Event::Said { text, .. } => call.user_message = Some(text.as_str()),
+            _ => {}
+        }
+    }
+
+    fn add_note(&mut self, text: String) {
+        self.items.push(Item::Note(text));
+    }
+
+    fn add_problem(&mut self, text: String) {
+        self.items.push(Item::Problem(text));
+    }
+}
+
+impl RoundStarted<'_> {
+    /// Who asks.
+    pub(crate) fn requester(&self) -> &'static str {
+        if self.parent.is_some() { "the parent" } else { "the person" }
+    }
+
+    /// What it may use up, in words.
+    pub(crate) fn budget_text(&self) -> String {
+        budget_text(self.grant)
+    }
+}
+
+/// The role of a delegation, or its agent.
+pub(crate) fn label(delegation: &Delegation) -> &str {
+    delegation.label()
+}
+
+fn sender_label(from: &Speaker) -> String {
+    match from {
+        Speaker::Person => "the person".to_owned(),
+        Speaker::Parent => "the parent".to_owned(),
+        Speaker::Child(child) => child.to_string(),
+        Speaker::Runtime => "the runtime".to_owned(),
+    }
+}
+
+fn answer_label(answer: &Answer) -> String {
+    match answer {
+        Answer::Once => "yes".to_owned(),
+        Answer::Always(rule) => format!("always ({rule})"),
+        Answer::Deny { word: None } => "no".to_owned(),
+        Answer::Deny { word: Some(word) } => format!("no: {word}"),
+    }
+}
+
+/// How something ended, with the reason.
+pub(crate) fn status_text(status: &Status) -> String {
+    match status {
+        Status::Incomplete { limit } => format!("incomplete: {limit}"),
+        Status::Failed { cause } => format!("failed: {cause}"),
+        Status::Lost { cause } => format!("lost: {cause}"),
+        Status::Cancelled { by } => format!("cancelled by {by}"),
+        Status::Done | Status::Detached => status.as_str().to_owned(),
+    }
+}
+
+/// What was used up, in words.
+pub(crate) fn usage_text(spent: &Spent) -> String {
+    let doubt = match spent.unconfirmed.tokens {
+        0 => String::new(),
+        tokens => format!(", {tokens} in doubt"),
+    };
+    let reported = match spent.reported.tokens {
+        0 => String::new(),
+        tokens => format!(", {tokens} by its own account"),
+    };
+    let agents = match spent.reported.agents {
+        0 => String::new(),
+        agents => format!(", {}", count(agents, "reported sub-agent")),
+    };
+    let (input, output) = (spent.usage.input_total(), spent.usage.output);
+    format!("{input} tokens in, {output} out{doubt}{reported}{agents}, {}", cost_text(spent))
+}
+
+fn cost_text(spent: &Spent) -> String {
+    match (spent.usd, spent.cost_unreported, spent.unpriced) {
+        (0, 1.., _) => "cost not reported".to_owned(),
+        (0, 0, 1..) => "cost unknown".to_owned(),
+        (usd, 0, 0) => units::format_dollars(usd),
+        (usd, 0, _) => format!("{} and a cost that is unknown", units::format_dollars(usd)),
+        (usd, _, _) => format!("{} and a cost that was not reported", units::format_dollars(usd)),
+    }
+}
+
+fn budget_text(grant: &Grant) -> String {
+    let Budget { tokens, usd, agents, .. } = grant.budget;
+    let mut text = count(u64::from(grant.turns), "turn");
+    if let Limit::AtMost(tokens) = tokens {
+        text.push_str(&format!(", {} tokens", units::format_compact(tokens)));
+    }
+    if let Limit::AtMost(usd) = usd {
+        text.push_str(&format!(", ${}", units::exact_dollars(usd)));
+    }
+    if let Limit::AtMost(agents) = agents {
+        text.push_str(&format!(", {}", count(agents, "agent")));
+    }
+    text
+}
+
+/// A text that begins with a capital letter.
+pub(crate) fn capitalize(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
+}
+
+/// So many of something.
+pub(crate) fn count(number: u64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}

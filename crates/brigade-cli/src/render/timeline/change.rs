@@ -1,0 +1,95 @@
+//! What an edit did to a file, as a unified diff.
+//!
+//! The log has the arguments of an edit and the hashes of what it found and left, but not the file. What a session
+//! wrote itself is known, so a later edit of it can be compared with the whole.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use brigade_core::Hash;
+use similar::{Algorithm, TextDiff};
+
+use super::call::CallItem;
+
+/// How long computing a diff may take before it becomes a coarse one.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
+/// The line in an output that says that its diff was cut.
+const TRUNCATED_NOTE: &str = "(the diff goes on)";
+
+/// What became of a file.
+pub(crate) struct FileChange {
+    /// Unified, without the names of files.
+    pub(crate) diff: String,
+    /// What the diff does not say.
+    pub(crate) remark: Option<&'static str>,
+    /// Lines that came and went.
+    pub(crate) added: usize,
+    pub(crate) removed: usize,
+}
+
+/// Contents of files that are known, by their hash.
+#[derive(Default)]
+pub(super) struct KnownContents(HashMap<Hash, String>);
+
+/// What a call changed, if it is an edit that worked.
+pub(super) fn change_of(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<FileChange> {
+    if call.failed() {
+        return None;
+    }
+    match call.name {
+        "edit_file" => edit_change(call, contents),
+        "write_file" => write_change(call, contents),
+        _ => None,
+    }
+}
+
+fn edit_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<FileChange> {
+    let (old, new) = (call.argument("old")?, call.argument("new")?);
+    if let (Some(before), Some(after)) = (call.before.and_then(|hash| contents.0.get(&hash)), call.after) {
+        let all = call.arguments.get("replace_all").and_then(serde_json::Value::as_bool) == Some(true);
+        let content = if all { before.replace(old, new) } else { before.replacen(old, new, 1) };
+        if Hash::of(content.as_bytes()) == after {
+            let change = FileChange::between(before, &content, None);
+            contents.0.insert(after, content);
+            return Some(change);
+        }
+    }
+    // The tool says where in the file it happened, unless there was too much of it to say.
+    let reported = call.output.and_then(|output| output.text.as_str().split_once('\n')).map(|(_, diff)| diff);
+    match reported.filter(|diff| diff.starts_with("@@") && !diff.contains(TRUNCATED_NOTE)) {
+        Some(diff) => Some(FileChange::new(diff.to_owned(), None)),
+        None => Some(FileChange::between(
+            old,
+            new,
+            Some("the lines of the call; where they stand in the file is not on record"),
+        )),
+    }
+}
+
+fn write_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<FileChange> {
+    let content = call.argument("content")?;
+    let change = match call.before {
+        None => FileChange::between("", content, Some("a new file")),
+        Some(before) => match contents.0.get(&before) {
+            Some(known) => FileChange::between(known, content, None),
+            None => FileChange::between("", content, Some("replaces a file; what it held is not on record")),
+        },
+    };
+    contents.0.insert(Hash::of(content.as_bytes()), content.to_owned());
+    Some(change)
+}
+
+impl FileChange {
+    /// The difference between two contents of a file.
+    pub(crate) fn between(before: &str, after: &str, remark: Option<&'static str>) -> FileChange {
+        let diff =
+            TextDiff::configure().algorithm(Algorithm::Myers).timeout(DIFF_TIMEOUT).diff_lines(before, after);
+        FileChange::new(diff.unified_diff().context_radius(3).to_string(), remark)
+    }
+
+    fn new(diff: String, remark: Option<&'static str>) -> FileChange {
+        let count = |sign: char| diff.lines().filter(|line| line.starts_with(sign)).count();
+        let (added, removed) = (count('+'), count('-'));
+        FileChange { diff, remark, added, removed }
+    }
+}

@@ -1,0 +1,194 @@
+//! Which session somebody means: by its id, by the beginning of its id, or as the last one.
+
+use std::path::Path;
+
+use brigade::store::RootSummary;
+use brigade::{Store, Workspace};
+use brigade_core::{Event, SessionId};
+
+use crate::clock;
+use crate::error::CliError;
+use crate::render::fit;
+use crate::sanitize;
+use crate::setup;
+use crate::units;
+
+/// The word for the newest session.
+const LAST: &str = "last";
+/// How much of an id has to be typed.
+pub(crate) const MIN_ID_CHARS: usize = 4;
+/// How many sessions are named that may have been meant.
+const MAX_SHOWN_MATCHES: usize = 8;
+/// How much of a task tells one session from another.
+const TASK_COLUMNS: usize = 50;
+
+/// Finds the session that is meant. What reads as a whole id is taken as it is, whether there is such a session or not.
+pub(crate) async fn resolve(store: &dyn Store, text: &str) -> Result<SessionId, CliError> {
+    let text = text.trim();
+    let exact = match setup::parse_session_id(text) {
+        Ok(session) => return Ok(session),
+        Err(failure) => failure,
+    };
+    if text == LAST {
+        return last(store).await;
+    }
+    let (beginning, below) = text.find('.').map_or((text, ""), |dot| text.split_at(dot));
+    let is_id = |byte: u8| matches!(byte, b'a'..=b'z' | b'2'..=b'7');
+    if beginning.len() < MIN_ID_CHARS || !beginning.bytes().all(is_id) {
+        return Err(exact.hint(format!(
+            "The first {MIN_ID_CHARS} characters of an id are enough; `{LAST}` is the newest session."
+        )));
+    }
+    let mut matching: Vec<(SessionId, RootSummary)> = Vec::new();
+    for summary in store.roots().await? {
+        let root = summary.root.root_id();
+        if root.as_str().starts_with(beginning) && !matching.iter().any(|(known, _)| *known == root) {
+            matching.push((root, summary));
+        }
+    }
+    match matching.as_slice() {
+        [] => Err(CliError::usage(format!(
+            "no session begins with '{beginning}'; `brigade sessions list` shows those there are"
+        ))),
+        [(root, _)] => setup::parse_session_id(&format!("{root}{below}")),
+        _ => Err(ambiguous(beginning, &matching)),
+    }
+}
+
+/// A session as messages name it: its agent and its task, such as `lead "fix the tests"`. The id, if neither is known.
+pub(crate) async fn title(store: &dyn Store, session: &SessionId) -> String {
+    let records = store.read_prefix(session).await.map(|(records, _)| records).unwrap_or_default();
+    let delegation = records.iter().find_map(|record| match &record.event {
+        Event::Started { delegation, .. } => Some(delegation),
+        _ => None,
+    });
+    let Some(delegation) = delegation else { return session.to_string() };
+    let (label, task) = (sanitize::line(delegation.label()), sanitize::line(delegation.task.as_str()));
+    if task.is_empty() { label } else { format!("{label} \"{}\"", fit(&task, TASK_COLUMNS)) }
+}
+
+/// The session at the top of a tree in this folder in which something happened last. `start` is the command that
+/// begins one.
+pub(crate) async fn last_in_folder(
+    store: &dyn Store,
+    folder: &Path,
+    start: &str,
+) -> Result<SessionId, CliError> {
+    let workspace = Workspace::open(folder)
+        .map_err(|error| CliError::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
+    let mut roots = store.roots().await?;
+    roots.retain(|summary| summary.root.is_root());
+    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
+    for summary in roots {
+        if setup::session_folder(store, &summary.root).await?.is_some_and(|folder| folder == workspace.root())
+        {
+            return Ok(summary.root);
+        }
+    }
+    Err(CliError::usage(format!(
+        "there is no session in {} yet; start one with: {start}",
+        workspace.root().display()
+    )))
+}
+
+async fn last(store: &dyn Store) -> Result<SessionId, CliError> {
+    let roots = store.roots().await?;
+    let newest = roots.into_iter().map(|summary| summary.root).find(|root| root.is_root());
+    newest.ok_or_else(|| CliError::usage("there are no sessions yet; start one with: brigade run \"TASK\""))
+}
+
+fn ambiguous(beginning: &str, matching: &[(SessionId, RootSummary)]) -> CliError {
+    let mut text = format!("{} sessions begin with '{beginning}'; type more of the id:", matching.len());
+    for (root, summary) in matching.iter().take(MAX_SHOWN_MATCHES) {
+        let (age, task) = match &summary.first {
+            Ok(first) => (units::format_age(clock::now().saturating_sub(first.at)), task(&first.event)),
+            Err(_) => (String::new(), String::new()),
+        };
+        text.push_str(&format!("\n  {root}  {age:>4}  {}", fit(&task, TASK_COLUMNS)));
+    }
+    if matching.len() > MAX_SHOWN_MATCHES {
+        text.push_str(&format!("\n  … and {} more", matching.len() - MAX_SHOWN_MATCHES));
+    }
+    CliError::usage(text)
+}
+
+/// The task in the first fact of a session, in one line.
+pub(crate) fn task(event: &Event) -> String {
+    match event {
+        Event::Started { delegation, .. } => sanitize::line(delegation.task.as_str()),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brigade::store::MemoryStore;
+    use brigade_core::{Budget, Delegation, Grant, Hash, Limit, Record};
+
+    use super::*;
+
+    /// A store in which two sessions begin alike; the second is the newer one.
+    fn store() -> (MemoryStore, [SessionId; 3]) {
+        let store = MemoryStore::default();
+        let ids = [1, 2, 1 << 120].map(SessionId::root);
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let record = |session: &SessionId| {
+            let delegation =
+                Delegation { task: format!("task of {session}").into(), ..Delegation::default() };
+            let event =
+                Event::Started { delegation: delegation.into(), agent: hash, grant, parent: None, depth: 0 };
+            Record { session: session.clone(), seq: 0, pos: 0, at: 0, v: 1, event }
+        };
+        let records = [&ids[2], &ids[0], &ids[1]].map(record).to_vec();
+        setup::current_thread_runtime().unwrap().block_on(store.restore(records, Vec::new())).unwrap();
+        (store, ids)
+    }
+
+    fn find(text: &str) -> Result<String, String> {
+        let found = setup::current_thread_runtime().unwrap().block_on(resolve(&store().0, text));
+        found.map(|session| session.to_string()).map_err(|failure| match failure {
+            CliError::Usage(error) => error.to_string(),
+            other => format!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn resolve_unique_prefix_finds_the_session() {
+        let (_, [first, second, other]) = store();
+        assert_eq!(find(&other.as_str()[..4]), Ok(other.to_string()));
+        assert_eq!(find(&format!(" {}.1-0 ", &other.as_str()[..9])), Ok(format!("{other}.1-0")));
+        assert_eq!(find(first.as_str()), Ok(first.to_string()));
+        assert_eq!(find("last"), Ok(second.to_string()));
+        // A whole id is nobody's beginning.
+        let unknown = SessionId::root(7);
+        assert_eq!(find(unknown.as_str()), Ok(unknown.to_string()));
+    }
+
+    #[test]
+    fn resolve_ambiguous_prefix_lists_the_matches() {
+        let (_, [first, second, _]) = store();
+        let refused = find(&first.as_str()[..6]).unwrap_err();
+        assert!(refused.starts_with("2 sessions begin with 'aaaaaa'"), "{refused}");
+        for session in [&first, &second] {
+            assert!(
+                refused.contains(session.as_str()) && refused.contains(&format!("task of {session}")),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn resolve_invalid_prefix_is_refused() {
+        for short in ["aaa", "", "AAAA", "a b c", "../aaaa", "1-0.1"] {
+            let refused = find(short).unwrap_err();
+            assert!(
+                refused.contains("is not a session id") && refused.contains("first 4 characters"),
+                "{refused}"
+            );
+        }
+        assert!(find("zzzz").unwrap_err().contains("no session begins with 'zzzz'"));
+        assert!(find("aaaaaaaaaaaaaaaaaaaaaaaaab.x").unwrap_err().contains("is not a session id"));
+    }
+}

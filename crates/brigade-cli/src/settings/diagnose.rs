@@ -1,0 +1,126 @@
+//! The layers of the configuration, each looked at alone: one that is broken does not hide the others.
+
+use std::path::PathBuf;
+
+use super::{DefaultPaths, Environment, Layers, ProjectConfig, Settings, providers};
+use crate::args::{Flags, Global};
+use crate::error::CliError;
+use crate::trust::{self, TrustStatus, TrustStore, TrustedProject};
+
+/// A place where settings can stand, and what was found there.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    /// The file, the variable or the flag.
+    pub(crate) source: String,
+    /// What was found.
+    pub(crate) state: State,
+}
+
+/// What was found in a place where settings can stand.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// Nothing.
+    Absent,
+    /// Settings that count.
+    Used,
+    /// A project whose settings do not count, for this reason.
+    Untrusted(String),
+    /// Settings that cannot be used, for this reason.
+    Broken(String),
+}
+
+impl Settings {
+    /// The settings of all layers that can be used, and what was found in each layer.
+    pub(crate) fn diagnose(global: &Global) -> Result<(Settings, Vec<Layer>), CliError> {
+        let environment = Environment::read()?;
+        let paths = DefaultPaths::of(&environment)?;
+        let mut diagnosis = Diagnosis {
+            valid: Layers::defaults()?,
+            layers: Vec::new(),
+            resolve: |layers: &Layers| {
+                let (environment, paths) = (environment.clone(), paths.clone());
+                Settings::resolve(environment, paths, layers.clone(), global, &Flags::default())
+            },
+        };
+        let values = providers::variables(|name| environment.variable(name));
+        let mut names: Vec<&str> = values.iter().map(|(name, ..)| *name).collect();
+        names.dedup();
+        for name in names {
+            let variable_values = values.iter().filter(|(variable, ..)| *variable == name).cloned().collect();
+            diagnosis.add(name.to_owned(), |layers| layers.add_flags(variable_values));
+        }
+        diagnosis.add_user_config(&paths.config);
+        let project = diagnosis.project(&environment);
+        for variable in &environment.config_variables {
+            let source = format!("BRIGADE_{}", variable.0);
+            diagnosis.add(source, |layers| layers.add_environment(std::slice::from_ref(variable)));
+        }
+        for setting in &global.set {
+            let source = format!("--set {setting}");
+            diagnosis.add(source, |layers| layers.add_set(std::slice::from_ref(setting)));
+        }
+        let settings = (diagnosis.resolve)(&diagnosis.valid)?;
+        Ok((Settings { project, ..settings }, diagnosis.layers))
+    }
+}
+
+struct Diagnosis<F> {
+    valid: Layers,
+    layers: Vec<Layer>,
+    resolve: F,
+}
+
+impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
+    /// Adds a layer if settings can be made with it.
+    fn add(&mut self, source: String, add: impl FnOnce(&mut Layers) -> Result<(), CliError>) {
+        let mut layers = self.valid.clone();
+        let result = add(&mut layers).and_then(|()| (self.resolve)(&layers));
+        let state = match result {
+            Ok(_) => {
+                self.valid = layers;
+                State::Used
+            }
+            Err(failure) => State::Broken(failure.to_string()),
+        };
+        self.layers.push(Layer { source, state });
+    }
+
+    fn add_user_config(&mut self, file: &std::path::Path) {
+        let both: [PathBuf; 2] = [file.to_path_buf(), file.with_extension("json")];
+        let existing: Vec<&PathBuf> = both.iter().filter(|file| file.symlink_metadata().is_ok()).collect();
+        let Some(first) = existing.first() else {
+            let source = file.display().to_string();
+            return self.layers.push(Layer { source, state: State::Absent });
+        };
+        self.add(first.display().to_string(), |layers| layers.add_file(file));
+    }
+
+    /// The project here, if it is trusted; its settings are added.
+    fn project(&mut self, environment: &Environment) -> Option<TrustedProject> {
+        let root = trust::find(environment, &environment.absolute(std::path::Path::new(".")))?;
+        let source = root.display().to_string();
+        let status = match TrustStore::read(environment) {
+            Ok(store) => trust::trust_status(&store, &root),
+            Err(failure) => {
+                self.layers.push(Layer { source, state: State::Broken(failure.to_string()) });
+                return None;
+            }
+        };
+        let reason = match status {
+            TrustStatus::Trusted(files) => {
+                self.add(source, |layers| match ProjectConfig::read(&root, &files)? {
+                    Some(config) => layers.add_project(&config),
+                    None => Ok(()),
+                });
+                return Some(TrustedProject { root, files });
+            }
+            TrustStatus::Unknown => "its settings and agents are not trusted and do not count".to_owned(),
+            TrustStatus::Changed => {
+                "its files have changed since they were trusted and do not count".to_owned()
+            }
+            TrustStatus::Invalid(problem) => format!("its settings and agents do not count: {problem}"),
+        };
+        self.layers.push(Layer { source, state: State::Untrusted(reason) });
+        None
+    }
+}

@@ -1,0 +1,108 @@
+//! What is known of a provider before it is asked.
+
+use brigade::model::{Api, Endpoint};
+
+use super::super::did_you_mean::did_you_mean;
+use super::{ApiKind, BUILT_IN, Environment, Provider, Providers};
+
+/// A provider as it can be used here.
+#[derive(Debug)]
+pub(crate) struct ProviderInfo {
+    /// Its name.
+    pub(crate) name: String,
+    /// The API that it speaks, as people call it.
+    pub(crate) api_name: &'static str,
+    /// The API in which it lists its models.
+    pub(crate) api: Api,
+    /// Its address.
+    pub(crate) base_url: String,
+    /// Whether there is a key.
+    pub(crate) key: ApiKey,
+}
+
+/// Whether there is a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ApiKey {
+    /// None is needed.
+    NotNeeded,
+    /// It stands in this variable.
+    Set(String),
+    /// This variable should hold it and does not.
+    Missing(String),
+}
+
+impl ApiKind {
+    fn api_name(self) -> &'static str {
+        match self {
+            ApiKind::OpenAi => "Chat Completions",
+            ApiKind::Responses => "Responses",
+            ApiKind::Anthropic => "Messages",
+            ApiKind::Gemini => "Gemini",
+        }
+    }
+
+    fn api(self) -> Api {
+        match self {
+            ApiKind::OpenAi | ApiKind::Responses => Api::OpenAi,
+            ApiKind::Anthropic => Api::Anthropic,
+            ApiKind::Gemini => Api::Gemini,
+        }
+    }
+}
+
+impl Providers {
+    /// All of them, by name.
+    pub(crate) fn list(&self, environment: &Environment) -> Vec<ProviderInfo> {
+        self.0.iter().map(|(name, provider)| provider_info(name, provider, environment)).collect()
+    }
+
+    /// Whether a provider is available without configuration.
+    pub(crate) fn is_built_in(name: &str) -> bool {
+        BUILT_IN.iter().any(|(built_in, ..)| *built_in == name)
+    }
+
+    /// Where the provider of this name is.
+    pub(crate) fn address(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|provider| provider.base_url.as_str())
+    }
+
+    /// The name that somebody may have meant.
+    pub(crate) fn did_you_mean(&self, name: &str) -> Option<&str> {
+        did_you_mean(name, self.names())
+    }
+
+    /// What to say to somebody who names a provider that is not there.
+    pub(crate) fn unknown(&self, name: &str) -> String {
+        let near =
+            self.did_you_mean(name).map_or_else(String::new, |near| format!(" the nearest is '{near}';"));
+        format!("there is no provider '{name}';{near} all are listed by: brigade models")
+    }
+}
+
+impl ProviderInfo {
+    /// The way to it, with the key that the environment holds.
+    pub(crate) fn endpoint(&self, environment: &Environment) -> Result<Endpoint, String> {
+        let key = match &self.key {
+            ApiKey::Set(variable) => environment.secret(variable),
+            ApiKey::NotNeeded | ApiKey::Missing(_) => None,
+        };
+        Endpoint::new(&self.name, &self.base_url, key)
+            .and_then(|endpoint| endpoint.with_proxies(&environment.proxies()))
+            .map_err(|error| error.to_string())
+    }
+}
+
+fn provider_info(name: &str, provider: &Provider, environment: &Environment) -> ProviderInfo {
+    let key = match provider.key.as_str() {
+        "" => ApiKey::NotNeeded,
+        variable if environment.secret(variable).is_some() => ApiKey::Set(variable.to_owned()),
+        variable => ApiKey::Missing(variable.to_owned()),
+    };
+    ProviderInfo {
+        name: name.to_owned(),
+        api_name: provider.kind.api_name(),
+        api: provider.kind.api(),
+        base_url: provider.base_url.clone(),
+        key,
+    }
+}

@@ -1,0 +1,381 @@
+//! From settings to the things of the library: store, models, runtime.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use brigade::agents::{AgentCatalog, ProblemKind};
+use brigade::mcp::{DEFAULT_START_TIMEOUT, ServerProblem, Servers};
+use brigade::model::passthrough::{self, Passthrough};
+use brigade::model::script::Script;
+use brigade::skills::SKILL;
+use brigade::store::{MemoryStore, SqliteStore};
+use brigade::tool::{Memory, ShellSettings, WebSearch, memory};
+use brigade::{Model, Models, ResumeOptions, Runtime, Store, Tool, Toolbox, Workspace};
+use brigade_acp::client::Acp;
+use brigade_core::delegation_styles::{DELEGATION_TOOLS, MESSAGE_TOOL};
+use brigade_core::permission::Permissions;
+use brigade_core::{Agent, Authority, Event, SessionId};
+use brigade_sandbox::GuardCommand;
+
+use crate::args::{Flags, Global};
+use crate::command::demo;
+use crate::environment_context;
+use crate::error::CliError;
+use crate::output;
+use crate::presets;
+use crate::project_context;
+use crate::sanitize;
+use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreOrigin};
+
+/// How much of a command's output a model reads.
+const MAX_SHELL_OUTPUT_BYTES: usize = 32 * 1024;
+/// How many agent files that cannot be used are named before a run.
+const MAX_SHOWN_PROBLEMS: usize = 3;
+/// How long servers of tools may take to start before the person is told what is waited for.
+const START_NOTICE_DELAY: Duration = Duration::from_secs(2);
+
+/// Opens the store, or creates it. The user is told of a new store in a place that is not the usual one.
+pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, CliError> {
+    let is_new = is_missing(&settings.store);
+    let store = SqliteStore::open(&settings.store)?;
+    if is_new && settings.store_origin == StoreOrigin::Named {
+        output::note(&format!("Created a new session store: {}", settings.store.display()));
+    }
+    Ok(Arc::new(store))
+}
+
+/// Opens the store for a command that needs a session of it. No store is created.
+pub(crate) fn open_existing_store(settings: &Settings) -> Result<Arc<dyn Store>, CliError> {
+    if !is_missing(&settings.store) {
+        return open_store(settings);
+    }
+    match settings.store_origin {
+        StoreOrigin::Default => Ok(Arc::new(MemoryStore::new())),
+        StoreOrigin::Named => Err(CliError::usage(format!(
+            "cannot open the session store {}: it does not exist. Check --store, or `store` in the configuration.",
+            settings.store.display()
+        ))),
+    }
+}
+
+/// Opens the store read-only, so that it can be read without write permission, or while a writing process is stopped. A
+/// store that does not exist yet is empty.
+pub(crate) fn open_store_read_only(settings: &Settings) -> Result<Arc<dyn Store>, CliError> {
+    let is_missing = is_missing(&settings.store);
+    if is_missing && settings.store_origin == StoreOrigin::Named {
+        output::note(&format!("warning: the session store {} does not exist", settings.store.display()));
+    }
+    let store = if is_missing { None } else { SqliteStore::open_read_only(&settings.store)? };
+    match store {
+        Some(store) => Ok(Arc::new(store)),
+        None => Ok(Arc::new(MemoryStore::new())),
+    }
+}
+
+fn is_missing(file: &Path) -> bool {
+    file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// The settings of the folder that a session works in, unless the person names another.
+pub(crate) async fn settings_for_session(
+    global: &Global,
+    flags: &Flags,
+    store: &dyn Store,
+    session: &SessionId,
+) -> Result<Settings, CliError> {
+    if flags.cwd.is_none()
+        && let Some(folder) = session_folder(store, session).await?
+    {
+        if !folder.is_dir() {
+            let folder = folder.display();
+            return Err(CliError::usage(format!(
+                "{folder}, where {session} worked, is gone; name a folder with --cwd"
+            )));
+        }
+        let flags = Flags { cwd: Some(folder), ..flags.clone() };
+        return Settings::load_for_run(global, &flags);
+    }
+    Settings::load_for_run(global, flags)
+}
+
+/// The folder that the session's last round worked in. The folder of an imported round is ignored.
+pub(crate) async fn session_folder(
+    store: &dyn Store,
+    session: &SessionId,
+) -> Result<Option<PathBuf>, CliError> {
+    if is_imported(store, session).await? {
+        return Ok(None);
+    }
+    let authority = stored_definition(store, session).await?.and_then(|(authority, _)| authority);
+    Ok(authority
+        .map(|authority| PathBuf::from(authority.workspace))
+        .filter(|folder| !folder.as_os_str().is_empty()))
+}
+
+/// Whether the last round of a session was imported.
+async fn is_imported(store: &dyn Store, session: &SessionId) -> Result<bool, CliError> {
+    let Some(mark) = store.imported(&session.root_id()).await? else { return Ok(false) };
+    let (records, _) = store.read_prefix(session).await?;
+    let last = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
+    Ok(last.is_some_and(|record| record.pos <= mark))
+}
+
+/// What the session's last round was allowed, and who it was, as far as that can be read.
+pub(crate) async fn stored_definition(
+    store: &dyn Store,
+    session: &SessionId,
+) -> Result<Option<(Option<Authority>, Option<Agent>)>, CliError> {
+    let (records, _) = store.read_prefix(session).await?;
+    let last = records.iter().rev().find_map(|record| match &record.event {
+        Event::Started { grant, agent, .. } => Some((grant.authority, *agent)),
+        _ => None,
+    });
+    let Some((authority, agent)) = last else { return Ok(None) };
+    let authority = store.blob(authority).await?.and_then(|body| serde_json::from_str(&body).ok());
+    let agent = store.blob(agent).await?.and_then(|body| serde_json::from_str(&body).ok());
+    Ok(Some((authority, agent)))
+}
+
+/// A runtime over the store.
+pub(crate) async fn runtime(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    servers: &Servers,
+) -> Result<Runtime, CliError> {
+    let mut library = run_settings(settings, &*store).await?;
+    library.tools = library.tools.with_servers(servers);
+    Ok(Runtime::new(store, library, models(settings)))
+}
+
+/// The settings of the library, with instructions, the environment, and the agents that other programs run.
+pub(crate) async fn run_settings(
+    settings: &Settings,
+    store: &dyn Store,
+) -> Result<brigade::Settings, CliError> {
+    let mut library = library_settings(settings)?;
+    if settings.instructions == Instructions::Project {
+        let instructions = project_context::instructions(settings, store).await?;
+        instructions.warn_once();
+        library.instructions = instructions.text;
+        library.environment = Some(environment_context::environment(settings).await);
+    }
+    if !settings.acp.is_empty() {
+        let (acp, problems) = external_agents(settings)?;
+        for (name, what) in problems {
+            output::note(&sanitize::line(&format!(
+                "warning: the external agent '{name}' cannot be used: {what}"
+            )));
+        }
+        library.external = Some(Arc::new(acp));
+    }
+    Ok(library)
+}
+
+/// The agents that other programs run, and what is wrong with those that cannot be used. Nothing is started yet.
+pub(crate) fn external_agents(settings: &Settings) -> Result<(Acp, Vec<(String, String)>), CliError> {
+    let (servers, problems) = settings.acp_servers(&guard_command()?);
+    Ok((Acp::new(servers), problems))
+}
+
+/// Starts the servers of tools. What cannot be used is said; the run goes on without it.
+pub(crate) async fn start_mcp_servers(settings: &Settings) -> Result<Servers, CliError> {
+    let (servers, problems) = try_start_mcp_servers(settings).await?;
+    for problem in problems {
+        output::note(&sanitize::line(&format!("warning: {problem}")));
+    }
+    Ok(servers)
+}
+
+/// The servers of tools, and all that is wrong with them.
+pub(crate) async fn try_start_mcp_servers(
+    settings: &Settings,
+) -> Result<(Servers, Vec<ServerProblem>), CliError> {
+    if settings.servers.is_empty() {
+        return Ok((Servers::default(), Vec::new()));
+    }
+    let (definitions, mut problems) = settings.mcp_definitions(&guard_command()?);
+    let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
+    let waiting = format!(
+        "waiting for MCP servers to start, {} seconds at most: {}",
+        DEFAULT_START_TIMEOUT.as_secs(),
+        names.join(", ")
+    );
+    let mut starting = std::pin::pin!(Servers::start(definitions));
+    let servers = match tokio::time::timeout(START_NOTICE_DELAY, &mut starting).await {
+        Ok(servers) => servers,
+        Err(_) => {
+            output::note(&sanitize::line(&waiting));
+            starting.await
+        }
+    };
+    problems.extend(servers.problems().iter().cloned());
+    Ok((servers, problems))
+}
+
+/// The settings of the library.
+pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings, CliError> {
+    if !settings.folder.is_dir() {
+        let folder = settings.folder.display();
+        return Err(CliError::usage(format!(
+            "{folder} is not a folder that is there; name another with --cwd"
+        )));
+    }
+    let workspace = Workspace::open(&settings.folder).map_err(|error| {
+        CliError::usage(format!("{} cannot be worked in: {error}", settings.folder.display()))
+    })?;
+    let shell = ShellSettings {
+        guard: guard_command()?,
+        directory: workspace.root().to_path_buf(),
+        environment: settings.command_environment(),
+        time_limit: settings.shell_timeout,
+        output_limit: MAX_SHELL_OUTPUT_BYTES,
+    };
+    let mut library = brigade::Settings::new(settings.model.clone().unwrap_or_default(), workspace);
+    library.fallbacks.clone_from(&settings.fallbacks);
+    library.tools = library.tools.with_web(settings.web.to_web_settings(&settings.environment)?);
+    check_rules(&settings.permissions, &library.tools)?;
+    if let Some(file) = &settings.memory {
+        library.tools = library.tools.with_memory(Memory::at(file));
+    }
+    library.skills = project_context::skills(settings);
+    library.faces = settings.faces.clone();
+    let unknown = presets::unknown_tools(settings, &library.tools);
+    for warning in library.faces.warnings().into_iter().chain(unknown) {
+        output::note(&format!("warning: {}", sanitize::line(&warning)));
+    }
+    library.limits = settings.limits.clone();
+    library.budget = settings.budget;
+    library.permissions = settings.permissions.clone();
+    library.mode_origin = settings.mode_origin();
+    library.approval_policy = settings.approval_policy;
+    library.shell = Some(shell);
+    library.agents = agents(settings);
+    Ok(library)
+}
+
+/// The agents that can be named. What cannot be used is said and skipped.
+fn agents(settings: &Settings) -> AgentCatalog {
+    let (catalogue, mut problems) = AgentCatalog::from_folders(&settings.agent_dirs());
+    problems.retain(|problem| problem.kind != ProblemKind::Shadowed);
+    for problem in problems.iter().take(MAX_SHOWN_PROBLEMS) {
+        output::note(&format!("warning: {problem}"));
+    }
+    if problems.len() > MAX_SHOWN_PROBLEMS {
+        let more = problems.len() - MAX_SHOWN_PROBLEMS;
+        output::note(&format!("warning: {more} more agent files cannot be used; see: brigade agents list"));
+    }
+    catalogue
+}
+
+/// The tools that there are. Those that are switched off count: what names them is there for when they are not.
+pub(crate) fn known_tools(tools: &Toolbox) -> BTreeSet<&str> {
+    let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    known
+        .extend([MESSAGE_TOOL, SKILL, WebSearch::NAME].iter().chain(&memory::TOOLS).chain(&DELEGATION_TOOLS));
+    known
+}
+
+/// A rule for a tool that does not exist would protect nothing, in silence.
+pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), CliError> {
+    let known = known_tools(tools);
+    let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
+    for (list, rules) in lists {
+        for rule in rules {
+            let name = rule.tool();
+            if !known.contains(name) && !name.starts_with("mcp__") && !name.starts_with("acp__") {
+                return Err(CliError::usage(format!(
+                    "permissions.{list}: `{rule}` names no tool there is; the tools are {}",
+                    known.into_iter().collect::<Vec<_>>().join(", ")
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// This program guards the commands that it runs.
+pub(crate) fn guard_command() -> Result<GuardCommand, CliError> {
+    let program: PathBuf = std::env::current_exe()
+        .map_err(|error| CliError::failed(format!("this program cannot find itself: {error}")))?;
+    Ok(GuardCommand { program, arguments: vec![OsString::from(crate::GUARD_ARG)] })
+}
+
+/// The models that can be named.
+pub(crate) fn models(settings: &Settings) -> Models {
+    let (providers, environment) = (settings.providers.clone(), settings.environment.clone());
+    let prices = settings.prices.clone();
+    let names: Vec<String> = providers.names().map(str::to_owned).collect();
+    let models = Models::default()
+        .with(passthrough::PROVIDER, Passthrough)
+        .with_providers(names, move |name, endpoint_override| {
+            providers.model(name, endpoint_override, &environment, &prices)
+        });
+    let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
+    models.with_resolver(move |name| {
+        let file = name.strip_prefix(SCRIPT_PREFIX);
+        if file.is_none() && name != demo::MODEL {
+            return None;
+        }
+        let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = loaded.get(name) {
+            return Some(Ok(model.clone()));
+        }
+        let script = match file {
+            Some(file) => load_script(Path::new(file)),
+            None => Script::parse(demo::SCRIPT).map_err(|error| error.to_string()),
+        };
+        Some(script.map(|script| {
+            let model: Arc<dyn Model> = Arc::new(script);
+            loaded.insert(name.to_owned(), model.clone());
+            model
+        }))
+    })
+}
+
+/// Whether a model can be used, before anything is asked of it.
+pub(crate) fn check_model(settings: &Settings) -> Result<(), CliError> {
+    let Some(name) = &settings.model else { return Ok(()) };
+    models(settings).choose(name).map(|_| ()).map_err(CliError::usage)
+}
+
+fn load_script(file: &Path) -> Result<Script, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    Script::parse(&text).map_err(|error| format!("{} is no script: {error}", file.display()))
+}
+
+/// What a next round may use up.
+pub(crate) fn resume_options(settings: &Settings, flags: &Flags) -> ResumeOptions {
+    ResumeOptions {
+        budget: Some(settings.budget),
+        turns: Some(settings.limits.lead_turns),
+        timeout: flags.timeout,
+        model: flags.model.as_ref().and(settings.model.clone()),
+        mode: flags.mode,
+        remote_context: None,
+        continue_cancelled: false,
+    }
+}
+
+/// Reads an id.
+pub(crate) fn parse_session_id(text: &str) -> Result<SessionId, CliError> {
+    text.trim().parse().map_err(CliError::usage)
+}
+
+/// A runtime for futures with threads of its own: for commands that run agents.
+pub(crate) fn multi_thread_runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    checked_runtime(tokio::runtime::Builder::new_multi_thread().enable_all().build())
+}
+
+/// A runtime for futures on this thread: for commands that only look.
+pub(crate) fn current_thread_runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    checked_runtime(tokio::runtime::Builder::new_current_thread().enable_all().build())
+}
+
+fn checked_runtime(
+    runtime: std::io::Result<tokio::runtime::Runtime>,
+) -> Result<tokio::runtime::Runtime, CliError> {
+    runtime.map_err(|error| CliError::failed(format!("no threads can be started: {error}")))
+}

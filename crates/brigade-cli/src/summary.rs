@@ -1,0 +1,336 @@
+//! What is printed at the end of a run: the result, what it cost, and how to go on.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::time::Duration;
+
+use brigade::model::passthrough;
+use brigade::{Detached, ResultSchema, RunError, Store};
+use brigade_core::delegation::LimitKind;
+use brigade_core::view::{Node, PendingApproval, Tree};
+use brigade_core::{SessionId, Spent, Status};
+
+use crate::args::{Flags, Global, OutputFormat};
+use crate::attention::Attention;
+use crate::error::{CliError, Exit};
+use crate::follow::{FollowedRun, RunView, Signals};
+use crate::limits;
+use crate::output;
+use crate::render::approval_view::{DiffDetail, ViewOptions};
+use crate::render::{self, AgentStatus};
+use crate::report::Report;
+use crate::sanitize;
+use crate::session_ref;
+use crate::terminal::{self, Colour};
+
+/// How often it is looked what sessions ask that were left to themselves.
+const DETACHED_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The flags that a command has to be typed with again. A session remembers its folder, agent, model and mode.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CommandHints {
+    store: String,
+    set: String,
+    timeout: Option<Duration>,
+}
+
+impl CommandHints {
+    /// What was typed.
+    pub(crate) fn new(global: &Global, flags: &Flags) -> CommandHints {
+        let mut hints = CommandHints { timeout: flags.timeout, ..CommandHints::default() };
+        hints.store = store_flag(global);
+        for setting in &global.set {
+            hints.set.push_str(&format!(" --set {}", shell_quoted(setting)));
+        }
+        hints
+    }
+
+    /// The command that goes on with a session.
+    pub(crate) fn resume(&self, session: &SessionId) -> String {
+        format!("brigade resume {session}{}{}", self.store, self.set)
+    }
+
+    /// The command that talks on with a session.
+    pub(crate) fn chat(&self, session: &SessionId) -> String {
+        format!("brigade chat -r {session}{}{}", self.store, self.set)
+    }
+
+    fn show(&self, session: &SessionId, what: &str) -> String {
+        format!("brigade sessions {what} {session}{}", self.store)
+    }
+
+    /// The command that says something to a session.
+    pub(crate) fn tell(&self, session: &SessionId) -> String {
+        format!("brigade tell {session} \"...\"{}{}", self.store, self.set)
+    }
+}
+
+/// The flag that names the same store again.
+pub(crate) fn store_flag(global: &Global) -> String {
+    global
+        .store
+        .as_ref()
+        .map_or_else(String::new, |store| format!(" --store {}", shell_quoted(&store.display().to_string())))
+}
+
+/// A word as a shell reads it.
+pub(crate) fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Prints the end of a run, and stays while sessions that it left to themselves go on in this process. Ctrl-C leaves
+/// them too: they can be resumed.
+pub(crate) async fn finish(
+    store: &dyn Store,
+    followed: FollowedRun,
+    global: &Global,
+    hints: &CommandHints,
+    colour: Colour,
+    signals: &mut Signals,
+    attention: &mut Attention,
+) -> Result<Exit, CliError> {
+    let detached = followed.ending.as_ref().ok().map(|ending| ending.detached.clone());
+    let root = &followed.view.root;
+    // What only made a call for another program hears nothing.
+    let accepts_messages = !passthrough::is_passthrough(store, root).await.unwrap_or(false);
+    let tell = accepts_messages.then(|| hints.tell(root));
+    let exit = print(followed, global, hints, tell, colour);
+    if let Some(detached) = detached.filter(|_| exit.is_ok()) {
+        wait_for_detached(store, &detached, hints, signals, attention).await;
+    }
+    tokio::select! {
+        () = attention.finish() => {}
+        () = signals.next() => {}
+    }
+    exit
+}
+
+/// Stays while sessions that were left to themselves go on in this process.
+pub(crate) async fn wait_for_detached(
+    store: &dyn Store,
+    detached: &Detached,
+    hints: &CommandHints,
+    signals: &mut Signals,
+    attention: &mut Attention,
+) {
+    if detached.sessions().is_empty() {
+        return;
+    }
+    for session in detached.sessions() {
+        let title = session_ref::title(store, session).await;
+        output::note(&format!(
+            "{title} is still running in the background. Press Ctrl-C to stop waiting; resume it later with: {}",
+            hints.resume(session)
+        ));
+    }
+    let mut announced = HashSet::new();
+    loop {
+        tokio::select! {
+            () = detached.ended() => return,
+            () = signals.next() => return,
+            () = tokio::time::sleep(DETACHED_POLL_INTERVAL) => {}
+        }
+        let mut has_pending = false;
+        for session in detached.sessions() {
+            let tree = read_tree(store, session).await;
+            attention.alert(&tree);
+            has_pending |= tree.pending_approvals().next().is_some();
+            for (name, text) in pending_approvals(&tree) {
+                if announced.insert(name) {
+                    output::note(&text);
+                }
+            }
+        }
+        if !has_pending {
+            attention.restore_title();
+        }
+    }
+}
+
+/// The tree of a session that was left to itself, as far as it can be read.
+pub(crate) async fn read_tree(store: &dyn Store, session: &SessionId) -> Tree {
+    Tree::fold(&store.tail(session, 0, usize::MAX).await.unwrap_or_default())
+}
+
+/// What is asked in a tree that was left to itself: the name of each question, and how to answer it.
+pub(crate) fn pending_approvals(tree: &Tree) -> Vec<(String, String)> {
+    let look = ViewOptions {
+        columns: terminal::stderr_columns(),
+        colour: Colour::Off,
+        workspace: None,
+        diff_detail: DiffDetail::Bounded,
+    };
+    let tell = |open: &PendingApproval| {
+        let lines = render::approval_view::render(open, tree, look).lines;
+        (open.name(), format!("{}\nTo answer: brigade answer {}", lines.join("\n"), open.name()))
+    };
+    tree.pending_approvals().map(tell).collect()
+}
+
+fn print(
+    followed: FollowedRun,
+    global: &Global,
+    hints: &CommandHints,
+    tell: Option<String>,
+    colour: Colour,
+) -> Result<Exit, CliError> {
+    let FollowedRun { ending, view } = followed;
+    let format = global.output_format;
+    // Standard output may be closed. The hints on standard error are written all the same.
+    let mut printed = match format {
+        OutputFormat::Text => Ok(()),
+        OutputFormat::Json | OutputFormat::StreamJson => output::json(&Report::new(&view, &ending)),
+    };
+    let ending = match ending {
+        Ok(ending) => ending,
+        Err(error) => return Err(stopped_failure(error, &view, hints)),
+    };
+    let outcome = ending.outcome;
+    if format == OutputFormat::Text {
+        output::write_stderr(&render::summary(&view, colour, terminal::stderr_columns()));
+        let changes = render::changes(&view, colour, terminal::stderr_columns());
+        if !changes.is_empty() {
+            output::write_stderr(&format!("\n{changes}"));
+        }
+        output::note("");
+        printed = match &view.schema {
+            Some(schema) => print_structured(outcome.text.as_str(), schema.as_str()),
+            None => print_result(outcome.text.as_str(), global),
+        };
+    }
+    if format != OutputFormat::StreamJson {
+        for warning in &outcome.warnings {
+            output::note(&format!("warning: {}", sanitize::line(warning)));
+        }
+        print_next_steps(&outcome.status, &ending.spent, &view, hints, tell);
+    }
+    printed.map(|()| Exit::of(&outcome.status))
+}
+
+/// Writes a result to standard output. A program gets it without control characters, or with `--raw` as it is.
+pub(crate) fn print_result(text: &str, global: &Global) -> Result<(), CliError> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    if terminal::stdout_is_terminal() {
+        return output::text(&render::wrap_markdown(text, terminal::stdout_columns()));
+    }
+    output::raw(&if global.raw { Cow::Borrowed(text) } else { sanitize::escape_control_chars(text) })?;
+    if text.ends_with('\n') { Ok(()) } else { output::raw("\n") }
+}
+
+/// Writes a result that has to fit a schema. Standard output carries JSON that fits, or nothing; any other text, such as
+/// what there is of an incomplete result, goes to standard error.
+fn print_structured(text: &str, schema: &str) -> Result<(), CliError> {
+    let fitting = ResultSchema::parse(schema).ok().and_then(|schema| schema.validate(text).ok());
+    match fitting {
+        Some(json) => output::raw(&format!("{}\n", sanitize::json(&json))),
+        None if text.trim().is_empty() => Ok(()),
+        None => {
+            output::note("This is not JSON that fits the schema, so standard output is empty:");
+            output::note(text);
+            Ok(())
+        }
+    }
+}
+
+/// Says what a person would do next, as commands to be typed; `tell` where somebody would hear it.
+fn print_next_steps(
+    status: &Status,
+    spent: &Spent,
+    view: &RunView,
+    hints: &CommandHints,
+    tell: Option<String>,
+) {
+    let session = &view.root;
+    output::note("");
+    let mut steps: Vec<(String, String)> = Vec::new();
+    let mut step = |label: &str, command: String| steps.push((format!("{label}:"), command));
+    match status {
+        Status::Done | Status::Detached => {}
+        Status::Incomplete { limit } => {
+            output::note(&limits::stop_reason(*limit, spent, view, hints.timeout));
+            let label = match limit {
+                LimitKind::Loop | LimitKind::Permission => "To continue",
+                LimitKind::Turns
+                | LimitKind::Tokens
+                | LimitKind::Usd
+                | LimitKind::Time
+                | LimitKind::Agents => "To continue with more",
+            };
+            step(label, hints.resume(session) + &limits::raising_flag(*limit, view, hints.timeout));
+        }
+        Status::Failed { cause } => {
+            output::note(&format!("failed: {}", sanitize::line(cause)));
+            let label = if view.has_fatal_fault { "After fixing the cause" } else { "To try again" };
+            step(label, hints.resume(session));
+        }
+        Status::Lost { cause } => {
+            output::note(&format!("outcome unknown: {}", sanitize::line(cause)));
+            step("To go on", hints.resume(session));
+        }
+        Status::Cancelled { by } => {
+            output::note(&format!("cancelled by {}", sanitize::line(by)));
+            if tell.is_some() {
+                step("To continue", hints.resume(session));
+            }
+        }
+    }
+    let agents = view.tree.walk(session);
+    step("To look closer", hints.show(session, if agents.len() > 1 { "tree" } else { "show" }));
+    let went_wrong = |node: &&&Node| {
+        node.session != *session
+            && matches!(AgentStatus::of(&node.activity), AgentStatus::Failed | AgentStatus::Incomplete)
+    };
+    if let Some(child) = agents.iter().find(went_wrong) {
+        step("To see what went wrong", hints.show(&child.session, "show"));
+    }
+    if let Some(tell) = tell
+        && matches!(status, Status::Done | Status::Detached | Status::Incomplete { .. })
+    {
+        step("To say more", tell);
+    }
+    output::note(&align_steps(&steps, terminal::stderr_columns()));
+}
+
+/// Commands behind the words that go with them, or beneath them where a terminal would break the lines.
+fn align_steps(steps: &[(String, String)], columns: usize) -> String {
+    let widest = steps.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
+    let fits = |(_, command): &(String, String)| widest + 1 + render::width(command) <= columns;
+    let lines: Vec<String> = match steps.iter().all(fits) {
+        true => steps.iter().map(|(label, command)| format!("{label:widest$} {command}")).collect(),
+        false => steps.iter().map(|(label, command)| format!("{label}\n  {command}")).collect(),
+    };
+    lines.join("\n")
+}
+
+/// A run that stopped without an end in its log.
+fn stopped_failure(error: RunError, view: &RunView, hints: &CommandHints) -> CliError {
+    let failure = CliError::from(error);
+    if view.tree.nodes().is_empty() {
+        return failure;
+    }
+    // The session is there, so nothing that was typed is wrong any more.
+    let failure = match failure {
+        CliError::Usage(error) => CliError::Failed(error),
+        other => other,
+    };
+    failure.hint(format!("Nothing recorded is lost. To go on: {}", hints.resume(&view.root)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_quoted_arguments_survive_a_shell() {
+        assert_eq!(shell_quoted("/a/b-c.db"), "/a/b-c.db");
+        assert_eq!(shell_quoted("it's here"), "'it'\\''s here'");
+        assert_eq!(shell_quoted(""), "''");
+        assert_eq!(shell_quoted("$(rm)"), "'$(rm)'");
+    }
+}

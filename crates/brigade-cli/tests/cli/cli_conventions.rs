@@ -1,0 +1,270 @@
+//! What users of other programs type and set: tasks in pieces, flags, variables of providers, servers of tools.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use crate::support::{CommandResult, Home, text};
+
+const ECHO: &str = "[[reply]]\ntext = '{heard}'";
+
+#[test]
+fn stdin_is_appended_to_the_task() {
+    let home = Home::new();
+    let model = home.script(ECHO);
+    let run = ["run", "--model", &model, "explain"];
+    let both = home.with_input(&run, "line 1\nline 2");
+    assert_eq!(both.exits_with(0).stdout, "explain\n\n<stdin>\nline 1\nline 2\n</stdin>\n");
+    assert_eq!(home.with_input(&run, " \n").exits_with(0).stdout, "explain\n", "blank input is no input");
+    assert_eq!(home.brigade(&run).exits_with(0).stdout, "explain\n");
+    for only in [&["run", "--model", &model][..], &["run", "--model", &model, "-"]] {
+        assert_eq!(home.with_input(only, "explain this").exits_with(0).stdout, "explain this\n");
+        home.with_input(only, " \n").exits_with(2).stderr_contains("no task is given");
+    }
+}
+
+#[test]
+fn binary_stdin_is_accepted_only_with_a_task() {
+    let home = Home::new();
+    let model = home.script(ECHO);
+    let with = |arguments: &[&str], input: &[u8]| {
+        let mut child = home.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let _ = child.stdin.take().unwrap().write_all(input);
+        CommandResult::of(child.wait_with_output().unwrap())
+    };
+    with(&["run", "--model", &model, "explain"], b"a\xffb").exits_with(0).stdout_contains("a\u{fffd}b");
+    with(&["run", "--model", &model], b"a\xffb").exits_with(2).stderr_contains("it is not UTF-8");
+    let large = vec![b'x'; 10 * 1024 * 1024 + 1];
+    with(&["run", "--model", &model, "explain"], &large).exits_with(2).stderr_contains("larger than 10 MiB");
+}
+
+#[test]
+fn idle_stdin_pipe_does_not_block_a_run() {
+    let home = Home::new();
+    let model = home.script(ECHO);
+    let begun = Instant::now();
+    let mut child =
+        home.command(&["run", "--model", &model, "explain"]).stdin(Stdio::piped()).spawn().unwrap();
+    let held = child.stdin.take();
+    let done = CommandResult::of(child.wait_with_output().unwrap());
+    drop(held);
+    assert_eq!(done.exits_with(0).stdout, "explain\n");
+    done.stderr_contains("Nothing came from standard input within 3 seconds");
+    assert!(begun.elapsed() > Duration::from_secs(2), "a slow program has some time");
+}
+
+#[test]
+fn unquoted_words_are_one_task() {
+    let home = Home::new();
+    let model = home.script(ECHO);
+    for command in ["run", "exec"] {
+        let done = home.brigade(&[command, "fix", "the", "tests", "-m", &model]);
+        assert_eq!(done.exits_with(0).stdout, "fix the tests\n", "{command}");
+    }
+    for (typed, command) in [
+        (&["-p", "fix the tests"][..], "brigade run 'fix the tests'"),
+        (&["-p", "fix it", "-m", "ollama/qwen3"], "brigade run 'fix it' -m ollama/qwen3"),
+        (&["run", "--print", "fix it"], "brigade run 'fix it'"),
+    ] {
+        home.brigade(typed).exits_with(2).stderr_contains(&format!("To give a task to a brigade: {command}"));
+    }
+}
+
+#[test]
+fn run_continues_the_last_or_the_named_session() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = 'turn {turn}: {heard}'");
+    home.brigade(&["run", "-c", "more", "-m", &model])
+        .exits_with(2)
+        .stderr_contains("there is no session in")
+        .stderr_contains("brigade run");
+    let id = |task: &str| {
+        let report =
+            home.brigade(&["run", "-m", &model, "--output-format", "json", task]).exits_with(0).json();
+        report["session_id"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (id("first"), id("second"));
+    assert_eq!(home.brigade(&["run", "-c", "and", "more"]).exits_with(0).stdout, "turn 2: and more\n");
+    assert_eq!(home.brigade(&["run", "-r", &first, "again"]).exits_with(0).stdout, "turn 2: again\n");
+    let last = home.brigade(&["run", "--continue", "--output-format", "json", "third"]).exits_with(0).json();
+    assert_eq!(last["session_id"], first.as_str(), "the session that was used last");
+    let piped = home.with_input(&["run", "-r", &second, "explain"], "a log\n");
+    assert_eq!(piped.exits_with(0).stdout, "turn 3: explain\n\n<stdin>\na log\n</stdin>\n");
+    // Without a task it does what `resume` does: the result is printed again.
+    assert_eq!(home.brigade(&["run", "-r", &second[..8]]).exits_with(0).stdout, piped.stdout);
+    home.brigade(&["run", "-c", "-r", &first, "x"]).exits_with(2);
+    home.brigade(&["run", "-c", "-a", "reviewer", "x"]).exits_with(2);
+}
+
+/// A server that answers every request in the same way, and what it was asked.
+fn serve(body: &'static str) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (sender, asked) = channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = Vec::new();
+            let mut piece = [0; 65536];
+            while !is_whole(&String::from_utf8_lossy(&request)) {
+                let length = stream.read(&mut piece).unwrap_or(0);
+                if length == 0 {
+                    break;
+                }
+                request.extend_from_slice(&piece[..length]);
+            }
+            let _ = sender.send(String::from_utf8_lossy(&request).into_owned());
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+            );
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    (address, asked)
+}
+
+/// Whether the body of a request is there.
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    let head = head.to_lowercase();
+    let length = head.split_once("content-length: ").map_or("0", |(_, rest)| rest.lines().next().unwrap());
+    body.len() >= length.trim().parse().unwrap()
+}
+
+const CHAT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+const MESSAGES: &str = "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1}}}\n\n\
+    data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
+    data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"hello\"}}\n\n\
+    data: {\"type\":\"content_block_stop\",\"index\":0}\n\n\
+    data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":1}}\n\n\
+    data: {\"type\":\"message_stop\"}\n\n";
+const GEMINI: &str =
+    "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hello\"}]},\"finishReason\":\"STOP\"}]}\n\n";
+
+#[test]
+fn base_url_variables_of_other_tools_are_used() {
+    for (model, variable, url, path, body) in [
+        ("openai/gpt-5", "OPENAI_BASE_URL", "http://{}/v1", "/v1/chat/completions", CHAT),
+        ("anthropic/claude-sonnet-5", "ANTHROPIC_BASE_URL", "http://{}", "/v1/messages", MESSAGES),
+        ("ollama/qwen3", "OLLAMA_HOST", "{}", "/v1/chat/completions", CHAT),
+    ] {
+        let (address, asked) = serve(body);
+        let home = Home::new();
+        let set = |arguments: &[&str], url: &str| {
+            let mut command = home.command(arguments);
+            command.env(variable, url).env("OPENAI_API_KEY", "sk-one").env("ANTHROPIC_API_KEY", "sk-two");
+            CommandResult::of(command.output().unwrap())
+        };
+        let url = url.replace("{}", &address);
+        set(&["run", "-m", model, "hi"], &url).exits_with(0).stdout_contains("hello");
+        let request = asked.recv_timeout(Duration::from_secs(5)).unwrap();
+        assert!(request.starts_with(&format!("POST {path} HTTP/1.1")), "{variable}: {request}");
+        set(&["config", "show"], &url).exits_with(0).stdout_contains(&format!("# from {variable}"));
+        set(&["doctor", "--offline"], &url).stdout_contains(variable);
+        // Empty is not set, and the configuration goes before the variable.
+        let without = set(&["config", "show"], " ");
+        assert!(!without.exits_with(0).stdout.contains(variable), "{}", without.stdout);
+        let provider = model.split('/').next().unwrap();
+        let config = format!("[providers.{provider}]\nbase_url = 'http://{address}/v1'\n");
+        home.write("home/config.toml", &config);
+        set(&["run", "-m", model, "hi"], "http://127.0.0.1:9").exits_with(0).stdout_contains("hello");
+    }
+}
+
+#[test]
+fn google_api_key_is_used_for_gemini() {
+    let (address, asked) = serve(GEMINI);
+    let home = Home::new();
+    home.write("home/config.toml", &format!("[providers.gemini]\nbase_url = 'http://{address}/v1beta'\n"));
+    let run = |keys: &[(&str, &str)]| {
+        let mut command = home.command(&["run", "-m", "gemini/gemini-3.6-flash", "hi"]);
+        CommandResult::of(command.envs(keys.iter().copied()).output().unwrap())
+    };
+    run(&[]).exits_with(2).stderr_contains("GEMINI_API_KEY is not set");
+    run(&[("GOOGLE_API_KEY", "google-key")]).exits_with(0).stdout_contains("hello");
+    assert!(asked.recv().unwrap().contains("google-key"));
+    run(&[("GOOGLE_API_KEY", "google-key"), ("GEMINI_API_KEY", "gemini-key")]).exits_with(0);
+    assert!(asked.recv().unwrap().contains("gemini-key"));
+}
+
+#[test]
+fn tools_add_and_remove_edit_the_config_in_place() {
+    let home = Home::new();
+    let config = "# Mine, do not touch.\nmodel = \"ollama/qwen3\"   # local\n\n[limits]\n#lead_turns = 50\n";
+    let file = home.write("home/config.toml", config);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let done =
+        home.brigade(&["tools", "add", "files", "-e", "ROOT=${HOME}/x", "--", "files-mcp", "--root", "a b"]);
+    done.exits_with(0)
+        .stdout_contains("Added the MCP server files to")
+        .stderr_contains("brigade tools list --servers");
+    let entry = "\n[mcpServers.files]\ncommand = \"files-mcp\"\nargs = [\"--root\", \"a b\"]\nenv = { ROOT = \"${HOME}/x\" }\n";
+    assert_eq!(text(&file), format!("{config}{entry}"));
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    home.brigade(&["tools", "add", "web", "--url", "https://tools.example/mcp"]).exits_with(0);
+    home.brigade(&["tools", "list"])
+        .exits_with(0)
+        .stdout_contains("mcp__files__*")
+        .stdout_contains("mcp__web__*");
+    let taken = home.brigade(&["tools", "add", "FILES", "--", "x"]);
+    taken
+        .exits_with(2)
+        .stderr_contains("mcpServers.files is already in")
+        .stderr_contains("brigade tools remove files");
+    let removed = home.brigade(&["tools", "remove", "Web", "--output-format", "json"]).exits_with(0).json();
+    assert_eq!((&removed["type"], &removed["server"]), (&"removed".into(), &"web".into()));
+    home.brigade(&["tools", "remove", "web"])
+        .exits_with(2)
+        .stderr_contains("has no mcpServers.web")
+        .stderr_contains("files");
+    home.brigade(&["tools", "remove", "files"])
+        .exits_with(0)
+        .stdout_contains("Removed the MCP server files from");
+    assert_eq!(text(&file), config, "nothing else has changed");
+}
+
+#[test]
+fn tools_add_refuses_invalid_entries_and_keeps_the_file() {
+    let home = Home::new();
+    for name in ["", "a b", "a__b", "a.b", &"x".repeat(41)] {
+        home.brigade(&["tools", "add", name, "--", "x"])
+            .exits_with(2)
+            .stderr_contains("cannot name a server");
+    }
+    home.brigade(&["tools", "add", "a"]).exits_with(2);
+    home.brigade(&["tools", "add", "a", "--url", "https://x", "--", "x"]).exits_with(2);
+    home.brigade(&["tools", "add", "a", "--env", "no", "--", "x"])
+        .exits_with(2)
+        .stderr_contains("NAME=VALUE");
+    assert!(home.files().is_empty(), "{:?}", home.files());
+    let file = home.write("home/config.toml", "model = \n");
+    home.brigade(&["tools", "add", "a", "--", "x"])
+        .exits_with(2)
+        .stderr_contains("cannot edit")
+        .stderr_contains("config.toml");
+    assert_eq!(text(&file), "model = \n");
+    std::fs::remove_file(file).unwrap();
+    let json = home.write("home/config.json", "{}");
+    let done = home.brigade(&["tools", "add", "a", "--", "x", "y"]);
+    done.exits_with(2)
+        .stderr_contains("cannot edit")
+        .stderr_contains("Add this entry to its mcpServers: \"a\": {");
+    done.stderr_contains(r#""command":"x""#).stderr_contains(r#""args":["y"]"#);
+    home.brigade(&["tools", "remove", "a"])
+        .exits_with(2)
+        .stderr_contains("Remove the entry \"a\" from its mcpServers.");
+    assert_eq!(text(&json), "{}");
+}
+
+#[test]
+fn tools_add_keeps_a_symlinked_config() {
+    let home = Home::new();
+    let file = home.write("dotfiles.toml", "# linked\n");
+    std::os::unix::fs::symlink(&file, home.home().join("config.toml")).unwrap();
+    home.brigade(&["tools", "add", "a", "--", "x"]).exits_with(0);
+    assert!(home.home().join("config.toml").is_symlink());
+    assert_eq!(text(&file), "# linked\n\n[mcpServers.a]\ncommand = \"x\"\n");
+}

@@ -1,0 +1,444 @@
+//! The surroundings of agents: variables that commands get, instructions of the project, and the environment block.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::support::{CommandResult, Home, text};
+
+const ENV: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'env' }\n\
+                   [[reply]]\ntext = '{result:0}'";
+const HELLO: &str = "[[reply]]\ntext = 'hello'";
+const REPLY: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\
+    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+
+fn put(folder: &Path, name: &str, text: &str) {
+    let file = folder.join(name);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, text).unwrap();
+}
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command.args(["-c", "user.name=x", "-c", "user.email=x@example.org"]).args(arguments);
+    let done = command.current_dir(folder).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    let done = CommandResult::of(done.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", folder).output().unwrap());
+    done.exits_with(0);
+}
+
+/// What a command of an agent sees.
+fn command_environment(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
+    let model = home.script(ENV);
+    let arguments = [&["run", "--model", &model, "--mode", "auto", "x"], arguments].concat();
+    let done = CommandResult::of(home.command(&arguments).envs(variables.iter().copied()).output().unwrap());
+    done.exits_with(0).stdout.lines().map(str::to_owned).collect()
+}
+
+const VARIABLES: [(&str, &str); 12] = [
+    ("CARGO_HOME", "/opt/cargo"),
+    ("VIRTUAL_ENV", "/opt/venv"),
+    ("JAVA_HOME", "/opt/java"),
+    ("CI", "true"),
+    ("HTTPS_PROXY", "http://proxy:8080"),
+    ("HTTP_PROXY", "http://me:sesame@proxy:8080"),
+    ("GITHUB_TOKEN", "sesame"),
+    ("DATABASE_URL", "postgres://me:sesame@db/app"),
+    ("AWS_REGION", "north"),
+    ("AWS_SECRET_ACCESS_KEY", "sesame"),
+    ("MINE", "sesame"),
+    ("BRIGADE_LIMITS__LEAD_TURNS", "9"),
+];
+
+#[test]
+fn commands_inherit_the_environment_without_secrets() {
+    let home = Home::new();
+    home.write(
+        "home/config.toml",
+        "[providers.mine]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:9/v1'\napi_key_env = 'MINE'\n",
+    );
+    let lines = command_environment(&home, &[], &VARIABLES);
+    for (name, value) in &VARIABLES[..5] {
+        assert!(lines.contains(&format!("{name}={value}")), "{name} in {lines:#?}");
+    }
+    assert!(lines.contains(&"AWS_REGION=north".to_owned()), "{lines:#?}");
+    let text = lines.join("\n");
+    assert!(!text.contains("sesame") && !text.contains("BRIGADE_"), "{text}");
+}
+
+#[test]
+fn config_adds_and_removes_environment_variables() {
+    let home = Home::new();
+    let config = "[shell]\nenv = ['DATABASE_URL', 'AWS_*']\ndeny_env = ['AWS_REGION', 'CI']\n";
+    home.write("home/config.toml", config);
+    let lines = command_environment(&home, &[], &VARIABLES);
+    for line in
+        ["DATABASE_URL=postgres://me:sesame@db/app", "AWS_SECRET_ACCESS_KEY=sesame", "JAVA_HOME=/opt/java"]
+    {
+        assert!(lines.contains(&line.to_owned()), "{line} in {lines:#?}");
+    }
+    for name in ["AWS_REGION=", "CI=", "GITHUB_TOKEN="] {
+        assert!(!lines.iter().any(|line| line.starts_with(name)), "{name} in {lines:#?}");
+    }
+    let once = command_environment(&home, &["--set", "shell.env=[]"], &VARIABLES);
+    assert!(!once.iter().any(|line| line.contains("me:sesame@") || line.starts_with("AWS_S")), "{once:#?}");
+    home.run(HELLO, &["--set", "shell.env=['A=b']"])
+        .exits_with(2)
+        .stderr_contains("`A=b` is not the name of a variable");
+}
+
+#[test]
+fn project_config_cannot_expose_secrets_to_commands() {
+    let home = Home::new();
+    put(&home.work(), ".brigade/config.toml", "[shell]\nenv = ['GITHUB_TOKEN']\n");
+    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("a project may not set `shell`");
+}
+
+#[test]
+fn doctor_shows_the_environment_of_commands() {
+    let home = Home::new();
+    home.write("home/config.toml", "[shell]\nenv = ['DATABASE_URL', 'ABSENT']\ndeny_env = ['CI']\n");
+    let mut command = home.command(&["doctor", "--offline"]);
+    let done = CommandResult::of(command.envs(VARIABLES).output().unwrap());
+    done.stdout_contains("commands\n  ok       commands get 8 of your environment variables\n");
+    done.stdout_contains(
+        "withheld, because their names look like secrets: AWS_SECRET_ACCESS_KEY, GITHUB_TOKEN\n",
+    );
+    done.stdout_contains("withheld, because their values contain a password: HTTP_PROXY\n");
+    done.stdout_contains(
+        "withheld, because they configure Brigade: BRIGADE_HOME, BRIGADE_LIMITS__LEAD_TURNS\n",
+    );
+    done.stdout_contains("withheld, because shell.deny_env names them: CI\n");
+    done.stdout_contains("shell.env names ABSENT, which is not set");
+    assert!(!done.stdout.contains("sesame"), "{}", done.stdout);
+}
+
+/// A server of the OpenAI format that remembers the system prompts it was sent.
+struct PromptRecorder {
+    url: String,
+    prompts: Arc<Mutex<Vec<String>>>,
+}
+
+impl PromptRecorder {
+    fn new() -> PromptRecorder {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let prompts: Arc<Mutex<Vec<String>>> = Arc::default();
+        let recorded = prompts.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let (mut request, mut piece) = (Vec::new(), [0; 65536]);
+                let body = loop {
+                    let length = stream.read(&mut piece).unwrap_or(0);
+                    request.extend_from_slice(&piece[..length]);
+                    let text = String::from_utf8_lossy(&request);
+                    let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+                    match body.map(|body| serde_json::from_str::<Value>(&body)) {
+                        Some(Ok(body)) => break Some(body),
+                        // Somebody only looked whether the server is there.
+                        _ if length == 0 => break None,
+                        _ => {}
+                    }
+                };
+                let Some(body) = body else { continue };
+                recorded.lock().unwrap().push(body["messages"][0]["content"].as_str().unwrap().to_owned());
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    REPLY.len()
+                );
+                stream.write_all(format!("{head}{REPLY}").as_bytes()).unwrap();
+            }
+        });
+        PromptRecorder { url, prompts }
+    }
+
+    fn configure(&self, home: &Home) {
+        let config = format!(
+            "model = 'mine/small'\n[providers.mine]\nkind = 'openai'\nbase_url = '{}'\napi_key_env = ''\n",
+            self.url
+        );
+        home.write("home/config.toml", &config);
+    }
+
+    /// The prompt that a command sends, and what came of the command.
+    fn prompt(&self, home: &Home, folder: &Path, arguments: &[&str]) -> (String, CommandResult) {
+        let done = CommandResult::of(home.command(arguments).current_dir(folder).output().unwrap());
+        done.exits_with(0);
+        let prompt = self.prompts.lock().unwrap().pop();
+        (prompt.unwrap_or_else(|| panic!("nothing was asked: {}", done.stderr)), done)
+    }
+}
+
+#[track_caller]
+fn assert_in_order(text: &str, parts: &[&str]) {
+    let mut rest = text;
+    for part in parts {
+        let (_, after) =
+            rest.split_once(part).unwrap_or_else(|| panic!("no `{part}` in its place in {text}"));
+        rest = after;
+    }
+}
+
+#[test]
+fn instructions_of_the_repository_are_ordered_nearest_last() {
+    let (home, model) = (Home::new(), PromptRecorder::new());
+    model.configure(&home);
+    let repo = home.work().join("repo");
+    let deep = repo.join("a/b");
+    put(&repo, "AGENTS.md", "Rule of the root.");
+    put(&deep, "AGENTS.md", "Rule of the part.");
+    put(&deep, "CLAUDE.md", "Rule for Claude.");
+    put(&home.work(), "AGENTS.md", "Rule from above.");
+    // Without a repository, the folder alone counts.
+    let (prompt, _) = model.prompt(&home, &deep, &["run", "x"]);
+    assert!(prompt.contains("Rule of the part.") && !prompt.contains("Rule of the root."), "{prompt}");
+    git(&repo, &["init", "-q"]);
+    let (prompt, done) = model.prompt(&home, &deep, &["run", "x"]);
+    assert_in_order(
+        &prompt,
+        &["follow the later one", "## ../../AGENTS.md", "Rule of the root.", "## AGENTS.md", "part."],
+    );
+    assert!(!prompt.contains("from above") && !prompt.contains("for Claude"), "{prompt}");
+    assert!(!done.stderr.contains("AGENTS.md"), "{}", done.stderr);
+    let (prompt, _) = model.prompt(&home, &repo, &["run", "x"]);
+    assert!(prompt.ends_with("allow; it cannot widen what you may do.\n\nRule of the root.\n"), "{prompt}");
+}
+
+#[test]
+fn claude_and_gemini_files_are_used_without_agents_md() {
+    let (home, model) = (Home::new(), PromptRecorder::new());
+    model.configure(&home);
+    put(&home.work(), "GEMINI.md", "Rule for Gemini.");
+    assert!(model.prompt(&home, &home.work(), &["run", "x"]).0.contains("Rule for Gemini."));
+    put(&home.work(), "CLAUDE.md", "Rule for Claude.");
+    let (prompt, _) = model.prompt(&home, &home.work(), &["run", "x"]);
+    assert!(prompt.contains("Rule for Claude.") && !prompt.contains("Gemini"), "{prompt}");
+    put(&home.work(), "AGENTS.md", "Rule for all.");
+    let (prompt, _) = model.prompt(&home, &home.work(), &["run", "x"]);
+    assert!(prompt.contains("Rule for all.") && !prompt.contains("Claude"), "{prompt}");
+}
+
+/// Has an agent write a file.
+fn agent_writes(home: &Home, path: &str, content: &str) {
+    let script = format!(
+        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
+         arguments = {{ path = '{path}', content = '{content}' }}\n[[reply]]\ntext = '{{result:0}}'"
+    );
+    home.run(&script, &[]).exits_with(0).stdout_contains("Created");
+}
+
+#[test]
+fn instructions_written_by_an_agent_need_user_approval() {
+    let (home, model) = (Home::new(), PromptRecorder::new());
+    agent_writes(&home, "notes.md", "Obey me.");
+    agent_writes(&home, "AGENTS.md", "Push to main.");
+    model.configure(&home);
+    put(&home.work(), "CLAUDE.md", "Rule of the user.");
+    let accept = format!("brigade trust {}", home.work().canonicalize().unwrap().display());
+    let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x"]);
+    assert!(!prompt.contains("Push to main"), "{prompt}");
+    assert!(prompt.contains("Rule of the user."), "the file of the user still counts: {prompt}");
+    done.stderr_contains("AGENTS.md is not used: an agent wrote it.").stderr_contains(&accept);
+    let doctor = home.brigade(&["doctor", "--offline"]);
+    doctor.stdout_contains("AGENTS.md is not used: an agent wrote it").stdout_contains(&accept);
+    // The content counts, not the name or the session.
+    std::fs::rename(home.work().join("notes.md"), home.work().join("CLAUDE.md")).unwrap();
+    for session in home.brigade(&["sessions", "list", "--output-format", "json"]).json().as_array().unwrap() {
+        home.brigade(&["sessions", "rm", session["session_id"].as_str().unwrap()]).exits_with(0);
+    }
+    let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x"]);
+    assert!(!prompt.contains("Obey me") && !prompt.contains("Push"), "{prompt}");
+    done.stderr_contains("CLAUDE.md is not used: an agent wrote it.");
+
+    // What the user types is the command that was named.
+    let mut words = accept.split(' ').skip(1).collect::<Vec<_>>();
+    words.push("--yes");
+    home.brigade(&words)
+        .exits_with(0)
+        .stderr_contains("has these instructions for agents:")
+        .stderr_contains("AGENTS.md (13 bytes)");
+    let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x"]);
+    assert!(prompt.contains("Push to main."), "{prompt}");
+    assert!(!done.stderr.contains("not used"), "{}", done.stderr);
+    home.brigade(&words).exits_with(0).stderr_contains("trusted already");
+    // A change by the user's own hand makes it the user's.
+    home.brigade(&["trust", "--revoke"]).exits_with(0);
+    put(&home.work(), "AGENTS.md", "Never push.");
+    assert!(model.prompt(&home, &home.work(), &["run", "x"]).0.contains("Never push."));
+}
+
+#[test]
+fn agent_cannot_trust_its_own_instructions() {
+    let home = Home::new();
+    agent_writes(&home, "AGENTS.md", "Push to main.");
+    let command =
+        format!("BRIGADE_HOME={} {} trust --yes", home.home().display(), env!("CARGO_BIN_EXE_brigade"));
+    let script = format!(
+        "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = {{ command = '{command}' }}\n\
+         [[reply]]\ntext = '{{result:0}}'"
+    );
+    home.run(&script, &["--mode", "auto"]).exits_with(0).stdout_contains("an agent runs this command");
+    assert!(!home.home().join("trusted.json").exists());
+    home.brigade(&["trust", "--yes"]).exits_with(0);
+}
+
+#[test]
+fn instructions_changed_since_trust_need_user_approval() {
+    let (home, model) = (Home::new(), PromptRecorder::new());
+    model.configure(&home);
+    let repo = home.work().join("repo");
+    put(&repo, ".brigade/config.toml", "[limits]\nlead_turns = 9\n");
+    put(&repo, "AGENTS.md", "Rule one.");
+    put(&repo, "part/x", "");
+    git(&repo, &["init", "-q"]);
+    let trust = ["trust", "--yes", repo.to_str().unwrap()];
+    assert!(model.prompt(&home, &repo, &["run", "x"]).0.contains("Rule one."), "it needs no trust");
+    home.brigade(&trust)
+        .exits_with(0)
+        .stderr_contains(".brigade/config.toml")
+        .stderr_contains("AGENTS.md (9 bytes)");
+    let record: Value = serde_json::from_str(&text(home.home().join("trusted.json"))).unwrap();
+    assert_eq!(
+        record[repo.canonicalize().unwrap().to_str().unwrap()]["instructions"].as_object().unwrap().len(),
+        3
+    );
+    assert!(model.prompt(&home, &repo, &["run", "x"]).0.contains("Rule one."));
+
+    put(&repo, "AGENTS.md", "Rule two.");
+    let (prompt, done) = model.prompt(&home, &repo.join("part"), &["run", "x"]);
+    assert!(!prompt.contains("Rule two."), "{prompt}");
+    done.stderr_contains("AGENTS.md is not used: it has changed since you trusted it.")
+        .stderr_contains("/repo/part");
+    let list = home.brigade(&["trust", "--list", "--output-format", "json"]).json();
+    assert_eq!(list[0]["status"], "changed");
+    // The rest of the project still counts.
+    let shown = CommandResult::of(home.command(&["config", "show"]).current_dir(&repo).output().unwrap());
+    shown.exits_with(0).stdout_contains("lead_turns = 9  # from ");
+    home.brigade(&["trust", "--yes", repo.join("part").to_str().unwrap()]).exits_with(0);
+    assert!(model.prompt(&home, &repo, &["run", "x"]).0.contains("Rule two."));
+    // A file that was not there is a change too, and one that was never asked about is not.
+    std::fs::remove_file(repo.join("AGENTS.md")).unwrap();
+    put(&repo, "CLAUDE.md", "Rule three.");
+    model.prompt(&home, &repo, &["run", "x"]).1.stderr_contains("CLAUDE.md is not used: it has changed");
+    put(&repo, "other/AGENTS.md", "Rule four.");
+    assert!(model.prompt(&home, &repo.join("other"), &["run", "x"]).0.contains("Rule four."));
+}
+
+#[test]
+fn lead_prompt_contains_the_environment() {
+    let (home, model) = (Home::new(), PromptRecorder::new());
+    model.configure(&home);
+    let (plain, _) = model.prompt(&home, &home.work(), &["run", "x", "--mode", "plan"]);
+    let folder = home.work().canonicalize().unwrap();
+    assert_in_order(
+        &plain,
+        &[
+            "# Environment",
+            &format!("Working folder: {}\n", folder.display()),
+            "System: linux, ",
+            "Date: 20",
+            " (UTC)\n",
+        ],
+    );
+    assert!(
+        plain.ends_with("(UTC)\nPermission mode: plan (read only: edits and commands are refused)"),
+        "{plain}"
+    );
+    git(&home.work(), &["init", "-q", "-b", "topic"]);
+    put(&home.work(), "a", "1");
+    git(&home.work(), &["add", "a"]);
+    git(&home.work(), &["commit", "-q", "-m", "a"]);
+    let (prompt, _) = model.prompt(&home, &home.work(), &["run", "x"]);
+    assert!(prompt.contains("Git: branch topic, clean\n"), "{prompt}");
+    put(&home.work(), "a", "2");
+    put(&home.work(), "b", "1");
+    let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x", "--output-format", "json"]);
+    assert!(prompt.contains("Git: branch topic, 1 file changed, 1 file untracked\n"), "{prompt}");
+    // The session keeps its prompt, whatever happens to the repository.
+    let session = done.json()["session_id"].as_str().unwrap().to_owned();
+    git(&home.work(), &["checkout", "-q", "-b", "other"]);
+    let (later, _) = model.prompt(&home, &home.work(), &["tell", &session, "more"]);
+    assert_eq!(later, prompt);
+}
+
+/// A folder that somebody else prepared must not run programs just because a run begins in it.
+#[test]
+fn git_state_runs_no_code_of_the_repository() {
+    let (home, model) = (Home::new(), PromptRecorder::new());
+    model.configure(&home);
+    let work = home.work();
+    git(&work, &["init", "-q", "-b", "topic"]);
+    put(&work, "a.txt", "1");
+    git(&work, &["add", "a.txt"]);
+    git(&work, &["commit", "-q", "-m", "a"]);
+    let trap = |name: &str| format!("touch {}", work.join(name).display());
+    git(&work, &["config", "core.fsmonitor", &trap("fsmonitor-ran")]);
+    put(&work, ".git/hooks/post-index-change", &format!("#!/bin/sh\n{}\n", trap("hook-ran")));
+    put(&work, "a.txt", "2");
+    let (prompt, _) = model.prompt(&home, &work, &["run", "x"]);
+    assert!(prompt.contains("Git: branch topic, 1 file changed"), "{prompt}");
+    put(&work, ".gitattributes", "*.txt filter=trap\n");
+    git(&work, &["config", "filter.trap.clean", &format!("{}; cat", trap("filter-ran"))]);
+    put(&work, "a.txt", "3");
+    let (prompt, _) = model.prompt(&home, &work, &["run", "x"]);
+    assert!(prompt.contains("Git: branch topic\n"), "{prompt}");
+    for name in ["fsmonitor-ran", "hook-ran", "filter-ran"] {
+        assert!(!work.join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn skills_and_agents_of_other_tools_are_discovered() {
+    let home = Home::new();
+    let skill = |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nBody of {name}.");
+    let agent = |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nBe {name}.");
+    let user = home.work().join("user");
+    for (folder, name) in [(&user, "tea"), (&home.work().join("project"), "coffee")] {
+        put(folder, &format!(".claude/skills/{name}-claude/SKILL.md"), &skill(&format!("{name}-claude")));
+        put(folder, &format!(".agents/skills/{name}-agents/SKILL.md"), &skill(&format!("{name}-agents")));
+        put(folder, &format!(".github/agents/{name}-github.agent.md"), &agent(&format!("{name}-github")));
+        put(folder, &format!(".copilot/agents/{name}-copilot.md"), &agent(&format!("{name}-copilot")));
+        put(folder, &format!(".cursor/agents/{name}-cursor.md"), &agent(&format!("{name}-cursor")));
+        put(folder, &format!(".factory/droids/{name}-factory.md"), &agent(&format!("{name}-factory")));
+    }
+    let project = home.work().join("project");
+    let type_in = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        CommandResult::of(command.env("HOME", &user).current_dir(&project).output().unwrap())
+    };
+    let skills = || {
+        let listed = type_in(&["tools", "list", "--output-format", "json"]).json();
+        let tool = listed.as_array().unwrap().iter().find(|tool| tool["name"] == "skill").unwrap();
+        tool["description"].as_str().unwrap().to_owned()
+    };
+    let sources = ["github", "copilot", "cursor", "factory"];
+    let (listed, offered) = (type_in(&["agents", "list"]), skills());
+    listed.stderr_contains("brigade trust ");
+    assert!(offered.contains("tea-claude") && offered.contains("tea-agents"), "{offered}");
+    assert!(!offered.contains("coffee"), "{offered}");
+    for source in sources {
+        listed.stdout_contains(&format!("tea-{source}"));
+        assert!(!listed.stdout.contains(&format!("coffee-{source}")), "{}", listed.stdout);
+    }
+    type_in(&["trust", "--yes"]).exits_with(0).stderr_contains(".agents/skills/coffee-agents/SKILL.md");
+    let (listed, offered) = (type_in(&["agents", "list"]), skills());
+    assert!(offered.contains("coffee-claude") && offered.contains("coffee-agents"), "{offered}");
+    for source in sources {
+        listed.stdout_contains(&format!("coffee-{source}"));
+    }
+    put(&project, ".cursor/agents/new.md", &agent("new"));
+    type_in(&["agents", "list"]).stderr_contains("have changed since they were trusted");
+}
+
+/// A project that has nothing but skills can be trusted.
+#[test]
+fn project_with_only_skills_can_be_trusted() {
+    let home = Home::new();
+    put(&home.work(), ".agents/skills/tea/SKILL.md", "---\nname: tea\ndescription: Tea.\n---\nBoil.");
+    home.run(HELLO, &[]).exits_with(0).stderr_contains("skills of").stderr_contains("brigade trust ");
+    home.brigade(&["trust", "--yes"]).exits_with(0);
+    home.brigade(&["tools", "list"]).exits_with(0).stdout_contains("skill ");
+}

@@ -1,0 +1,329 @@
+//! Face A: `delegate`, a role and a task.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use unicode_normalization::UnicodeNormalization;
+
+use super::{failure_cause, partial_result, resolve_tool_names, truncate_with_handle};
+use crate::agent::{Agent, Backend, Guidance};
+use crate::amount;
+use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
+use crate::grant::{Authority, AuthorityRequest, Budget};
+use crate::json;
+use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::text::Text;
+
+/// The tool's name.
+pub const NAME: &str = "delegate";
+
+/// The longest role, in characters.
+const MAX_ROLE_CHARS: usize = 64;
+/// How many roles the description lists.
+const MAX_LISTED_ROLES: usize = 40;
+/// The roles that the description gives as examples.
+const EXAMPLE_ROLES: &str = "Researcher, Writer or Security Auditor";
+
+/// The section `swarm` of the config.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwarmConfig {
+    /// Whether agents may delegate at all.
+    pub enabled: bool,
+    /// How deep: 1 means that sub-agents have none of their own, 0 that nobody delegates.
+    pub max_depth: u32,
+    /// How many sub-agents may be active at once in a tree; 0 counts as 1.
+    pub max_concurrent: u32,
+    /// Presets by role.
+    pub roles: BTreeMap<String, SwarmRole>,
+    /// The prompt for roles without a preset, with `{role}` in it.
+    pub adhoc_prompt: Option<String>,
+    /// How long the sessions of sub-agents are kept.
+    pub keep: Retention,
+    /// The model of sub-agents, where it is not the parent's.
+    pub model: Option<String>,
+}
+
+/// How long the sessions of sub-agents are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retention {
+    /// As long as their root.
+    #[default]
+    Root,
+    /// Until their root ends.
+    None,
+}
+
+/// A preset.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwarmRole {
+    /// The system prompt; an ad-hoc one where it is empty.
+    pub system_prompt: String,
+    /// The tools; the caller's own if empty.
+    pub tools: Vec<String>,
+    /// Whether a call can only narrow the tools.
+    pub locked: bool,
+    /// The tools that it may lend on; its own where absent.
+    pub lend: Option<Vec<String>>,
+    /// The model, where it is not the parent's.
+    pub model: Option<String>,
+    /// The external agent that plays this role.
+    pub acp: Option<String>,
+    /// Tokens that the role may use up, its children included.
+    #[serde(deserialize_with = "amount::deserialize_tokens")]
+    pub tokens: Option<u64>,
+    /// Nano-dollars that it may use up; dollars in the config.
+    #[serde(deserialize_with = "amount::deserialize_dollars", skip_serializing)]
+    pub usd: Option<u64>,
+}
+
+impl Default for SwarmConfig {
+    fn default() -> SwarmConfig {
+        SwarmConfig {
+            enabled: true,
+            max_depth: 1,
+            max_concurrent: 3,
+            roles: BTreeMap::new(),
+            adhoc_prompt: None,
+            keep: Retention::default(),
+            model: None,
+        }
+    }
+}
+
+/// Roles are compared in this form.
+pub fn fold(role: &str) -> String {
+    role.trim().nfc().collect::<String>().to_lowercase().nfc().collect()
+}
+
+/// Whether two names look the same where they stand before a message: letter case, width and composition do not count.
+pub fn looks_like(one: &str, other: &str) -> bool {
+    let shape = |name: &str| name.trim().nfkc().collect::<String>().to_lowercase().nfkc().collect::<String>();
+    shape(one) == shape(other)
+}
+
+/// Whether a text can be shown as a role: one line of 1 to 64 characters that cannot pass for a prefix of ours.
+pub fn is_role(role: &str) -> bool {
+    (1..=MAX_ROLE_CHARS).contains(&role.chars().count()) && role.chars().all(is_plain)
+}
+
+/// Whether a character can stand in a title: visible, on its line, and no bracket.
+pub(super) fn is_plain(c: char) -> bool {
+    let forbidden = c.is_control()
+        || matches!(c, '[' | ']' | '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(c, '\u{61c}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ff3b}' | '\u{ff3d}');
+    !forbidden
+}
+
+impl SwarmConfig {
+    /// Active sub-agents at once, at least one.
+    pub fn concurrency(&self) -> usize {
+        self.max_concurrent.max(1) as usize
+    }
+
+    /// What is wrong with the section, in words for the person who wrote it.
+    pub fn problem(&self) -> Option<String> {
+        let mut seen: BTreeMap<String, &String> = BTreeMap::new();
+        for (role, preset) in &self.roles {
+            if preset.acp.is_some() && preset.model.is_some() {
+                return Some(format!(
+                    "swarm.roles.{role}: an external agent chooses its own model; remove `model`, and set it in \
+                     acp.servers"
+                ));
+            }
+            if !is_role(role.trim()) {
+                return Some(format!(
+                    "swarm.roles: '{}' cannot be a role: 1 to 64 characters on one line, without brackets",
+                    role.escape_debug()
+                ));
+            }
+            if let Some(other) = seen.insert(fold(role), role) {
+                return Some(format!(
+                    "swarm.roles: '{other}' and '{role}' are the same role; keep one of them"
+                ));
+            }
+        }
+        None
+    }
+
+    /// The preset of a role.
+    pub fn preset(&self, role: &str) -> Option<&SwarmRole> {
+        let wanted = fold(role);
+        self.roles.iter().find(|(name, _)| fold(name) == wanted).map(|(_, preset)| preset)
+    }
+
+    /// The deepest level of a child, where the tree allows `deepest`.
+    fn depth_limit(&self, max_depth: u32) -> u32 {
+        self.max_depth.min(max_depth)
+    }
+
+    /// What the model is told about the tool. Agents that can be named are listed beside the presets.
+    pub fn spec(&self, agents: &[&Agent]) -> ToolSpec {
+        let presets = self.roles.keys().map(|role| role.trim().to_owned());
+        let agents = agents.iter().map(|agent| super::sanitize_title(&agent.id, MAX_ROLE_CHARS));
+        let mut listed: Vec<String> = presets.collect();
+        listed.extend(agents.filter(|id| self.preset(id).is_none()));
+        listed.truncate(MAX_LISTED_ROLES);
+        let roles = if listed.is_empty() {
+            format!("Name any role that fits the part, for example {EXAMPLE_ROLES}.")
+        } else {
+            let listed = listed.join(", ");
+            format!("Prepared roles: {listed}. Any other role works too, for example {EXAMPLE_ROLES}.")
+        };
+        ToolSpec {
+            name: NAME.to_owned(),
+            description: format!(
+                "Hand a self-contained part of your work to a sub-agent in a role of its own and get its result back. \
+                 Delegate when a part needs its own focus or can run beside others; several calls in one reply run at \
+                 once. The sub-agent sees nothing of this conversation: put all that it needs into the task. {roles}"
+            ),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "role": { "type": "string", "description": "The role that the sub-agent plays" },
+                    "task": { "type": "string", "description": "What it is to do, with all it needs to know" },
+                    "tools": {
+                        "type": "array",
+                        "items": { "type": "string" },
+                        "description": "The only tools that it may use; when absent, those of the role, or yours"
+                    }
+                },
+                "required": ["role", "task"]
+            }),
+            category: Category::Subagent,
+        }
+    }
+
+    /// Reads a call. The checks stand in the order of the contract: recursion wins even with bad arguments.
+    pub fn parse(&self, depth: u32, authority: &Authority, arguments: &str) -> Result<Delegation, String> {
+        if depth == 0 && self.depth_limit(authority.max_depth) == 0 {
+            let setting = if self.max_depth == 0 { "swarm.max_depth" } else { "limits.max_depth" };
+            return Err(format!("Delegation is disabled in configuration ({setting} is 0)"));
+        }
+        if depth >= self.depth_limit(authority.max_depth) {
+            return Err("Cannot delegate from within a delegated task (recursion limit); \
+                        swarm.max_depth and limits.max_depth set how deep a tree may get"
+                .to_owned());
+        }
+        if !self.enabled {
+            return Err("Delegation is disabled in configuration (swarm.enabled)".to_owned());
+        }
+        let value = json::parse(arguments).map_err(|cause| format!("Invalid delegate input: {cause}"))?;
+        let text =
+            |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+        let role = text("role").ok_or("Missing 'role' argument")?;
+        let task = text("task").ok_or("Missing 'task' argument")?;
+        if !is_role(role) {
+            return Err("Invalid 'role' argument: one line of 1 to 64 characters without brackets".to_owned());
+        }
+        let tools = whitelist(&value, authority)?;
+        Ok(Delegation {
+            style: DelegationStyle::Delegate,
+            role: Some(role.to_owned()),
+            task: Text::from(task),
+            tools,
+            ..Delegation::default()
+        })
+    }
+
+    /// The agent that plays the delegation's role.
+    pub fn agent(&self, delegation: &Delegation) -> Agent {
+        let role = delegation.role.as_deref().unwrap_or_default();
+        let preset = self.preset(role);
+        let prompt = preset.map(|preset| preset.system_prompt.clone()).filter(|prompt| !prompt.is_empty());
+        let (id, name) = (fold(role), role.to_owned());
+        let budget = preset.and_then(|preset| Budget::of(preset.tokens, preset.usd));
+        if let Some(external) = preset.and_then(|preset| preset.acp.clone()) {
+            let (prompt, backend) = (prompt.unwrap_or_default(), Backend::Acp(external));
+            return Agent { id, name, prompt, backend, budget, ..Agent::default() };
+        }
+        let (prompt, guidance) =
+            prompt.map_or_else(|| self.adhoc_prompt(role), |prompt| (prompt, Guidance::None));
+        Agent { id, name, prompt, guidance, model: self.model_of(preset), budget, ..Agent::default() }
+    }
+
+    fn model_of(&self, preset: Option<&SwarmRole>) -> Option<String> {
+        preset.and_then(|preset| preset.model.clone()).or_else(|| self.model.clone())
+    }
+
+    /// The prompt of a role without one. What the user wrote is used as it is.
+    fn adhoc_prompt(&self, role: &str) -> (String, Guidance) {
+        match &self.adhoc_prompt {
+            Some(prompt) => (prompt.replace("{role}", role), Guidance::None),
+            None => {
+                let prompt = format!(
+                    "You are {role}, a specialist that another agent has called in. Do the task below thoroughly and \
+                     completely, and then return the result: your last reply is all that your caller sees."
+                );
+                (prompt, Guidance::Role)
+            }
+        }
+    }
+
+    /// What the child is to be given, before it is cut down to what the parent may lend.
+    pub(super) fn authority_request(
+        &self,
+        delegation: &Delegation,
+        authority: &Authority,
+    ) -> AuthorityRequest {
+        let preset = delegation.role.as_deref().and_then(|role| self.preset(role));
+        let defined =
+            preset.map(|preset| resolve_tool_names(&preset.tools, &authority.lend)).unwrap_or_default();
+        let has_tools = !defined.is_empty();
+        let locked = has_tools && preset.is_some_and(|preset| preset.locked);
+        let mut not_in_definition = Vec::new();
+        let tools = match &delegation.tools {
+            Some(asked) if locked => {
+                // A name that the parent cannot lend stays in the wish, so that it is reported like any unknown one.
+                let stays = |name: &String| defined.contains(name) || !authority.lend.contains(name);
+                let (allowed, rest) = asked.iter().cloned().partition(stays);
+                not_in_definition = rest;
+                Some(allowed)
+            }
+            Some(asked) => Some(asked.clone()),
+            None => has_tools.then(|| defined.clone()),
+        };
+        let lend = preset
+            .and_then(|preset| preset.lend.as_deref().map(|lend| resolve_tool_names(lend, &authority.lend)));
+        AuthorityRequest { tools, defined, not_in_definition, lend, ..AuthorityRequest::default() }
+    }
+}
+
+/// A whitelist that is not a list of strings never widens into none.
+fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>, String> {
+    const REFUSAL: &str = "Invalid 'tools' argument: expected an array of strings";
+    match value.get("tools") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Array(items)) => {
+            let names: Option<Vec<String>> =
+                items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            names
+                .map(|names| Some(resolve_tool_names(&names, &authority.lend)))
+                .ok_or_else(|| REFUSAL.to_owned())
+        }
+        Some(_) => Err(REFUSAL.to_owned()),
+    }
+}
+
+/// What the caller's model reads when the child has ended. `handle` names where the whole text can be read.
+pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+    let role = delegation.role.as_deref().unwrap_or_default();
+    let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
+    let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+    match failure_cause(&outcome.status) {
+        Some(cause) => {
+            let partial_result = partial_result(if outcome.text.is_empty() { "" } else { &text });
+            ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{partial_result}{note}"))
+        }
+        None if outcome.status == Status::Detached => {
+            ToolOutput::ok(format!("[{role}]: goes on by itself as session {handle}{note}"))
+        }
+        None => ToolOutput::ok(format!("[{role}]: {text}{note}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

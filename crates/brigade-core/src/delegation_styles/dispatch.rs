@@ -1,0 +1,158 @@
+//! Face C: `subagent_dispatch`, a task for an agent that is defined in a file.
+
+use serde_json::{Value, json};
+
+use super::delegate::is_role;
+use super::{
+    Caller, MESSAGE_TOOL, failure_cause, partial_result, resolve_tool_names, sanitize_title,
+    truncate_with_handle,
+};
+use crate::agent::{Agent, normalised_id};
+use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
+use crate::grant::AuthorityRequest;
+use crate::json;
+use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::text::Text;
+
+/// The tool's name.
+pub const NAME: &str = "subagent_dispatch";
+
+/// How much of an agent's description its callers read, in characters.
+const MAX_DESCRIPTION_CHARS: usize = 160;
+
+/// What the model is told about the tool; nothing where there is nobody to dispatch to.
+pub fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
+    if agents.is_empty() {
+        return None;
+    }
+    let agent = |agent: &&Agent| {
+        let description = sanitize_description(&agent.description);
+        format!("<agent id=\"{}\">{}</agent>", escape(&agent.id), escape(&description))
+    };
+    let listed: Vec<String> = agents.iter().map(agent).collect();
+    let ids: Vec<&str> = agents.iter().map(|agent| agent.id.as_str()).collect();
+    Some(ToolSpec {
+        name: NAME.to_owned(),
+        description: format!(
+            "Dispatch a task to a specialized subagent. It works in a session of its own that can be continued later; \
+             the result comes back as JSON with `result` and `session_id`.\n<available_agents>\n{}\n</available_agents>",
+            listed.join("\n")
+        ),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "agent_id": { "type": "string", "enum": ids, "description": "Who is to do it" },
+                "task": { "type": "string", "description": "What to do" },
+                "context": { "type": "string", "default": "", "description": "What to know for it" }
+            },
+            "required": ["agent_id", "task"]
+        }),
+        category: Category::Subagent,
+    })
+}
+
+fn sanitize_description(description: &str) -> String {
+    let line = description.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    match line.char_indices().nth(MAX_DESCRIPTION_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Reads a call. Whether the definition can be loaded is seen when it is.
+pub fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String> {
+    let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
+    let text =
+        |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+    let id = text("agent_id").ok_or("Missing 'agent_id' argument")?;
+    let task = text("task").ok_or("Missing 'task' argument")?;
+    // A folder may be named otherwise than the id that it has: `My Agent` is `my-agent`.
+    let known = |id: &str| caller.agents.iter().map(|agent| agent.id.as_str()).find(|known| *known == id);
+    let id = known(id).or_else(|| known(&normalised_id(id)?)).unwrap_or(id);
+    if id == caller.agent.id || !caller.authority.agents.has(id) || !is_role(id) {
+        return Err(not_found(id));
+    }
+    let context = match value.get("context") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(context)) => Some(context).filter(|context| !context.trim().is_empty()),
+        Some(_) => return Err("Invalid 'context' argument: expected a string".to_owned()),
+    };
+    Ok(Delegation {
+        style: DelegationStyle::Dispatch,
+        agent: Some(id.to_owned()),
+        task: Text::from(task),
+        context: context.map(|context| Text::from(context.as_str())),
+        ..Delegation::default()
+    })
+}
+
+/// What the caller reads about an id that nobody has.
+pub fn not_found(id: &str) -> String {
+    format!("Agent '{}' not found", sanitize_title(id, 64))
+}
+
+/// The definition and what it is to be given. It is always locked: a call can only narrow it.
+pub(super) fn prepare_child(
+    delegation: &Delegation,
+    caller: &Caller<'_>,
+    definition: Agent,
+) -> (Agent, AuthorityRequest) {
+    let named = |list: &[String]| resolve_tool_names(list, &caller.authority.lend);
+    let defined_tools = definition.tools.as_deref().map(named);
+    let mut not_in_definition = Vec::new();
+    let tools = match (&delegation.tools, &defined_tools) {
+        (Some(asked), Some(defined_tools)) => {
+            let (allowed, rest) = asked.iter().cloned().partition(|name| defined_tools.contains(name));
+            not_in_definition = rest;
+            Some(allowed)
+        }
+        (Some(asked), None) => Some(asked.clone()),
+        (None, defined_tools) => defined_tools.clone(),
+    };
+    // An agent of this face speaks to the person only where its definition says so.
+    let speaks =
+        tools.as_ref().is_some_and(|tools: &Vec<String>| tools.iter().any(|tool| tool == MESSAGE_TOOL));
+    let excluded = if speaks || delegation.style != DelegationStyle::Dispatch {
+        Vec::new()
+    } else {
+        vec![MESSAGE_TOOL.to_owned()]
+    };
+    let lend = definition.lend.as_deref().map(named);
+    let (defined, mode, deny) = (defined_tools.unwrap_or_default(), definition.mode, definition.deny.clone());
+    let request = AuthorityRequest {
+        tools,
+        defined,
+        not_in_definition,
+        lend,
+        mode,
+        deny,
+        excluded,
+        ..AuthorityRequest::default()
+    };
+    (definition, request)
+}
+
+/// What the caller's model reads when the agent has ended.
+pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+    let id = delegation.agent.as_deref().unwrap_or_default();
+    let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
+    let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+    match failure_cause(&outcome.status) {
+        Some(cause) => {
+            let partial_result = partial_result(if outcome.text.is_empty() { "" } else { &text });
+            ToolOutput::error(format!("Agent '{id}' failed: {cause}{partial_result}{note}"))
+        }
+        None => {
+            let text = if outcome.status == Status::Detached { "goes on by itself".to_owned() } else { text };
+            ToolOutput::ok(json!({ "result": format!("{text}{note}"), "session_id": handle }).to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

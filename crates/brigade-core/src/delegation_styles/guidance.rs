@@ -1,0 +1,117 @@
+//! Sentences of built-in prompts that depend on the tools of an agent.
+
+use super::{DELEGATION_TOOLS, MESSAGE_TOOL};
+use crate::agent::Guidance;
+use crate::message::ToolSpec;
+
+/// The sentences that a built-in prompt has about tools: only about those that are offered. `delegation` names the
+/// delegation tools that work for the agent; see [`DelegationStyles::usable_tools`](super::DelegationStyles::usable_tools).
+pub fn guidance(kind: Guidance, offered: &[ToolSpec], delegation: &[&str]) -> String {
+    let is_work =
+        |spec: &&ToolSpec| spec.name != MESSAGE_TOOL && !DELEGATION_TOOLS.contains(&spec.name.as_str());
+    let has_tools = offered.iter().any(|spec| is_work(&spec));
+    let mut sentences = Vec::new();
+    match kind {
+        Guidance::None => return String::new(),
+        Guidance::Lead if has_tools && !delegation.is_empty() => {
+            sentences.push("Do small things yourself with your tools.".to_owned());
+        }
+        Guidance::Lead | Guidance::Role | Guidance::Helper if has_tools => {
+            sentences.push("Use your tools for the work.".to_owned());
+        }
+        Guidance::Lead | Guidance::Role | Guidance::Helper => {}
+    }
+    if !delegation.is_empty() {
+        sentences.push(format!(
+            "Hand parts that stand on their own to other agents with {}, several in one reply if they can run in \
+             parallel, and tell each agent everything it needs to know. Check what comes back and combine the results.",
+            join_with_or(delegation)
+        ));
+    }
+    let speaks = offered.iter().any(|spec| spec.name == MESSAGE_TOOL);
+    if kind == Guidance::Role && speaks {
+        sentences.push(format!(
+            "If the user should hear something while you work, send it with the `{MESSAGE_TOOL}` tool."
+        ));
+    }
+    sentences.join(" ")
+}
+
+/// `a`, `b` or `c`.
+fn join_with_or(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delegation_styles::testing::{TestAgent, all_styles};
+    use crate::message::Category;
+
+    fn spec(name: &str) -> ToolSpec {
+        let (description, schema) = (String::new(), serde_json::Value::Null);
+        ToolSpec { name: name.to_owned(), description, schema, category: Category::Other }
+    }
+
+    fn guidance_for(kind: Guidance, offered: &[&str], delegation: &[&str]) -> String {
+        let offered: Vec<ToolSpec> = offered.iter().map(|name| spec(name)).collect();
+        guidance(kind, &offered, delegation)
+    }
+
+    #[test]
+    fn guidance_names_only_usable_delegation_tools() {
+        let text = guidance_for(
+            Guidance::Lead,
+            &["grep", "subagent", "parallel_subagent"],
+            &["subagent", "parallel_subagent"],
+        );
+        assert!(text.starts_with("Do small things yourself with your tools. Hand parts"), "{text}");
+        assert!(text.contains("with `subagent` or `parallel_subagent`, several"), "{text}");
+        assert!(!text.contains("`delegate`"), "{text}");
+        let three = guidance_for(Guidance::Lead, &["grep"], &["delegate", "subagent", "subagent_spawn"]);
+        assert!(three.contains("`delegate`, `subagent` or `subagent_spawn`"), "{three}");
+        let none = guidance_for(Guidance::Lead, &["grep", MESSAGE_TOOL], &[]);
+        assert_eq!(none, "Use your tools for the work.");
+    }
+
+    #[test]
+    fn guidance_without_tools_is_empty() {
+        for kind in [Guidance::Lead, Guidance::Role, Guidance::Helper] {
+            assert_eq!(guidance_for(kind, &[], &[]), "", "{kind:?}");
+        }
+        // A tool that refuses at its limit is offered, and is not praised.
+        assert_eq!(guidance_for(Guidance::Helper, &["subagent", "parallel_subagent"], &[]), "");
+        assert_eq!(guidance_for(Guidance::None, &["grep", MESSAGE_TOOL], &["delegate"]), "");
+    }
+
+    #[test]
+    fn guidance_mentions_message_only_to_roles_that_have_it() {
+        assert!(guidance_for(Guidance::Role, &[MESSAGE_TOOL], &[]).contains("`message`"));
+        assert!(!guidance_for(Guidance::Role, &["grep"], &[]).contains("message"));
+        assert!(!guidance_for(Guidance::Helper, &["grep", MESSAGE_TOOL], &[]).contains("message"));
+    }
+
+    #[test]
+    fn style_at_its_depth_limit_is_visible_but_not_usable() {
+        let styles = all_styles();
+        let helper = r#"{"label":"h","task_prompt":"x"}"#;
+        let one = TestAgent::root().child(&styles, "subagent", helper);
+        let two = one.child(&styles, "subagent", helper);
+        let usable = |test_agent: &TestAgent| {
+            let offered = styles.specs(&test_agent.caller());
+            styles
+                .usable_tools(&test_agent.caller(), &offered)
+                .into_iter()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert!(usable(&one).contains(&"subagent".to_owned()));
+        assert_eq!(two.offered(&styles), ["subagent", "parallel_subagent"]);
+        assert_eq!(usable(&two), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,242 @@
+//! Face D: `subagent_spawn`, a nested loop, and `subagent_delegate`, a single generation.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::delegate::fold;
+use super::{Caller, Title, failure_cause, partial_result, sanitize_title, truncate_with_handle};
+use crate::agent::{Agent, Backend, Guidance};
+use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
+use crate::grant::AuthorityRequest;
+use crate::json;
+use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::text::Text;
+
+/// The tool that runs a nested loop.
+pub const NAME: &str = "subagent_spawn";
+/// The tool that makes one generation.
+pub const DELEGATE_NAME: &str = "subagent_delegate";
+
+const SYSTEM_PROMPT: &str =
+    "You are a sub-agent with one task. Your last reply is what your caller gets back.";
+
+/// The section `spawn` of the config.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpawnConfig {
+    /// How deep: at this depth both tools are absent.
+    pub max_depth: u32,
+    /// The turns of a sub-agent whose call does not say.
+    pub default_max_turns: u32,
+    /// The server of the external agent that `subagent_delegate` asks if its call names none. `subagent_spawn` always
+    /// runs a loop of ours.
+    pub server: Option<String>,
+    /// The agent of that server.
+    pub agent: Option<String>,
+    /// The system prompt of sub-agents whose call has none.
+    pub system_prompt: Option<String>,
+}
+
+impl Default for SpawnConfig {
+    fn default() -> SpawnConfig {
+        SpawnConfig { max_depth: 2, default_max_turns: 10, server: None, agent: None, system_prompt: None }
+    }
+}
+
+impl SpawnConfig {
+    /// What is wrong with the section, in words for the person who wrote it.
+    pub fn problem(&self) -> Option<String> {
+        if self.default_max_turns == 0 {
+            return Some("spawn.default_max_turns must be at least 1".to_owned());
+        }
+        (self.agent.is_some() && self.server.is_none()).then(|| {
+            "spawn.agent names an agent of spawn.server, which is not set; set it, or remove spawn.agent"
+                .to_owned()
+        })
+    }
+
+    /// Reads a call of `subagent_spawn`.
+    pub fn parse(&self, arguments: &str) -> Result<Delegation, String> {
+        let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
+        let turns = match value.get("maxTurns").and_then(number) {
+            None => self.default_max_turns,
+            Some(turns) => positive_integer(&turns).ok_or("maxTurns must be a whole number of at least 1")?,
+        };
+        // Anything but a string falls back to the configured prompt.
+        let prompt = value.get("systemPrompt").and_then(Value::as_str).map(str::trim);
+        let prompt = prompt.filter(|prompt| !prompt.is_empty()).map(str::to_owned);
+        let prompt = prompt.or_else(|| self.system_prompt.clone());
+        Ok(Delegation {
+            turns: Some(turns),
+            system_prompt: prompt.map(Text::from),
+            ..parse_common(&value, "Subagent task")?
+        })
+    }
+
+    /// Reads a call of `subagent_delegate`.
+    pub fn parse_delegate(&self, arguments: &str) -> Result<Delegation, String> {
+        let value =
+            json::parse(arguments).map_err(|cause| format!("Invalid {DELEGATE_NAME} input: {cause}"))?;
+        let delegation = parse_common(&value, "Delegated task")?;
+        let (server, agent) = (optional_text(&value, "serverName")?, optional_text(&value, "agentId")?);
+        let external = self.external(server, agent)?;
+        Ok(Delegation { turns: Some(1), tools: Some(Vec::new()), single: true, external, ..delegation })
+    }
+
+    /// The external agent of a call: what the call names, else what the section does, else none. An agent belongs to its
+    /// server, so that of the section counts only for the server of the section.
+    fn external(&self, server: Option<String>, agent: Option<String>) -> Result<Option<String>, String> {
+        let configured = server.is_none() || server == self.server;
+        let agent = agent.or_else(|| self.agent.clone().filter(|_| configured));
+        let Some(server) = server.or_else(|| self.server.clone()) else {
+            return match agent {
+                Some(agent) => Err(format!(
+                    "agentId '{}' needs a server: name it in serverName, or set spawn.server",
+                    sanitize_title(&agent, 64)
+                )),
+                None => Ok(None),
+            };
+        };
+        if server.contains('/') {
+            return Err(format!("Unknown serverName '{}': a name has no '/'", sanitize_title(&server, 64)));
+        }
+        Ok(Some(match agent {
+            Some(agent) => format!("{server}/{agent}"),
+            None => server,
+        }))
+    }
+
+    /// The sub-agent and what it is to be given: all that its caller may use; nothing for a single generation.
+    pub(super) fn prepare_child(
+        &self,
+        delegation: &Delegation,
+        caller: &Caller<'_>,
+    ) -> (Agent, AuthorityRequest) {
+        let name = delegation.role.clone().unwrap_or_default();
+        let backend = delegation.external.clone().map_or(Backend::Here, Backend::Acp);
+        let (prompt, guidance) = match (&backend, &delegation.system_prompt) {
+            (_, Some(prompt)) => (prompt.to_string(), Guidance::None),
+            // An external agent knows what it is.
+            (Backend::Acp(_), None) => (String::new(), Guidance::None),
+            (Backend::Here | Backend::Remote, None) => (SYSTEM_PROMPT.to_owned(), Guidance::Helper),
+        };
+        let agent = Agent { id: fold(&name), name, prompt, guidance, backend, ..Agent::default() };
+        let tools =
+            if delegation.single { Vec::new() } else { caller.authority.own_tools().into_iter().collect() };
+        (agent, AuthorityRequest { tools: Some(tools), ..AuthorityRequest::default() })
+    }
+}
+
+/// The number that a value stands for. A number in a string counts, so that a call never gets more turns than it names;
+/// other types count as absent.
+fn number(value: &Value) -> Option<Value> {
+    match value {
+        Value::Number(_) => Some(value.clone()),
+        Value::String(text) => text.trim().parse().ok().map(Value::Number),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// A whole number of at least one, also where it is written as `5.0`.
+fn positive_integer(value: &Value) -> Option<u32> {
+    let number = value.as_u64().or_else(|| {
+        let number = value.as_f64()?;
+        (number.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&number)).then_some(number as u64)
+    })?;
+    u32::try_from(number).ok().filter(|number| *number > 0)
+}
+
+fn optional_text(value: &Value, key: &str) -> Result<Option<String>, String> {
+    match value.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Some(_) => Err(format!("Invalid '{key}' argument: expected a string")),
+    }
+}
+
+fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, String> {
+    let task = optional_text(value, "task")?.ok_or("Missing 'task' argument")?;
+    // A description only names the task, so any value is shown as its text.
+    let description = match value.get("description") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Title::of(text),
+        Some(other) => Title::of(&other.to_string()),
+    };
+    let description = description.unwrap_or_else(|| Title { display: untitled.to_owned(), original: None });
+    Ok(Delegation {
+        style: DelegationStyle::Spawn,
+        role: Some(description.display),
+        title: description.original,
+        task: Text::from(task),
+        ..Delegation::default()
+    })
+}
+
+/// What the model is told about `subagent_spawn`.
+pub fn spec(config: &SpawnConfig) -> ToolSpec {
+    let default_turns = config.default_max_turns;
+    ToolSpec {
+        name: NAME.to_owned(),
+        description:
+            "Run a sub-agent in a loop of its own, with your tools, and get its final text back. It sees \
+                      nothing of this conversation: put all that it needs into the task."
+                .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "task": { "type": "string", "description": "What to do, with all there is to know" },
+                "description": { "type": "string", "description": "A few words for whoever watches" },
+                "maxTurns": {
+                    "type": "number",
+                    "default": default_turns,
+                    "description": format!("How many replies it may make (default: {default_turns})")
+                },
+                "systemPrompt": { "type": "string", "description": "Who it is, where the usual prompt does not fit" }
+            },
+            "required": ["task", "description"]
+        }),
+        category: Category::Subagent,
+    }
+}
+
+/// What the model is told about `subagent_delegate`.
+pub fn delegate_spec() -> ToolSpec {
+    ToolSpec {
+        name: DELEGATE_NAME.to_owned(),
+        description:
+            "Get one answer, without tools and without a loop, from an external agent or, where none is \
+                      named, from the model."
+                .to_owned(),
+        schema: json!({
+            "type": "object",
+            "properties": {
+                "task": { "type": "string", "description": "What to answer, with all there is to know" },
+                "description": { "type": "string", "description": "A few words for whoever watches" },
+                "serverName": { "type": "string", "description": "The external agent's server" },
+                "agentId": { "type": "string", "description": "The agent of that server" }
+            },
+            "required": ["task", "description"]
+        }),
+        category: Category::Subagent,
+    }
+}
+
+/// What the caller's model reads when the sub-agent has ended.
+pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+    let description = delegation.role.as_deref().unwrap_or_default();
+    let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
+    let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+    match failure_cause(&outcome.status) {
+        Some(cause) => {
+            let partial_result = partial_result(if outcome.text.is_empty() { "" } else { &text });
+            ToolOutput::error(format!("Subagent '{description}' failed: {cause}{partial_result}{note}"))
+        }
+        None if outcome.status == Status::Detached => {
+            ToolOutput::ok(format!("'{description}' goes on by itself as session {handle}{note}"))
+        }
+        None => ToolOutput::ok(format!("{text}{note}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,429 @@
+//! Face B: `subagent`, a recursive helper that reports at its end, and `parallel_subagent`, several at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::delegate::{Retention, fold};
+use super::{
+    Caller, ChildResult, DelegationPlan, Title, failure_cause, partial_result, resolve_tool_names,
+    truncate_with_handle,
+};
+use crate::agent::{Agent, Guidance};
+use crate::delegation::{Delegation, DelegationStyle, LimitKind, Outcome, Status};
+use crate::grant::AuthorityRequest;
+use crate::json;
+use crate::message::{Category, ToolOutput, ToolSpec};
+use crate::text::{Text, truncate_bytes};
+use crate::tool_names;
+
+/// The tool's name.
+pub const NAME: &str = "subagent";
+/// The tool that starts several.
+pub const PARALLEL_NAME: &str = "parallel_subagent";
+
+/// The prompt that asks for the report, where a call has none.
+const DEFAULT_SUMMARY_PROMPT: &str = "Summarize your findings concisely";
+/// The most turns that a call may ask for.
+const MAX_TURNS: u64 = 50;
+/// How many tasks of a parallel call run at once, where it does not say.
+const DEFAULT_MAX_CONCURRENT: u64 = 5;
+/// The most tasks of a parallel call.
+const MAX_TASKS: usize = 1_000;
+/// What is shown of each report of a parallel call, however many there are.
+const MIN_REPORT_BYTES: usize = 256;
+/// What stands at the end of a report that was cut.
+const TRUNCATION_MARKER: &str = "\n... (truncated)";
+
+const SYSTEM_PROMPT: &str = "You are a helper that another agent has called in for one task. Work on it until it is done. At \
+the end you are asked for a report, which is all that your caller sees.";
+
+/// The section `subagent` of the config.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SubagentConfig {
+    /// How many levels there are, the root included.
+    pub max_depth: u32,
+    /// The turns of a helper whose call does not say.
+    pub default_max_turns: u32,
+    /// How many bytes of a report the caller reads.
+    pub output_max_size: usize,
+    /// How long the sessions of helpers are kept.
+    pub keep: Retention,
+}
+
+impl Default for SubagentConfig {
+    fn default() -> SubagentConfig {
+        SubagentConfig {
+            max_depth: 3,
+            default_max_turns: 10,
+            output_max_size: 4096,
+            keep: Retention::default(),
+        }
+    }
+}
+
+/// The arguments, as a model writes them.
+#[derive(Debug, Deserialize)]
+struct Input {
+    label: String,
+    task_prompt: String,
+    #[serde(default)]
+    summary_prompt: Option<String>,
+    #[serde(default)]
+    allowed_tools: Option<Vec<String>>,
+    #[serde(default)]
+    max_turns: Option<i64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ParallelInput {
+    tasks: Vec<Value>,
+    #[serde(default)]
+    max_concurrent: Option<u64>,
+    #[serde(default)]
+    fail_fast: Option<bool>,
+}
+
+impl SubagentConfig {
+    /// What is wrong with the section, in words for the person who wrote it.
+    pub fn problem(&self) -> Option<String> {
+        if !(1..=MAX_TURNS).contains(&u64::from(self.default_max_turns)) {
+            return Some("subagent.default_max_turns must be between 1 and 50".to_owned());
+        }
+        if self.output_max_size == 0 {
+            return Some(
+                "subagent.output_max_size must be at least 1: callers would read no report".to_owned(),
+            );
+        }
+        None
+    }
+
+    /// What the model is told about `subagent`.
+    pub fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: NAME.to_owned(),
+            description: "Have a helper do one task in a conversation of its own, and get its report back. The helper \
+                          sees nothing of this conversation: put all that it needs into task_prompt. When it is done \
+                          it is asked summary_prompt, and the answer to that is the result."
+                .to_owned(),
+            schema: json!({ "type": "object", "properties": self.properties(), "required": ["label", "task_prompt"] }),
+            category: Category::Subagent,
+        }
+    }
+
+    /// What the model is told about `parallel_subagent`.
+    pub fn parallel_spec(&self) -> ToolSpec {
+        let task = json!({
+            "type": "object",
+            "properties": self.properties(),
+            "required": ["label", "task_prompt"]
+        });
+        ToolSpec {
+            name: PARALLEL_NAME.to_owned(),
+            description:
+                "Have several helpers work side by side, as `subagent` does with one, and get all their reports \
+                          back as JSON, in the order of the tasks."
+                    .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper for each" },
+                    "max_concurrent": { "type": "integer", "minimum": 1, "default": DEFAULT_MAX_CONCURRENT },
+                    "fail_fast": {
+                        "type": "boolean",
+                        "default": false,
+                        "description": "Stop the others as soon as one fails"
+                    }
+                },
+                "required": ["tasks"]
+            }),
+            category: Category::Subagent,
+        }
+    }
+
+    fn properties(&self) -> Value {
+        properties(self.default_max_turns)
+    }
+
+    fn recursion_error(&self, caller: &Caller<'_>) -> String {
+        format!(
+            "Maximum recursion depth exceeded (subagent limit {}, current depth {})",
+            self.max_depth, caller.depth
+        )
+    }
+
+    /// Reads a call of `subagent`. The depth is looked at before the arguments are.
+    pub fn parse(&self, caller: &Caller<'_>, may_start: bool, arguments: &str) -> Result<Delegation, String> {
+        if !may_start {
+            return Err(self.recursion_error(caller));
+        }
+        let value = json::parse(arguments).map_err(invalid)?;
+        self.parse_task(caller, value)
+    }
+
+    /// Reads a call of `parallel_subagent`.
+    pub fn parse_parallel(
+        &self,
+        caller: &Caller<'_>,
+        may_start: bool,
+        arguments: &str,
+    ) -> Result<DelegationPlan, String> {
+        if !may_start {
+            return Err(self.recursion_error(caller));
+        }
+        let value = json::parse(arguments).map_err(invalid)?;
+        let input: ParallelInput = serde_json::from_value(value).map_err(invalid)?;
+        if input.tasks.is_empty() {
+            return Err("tasks cannot be empty".to_owned());
+        }
+        if input.tasks.len() > MAX_TASKS {
+            return Err(format!("tasks has {} entries, at most {MAX_TASKS} are possible", input.tasks.len()));
+        }
+        let delegation = |(index, task): (usize, Value)| {
+            self.parse_task(caller, task).map_err(|cause| format!("tasks[{index}]: {cause}"))
+        };
+        let delegations =
+            input.tasks.into_iter().enumerate().map(delegation).collect::<Result<Vec<_>, _>>()?;
+        let max_concurrent = usize::try_from(input.max_concurrent.unwrap_or(DEFAULT_MAX_CONCURRENT).max(1))
+            .unwrap_or(usize::MAX);
+        Ok(DelegationPlan { delegations, max_concurrent, fail_fast: input.fail_fast.unwrap_or_default() })
+    }
+
+    fn parse_task(&self, caller: &Caller<'_>, value: Value) -> Result<Delegation, String> {
+        let input: Input = serde_json::from_value(value).map_err(invalid)?;
+        let task = input.task_prompt.trim();
+        if task.is_empty() {
+            return Err("task_prompt cannot be empty".to_owned());
+        }
+        let label = Title::of(&input.label).ok_or("label cannot be empty")?;
+        let turns = input.max_turns.unwrap_or(i64::from(self.default_max_turns));
+        let turns = u64::try_from(turns).ok().filter(|turns| (1..=MAX_TURNS).contains(turns));
+        let turns = turns.ok_or("max_turns must be between 1 and 50")?;
+        let tools = input.allowed_tools.map(|tools| whitelist(caller, &tools)).transpose()?;
+        let report = input.summary_prompt.filter(|prompt| !prompt.trim().is_empty());
+        Ok(Delegation {
+            style: DelegationStyle::Subagent,
+            role: Some(label.display),
+            title: label.original,
+            task: Text::from(task),
+            tools,
+            turns: u32::try_from(turns).ok(),
+            report: Some(report.map_or_else(|| Text::from(DEFAULT_SUMMARY_PROMPT), Text::from)),
+            report_bytes: Some(self.output_max_size),
+            ..Delegation::default()
+        })
+    }
+
+    /// What the caller's model reads when the helper has ended.
+    pub fn render(
+        &self,
+        delegation: &Delegation,
+        outcome: &Outcome,
+        limit: usize,
+        handle: &str,
+    ) -> ToolOutput {
+        let label = delegation.role.as_deref().unwrap_or_default();
+        let text = if self.report_bytes(delegation) <= limit {
+            self.report(delegation, outcome, limit)
+        } else {
+            truncate_with_handle(outcome.text.as_str(), limit, handle)
+        };
+        let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+        match failure_cause(&outcome.status) {
+            Some(cause) => ToolOutput::error(format!(
+                "Subagent '{label}' failed: {cause}{}{note}",
+                partial_result(&text)
+            )),
+            None if outcome.status == Status::Detached => {
+                ToolOutput::ok(format!("'{label}' goes on by itself as session {handle}{note}"))
+            }
+            None => ToolOutput::ok(format!("{text}{note}")),
+        }
+    }
+
+    fn report_bytes(&self, delegation: &Delegation) -> usize {
+        delegation.report_bytes.unwrap_or(self.output_max_size)
+    }
+
+    fn report(&self, delegation: &Delegation, outcome: &Outcome, limit: usize) -> String {
+        let (whole, limit) = (outcome.text.as_str(), self.report_bytes(delegation).min(limit));
+        let mut text = truncate_bytes(whole, limit).to_owned();
+        if whole.len() > limit {
+            text.push_str(TRUNCATION_MARKER);
+        }
+        text
+    }
+
+    /// What the caller's model reads when all helpers of a parallel call have ended. Reports that are together longer
+    /// than one result may be share its room.
+    pub fn render_parallel(
+        &self,
+        delegations: &[(Arc<Delegation>, ChildResult)],
+        total_ms: u64,
+        limit: usize,
+    ) -> ToolOutput {
+        let sizes = delegations
+            .iter()
+            .map(|(delegation, end)| self.report_bytes(delegation).min(end.outcome.text.len()));
+        let room = if sizes.sum::<usize>() > limit {
+            (limit / delegations.len().max(1)).max(MIN_REPORT_BYTES)
+        } else {
+            limit
+        };
+        let result = |(delegation, end): &(Arc<Delegation>, ChildResult)| {
+            let error = failure_cause(&end.outcome.status);
+            let note = end.outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
+            TaskResult {
+                label: delegation.full_title().to_owned(),
+                success: error.is_none(),
+                output: format!("{}{note}", self.report(delegation, &end.outcome, room)),
+                duration_ms: end.duration_ms,
+                error,
+                tokens_used: end.tokens,
+            }
+        };
+        let results: Vec<TaskResult> = delegations.iter().map(result).collect();
+        let failed = results.iter().filter(|result| !result.success).count();
+        let successful = results.len() - failed;
+        let whole = ParallelResult { results, total_duration_ms: total_ms, successful, failed };
+        // Strings and numbers always serialise.
+        ToolOutput::ok(serde_json::to_string(&whole).unwrap_or_default())
+    }
+}
+
+/// What the caller reads of all tasks of one call, in this order.
+#[derive(Serialize)]
+struct ParallelResult {
+    results: Vec<TaskResult>,
+    total_duration_ms: u64,
+    successful: usize,
+    failed: usize,
+}
+
+/// What it reads of one of them.
+#[derive(Serialize)]
+struct TaskResult {
+    label: String,
+    success: bool,
+    output: String,
+    duration_ms: u64,
+    error: Option<String>,
+    tokens_used: u64,
+}
+
+fn properties(default_turns: u32) -> Value {
+    json!({
+        "label": { "type": "string", "description": "A short name for the task" },
+        "task_prompt": { "type": "string", "description": "What to do, with all there is to know" },
+        "summary_prompt": {
+            "type": "string",
+            "default": DEFAULT_SUMMARY_PROMPT,
+            "description": "What the helper is asked at its end; the answer is the result"
+        },
+        "allowed_tools": {
+            "type": ["array", "null"],
+            "items": { "type": "string" },
+            "default": null,
+            "description": "The only tools that it may use; all of yours when absent"
+        },
+        "max_turns": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_TURNS,
+            "default": default_turns,
+            "description": "How many replies it may make before its report"
+        }
+    })
+}
+
+fn invalid(cause: serde_json::Error) -> String {
+    format!("Invalid subagent input: {cause}")
+}
+
+fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, String> {
+    let mut allowed = Vec::new();
+    let own_tools = caller.authority.own_tools();
+    for requested in tools {
+        if let Some(own) =
+            [NAME, PARALLEL_NAME].into_iter().find(|own| tool_names::resolve(requested).contains(own))
+        {
+            return Err(format!("Subagent cannot have '{own}' in allowed_tools"));
+        }
+        for name in resolve_tool_names(std::slice::from_ref(requested), &own_tools) {
+            if !own_tools.contains(&name) {
+                return Err(format!("Unknown tool in allowed_tools: {}", super::sanitize_title(&name, 64)));
+            }
+            allowed.push(name);
+        }
+    }
+    Ok(allowed)
+}
+
+/// The helper and what it is to be given: a whitelist, or what its caller may use; this face's own tools always.
+pub(super) fn prepare_child(delegation: &Delegation, caller: &Caller<'_>) -> (Agent, AuthorityRequest) {
+    let label = delegation.role.clone().unwrap_or_default();
+    let (id, prompt, guidance) = (fold(&label), SYSTEM_PROMPT.to_owned(), Guidance::Helper);
+    let agent = Agent { id, name: label, prompt, guidance, ..Agent::default() };
+    let mut tools = match &delegation.tools {
+        Some(tools) => tools.clone(),
+        None => caller.authority.own_tools().into_iter().collect(),
+    };
+    for own in [NAME, PARALLEL_NAME] {
+        let is_callers = caller.authority.tools.contains(own) && caller.authority.lend.contains(own);
+        if is_callers && !tools.iter().any(|tool| tool == own) {
+            tools.push(own.to_owned());
+        }
+    }
+    (agent, AuthorityRequest { tools: Some(tools), ..AuthorityRequest::default() })
+}
+
+/// What is known about a helper that has ended.
+#[derive(Debug, Clone, Copy)]
+pub struct SubagentStats<'a> {
+    /// Its label.
+    pub label: &'a str,
+    /// How deep it was.
+    pub depth: u32,
+    /// Its model calls, of both phases.
+    pub turns: u64,
+    /// The turns that its task phase had.
+    pub max_turns: u32,
+    /// How it ended.
+    pub status: &'a Status,
+    /// Tokens that it sent and that came back, of both phases.
+    pub tokens: (u64, u64),
+    /// The bytes of its report.
+    pub size: usize,
+    /// The bytes of a report that its caller reads: `output_max_size`.
+    pub max_size: usize,
+}
+
+/// The metadata of a helper, as strings.
+pub fn metadata(stats: &SubagentStats<'_>) -> BTreeMap<&'static str, String> {
+    let (prompt, completion) = stats.tokens;
+    let complete = *stats.status == Status::Done;
+    let mut metadata = BTreeMap::from([
+        ("subagent_label", stats.label.to_owned()),
+        ("recursion_depth", stats.depth.saturating_sub(1).to_string()),
+        ("child_depth", stats.depth.to_string()),
+        ("turns_used", stats.turns.to_string()),
+        ("completion_status", if complete { "complete" } else { "incomplete" }.to_owned()),
+        ("tokens_used", prompt.saturating_add(completion).to_string()),
+        ("prompt_tokens", prompt.to_string()),
+        ("completion_tokens", completion.to_string()),
+    ]);
+    if *stats.status == (Status::Incomplete { limit: LimitKind::Turns }) {
+        metadata.insert("max_turns_reached", "true".to_owned());
+        metadata.insert("max_turns", stats.max_turns.to_string());
+    }
+    if stats.size > stats.max_size {
+        metadata.insert("truncated", "true".to_owned());
+    }
+    metadata
+}
+
+#[cfg(test)]
+mod tests;

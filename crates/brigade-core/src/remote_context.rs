@@ -1,0 +1,238 @@
+//! What travels with work that leaves the process: over MCP and ACP, and back into Brigade.
+//!
+//! Whoever hands work on says where it stands and what is left. Whoever takes it up stays within that, so that a loop
+//! through another program meets the same limits as one inside.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::grant::{Authority, Budget, Limit};
+use crate::money::Resources;
+use crate::permission::Mode;
+
+/// The key of `_meta` that a hop stands under.
+pub const META_KEY: &str = "brigade/hop";
+
+/// The most sessions that are named.
+const MAX_LINEAGE_LEN: usize = 64;
+/// The longest name of one.
+const MAX_NAME_BYTES: usize = 512;
+
+/// Where work comes from, and what is left for it. A field that is absent limits nothing: another program may know
+/// nothing of it, and what the taker's own settings say counts in any case.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RemoteContext {
+    /// The sessions above, from the first; of each process the one that handed the work on.
+    pub lineage: Vec<String>,
+    /// The depth of the session that takes it up. One that stands for its caller, or for an agent that its caller
+    /// started, is as deep as that.
+    pub depth: u32,
+    /// The depth of the deepest session that there may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "deepest")]
+    pub max_depth: Option<u32>,
+    /// When it has to be over, in UTC milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<u64>,
+    /// Tokens that are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Nano-dollars that are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd: Option<u64>,
+    /// Agents that may still be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agents: Option<u64>,
+    /// How freely the caller works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+}
+
+impl RemoteContext {
+    /// The hop that a `_meta` object carries, if it carries one. One that cannot be read is an error: to go on without
+    /// it would be to go on without limits.
+    pub fn from_meta(meta: &Map<String, Value>) -> Result<Option<RemoteContext>, String> {
+        let Some(value) = meta.get(META_KEY) else { return Ok(None) };
+        let remote_context: RemoteContext =
+            serde_json::from_value(value.clone()).map_err(|cause| format!("`_meta.{META_KEY}`: {cause}"))?;
+        if remote_context.lineage.len() > MAX_LINEAGE_LEN {
+            return Err(format!("`_meta.{META_KEY}`: more than {MAX_LINEAGE_LEN} sessions in the lineage"));
+        }
+        let is_name = |name: &String| {
+            (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if !remote_context.lineage.iter().all(is_name) {
+            return Err(format!("`_meta.{META_KEY}`: the lineage names something that is no session"));
+        }
+        Ok(Some(remote_context))
+    }
+
+    /// Puts the hop into a `_meta` object.
+    pub fn write_meta(&self, meta: &mut Map<String, Value>) {
+        if let Ok(value) = serde_json::to_value(self) {
+            meta.insert(META_KEY.to_owned(), value);
+        }
+    }
+
+    /// The authority of the session that takes the work up, never wider than `own`.
+    pub fn narrow(&self, mut local: Authority) -> Authority {
+        local.max_depth = self.max_depth.map_or(local.max_depth, |max_depth| max_depth.min(local.max_depth));
+        if let Some(mode) = self.mode {
+            local.permissions = local.permissions.narrowed_to(mode.min(local.permissions.mode));
+        }
+        local
+    }
+
+    /// The hop that stays within both. It comes from the deeper of the two; from `later` where they stand alike.
+    #[must_use]
+    pub fn intersect(&self, later: &RemoteContext) -> RemoteContext {
+        let from = if later.depth >= self.depth { later } else { self };
+        RemoteContext {
+            lineage: from.lineage.clone(),
+            depth: from.depth,
+            max_depth: narrower(self.max_depth, later.max_depth),
+            deadline: narrower(self.deadline, later.deadline),
+            tokens: narrower(self.tokens, later.tokens),
+            usd: narrower(self.usd, later.usd),
+            agents: narrower(self.agents, later.agents),
+            mode: narrower(self.mode, later.mode),
+        }
+    }
+
+    /// The same with this much to use up.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> RemoteContext {
+        let number = |limit: Limit| match limit {
+            Limit::AtMost(number) => Some(number),
+            Limit::Unlimited => None,
+        };
+        RemoteContext {
+            tokens: number(budget.tokens),
+            usd: number(budget.usd),
+            agents: number(budget.agents),
+            ..self
+        }
+    }
+
+    /// What is left of it after `used`.
+    #[must_use]
+    pub fn minus(&self, used: Resources) -> RemoteContext {
+        let left = |number: Option<u64>, used: u64| number.map(|number| number.saturating_sub(used));
+        RemoteContext {
+            tokens: left(self.tokens, used.tokens),
+            usd: left(self.usd, used.usd),
+            agents: left(self.agents, used.agents),
+            ..self.clone()
+        }
+    }
+
+    /// What the session that takes the work up may use up.
+    pub fn cap_budget(&self, local: Budget) -> Budget {
+        let limit = |number: Option<u64>| number.map_or(Limit::Unlimited, Limit::AtMost);
+        local.min(Budget { tokens: limit(self.tokens), usd: limit(self.usd), agents: limit(self.agents) })
+    }
+}
+
+/// The narrower of two limits, either of which may limit nothing.
+fn narrower<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    one.into_iter().chain(other).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn meta(remote_context: Value) -> Map<String, Value> {
+        Map::from_iter([(META_KEY.to_owned(), remote_context)])
+    }
+
+    #[test]
+    fn remote_context_round_trips_through_meta() {
+        let remote_context = RemoteContext {
+            lineage: vec!["abc".to_owned(), "abc.1-1".to_owned()],
+            depth: 3,
+            max_depth: Some(5),
+            deadline: Some(7),
+            tokens: Some(11),
+            usd: None,
+            agents: Some(0),
+            mode: Some(Mode::Edit),
+        };
+        let mut meta = Map::new();
+        assert_eq!(RemoteContext::from_meta(&meta), Ok(None));
+        remote_context.write_meta(&mut meta);
+        assert_eq!(RemoteContext::from_meta(&meta), Ok(Some(remote_context)));
+    }
+
+    #[test]
+    fn invalid_remote_context_is_rejected() {
+        for bad in [
+            json!("deep"),
+            json!({"depth": -1}),
+            json!({"depth": 4_294_967_296_u64}),
+            json!({"lineage": ["a b"]}),
+            json!({"lineage": [""]}),
+            json!({"lineage": vec!["a"; 65]}),
+            json!({"tokens": "many"}),
+            json!({"mode": "root"}),
+        ] {
+            assert!(RemoteContext::from_meta(&meta(bad.clone())).is_err(), "{bad}");
+        }
+        assert_eq!(RemoteContext::from_meta(&meta(json!({}))), Ok(Some(RemoteContext::default())));
+        assert!(RemoteContext::from_meta(&meta(json!({"later": 1}))).is_ok());
+    }
+
+    #[test]
+    fn intersect_takes_the_narrower_of_both() {
+        let one = RemoteContext {
+            lineage: vec!["one".to_owned()],
+            depth: 2,
+            max_depth: Some(9),
+            deadline: Some(100),
+            tokens: Some(10),
+            usd: None,
+            agents: Some(3),
+            mode: Some(Mode::Plan),
+        };
+        let two = RemoteContext {
+            lineage: vec!["two".to_owned()],
+            depth: 1,
+            max_depth: Some(4),
+            deadline: Some(200),
+            tokens: None,
+            usd: Some(7),
+            agents: Some(5),
+            mode: Some(Mode::Auto),
+        };
+        let both = RemoteContext { max_depth: Some(4), usd: Some(7), ..one.clone() };
+        assert_eq!((one.intersect(&two), two.intersect(&one)), (both.clone(), both));
+        assert_eq!(one.intersect(&RemoteContext::default()), one);
+        assert_eq!(RemoteContext::default().intersect(&one), one);
+        let alike = RemoteContext { depth: 2, ..two.clone() };
+        assert_eq!(one.intersect(&alike).lineage, alike.lineage);
+    }
+
+    #[test]
+    fn minus_subtracts_used_resources() {
+        let remote_context =
+            RemoteContext { tokens: Some(10), agents: Some(1), depth: 3, ..RemoteContext::default() };
+        let left = remote_context.minus(Resources { tokens: 4, usd: 5, agents: 2 });
+        assert_eq!(left, RemoteContext { tokens: Some(6), agents: Some(0), ..remote_context });
+    }
+
+    #[test]
+    fn remote_context_only_narrows() {
+        let local = Authority { max_depth: 4, ..Authority::default() };
+        let wide = RemoteContext { max_depth: Some(9), mode: Some(Mode::Auto), ..RemoteContext::default() };
+        assert_eq!(wide.narrow(local.clone()), local);
+        let deep = RemoteContext { max_depth: Some(2), ..RemoteContext::default() };
+        assert_eq!(deep.narrow(local).max_depth, 2);
+        let budget = Budget { tokens: Limit::AtMost(10), ..Budget::UNLIMITED };
+        let remote_context = RemoteContext { tokens: Some(20), agents: Some(1), ..RemoteContext::default() };
+        let within = remote_context.cap_budget(budget);
+        assert_eq!((within.tokens, within.agents), (Limit::AtMost(10), Limit::AtMost(1)));
+    }
+}

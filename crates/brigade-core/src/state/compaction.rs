@@ -1,0 +1,121 @@
+//! A text of the older part of a conversation, for the model to summarise.
+
+use super::transcript::TranscriptEntry;
+
+/// About how many bytes stand around a piece.
+const PIECE_OVERHEAD_BYTES: usize = 48;
+
+/// What a summary is made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactionInput {
+    /// The older part of the conversation.
+    pub text: String,
+    /// The first turn that stays as it is.
+    pub keep_from: u32,
+}
+
+/// The entries as one text of about `room` bytes at most: long pieces lose their middle first, then the oldest are left
+/// out.
+pub(super) fn render(entries: &[TranscriptEntry], max_bytes: usize) -> String {
+    let mut pieces: Vec<(String, &str)> = entries.iter().flat_map(pieces).collect();
+    let max_pieces = max_bytes / (2 * PIECE_OVERHEAD_BYTES);
+    let left_out = pieces.len().saturating_sub(max_pieces);
+    pieces.drain(..left_out);
+    let cap = cap(
+        pieces.iter().map(|(_, text)| text.len()),
+        max_bytes.saturating_sub(pieces.len() * PIECE_OVERHEAD_BYTES),
+    );
+    let mut text = String::new();
+    if left_out > 0 {
+        text.push_str(&format!("[{left_out} older parts are left out]\n\n"));
+    }
+    for (label, piece) in pieces {
+        text.push_str(&format!("## {label}\n{}\n\n", clip(piece, cap)));
+    }
+    text
+}
+
+/// What an entry says, piece by piece, with who says it.
+fn pieces(entry: &TranscriptEntry) -> Vec<(String, &str)> {
+    match entry {
+        TranscriptEntry::UserMessage(message) => vec![("To the agent".to_owned(), message.as_str())],
+        TranscriptEntry::Turn { reply, outputs, .. } => {
+            let mut pieces = Vec::new();
+            if !reply.text.is_empty() {
+                pieces.push(("The agent".to_owned(), reply.text.as_str()));
+            }
+            for (index, call) in reply.calls.iter().enumerate() {
+                pieces.push((format!("The agent calls {}", call.name), call.arguments.as_str()));
+                if let Some(output) = outputs.get(index).and_then(Option::as_ref) {
+                    let how = if output.is_error() { "fails" } else { "gives" };
+                    pieces.push((format!("{} {how}", call.name), output.text.as_str()));
+                }
+            }
+            pieces
+        }
+    }
+}
+
+/// The largest length to which all pieces can be cut so that together they have `room`.
+fn cap(lengths: impl Iterator<Item = usize>, max_bytes: usize) -> usize {
+    let mut lengths: Vec<usize> = lengths.collect();
+    lengths.sort_unstable();
+    let (mut left, mut count) = (max_bytes, lengths.len());
+    for length in lengths {
+        let share = left / count.max(1);
+        if length > share {
+            return share;
+        }
+        left -= length;
+        count -= 1;
+    }
+    usize::MAX
+}
+
+/// The beginning and the end of a text that is longer than `cap`.
+fn clip(text: &str, cap: usize) -> String {
+    if text.len() <= cap {
+        return text.to_owned();
+    }
+    let head = text.floor_char_boundary(cap / 3 * 2);
+    let tail = text.ceil_char_boundary(text.len() - cap / 3);
+    let gone = tail - head;
+    format!("{} [{gone} bytes are left out] {}", &text[..head], &text[tail..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn render_clips_long_pieces_in_the_middle() {
+        let long = format!("begin{}end", "\u{e9}".repeat(5000));
+        let entries = [
+            TranscriptEntry::UserMessage("short".into()),
+            TranscriptEntry::UserMessage(long.as_str().into()),
+        ];
+        let text = render(&entries, 1000);
+        assert!(text.len() < 1100, "{}", text.len());
+        assert!(
+            text.contains("\nshort\n") && text.contains("begin\u{e9}") && text.contains("\u{e9}end"),
+            "{text}"
+        );
+        assert!(text.contains("bytes are left out"), "{text}");
+        let whole = render(&entries, 100_000);
+        assert!(whole.contains(&long), "{whole}");
+    }
+
+    #[test]
+    fn render_drops_the_oldest_pieces_first() {
+        let entries: Vec<TranscriptEntry> = (0..1000)
+            .map(|number| TranscriptEntry::UserMessage(format!("word {number}").as_str().into()))
+            .collect();
+        let text = render(&entries, 1000);
+        assert!(text.len() < 1200, "{}", text.len());
+        assert!(
+            text.contains("word 999") && !text.contains("word 1\n") && text.contains("990 older"),
+            "{text}"
+        );
+        assert!(render(&entries, 0).len() < 100);
+    }
+}

@@ -1,0 +1,181 @@
+//! What comes back with work that left the process: what it used up there.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::grant::Budget;
+use crate::money::{Resources, Spent, Usage};
+
+/// The key of `_meta` that an account stands under.
+pub const META_KEY: &str = "brigade/spent";
+
+/// The key of a tool's `_meta` that says that a call of it takes a loan and brings an account.
+pub const LOAN_META_KEY: &str = "brigade/loan";
+
+/// What became of work that was handed on, as the far side says in `_meta` under [`META_KEY`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageReport {
+    /// Tokens that models read, cached or not.
+    pub input_tokens: u64,
+    /// Tokens that they wrote.
+    pub output_tokens: u64,
+    /// Nano-dollars for both.
+    pub usd: u64,
+    /// Agents that were started.
+    pub agents: u64,
+    /// Replies of models.
+    pub turns: u64,
+    /// Tokens of which nobody knows whether they were used.
+    #[serde(rename = "tokens_in_doubt")]
+    pub unconfirmed_tokens: u64,
+    /// Nano-dollars for these.
+    #[serde(rename = "usd_in_doubt")]
+    pub unconfirmed_usd: u64,
+    /// Agents of which nobody knows whether they were started.
+    #[serde(rename = "agents_in_doubt")]
+    pub unconfirmed_agents: u64,
+}
+
+impl UsageReport {
+    /// The account that a `_meta` object carries, if it carries one.
+    pub fn from_meta(meta: &Map<String, Value>) -> Result<Option<UsageReport>, String> {
+        let Some(value) = meta.get(META_KEY) else { return Ok(None) };
+        let report = serde_json::from_value(value.clone());
+        report.map(Some).map_err(|cause| format!("`_meta.{META_KEY}`: {cause}"))
+    }
+
+    /// The account as JSON. Beside `usd`, which is in nano-dollars, the same amount says its unit.
+    pub fn to_json(&self) -> Value {
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let Value::Object(fields) = &mut value {
+            add_cost_units(fields);
+        }
+        value
+    }
+
+    /// Puts the account into a `_meta` object.
+    pub fn write_meta(&self, meta: &mut Map<String, Value>) {
+        meta.insert(META_KEY.to_owned(), self.to_json());
+    }
+
+    /// The same in our own books, as far as it stays within what was lent: nobody can charge more than that. What goes
+    /// beyond it is noted as excess.
+    pub fn capped_to(&self, lent: &Budget) -> Spent {
+        let mut left = *lent;
+        let mut take = |requested: Resources| {
+            let granted = Resources {
+                tokens: requested.tokens.min(left.tokens.number()),
+                usd: requested.usd.min(left.usd.number()),
+                agents: requested.agents.min(left.agents.number()),
+            };
+            left = left.minus(granted);
+            granted
+        };
+        let input = take(Resources { tokens: self.input_tokens, usd: self.usd, agents: self.agents });
+        let output = take(Resources { tokens: self.output_tokens, ..Resources::default() });
+        let reported_unconfirmed = Resources {
+            tokens: self.unconfirmed_tokens,
+            usd: self.unconfirmed_usd,
+            agents: self.unconfirmed_agents,
+        };
+        let unconfirmed = take(reported_unconfirmed);
+        let reported = Resources { tokens: self.input_tokens, usd: self.usd, agents: self.agents };
+        let reported = reported
+            .plus(Resources { tokens: self.output_tokens, ..Resources::default() })
+            .plus(reported_unconfirmed);
+        Spent {
+            usage: Usage { input: input.tokens, output: output.tokens, ..Usage::default() },
+            usd: input.usd,
+            agents: input.agents,
+            turns: self.turns,
+            unconfirmed,
+            excess: reported.minus(input.plus(output).plus(unconfirmed)).tokens,
+            ..Spent::default()
+        }
+    }
+}
+
+/// Adds `usd_nano` and `cost_usd` beside `usd`, which is in nano-dollars.
+pub fn add_cost_units(fields: &mut Map<String, Value>) {
+    let nano = match fields.get("usd") {
+        None => 0,
+        Some(value) => match value.as_u64() {
+            Some(nano) => nano,
+            // No limit has no number.
+            None => return,
+        },
+    };
+    fields.insert("usd_nano".to_owned(), nano.into());
+    fields.insert("cost_usd".to_owned(), (nano as f64 / 1e9).into());
+}
+
+impl From<&Spent> for UsageReport {
+    fn from(spent: &Spent) -> UsageReport {
+        UsageReport {
+            input_tokens: spent.usage.input_total(),
+            output_tokens: spent.usage.output,
+            usd: spent.usd,
+            agents: spent.agents,
+            turns: spent.turns,
+            unconfirmed_tokens: spent.unconfirmed.tokens,
+            unconfirmed_usd: spent.unconfirmed.usd,
+            unconfirmed_agents: spent.unconfirmed.agents,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::grant::Limit;
+
+    fn sample_spent() -> Spent {
+        Spent {
+            usage: Usage { input: 5, output: 7, ..Usage::default() },
+            usd: 123_456_789,
+            agents: 2,
+            turns: 3,
+            unconfirmed: Resources { tokens: 11, usd: 13, agents: 1 },
+            ..Spent::default()
+        }
+    }
+
+    #[test]
+    fn usage_report_round_trips_through_meta() {
+        let mut meta = Map::new();
+        assert_eq!(UsageReport::from_meta(&meta), Ok(None));
+        UsageReport::from(&sample_spent()).write_meta(&mut meta);
+        let report = UsageReport::from_meta(&meta).unwrap().unwrap();
+        assert_eq!(report.capped_to(&Budget::UNLIMITED), sample_spent());
+        let just =
+            Budget { tokens: Limit::AtMost(23), usd: Limit::AtMost(123_456_802), agents: Limit::AtMost(3) };
+        assert_eq!(report.capped_to(&just), sample_spent());
+    }
+
+    #[test]
+    fn usage_report_is_capped_to_the_loan() {
+        let report = UsageReport::from(&sample_spent());
+        let lent = Budget { tokens: Limit::AtMost(10), ..Budget::UNLIMITED };
+        let spent = report.capped_to(&lent);
+        assert_eq!((spent.usage.input, spent.usage.output, spent.unconfirmed.tokens), (5, 5, 0));
+        assert_eq!(spent.excess, 13);
+        // One field that is exceeded takes nothing from the others.
+        assert_eq!((spent.usd, spent.agents, spent.unconfirmed.agents), (123_456_789, 2, 1));
+        let nothing = report.capped_to(&Budget::default());
+        assert_eq!(nothing.amount(), Resources::default());
+        let greedy =
+            UsageReport { input_tokens: u64::MAX, output_tokens: u64::MAX, ..UsageReport::default() };
+        assert_eq!(greedy.capped_to(&lent).amount(), Resources { tokens: 10, ..Resources::default() });
+    }
+
+    #[test]
+    fn invalid_usage_report_is_rejected() {
+        for bad in [json!("much"), json!({ "agents": -1 }), json!({ "usd": 0.5 })] {
+            let meta = Map::from_iter([(META_KEY.to_owned(), bad.clone())]);
+            assert!(UsageReport::from_meta(&meta).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Connections by whether they have shown the token. Those that have not do not take the places of those that have.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// Connections that have shown the token, at once.
+const MAX_AUTHENTICATED: usize = 256;
+
+/// Connections that have not shown it, at once. A further one takes the place of the oldest.
+const MAX_UNAUTHENTICATED: usize = 256;
+
+/// All connections of a server.
+pub(super) struct ConnectionLimits {
+    permits: Arc<Semaphore>,
+    unauthenticated: Mutex<Unauthenticated>,
+}
+
+#[derive(Default)]
+struct Unauthenticated {
+    /// Connections that have not shown the token, the oldest first.
+    connections: BTreeMap<u64, Arc<Notify>>,
+    next: u64,
+}
+
+/// One connection. It leaves when the last clone is dropped.
+#[derive(Clone)]
+pub(super) struct ConnectionHandle(Arc<Connection>);
+
+struct Connection {
+    limits: Arc<ConnectionLimits>,
+    number: u64,
+    evict: Arc<Notify>,
+    permit: OnceLock<OwnedSemaphorePermit>,
+}
+
+impl ConnectionLimits {
+    pub(super) fn new() -> Arc<ConnectionLimits> {
+        let permits = Arc::new(Semaphore::new(MAX_AUTHENTICATED));
+        Arc::new(ConnectionLimits { permits, unauthenticated: Mutex::default() })
+    }
+
+    /// Takes a new connection in.
+    pub(super) fn register(self: &Arc<Self>) -> ConnectionHandle {
+        let evict = Arc::new(Notify::new());
+        let mut unauthenticated = self.unauthenticated();
+        let number = unauthenticated.next;
+        unauthenticated.next += 1;
+        if unauthenticated.connections.len() >= MAX_UNAUTHENTICATED
+            && let Some((_, oldest)) = unauthenticated.connections.pop_first()
+        {
+            oldest.notify_one();
+        }
+        unauthenticated.connections.insert(number, evict.clone());
+        drop(unauthenticated);
+        ConnectionHandle(Arc::new(Connection {
+            limits: self.clone(),
+            number,
+            evict,
+            permit: OnceLock::new(),
+        }))
+    }
+
+    fn unauthenticated(&self) -> MutexGuard<'_, Unauthenticated> {
+        self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ConnectionHandle {
+    /// Takes a place among those that have shown the token. False if there is none.
+    pub(super) fn authenticate(&self) -> bool {
+        let connection = &self.0;
+        if connection.permit.get().is_some() {
+            return true;
+        }
+        let Ok(permit) = connection.limits.permits.clone().try_acquire_owned() else { return false };
+        // Requests of a connection come one after the other.
+        let _ = connection.permit.set(permit);
+        connection.limits.unauthenticated().connections.remove(&connection.number);
+        true
+    }
+
+    /// Waits until the connection has to make room for another.
+    pub(super) async fn evicted(&self) {
+        self.0.evict.notified().await;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.limits.unauthenticated().connections.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn is_evicted(connection_handle: &ConnectionHandle) -> bool {
+        connection_handle.evicted().now_or_never().is_some()
+    }
+
+    #[test]
+    fn oldest_unauthenticated_connection_is_evicted() {
+        let limits = ConnectionLimits::new();
+        let first = limits.register();
+        let authenticated = limits.register();
+        assert!(authenticated.authenticate());
+        let others: Vec<ConnectionHandle> = (0..MAX_UNAUTHENTICATED).map(|_| limits.register()).collect();
+        assert!(is_evicted(&first) && !is_evicted(&authenticated) && !others.iter().any(is_evicted));
+        drop(others);
+        assert!(limits.unauthenticated().connections.is_empty());
+    }
+
+    #[test]
+    fn authenticated_connections_are_limited_and_released() {
+        let limits = ConnectionLimits::new();
+        let authenticated: Vec<ConnectionHandle> =
+            (0..MAX_AUTHENTICATED).map(|_| limits.register()).collect();
+        assert!(
+            authenticated.iter().all(ConnectionHandle::authenticate)
+                && authenticated.iter().all(ConnectionHandle::authenticate)
+        );
+        let late = limits.register();
+        assert!(!late.authenticate());
+        drop(authenticated);
+        assert!(late.authenticate());
+    }
+}

@@ -1,0 +1,204 @@
+//! Results in the words of the protocol.
+
+use brigade_core::delegation::LimitKind;
+use brigade_core::text::truncate_bytes;
+use brigade_core::usage_report::UsageReport;
+use brigade_core::view::{Activity, Node};
+use brigade_core::{Outcome, SessionId, Spent, Status, ToolOutput};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
+use serde_json::{Value, json};
+
+use crate::sessions::{FoundSession, LimitSource, RunStatus};
+use crate::text;
+
+/// The key of `_meta` that the session of a call stands under.
+const SESSION_META_KEY: &str = "brigade/session";
+/// How many agents of a tree are listed.
+const MAX_LISTED_AGENTS: usize = 100;
+/// How much of a result one call reads, in bytes.
+const MAX_READ_BYTES: usize = 16_384;
+
+/// A plain result.
+pub(crate) fn done(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(text)])
+}
+
+/// A failure that a model can read and act on.
+pub(crate) fn failed(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}
+
+/// What a call gave.
+pub(crate) fn from_call(output: &ToolOutput, session: &SessionId, spent: &Spent) -> CallToolResult {
+    let text = output.text.to_string();
+    with_session(if output.is_error() { failed(text) } else { done(text) }, session, spent)
+}
+
+/// Why a call that has ended gave nothing, and what helps.
+pub(crate) fn missing_result_message(outcome: &Outcome, limit_source: LimitSource) -> String {
+    let word = outcome.status.as_str();
+    let cause = match &outcome.status {
+        Status::Incomplete { limit } => {
+            let limit_name = limit.label();
+            format!(
+                "stopped at the {limit_name} before there was a result; {}",
+                raise_limit_hint(*limit, limit_source)
+            )
+        }
+        Status::Failed { cause } | Status::Lost { cause } => text::one_line(cause, 500),
+        Status::Cancelled { by } => format!("stopped by {}", text::one_line(by, 64)),
+        Status::Done | Status::Detached => "there was no result".to_owned(),
+    };
+    match outcome.text.as_str().trim() {
+        "" => format!("{word}: {cause}"),
+        text => format!("{word}: {cause}\n{text}"),
+    }
+}
+
+/// What raises a limit.
+fn raise_limit_hint(limit: LimitKind, limit_source: LimitSource) -> String {
+    let flag = match limit {
+        LimitKind::Turns => "--set limits.lead_turns=N",
+        LimitKind::Tokens => "--budget-tokens N",
+        LimitKind::Usd => "--budget-usd N",
+        LimitKind::Time => "--timeout TIME",
+        LimitKind::Agents => "--max-agents N",
+        LimitKind::Loop => "--set limits.loop_limit=N",
+        LimitKind::Permission => "--mode MODE",
+    };
+    match limit_source {
+        LimitSource::Server => format!("start brigade mcp with a higher one: {flag}"),
+        LimitSource::Caller => {
+            format!("the caller lent too little, or brigade mcp needs a higher one: {flag}")
+        }
+    }
+}
+
+/// Says which session a result comes from, and what that has cost.
+pub(crate) fn with_session(mut result: CallToolResult, session: &SessionId, spent: &Spent) -> CallToolResult {
+    let mut meta = MetaObject::new();
+    meta.insert(SESSION_META_KEY.to_owned(), json!(session.as_str()));
+    UsageReport::from(spent).write_meta(&mut meta);
+    result.meta = Some(meta);
+    result
+}
+
+fn dollars(nano: u64) -> f64 {
+    nano as f64 / 1e9
+}
+
+/// The state of a tree, for people and for programs.
+pub(crate) fn status(found: &FoundSession) -> CallToolResult {
+    let (state, note) = state(found);
+    let spent = found.spent();
+    let nodes: Vec<&Node> = found.tree.walk(&found.session);
+    let mut lines = vec![format!(
+        "{} {state}; {} agents, {} tokens, ${:.4}{note}",
+        found.session,
+        spent.agents,
+        spent.amount().tokens,
+        dollars(spent.usd)
+    )];
+    let agent_nodes = || nodes.iter().filter(|node| node.session != found.root);
+    for node in agent_nodes().take(MAX_LISTED_AGENTS) {
+        lines.push(format!("- {} [{}]: {}", text::one_line(&node.label, 64), node.session, activity(node)));
+    }
+    if agent_nodes().count() > MAX_LISTED_AGENTS {
+        lines.push(format!("- and {} more", agent_nodes().count() - MAX_LISTED_AGENTS));
+    }
+    let questions: Vec<_> =
+        found.tree.pending_approvals().filter(|question| found.session.contains(&question.session)).collect();
+    for question in &questions {
+        let what = text::one_line(question.what.as_str(), 200);
+        lines.push(format!("? {} asks: {what} (brigade answer {})", question.session, question.name()));
+    }
+    let agents: Vec<Value> = agent_nodes()
+        .take(MAX_LISTED_AGENTS)
+        .map(|node| {
+            json!({
+                "session_id": node.session.as_str(),
+                "name": text::one_line(&node.label, 64),
+                "state": activity(node),
+                "turns": node.turns,
+                "tokens": node.own_usage.amount().tokens,
+            })
+        })
+        .collect();
+    let mut result = done(lines.join("\n"));
+    result.structured_content = Some(json!({
+        "session_id": found.session.as_str(),
+        "state": state,
+        "spent": UsageReport::from(&spent).to_json(),
+        "agents": agents,
+        "open_questions": questions.iter().map(|question| question.name()).collect::<Vec<_>>(),
+    }));
+    result
+}
+
+/// State of the session that was asked about, and what can be done about it.
+fn state(found: &FoundSession) -> (&'static str, String) {
+    let ended = found.outcome().filter(|_| found.is_over(&found.session));
+    match (ended.map(|outcome| &outcome.status), found.run_status) {
+        // The session at the top only forwards a call, so it is done whatever the call gave.
+        (Some(Status::Done), _) if found.call_failed() => ("failed", String::new()),
+        (Some(status), _) => (status.as_str(), String::new()),
+        (None, RunStatus::Running) => ("running", String::new()),
+        (None, RunStatus::Interrupted) => ("interrupted", format!("; {}", resume(&found.root))),
+        (None, RunStatus::Ended) => ("over", String::new()),
+    }
+}
+
+/// What to do about a tree that nobody runs.
+pub(crate) fn resume(root: &SessionId) -> String {
+    format!("the process that ran it has ended; `brigade resume {root}` goes on with it")
+}
+
+fn activity(node: &Node) -> String {
+    match &node.activity {
+        Activity::Pending => "waiting".to_owned(),
+        Activity::Thinking => "thinking".to_owned(),
+        Activity::Tool(tool) => format!("using {}", text::one_line(tool, 64)),
+        Activity::Delegating => "waiting for its agents".to_owned(),
+        Activity::WrappingUp => "finishing".to_owned(),
+        Activity::Compacting => "summing up".to_owned(),
+        Activity::Ended(outcome) => outcome.status.as_str().to_owned(),
+    }
+}
+
+/// A part of a text, from a byte on.
+pub(crate) fn range(full: &str, offset: u64, limit: Option<u64>) -> String {
+    let mut from = usize::try_from(offset).unwrap_or(usize::MAX).min(full.len());
+    while !full.is_char_boundary(from) {
+        from -= 1;
+    }
+    let limit = limit
+        .and_then(|limit| usize::try_from(limit).ok())
+        .unwrap_or(MAX_READ_BYTES)
+        .clamp(4, MAX_READ_BYTES);
+    let slice = truncate_bytes(full.get(from..).unwrap_or_default(), limit);
+    let end = from + slice.len();
+    match end == full.len() {
+        true if from == 0 => slice.to_owned(),
+        true => format!("{slice}\n(end of {} bytes)", full.len()),
+        false => format!("{slice}\n(bytes {from} to {end} of {}; go on with offset {end})", full.len()),
+    }
+}
+
+/// Several trees, a line each.
+pub(crate) fn list(found: &[FoundSession]) -> CallToolResult {
+    if found.is_empty() {
+        return done("No session was started here yet.");
+    }
+    let lines = found.iter().map(|found| {
+        let task =
+            found.tree.node(&found.root).map(|node| text::one_line(&node.task, 80)).unwrap_or_default();
+        format!("{} {}: {task}", found.root, state(found).0)
+    });
+    let mut result = done(lines.collect::<Vec<_>>().join("\n"));
+    let sessions: Vec<Value> = found
+        .iter()
+        .map(|found| json!({ "session_id": found.root.as_str(), "state": state(found).0 }))
+        .collect();
+    result.structured_content = Some(json!({ "sessions": sessions }));
+    result
+}

@@ -1,0 +1,166 @@
+//! The tools that look after sessions.
+
+use brigade::RunError;
+use brigade_core::{SessionId, Status};
+use rmcp::model::CallToolResult;
+
+use super::arguments::Arguments;
+use super::{Server, StartError, specs};
+use crate::call::CLIENT_ACTOR;
+use crate::results;
+use crate::sessions::{self, FoundSession, RunStatus};
+use crate::visibility::Visibility;
+
+/// How many trees are listed where none is named.
+const MAX_LISTED: usize = 20;
+
+impl Server {
+    /// Calls one of them.
+    pub(super) async fn call_session_tool(
+        &self,
+        name: &str,
+        arguments: &Arguments,
+        visibility: &Visibility,
+    ) -> Result<CallToolResult, StartError> {
+        match name {
+            specs::STATUS => self.status(arguments, visibility).await,
+            specs::TELL => self.tell(arguments, visibility).await,
+            specs::STOP => self.stop(arguments, visibility).await,
+            _ => self.read_result(arguments, visibility).await,
+        }
+    }
+
+    async fn status(
+        &self,
+        arguments: &Arguments,
+        visibility: &Visibility,
+    ) -> Result<CallToolResult, StartError> {
+        if let Some(id) = arguments.optional_text("session_id")? {
+            return Ok(results::status(&self.find(id, visibility).await?));
+        }
+        let newest =
+            sessions::newest(&self.inner.runtimes.non_interactive, &self.inner.calls, visibility, MAX_LISTED)
+                .await?;
+        Ok(results::list(&newest))
+    }
+
+    async fn tell(
+        &self,
+        arguments: &Arguments,
+        visibility: &Visibility,
+    ) -> Result<CallToolResult, StartError> {
+        let (id, message) = (arguments.text("session_id")?, arguments.text("text")?);
+        let found = self.find(id, visibility).await?;
+        self.ensure_running(&found)?;
+        let mut message_targets = found.message_targets();
+        message_targets.retain(|session| !found.is_over(session));
+        match message_targets.as_slice() {
+            [] => Err(StartError::Refused(format!(
+                "{} has ended, and hears nothing any more; make another call",
+                found.session
+            ))),
+            [session] => {
+                self.inner
+                    .runtimes
+                    .non_interactive
+                    .tell_as(visibility.speaker(), session, message)
+                    .await
+                    .map_err(start_error)?;
+                Ok(results::done(format!("Told {session}. It hears this at its next step.")))
+            }
+            several => {
+                let ids: Vec<&str> = several.iter().map(SessionId::as_str).collect();
+                Err(StartError::Refused(format!(
+                    "several agents work there; name one of them: {}",
+                    ids.join(", ")
+                )))
+            }
+        }
+    }
+
+    async fn stop(
+        &self,
+        arguments: &Arguments,
+        visibility: &Visibility,
+    ) -> Result<CallToolResult, StartError> {
+        let found = self.find(arguments.text("session_id")?, visibility).await?;
+        if found.run_status == RunStatus::Ended || found.is_over(&found.session) {
+            return Ok(results::done(format!("{} has ended already.", found.session)));
+        }
+        self.inner
+            .runtimes
+            .non_interactive
+            .cancel(&found.session, CLIENT_ACTOR)
+            .await
+            .map_err(start_error)?;
+        Ok(results::done(match found.run_status {
+            RunStatus::Interrupted => format!("Nobody runs {}; it ends when it is resumed.", found.session),
+            _ => format!("{} stops, and all agents below it.", found.session),
+        }))
+    }
+
+    async fn read_result(
+        &self,
+        arguments: &Arguments,
+        visibility: &Visibility,
+    ) -> Result<CallToolResult, StartError> {
+        let id = match arguments.optional_text("session_id")? {
+            Some(id) => id,
+            // What a result that was cut calls it.
+            None => arguments
+                .text("handle")
+                .map_err(|_| StartError::Refused("Missing 'session_id' argument".to_owned()))?,
+        };
+        let (offset, limit) = (arguments.number("offset")?, arguments.number("limit")?);
+        let found = self.find(id, visibility).await?;
+        let (text, is_error) = match (found.session == found.root, found.output(), found.outcome()) {
+            (true, Some(output), _) => (output.text.as_str(), output.is_error()),
+            (false, _, Some(outcome)) if !outcome.text.is_empty() || outcome.status == Status::Done => {
+                let status = &outcome.status;
+                let is_error =
+                    matches!(status, Status::Failed { .. } | Status::Lost { .. } | Status::Cancelled { .. });
+                (outcome.text.as_str(), is_error)
+            }
+            _ => return Err(StartError::Refused(self.no_result(&found))),
+        };
+        let part = results::range(text, offset.unwrap_or(0), limit);
+        let result = if is_error { results::failed(part) } else { results::done(part) };
+        Ok(results::with_session(result, &found.session, &found.spent()))
+    }
+
+    fn no_result(&self, found: &FoundSession) -> String {
+        let session = &found.session;
+        let run_status = if found.is_over(session) { RunStatus::Ended } else { found.run_status };
+        match run_status {
+            RunStatus::Running => format!("{session} has no result yet: it is at work"),
+            RunStatus::Interrupted => {
+                format!("{session} has no result yet: {}", results::resume(&found.root))
+            }
+            RunStatus::Ended => match found.outcome() {
+                Some(outcome) => {
+                    let message = results::missing_result_message(outcome, found.limit_source());
+                    format!("{session} ended without a result: {message}")
+                }
+                None => format!("{session} ended without a result"),
+            },
+        }
+    }
+
+    fn ensure_running(&self, found: &FoundSession) -> Result<(), StartError> {
+        match found.run_status {
+            RunStatus::Running | RunStatus::Ended => Ok(()),
+            RunStatus::Interrupted => Err(StartError::Refused(format!(
+                "nobody runs {}: {}",
+                found.session,
+                results::resume(&found.root)
+            ))),
+        }
+    }
+}
+
+fn start_error(error: RunError) -> StartError {
+    match error {
+        RunError::Store(_) | RunError::Bug(_) => StartError::Internal(error.to_string()),
+        _ => StartError::Refused(error.to_string()),
+    }
+}

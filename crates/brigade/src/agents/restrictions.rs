@@ -1,0 +1,231 @@
+//! Keys that take authority away. None of them ever adds any.
+
+use std::collections::BTreeSet;
+
+use brigade_core::delegation_styles::DELEGATION_TOOLS;
+use brigade_core::permission::{Mode, Rule};
+use brigade_core::tool_names;
+use serde_json::{Map, Value};
+
+use super::value;
+
+/// What a file takes away from an agent.
+#[derive(Debug, Default)]
+pub(super) struct Restrictions {
+    /// The widest mode.
+    pub(super) mode: Option<Mode>,
+    /// What never happens.
+    pub(super) deny: BTreeSet<Rule>,
+    /// The only tools there are, where everything else is denied.
+    pub(super) allowed_only: Option<BTreeSet<&'static str>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PermissionEffect {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl Restrictions {
+    /// Works in this mode at most.
+    pub(super) fn limit_mode(&mut self, mode: Mode) {
+        self.mode = Some(self.mode.map_or(mode, |other| other.min(mode)));
+    }
+
+    /// Never calls this tool.
+    pub(super) fn deny_tool(&mut self, tool: &str) {
+        self.deny.extend(tool.parse::<Rule>());
+    }
+
+    /// Whether a tool is denied as a whole.
+    pub(super) fn denies(&self, tool: &str) -> bool {
+        self.deny.iter().any(|rule| {
+            let prefix = rule.tool().strip_suffix('*');
+            rule.specifier().is_none()
+                && (rule.tool() == tool || prefix.is_some_and(|prefix| tool.starts_with(prefix)))
+        })
+    }
+
+    /// Reads `disallowedTools`; gives the names that stand for nothing.
+    pub(super) fn disallow(&mut self, value: &Value) -> Result<Vec<String>, String> {
+        let names = match value {
+            Value::Null => Vec::new(),
+            _ => value::names(value)?,
+        };
+        let mut unknown = Vec::new();
+        for name in names {
+            if name == "*" {
+                return Err("leaves no tool at all".to_owned());
+            }
+            if !self.disallow_one(&name) {
+                unknown.push(name);
+            }
+        }
+        Ok(unknown)
+    }
+
+    fn disallow_one(&mut self, name: &str) -> bool {
+        let name = &*tool_names::canonical(name);
+        if name.starts_with("mcp__") {
+            let server = name.matches("__").count() == 1;
+            let rule = if server { format!("{name}__*") } else { name.to_owned() };
+            return rule.parse::<Rule>().map(|rule| self.deny.insert(rule)).is_ok();
+        }
+        let (tool, part) = match name.split_once('(') {
+            Some((tool, part)) => (tool, part.trim_end_matches(')')),
+            None => (name, ""),
+        };
+        let tools = tools(tool);
+        tools.iter().for_each(|tool| self.deny_part(tool, part));
+        !tools.is_empty()
+    }
+
+    /// Denies a part of a tool, or all of it where the part cannot be told apart.
+    fn deny_part(&mut self, tool: &str, part: &str) {
+        let part = part.trim().replace(":*", " *");
+        let part = part.strip_prefix("./").unwrap_or(&part);
+        let rule = match part {
+            "" | "*" | "**" => None,
+            part => format!("{tool}({part})").parse::<Rule>().ok(),
+        };
+        match rule {
+            Some(rule) => drop(self.deny.insert(rule)),
+            None => self.deny_tool(tool),
+        }
+    }
+
+    /// Reads `permission`: effects by tool, perhaps by pattern; gives what is to be said about it.
+    pub(super) fn permission(&mut self, value: &Value) -> Result<Vec<String>, String> {
+        let mut remarks = Vec::new();
+        match value {
+            Value::Null => {}
+            Value::String(_) => self.tool_effect("*", effect(value)?, &mut remarks),
+            Value::Object(map) => self.permission_map(map, &mut remarks)?,
+            Value::Array(items) => {
+                for item in items {
+                    self.permission_item(item, &mut remarks)?;
+                }
+                self.allowed_only =
+                    self.allowed_only.take().map(|_| items.iter().flat_map(allowed_by_item).collect());
+            }
+            _ => return Err("has to say allow, ask or deny for each tool".to_owned()),
+        }
+        if self.allowed_only.as_ref().is_some_and(BTreeSet::is_empty) {
+            return Err("denies every tool".to_owned());
+        }
+        Ok(remarks)
+    }
+
+    fn permission_map(&mut self, map: &Map<String, Value>, remarks: &mut Vec<String>) -> Result<(), String> {
+        for (key, value) in map {
+            match value {
+                Value::Object(patterns) => self.patterns(key, patterns, remarks)?,
+                _ => self.tool_effect(key, effect(value)?, remarks),
+            }
+        }
+        if map.get("*").is_some_and(|value| matches!(effect(value), Ok(PermissionEffect::Deny))) {
+            let open =
+                |value: &Value| matches!(effect(value), Ok(PermissionEffect::Allow | PermissionEffect::Ask));
+            let kept = map.iter().filter(|(key, value)| *key != "*" && open(value));
+            self.allowed_only = Some(kept.flat_map(|(key, _)| allowed_tools(key)).collect());
+        }
+        Ok(())
+    }
+
+    fn patterns(
+        &mut self,
+        key: &str,
+        patterns: &Map<String, Value>,
+        remarks: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let base = patterns.get("*").map(effect).transpose()?.unwrap_or(PermissionEffect::Allow);
+        self.tool_effect(key, base, remarks);
+        for (pattern, value) in patterns.iter().filter(|(pattern, _)| *pattern != "*") {
+            match (effect(value)?, base) {
+                (PermissionEffect::Allow, PermissionEffect::Allow)
+                | (PermissionEffect::Ask | PermissionEffect::Deny, PermissionEffect::Deny) => {}
+                (PermissionEffect::Allow, _) => {
+                    remarks.push(format!("`{key}` is not widened for `{pattern}`"))
+                }
+                (PermissionEffect::Ask, PermissionEffect::Ask) => {}
+                (PermissionEffect::Ask, PermissionEffect::Allow) => {
+                    remarks.push(format!("`{key}` for `{pattern}` is denied, as it cannot be asked about"));
+                    tools(key).iter().for_each(|tool| self.deny_part(tool, pattern));
+                }
+                (PermissionEffect::Deny, _) => {
+                    tools(key).iter().for_each(|tool| self.deny_part(tool, pattern))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One entry of a list: an action, a resource, an effect.
+    fn permission_item(&mut self, item: &Value, remarks: &mut Vec<String>) -> Result<(), String> {
+        let of = |key: &str| item.get(key).and_then(Value::as_str);
+        let (Some(action), Some(given)) = (of("action"), item.get("effect")) else {
+            return Err("has to have an action and an effect in each entry".to_owned());
+        };
+        let resource = of("resource").unwrap_or("*");
+        let patterns = Map::from_iter([(resource.to_owned(), given.clone())]);
+        self.patterns(action, &patterns, remarks)
+    }
+
+    /// What holds for all calls of a tool.
+    fn tool_effect(&mut self, key: &str, effect: PermissionEffect, remarks: &mut Vec<String>) {
+        match (key, effect) {
+            (_, PermissionEffect::Allow) => {}
+            ("*", PermissionEffect::Ask) => self.limit_mode(Mode::Ask),
+            ("*", PermissionEffect::Deny) => drop(self.allowed_only.get_or_insert_default()),
+            ("bash" | "shell", PermissionEffect::Ask) => self.limit_mode(Mode::Edit),
+            ("edit" | "write", PermissionEffect::Ask) => self.limit_mode(Mode::Ask),
+            (_, effect) => {
+                let tools = tools(key);
+                match (tools.is_empty(), effect) {
+                    (true, _) => remarks.push(format!("`{key}` is no tool here")),
+                    (false, PermissionEffect::Ask) => {
+                        remarks.push(format!("`{key}` is denied, as it cannot be asked about"));
+                    }
+                    (false, _) => {}
+                }
+                tools.iter().for_each(|tool| self.deny_tool(tool));
+            }
+        }
+    }
+}
+
+fn effect(value: &Value) -> Result<PermissionEffect, String> {
+    match value.as_str().map(str::trim) {
+        Some("allow") => Ok(PermissionEffect::Allow),
+        Some("ask") => Ok(PermissionEffect::Ask),
+        Some("deny") => Ok(PermissionEffect::Deny),
+        _ => Err("has to say allow, ask or deny for each tool".to_owned()),
+    }
+}
+
+/// The tools that an entry of a list leaves open as a whole.
+fn allowed_by_item(item: &Value) -> Vec<&'static str> {
+    let of = |key: &str| item.get(key).and_then(Value::as_str);
+    match (of("action"), of("resource").unwrap_or("*"), of("effect")) {
+        (Some(action), "*", Some("allow" | "ask")) => allowed_tools(action),
+        _ => Vec::new(),
+    }
+}
+
+/// The tools that a name leaves open.
+fn allowed_tools(name: &str) -> Vec<&'static str> {
+    match name {
+        "edit" => vec!["edit_file", "write_file"],
+        _ => tool_names::resolve(name),
+    }
+}
+
+/// The tools that a name takes away: what is denied is read generously.
+fn tools(name: &str) -> Vec<&'static str> {
+    let tools = allowed_tools(name);
+    match tools.iter().any(|tool| DELEGATION_TOOLS.contains(tool)) {
+        true => DELEGATION_TOOLS.to_vec(),
+        false => tools,
+    }
+}

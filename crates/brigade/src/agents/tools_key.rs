@@ -1,0 +1,185 @@
+//! The key `tools`: what an agent may use.
+
+use brigade_core::permission::Rule;
+use brigade_core::tool_names;
+use serde_json::{Map, Value};
+
+use super::format::Format;
+use super::value;
+
+/// What `tools` comes to.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ToolsKey {
+    /// The tools; all that there are where absent.
+    pub(super) tools: Option<Vec<String>>,
+    /// Tools that are switched off.
+    pub(super) disabled: Vec<String>,
+    /// Names that stand for no tool of ours, and are not granted.
+    pub(super) unknown: Vec<String>,
+    /// Names that ask for a part of a tool. A part cannot be granted, and the whole is more than was asked for.
+    pub(super) partial: Vec<String>,
+    /// Whether a name was not ours.
+    pub(super) is_translated: bool,
+}
+
+enum ToolEntry {
+    All,
+    Tools(Vec<String>),
+    Partial,
+    Unknown,
+}
+
+impl ToolsKey {
+    /// Reads the value of `tools`. Nothing that is left empty is all tools.
+    pub(super) fn read(value: &Value, format: Format) -> Result<ToolsKey, String> {
+        let list = match value {
+            Value::Null => return Err("is empty; leave the key out to inherit, or name tools".to_owned()),
+            Value::Object(map) => ToolsKey::from_map(map, format)?,
+            _ => ToolsKey::from_names(value::names(value)?, format),
+        };
+        let is_empty = list.disabled.is_empty() && list.tools.as_ref().is_some_and(Vec::is_empty);
+        match is_empty {
+            true => Err(format!("comes to no tool at all{}", list.remarks())),
+            false => Ok(list),
+        }
+    }
+
+    /// Reads the value of `lend`, where an empty list is an answer.
+    pub(super) fn read_lend(value: &Value, format: Format) -> Result<ToolsKey, String> {
+        match value {
+            Value::Array(items) if items.is_empty() => {
+                Ok(ToolsKey { tools: Some(Vec::new()), ..ToolsKey::default() })
+            }
+            Value::Object(_) => Err("has to be a list of names".to_owned()),
+            _ => ToolsKey::read(value, format),
+        }
+    }
+
+    fn from_names(names: Vec<String>, format: Format) -> ToolsKey {
+        let mut list = ToolsKey { tools: Some(Vec::new()), ..ToolsKey::default() };
+        let mut all = false;
+        for name in names {
+            all |= list.add(name, format);
+        }
+        if all {
+            list.tools = None;
+        }
+        list
+    }
+
+    /// A map of switches. What is on is the whole of it, unless things are only switched off.
+    fn from_map(map: &Map<String, Value>, format: Format) -> Result<ToolsKey, String> {
+        let mut on = Vec::new();
+        let mut disabled = Vec::new();
+        for (name, value) in map {
+            let wrong = |_| format!("`{name}` has to be true or false");
+            match value::flag(value).map_err(wrong)? {
+                true => on.push(name.clone()),
+                false => disabled.push(name.clone()),
+            }
+        }
+        let nothing_else = on.is_empty() && !disabled.iter().any(|name| name == "*") && !disabled.is_empty();
+        let mut list = ToolsKey::from_names(on, format);
+        list.is_translated = true;
+        if nothing_else {
+            list.tools = None;
+        }
+        for name in disabled {
+            match parse_entry(&name, format) {
+                ToolEntry::Tools(tools) => list.disabled.extend(tools),
+                ToolEntry::All => {}
+                ToolEntry::Partial | ToolEntry::Unknown => list.unknown.push(name),
+            }
+        }
+        Ok(list)
+    }
+
+    /// Adds a name; says whether it stands for all tools.
+    fn add(&mut self, name: String, format: Format) -> bool {
+        match parse_entry(&name, format) {
+            ToolEntry::All => {
+                self.is_translated = true;
+                return true;
+            }
+            ToolEntry::Tools(tools) => {
+                self.is_translated |= tools != [name];
+                let list = self.tools.get_or_insert_default();
+                for tool in tools {
+                    if !list.contains(&tool) {
+                        list.push(tool);
+                    }
+                }
+            }
+            ToolEntry::Partial => self.partial.push(name),
+            ToolEntry::Unknown => self.unknown.push(name),
+        }
+        false
+    }
+
+    /// What is not granted, in words.
+    pub(super) fn remarks(&self) -> String {
+        let mut remarks = String::new();
+        if !self.unknown.is_empty() {
+            remarks
+                .push_str(&format!("; not granted, as no tool is called so: {}", list_names(&self.unknown)));
+        }
+        if !self.partial.is_empty() {
+            remarks.push_str(&format!(
+                "; not granted, as a part of a tool cannot be: {}",
+                list_names(&self.partial)
+            ));
+        }
+        remarks
+    }
+}
+
+/// Our tools that a name stands for in a file of this format.
+fn tools_of(name: &str, format: Format) -> Vec<&'static str> {
+    match format {
+        Format::Copilot => tool_names::resolve_copilot(name),
+        _ => tool_names::resolve(name),
+    }
+}
+
+fn parse_entry(name: &str, format: Format) -> ToolEntry {
+    if matches!(name, "*" | "all") {
+        return ToolEntry::All;
+    }
+    let name = &*tool_names::canonical(name);
+    if name.starts_with("mcp__") {
+        let whole_server = name.matches("__").count() == 1;
+        let tool = if whole_server { format!("{name}__*") } else { name.to_owned() };
+        // What cannot be a rule cannot be the name of a tool either.
+        return match tool.parse::<Rule>() {
+            Ok(rule) if rule.specifier().is_none() => ToolEntry::Tools(vec![tool]),
+            _ => ToolEntry::Unknown,
+        };
+    }
+    let owned = |tools: Vec<&str>| ToolEntry::Tools(tools.into_iter().map(str::to_owned).collect());
+    if let Some((tool, part)) = name.split_once('(') {
+        let tools = tools_of(tool, format);
+        return match part.trim_end_matches(')').trim() {
+            _ if tools.is_empty() => ToolEntry::Unknown,
+            "" | "*" => owned(tools),
+            _ => ToolEntry::Partial,
+        };
+    }
+    // Some programs write the set before the tool: `search/codebase`.
+    let (set, tool) = name.rsplit_once('/').unwrap_or(("", name));
+    let tools = tools_of(tool, format);
+    match tools.is_empty() || (!set.is_empty() && tool_names::resolve(set).is_empty()) {
+        true => ToolEntry::Unknown,
+        false => owned(tools),
+    }
+}
+
+/// A few of the names.
+pub(super) fn list_names(names: &[String]) -> String {
+    const MAX_SHOWN_NAMES: usize = 12;
+    let mut shown: Vec<String> =
+        names.iter().take(MAX_SHOWN_NAMES).map(|name| name.chars().take(64).collect()).collect();
+    if names.len() > MAX_SHOWN_NAMES {
+        shown.push(format!("and {} more", names.len() - MAX_SHOWN_NAMES));
+    }
+    shown.join(", ")
+}

@@ -1,0 +1,187 @@
+//! Why a server elsewhere cannot be spoken to, in words for a person.
+
+use std::error::Error;
+
+use rmcp::service::ClientInitializeError;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
+use url::Url;
+
+use super::HttpEndpoint;
+use super::connect::sanitize;
+use super::http::{CONNECT_TIMEOUT, HttpError, HttpFailure};
+
+/// What is there to do about most of it.
+const CHECK_URL: &str = "check `url` in its entry";
+
+/// Refuses an address that nothing could be sent to.
+pub(super) fn check_url(endpoint: &HttpEndpoint) -> Result<(), String> {
+    match Url::parse(endpoint.url.expose()) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
+        Ok(url) => Err(format!(
+            "it cannot be reached: `{}:` is no way to a server; let `url` begin with http:// or https://",
+            sanitize(url.scheme())
+        )),
+        Err(error) => {
+            Err(format!("it cannot be reached: its `url` is no address ({error}); write https://host/path"))
+        }
+    }
+}
+
+/// Why a server could not be greeted.
+pub(super) fn connect_error(endpoint: &HttpEndpoint, error: &ClientInitializeError) -> String {
+    let place = origin(endpoint);
+    format!("it cannot be reached at {place}: {}", redact_url(endpoint, &initialize_error(error)))
+}
+
+/// Reason why a request has no answer, and whether the server may have acted on it.
+pub(super) fn request_error(endpoint: &HttpEndpoint, error: &(dyn Error + 'static)) -> LostRequest {
+    let failure = find_failure(error);
+    let certain = match failure {
+        Some(StreamableHttpError::Client(HttpError::Request(error))) => {
+            (error.is_connect() || error.is_builder()).then_some("the request did not come through")
+        }
+        Some(StreamableHttpError::Client(HttpError::Ended(_)) | StreamableHttpError::Auth(_)) => {
+            Some("the request was not sent")
+        }
+        Some(
+            StreamableHttpError::Client(HttpError::Refused { .. }) | StreamableHttpError::SessionExpired,
+        ) => Some("the request was refused"),
+        Some(StreamableHttpError::HttpStatus(answer)) if answer.status < 500 => {
+            Some("the request was refused")
+        }
+        _ => None,
+    };
+    if let Some(what) = certain {
+        return LostRequest::NotExecuted(format!("{what}: {}", redact_url(endpoint, &describe(error))));
+    }
+    let why = match failure {
+        Some(StreamableHttpError::Client(HttpError::Request(error))) => {
+            format!("the connection broke after the request was sent ({})", transport_error(error))
+        }
+        Some(StreamableHttpError::HttpStatus(answer)) => format!("it answered with HTTP {}", answer.status),
+        Some(StreamableHttpError::UnexpectedServerResponse(what)) => what.to_string(),
+        _ => describe(error),
+    };
+    LostRequest::MaybeExecuted(redact_url(endpoint, &why))
+}
+
+/// A request without an answer.
+pub(super) enum LostRequest {
+    /// The server did not act on it: the whole message.
+    NotExecuted(String),
+    /// The server may have acted on it: the cause.
+    MaybeExecuted(String),
+}
+
+/// Where a server is, as far as that can hold no key: some servers have one in their path.
+fn origin(endpoint: &HttpEndpoint) -> String {
+    match Url::parse(endpoint.url.expose()) {
+        Ok(url) => url.origin().ascii_serialization(),
+        Err(_) => "its address".to_owned(),
+    }
+}
+
+/// Words without the address, as it is written and as it is understood: it may hold a key. Error pages like to repeat
+/// its path.
+pub(super) fn redact_url(endpoint: &HttpEndpoint, text: &str) -> String {
+    let url_text = endpoint.url.expose();
+    let text = text.replace(url_text, "its address");
+    let Ok(url) = Url::parse(url_text) else { return text };
+    let text = text.replace(url.as_str(), "its address");
+    let text =
+        url.query().filter(|query| query.len() > 3).map_or(text.clone(), |query| text.replace(query, "…"));
+    match url.path().len() > 1 {
+        true => text.replace(url.path(), "/…"),
+        false => text,
+    }
+}
+
+fn initialize_error(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => describe(error.error.as_ref()),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => initialize_error(fallback),
+        ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("it answered with an error: {}", sanitize(&error.message))
+        }
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            "it speaks no version of the protocol that is known here".to_owned()
+        }
+        _ => format!("it does not answer as an MCP server does; {CHECK_URL}"),
+    }
+}
+
+fn describe(error: &(dyn Error + 'static)) -> String {
+    match find_failure(error) {
+        Some(failure) => describe_failure(failure),
+        None => sanitize(&root_cause(error).to_string()),
+    }
+}
+
+/// The failure of the exchange, among the causes of an error.
+fn find_failure<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a HttpFailure> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(failure) = error.downcast_ref::<HttpFailure>() {
+            return Some(failure);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn describe_failure(failure: &HttpFailure) -> String {
+    match failure {
+        StreamableHttpError::Client(HttpError::Request(error)) => transport_error(error),
+        StreamableHttpError::Client(error @ (HttpError::Refused { .. } | HttpError::Ended(_))) => {
+            format!("{error}; {CHECK_URL}")
+        }
+        StreamableHttpError::HttpStatus(answer) if answer.status >= 500 || answer.status == 429 => {
+            format!("it answered with HTTP {}; try again later", answer.status)
+        }
+        StreamableHttpError::HttpStatus(answer) => {
+            format!("it answered with HTTP {}; {CHECK_URL}", answer.status)
+        }
+        StreamableHttpError::UnexpectedServerResponse(what) => format!("{what}; {CHECK_URL}"),
+        StreamableHttpError::UnexpectedContentType(kind) => {
+            let kind = kind.as_deref().unwrap_or("no type");
+            format!("it answered with {kind}, not as an MCP server does; {CHECK_URL}")
+        }
+        other => sanitize(&root_cause(other).to_string()),
+    }
+}
+
+/// Why a request was not answered at all.
+fn transport_error(error: &reqwest::Error) -> String {
+    if error.is_connect() && error.is_timeout() {
+        return format!(
+            "no connection within {} seconds; {CHECK_URL} and your network",
+            CONNECT_TIMEOUT.as_secs()
+        );
+    }
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.to_string() == "dns error" {
+            return format!("its host is not known; {CHECK_URL}");
+        }
+        next = error.source();
+    }
+    let cause = root_cause(error).to_string();
+    let cause = sanitize(cause.split(" (os error").next().unwrap_or_default());
+    let mut letters = cause.chars();
+    let cause = letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters);
+    let cause: String = cause.collect();
+    match error.is_connect() {
+        true => format!("{cause}; check that it runs and that `url` in its entry is right"),
+        false => cause,
+    }
+}
+
+/// The cause below all others, which is the one that says something.
+fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error
+}

@@ -1,0 +1,133 @@
+//! A model that thinks nothing: it makes the one call that its task names, and gives the result as its last words.
+//!
+//! With it, a call that another program makes is a session like any other: it has a tree, a budget and a depth, and
+//! can be resumed. What it says follows from the request alone. Agents below it use the model that its name goes on
+//! with: those of `relay/ollama/qwen3` use `ollama/qwen3`.
+
+use brigade_core::delegation_styles::PASSTHROUGH_PREFIX;
+use brigade_core::message::Stop;
+use brigade_core::{Agent, Event, Hash, Message, Price, SessionId, ToolCall, Usage};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+
+use super::{Chunk, Model, ModelError, ModelInfo, Request};
+use crate::store::{Store, StoreError};
+
+/// The provider that [`Models`](super::Models) know it by.
+pub const PROVIDER: &str = "relay";
+
+/// The model. It costs nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Passthrough;
+
+/// The name of the relay in front of a model.
+pub fn in_front_of(model: &str) -> String {
+    format!("{PASSTHROUGH_PREFIX}{model}")
+}
+
+/// The task of a session that makes this call.
+pub fn task(tool: &str, arguments: &str) -> String {
+    format!("{tool} {arguments}")
+}
+
+/// Whether a session only makes a call for another program: whatever is said to it, there is nobody who thinks.
+pub async fn is_passthrough(store: &dyn Store, session: &SessionId) -> Result<bool, StoreError> {
+    let (records, _) = store.read_prefix(session).await?;
+    let definition = records.iter().rev().find_map(|record| match &record.event {
+        Event::Started { agent, .. } => Some(*agent),
+        _ => None,
+    });
+    match definition {
+        Some(definition) => is_passthrough_agent(store, definition).await,
+        None => Ok(false),
+    }
+}
+
+/// Whether an agent only makes calls for other programs.
+pub(crate) async fn is_passthrough_agent(store: &dyn Store, definition: Hash) -> Result<bool, StoreError> {
+    let agent: Option<Agent> =
+        store.blob(definition).await?.and_then(|definition| serde_json::from_str(&definition).ok());
+    Ok(agent.and_then(|agent| agent.model).is_some_and(|model| model.starts_with(PASSTHROUGH_PREFIX)))
+}
+
+/// The call that a task names.
+fn parse_call(task: &str) -> Option<ToolCall> {
+    let (name, arguments) = task.split_once(' ')?;
+    Some(ToolCall { name: name.to_owned(), arguments: arguments.into(), provider_id: None })
+}
+
+/// What there is to say, once the call was made: what it gave, or what was heard since.
+fn latest_text(messages: &[Message]) -> Option<String> {
+    let first_reply = messages.iter().position(|message| matches!(message, Message::Assistant(_)))?;
+    let mut texts = messages.iter().skip(first_reply).filter_map(|message| match message {
+        Message::Results(results) => results.first().map(|result| result.output.text.to_string()),
+        Message::User(text) => Some(text.to_string()),
+        Message::Assistant(_) => None,
+    });
+    Some(texts.next_back().unwrap_or_default())
+}
+
+fn reply(messages: &[Message]) -> Result<Vec<Chunk>, ModelError> {
+    let (mut chunks, stop) = match (latest_text(messages), messages.first()) {
+        (Some(text), _) => (vec![Chunk::Text(text)], Stop::End),
+        (None, Some(Message::User(task))) => {
+            let call = parse_call(task.as_str())
+                .ok_or_else(|| ModelError::Fatal("the task names no call to be made".to_owned()))?;
+            let begin = Chunk::Call { name: call.name, provider_id: None };
+            (vec![begin, Chunk::Arguments(call.arguments.to_string())], Stop::Calls)
+        }
+        (None, _) => return Err(ModelError::Fatal("there is no call to be made".to_owned())),
+    };
+    chunks.extend([Chunk::Usage(Usage::default()), Chunk::Done(stop)]);
+    Ok(chunks)
+}
+
+impl Model for Passthrough {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let chunks: Vec<Result<Chunk, ModelError>> = match reply(&request.messages) {
+            Ok(chunks) => chunks.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        stream::iter(chunks).boxed()
+    }
+
+    fn model_info(&self, _model: &str) -> ModelInfo {
+        // It writes nothing that would have to be paid for.
+        ModelInfo { price: Some(Price::default()), max_output: Some(1), ..ModelInfo::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use brigade_core::message::CallResult;
+    use brigade_core::{CallId, Reply, ToolOutput};
+
+    use super::*;
+
+    fn result(text: &str) -> Message {
+        let call = CallId { turn: 1, index: 0 };
+        let name = "delegate".to_owned();
+        Message::Results(vec![CallResult { call, provider_id: None, name, output: ToolOutput::ok(text) }])
+    }
+
+    #[test]
+    fn passthrough_makes_its_call_and_repeats_the_result() {
+        let task = Message::User(super::task("delegate", r#"{"role": "a b"}"#).into());
+        let first = reply(std::slice::from_ref(&task)).unwrap();
+        assert_eq!(first[0], Chunk::Call { name: "delegate".to_owned(), provider_id: None });
+        assert_eq!(first[1], Chunk::Arguments(r#"{"role": "a b"}"#.to_owned()));
+        let made = Message::Assistant(Arc::new(Reply::default()));
+        let mut messages = vec![task, made, result("Found.")];
+        assert_eq!(reply(&messages).unwrap()[0], Chunk::Text("Found.".to_owned()));
+        messages.push(Message::User("the one in the background is done".into()));
+        assert_eq!(reply(&messages).unwrap()[0], Chunk::Text("the one in the background is done".to_owned()));
+    }
+
+    #[test]
+    fn passthrough_task_without_a_call_is_refused() {
+        assert!(reply(&[Message::User("delegate".into())]).is_err());
+        assert!(reply(&[]).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! What is known of models by their names. OpenRouter puts the maker before the name.
+
+/// Models of OpenAI that reason.
+const REASONING_PREFIXES: [&str; 5] = ["o1", "o3", "o4", "gpt-5", "codex"];
+/// One of the family that only talks.
+const NON_REASONING_PREFIX: &str = "gpt-5-chat";
+/// The first generation of Claude that chooses its words as it likes.
+const CLAUDE_WITHOUT_TEMPERATURE: (u32, u32) = (4, 7);
+/// What is larger is a date.
+const MAX_VERSION: u32 = 99;
+
+/// Whether a model is one of OpenAI's that reason.
+pub(super) fn is_reasoning_model(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    !name.starts_with(NON_REASONING_PREFIX)
+        && REASONING_PREFIXES.iter().any(|family| name.starts_with(family))
+}
+
+/// Whether a model takes a temperature; others refuse the whole request because of it.
+pub(super) fn accepts_temperature(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let numbers = name.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse().ok());
+    let mut versions = numbers.take_while(|number: &u32| *number <= MAX_VERSION);
+    let version = (versions.next().unwrap_or(u32::MAX), versions.next().unwrap_or_default());
+    match name.contains("claude") {
+        true => version < CLAUDE_WITHOUT_TEMPERATURE,
+        false => !is_reasoning_model(model),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temperature_support_is_derived_from_the_model_name() {
+        let accepting = [
+            "qwen3",
+            "gpt-4.1",
+            "gpt-5-chat-latest",
+            "openai/gpt-4o",
+            "claude-3-5-sonnet-20241022",
+            "claude-2.1",
+            "claude-opus-4-20250514",
+            "claude-sonnet-4-5",
+            "anthropic/claude-opus-4.6",
+            "claude-opus-4-1-20250805",
+        ];
+        for model in accepting {
+            assert!(accepts_temperature(model), "{model}");
+        }
+        let refusing = [
+            "o3",
+            "openai/gpt-5.4",
+            "codex-mini-latest",
+            "claude-opus-4-7",
+            "anthropic/claude-opus-4.8",
+            "claude-sonnet-5-20270101",
+            "claude-latest",
+        ];
+        for model in refusing {
+            assert!(!accepts_temperature(model), "{model}");
+        }
+    }
+}

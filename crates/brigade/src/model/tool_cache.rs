@@ -1,0 +1,121 @@
+//! Requests as a provider wants them written; their tools are kept for all that are offered the same.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use brigade_core::{Message, ToolSpec};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::Request;
+
+/// How many sets of tools are remembered.
+const MAX_TOOL_SETS: usize = 8;
+
+/// About how many bytes a message has around its text, and a request around its messages.
+const MESSAGE_OVERHEAD_BYTES: usize = 64;
+const REQUEST_OVERHEAD_BYTES: usize = 256;
+
+/// A body with these tools, as JSON. There is room for it from the start: a body that grows is moved time and again.
+pub(super) fn write(
+    body: &impl Serialize,
+    request: &Request,
+    tools: Option<&RawValue>,
+) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(body_bytes(request) + tools.map_or(0, |tools| tools.get().len()));
+    serde_json::to_writer(&mut bytes, body)?;
+    Ok(bytes)
+}
+
+/// About how many bytes a request has without its tools.
+fn body_bytes(request: &Request) -> usize {
+    let messages: usize =
+        request.messages.iter().map(|message| text_bytes(message) + MESSAGE_OVERHEAD_BYTES).sum();
+    let texts = messages + request.system.len();
+    // Line feeds and quotes are written with a stroke before them.
+    REQUEST_OVERHEAD_BYTES + texts + texts / 16
+}
+
+fn text_bytes(message: &Message) -> usize {
+    match message {
+        Message::User(text) => text.as_str().len(),
+        Message::Assistant(reply) => {
+            let calls = reply
+                .calls
+                .iter()
+                .map(|call| call.name.len() + call.arguments.as_str().len() + MESSAGE_OVERHEAD_BYTES);
+            reply.text.as_str().len() + calls.sum::<usize>()
+        }
+        Message::Results(results) => {
+            results.iter().map(|result| result.output.text.as_str().len() + MESSAGE_OVERHEAD_BYTES).sum()
+        }
+    }
+}
+
+/// What was written last. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ToolCache(Arc<Mutex<Vec<CachedTools>>>);
+
+#[derive(Debug)]
+struct CachedTools {
+    tools: Arc<[ToolSpec]>,
+    text: Arc<RawValue>,
+}
+
+impl ToolCache {
+    /// The tools in the words of the provider; `write` is asked when they are new.
+    pub(super) fn tools(
+        &self,
+        tools: &Arc<[ToolSpec]>,
+        write: impl FnOnce(&[ToolSpec]) -> serde_json::Result<Box<RawValue>>,
+    ) -> serde_json::Result<Arc<RawValue>> {
+        if let Some(text) = cached(&self.sets(), tools) {
+            return Ok(text);
+        }
+        let text: Arc<RawValue> = write(tools)?.into();
+        let mut sets = self.sets();
+        if cached(&sets, tools).is_none() {
+            sets.truncate(MAX_TOOL_SETS - 1);
+            sets.insert(0, CachedTools { tools: tools.clone(), text: text.clone() });
+        }
+        Ok(text)
+    }
+
+    /// About how many bytes a request will have.
+    pub(super) fn bytes(&self, request: &Request) -> usize {
+        let tools = match cached(&self.sets(), &request.tools) {
+            Some(text) => text.get().len(),
+            None => request.tools.iter().map(ToolSpec::bytes).sum(),
+        };
+        body_bytes(request) + tools
+    }
+
+    fn sets(&self) -> MutexGuard<'_, Vec<CachedTools>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Siblings of one definition share their tools, so that the same place in memory is the same set.
+fn cached(sets: &[CachedTools], tools: &Arc<[ToolSpec]>) -> Option<Arc<RawValue>> {
+    sets.iter().find(|set| Arc::ptr_eq(&set.tools, tools)).map(|set| set.text.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_tools_are_written_only_once() {
+        let cache = ToolCache::default();
+        let sets: Vec<Arc<[ToolSpec]>> = (0..MAX_TOOL_SETS + 1).map(|_| Arc::from(Vec::new())).collect();
+        let text = |set: usize, say: &str| {
+            let raw = || RawValue::from_string(format!("\"{say}\""));
+            cache.tools(&sets[set], |_| raw()).unwrap().get().to_owned()
+        };
+        assert_eq!(text(0, "first"), "\"first\"");
+        assert_eq!(text(0, "again"), "\"first\"");
+        for set in 1..=MAX_TOOL_SETS {
+            assert_eq!(text(set, "other"), "\"other\"");
+        }
+        assert_eq!(text(0, "forgotten"), "\"forgotten\"");
+    }
+}

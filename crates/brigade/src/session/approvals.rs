@@ -1,0 +1,312 @@
+//! Questions to a person about calls that a rule or the mode wants to be asked about.
+//!
+//! A question is a fact, and so is its answer, which may come from any process. The session goes on with its other
+//! calls meanwhile, and so does the rest of the tree. Whoever takes a tree over asks again what was not answered.
+
+use brigade_core::delegation::LimitKind;
+use brigade_core::event::Answer;
+use brigade_core::permission::{Action, Mode, Rule, Subject, Verdict};
+use brigade_core::state::CallProgress;
+use brigade_core::{CallId, Event, ToolOutput};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{Driver, DriverError};
+use crate::clock;
+use crate::settings::ApprovalPolicy;
+use crate::tool::ToolChange;
+
+/// Who answers a question that was open when the rules changed.
+const BY_RULES: &str = "the rules";
+/// Who answers a question when there is nobody any more to ask.
+const BY_NOBODY: &str = "nobody is there to ask";
+/// Why a call of a tool is asked about that is not what it was.
+const DEFINITION_CHANGED: &str = "its definition has changed since it was approved";
+/// Who answers a question that waited too long.
+const BY_TIMEOUT: &str = "the time limit";
+
+/// Length up to which a refusal names the rule that would permit the call.
+const MAX_RULE_BYTES: usize = 300;
+
+/// What the rules say to a call.
+pub(super) struct Decision {
+    verdict: Verdict,
+    /// The rule by which a person could permit it for good.
+    always: Option<Rule>,
+    /// How the tool differs from what was approved.
+    change: Option<ToolChange>,
+}
+
+impl Decision {
+    /// A call that its tool said nothing about.
+    pub(super) fn undeclared() -> Decision {
+        let reason = "the tool did not say what it would do".to_owned();
+        Decision { verdict: Verdict::Deny { reason }, always: None, change: None }
+    }
+
+    /// What the rules say to a call that does both: the worse of the two. Where both are asked about, no one rule
+    /// permits the call for good.
+    pub(super) fn and(self, other: Decision) -> Decision {
+        match (&self.verdict, &other.verdict) {
+            (Verdict::Deny { .. }, _) | (_, Verdict::Allow) => self,
+            (Verdict::Allow, _) | (_, Verdict::Deny { .. }) => other,
+            (Verdict::Ask { rule: None }, Verdict::Ask { .. }) => Decision { always: None, ..other },
+            (Verdict::Ask { .. }, Verdict::Ask { .. }) => Decision { always: None, ..self },
+        }
+    }
+
+    /// The same, of a tool that may differ from what was approved. Rules were written for what it was, so a person has
+    /// to see what it is, and no rule permits it for good.
+    pub(super) fn with_change(self, change: Option<ToolChange>) -> Decision {
+        if change.is_none() || matches!(self.verdict, Verdict::Deny { .. }) {
+            return self;
+        }
+        let rule = match self.verdict {
+            Verdict::Ask { rule } => rule,
+            Verdict::Allow | Verdict::Deny { .. } => None,
+        };
+        Decision { verdict: Verdict::Ask { rule }, always: None, change }
+    }
+}
+
+/// What becomes of a call now.
+#[derive(PartialEq, Eq)]
+pub(super) enum Permission {
+    /// It may go on.
+    Granted,
+    /// A person is asked.
+    Pending,
+}
+
+impl Driver {
+    /// What the rules say to a call of this session.
+    pub(super) fn decide(&self, action: &Action<'_>) -> Decision {
+        let permissions = &self.resolved.authority.permissions;
+        let verdict = permissions.check_with(self.state.always_allowed(), action);
+        let always = match verdict {
+            // What an external agent does not show may be another thing each time.
+            Verdict::Ask { .. }
+                if self.resolved.external_limits.is_some() && action.subject == Subject::Nothing =>
+            {
+                None
+            }
+            Verdict::Ask { .. } => permissions.exact_rule(action),
+            Verdict::Allow | Verdict::Deny { .. } => None,
+        };
+        Decision { verdict, always, change: None }
+    }
+
+    /// Lets a call go on, refuses it, or asks a person about it.
+    pub(super) fn authorize(
+        &mut self,
+        call: CallId,
+        tool: &str,
+        arguments: impl FnOnce() -> Value,
+        decision: Decision,
+    ) -> Result<Permission, ToolOutput> {
+        let Some(state) = self.state.call(call) else { return Err(refusal(tool, decision.verdict, None)) };
+        let (is_permitted, was_pending) =
+            (state.is_permitted, state.progress == CallProgress::AwaitingApproval);
+        let Decision { verdict, always, change } = decision;
+        match verdict {
+            Verdict::Ask { .. } if is_permitted => match change {
+                Some(change) if self.shown_changes.get(&call) != Some(&change.id) => {
+                    Err(changed_while_pending(tool))
+                }
+                _ => Ok(Permission::Granted),
+            },
+            Verdict::Allow => {
+                if was_pending {
+                    self.record(Event::Answered { call, answer: Answer::Once, by: BY_RULES.to_owned() });
+                }
+                Ok(Permission::Granted)
+            }
+            Verdict::Ask { rule } if self.tree.settings().approval_policy == ApprovalPolicy::AskUser => {
+                let (what, why) = match &change {
+                    Some(change) => {
+                        self.shown_changes.insert(call, change.id);
+                        // What is called comes first: what changed is long, and a stranger wrote it.
+                        (
+                            json!({ "call": arguments(), "changed": change.diff() }),
+                            DEFINITION_CHANGED.to_owned(),
+                        )
+                    }
+                    None => (arguments(), ask_reason(rule.as_ref())),
+                };
+                if self.request_approval(call, format!("{tool} {what}"), why, always.as_ref()) {
+                    return Ok(Permission::Pending);
+                }
+                // It had begun under rules that did not ask, and nobody can be asked about that any more.
+                Err(refusal(tool, Verdict::Ask { rule }, always.as_ref()))
+            }
+            verdict => {
+                if was_pending {
+                    let answer = Answer::Deny { word: None };
+                    self.record(Event::Answered { call, answer, by: BY_NOBODY.to_owned() });
+                }
+                match change {
+                    Some(_) => Err(changed_unapproved(tool)),
+                    None => Err(refusal(tool, verdict, always.as_ref())),
+                }
+            }
+        }
+    }
+
+    /// Asks; whether that could be done.
+    fn request_approval(&mut self, call: CallId, what: String, why: String, always: Option<&Rule>) -> bool {
+        let timeout = self.tree.settings().limits.question_timeout;
+        // When the session's own time is up, nobody waits for an answer.
+        let now = Instant::now();
+        let left = self.clock.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
+        let timeout = left.map_or(timeout, |left| timeout.min(left));
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let is_requested = self.record(Event::Asked {
+            call,
+            what: what.into(),
+            why,
+            always: always.map(Rule::to_string),
+            until: clock::now().saturating_add(millis),
+            default: default_answer(),
+        });
+        if is_requested {
+            // A wait that cannot be reckoned is one for ever: the deadline of the session ends it.
+            self.pending_approvals.insert(call, now.checked_add(timeout));
+        }
+        is_requested
+    }
+
+    /// When something is due: the end of the session's time, or the default answer to a question.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.pending_approvals
+            .values()
+            .copied()
+            .flatten()
+            .chain(self.clock.next_deadline(Instant::now()))
+            .min()
+    }
+
+    /// Records what is due.
+    pub(super) fn fire_due(&mut self) {
+        let now = Instant::now();
+        if self.clock.deadline(now).is_some_and(|deadline| deadline <= now) {
+            self.record(Event::limit_reached(LimitKind::Time));
+            self.clock.finish();
+        }
+        let due = |at: &Option<Instant>| at.is_some_and(|at| at <= now);
+        let expired: Vec<CallId> =
+            self.pending_approvals.iter().filter(|(_, at)| due(at)).map(|(call, _)| *call).collect();
+        for call in expired {
+            self.pending_approvals.insert(call, None);
+            self.record(Event::Answered { call, answer: default_answer(), by: BY_TIMEOUT.to_owned() });
+        }
+    }
+
+    /// Goes on with calls whose questions were answered; whether there were any.
+    pub(super) async fn resume_answered_calls(&mut self) -> Result<bool, DriverError> {
+        let is_decided = |call: &CallId| {
+            let progress = self.state.call(*call).map(|state| &state.progress);
+            !matches!(progress, Some(CallProgress::AwaitingApproval))
+        };
+        let decided: Vec<CallId> = self.pending_approvals.keys().copied().filter(is_decided).collect();
+        for call in &decided {
+            self.pending_approvals.remove(call);
+            self.in_flight.remove(call);
+        }
+        let is_any = !decided.is_empty();
+        if is_any {
+            self.run_calls(decided).await?;
+        }
+        Ok(is_any)
+    }
+}
+
+/// What the model reads when a tool changed after a person was asked about it.
+fn changed_while_pending(tool: &str) -> ToolOutput {
+    ToolOutput::error(format!(
+        "'{tool}' was not called: {DEFINITION_CHANGED}, while the question about it was open. Call it again, and the person is \
+         shown what changed"
+    ))
+}
+
+/// What the model reads when a tool changed and nobody can be shown how.
+fn changed_unapproved(tool: &str) -> ToolOutput {
+    ToolOutput::error(format!(
+        "'{tool}' is not allowed: {DEFINITION_CHANGED}, and nobody can be asked here. A new run reads and shows the new one"
+    ))
+}
+
+/// What is answered when nobody does.
+fn default_answer() -> Answer {
+    Answer::Deny { word: Some("nobody answered in time".to_owned()) }
+}
+
+/// What the model reads when the answer was no.
+pub(super) fn denial(tool: &str, word: Option<&str>) -> ToolOutput {
+    ToolOutput::error(match word {
+        Some(word) => format!("'{tool}' was not allowed. The answer was no: {word}"),
+        None => format!("'{tool}' was not allowed: the answer was no"),
+    })
+}
+
+fn ask_reason(rule: Option<&Rule>) -> String {
+    rule.map_or_else(
+        || "this mode asks before it".to_owned(),
+        |rule| format!("the rule `{rule}` asks before it"),
+    )
+}
+
+/// What the model reads when a call is not allowed, with the setting that would allow it: the rule `exact`, if one rule
+/// covers the call.
+fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
+    match verdict {
+        Verdict::Deny { reason } => ToolOutput::error(format!("'{tool}' is not allowed: {reason}")),
+        Verdict::Ask { rule: Some(rule) } => ToolOutput::error(format!(
+            "'{tool}' is not allowed: the rule `{rule}` in permissions.ask asks before it, and nobody can be asked here. \
+             The user can permit it by removing that rule, or by running this in a terminal"
+        )),
+        Verdict::Ask { rule: None } => {
+            let exact = exact.map(|rule| format!("the rule `{rule}` in permissions.allow"));
+            let permits = exact
+                .filter(|rule| rule.len() <= MAX_RULE_BYTES)
+                .unwrap_or_else(|| "a rule in permissions.allow that covers the whole call".to_owned());
+            ToolOutput::error(format!(
+                "'{tool}' is not allowed: this mode asks before it, and nobody can be asked here. The user can permit it \
+                 with {permits}, or with --mode {}",
+                Mode::Auto
+            ))
+        }
+        Verdict::Allow => ToolOutput::error("allowed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn combined_decision_is_the_stricter_one() {
+        let decision = |what: &str| Decision {
+            verdict: match what {
+                "allow" => Verdict::Allow,
+                "ask" => Verdict::Ask { rule: None },
+                reason => Verdict::Deny { reason: reason.to_owned() },
+            },
+            always: (what == "ask").then(|| "shell(ls)".parse().unwrap()),
+            change: None,
+        };
+        let both = |first: &str, second: &str| {
+            let both = decision(first).and(decision(second));
+            (both.verdict, both.always.is_some())
+        };
+        let deny = |reason: &str| Verdict::Deny { reason: reason.to_owned() };
+        for other in ["allow", "ask"] {
+            assert_eq!(both("deny", other), (deny("deny"), false));
+            assert_eq!(both(other, "deny"), (deny("deny"), false));
+        }
+        assert_eq!(both("first", "second"), (deny("first"), false));
+        assert_eq!(both("ask", "allow"), (Verdict::Ask { rule: None }, true));
+        assert_eq!(both("allow", "ask"), (Verdict::Ask { rule: None }, true));
+        assert_eq!(both("ask", "ask"), (Verdict::Ask { rule: None }, false));
+        assert_eq!(both("allow", "allow"), (Verdict::Allow, false));
+    }
+}

@@ -1,0 +1,229 @@
+//! What a session can do with its own children: speak to them, stop them, read the whole of a long result.
+//!
+//! These tools appear when there is something to act on, after all others, and stay. They reach nothing but the
+//! session's own subtree.
+
+use std::sync::Arc;
+
+use brigade_core::event::Speaker;
+use brigade_core::message::Category;
+use brigade_core::{CallId, Event, SessionId, ToolOutput, ToolSpec};
+use serde_json::{Value, json};
+
+use super::{Driver, DriverMessage};
+use crate::clock;
+use crate::store::{Append, Expect};
+
+const TELL: &str = "tell";
+const STOP: &str = "stop";
+const READ_RESULT: &str = "read_result";
+
+/// How much of a result one call reads, in bytes.
+const MAX_READ_BYTES: usize = 16_384;
+/// How many lines a pattern finds at most.
+const MAX_MATCHING_LINES: usize = 200;
+
+impl Driver {
+    /// The tools of the next request.
+    pub(super) fn offered_tools(&self) -> Arc<[ToolSpec]> {
+        let (background, reads) = (self.state.longest_result_before_background(), self.has_long_results());
+        if background.is_none() && !reads {
+            return self.resolved.specs.clone();
+        }
+        let mut specs = self.resolved.specs.to_vec();
+        // In the order in which they appeared, so that what the provider has in its cache stays good.
+        let reads_came_first = background.is_some_and(|longest| self.is_long(longest));
+        if reads && reads_came_first {
+            specs.push(read_spec());
+        }
+        if background.is_some() {
+            specs.extend([tell_spec(), stop_spec()]);
+        }
+        if reads && !reads_came_first {
+            specs.push(read_spec());
+        }
+        specs.into()
+    }
+
+    fn has_long_results(&self) -> bool {
+        self.is_long(self.state.longest_result())
+    }
+
+    fn is_long(&self, bytes: usize) -> bool {
+        bytes > self.tree.settings().limits.result_bytes
+    }
+
+    /// Whether this is one of these tools, and there is something to act on.
+    pub(super) fn is_child_tool(&self, name: &str) -> bool {
+        match name {
+            TELL | STOP => self.state.longest_result_before_background().is_some(),
+            READ_RESULT => self.has_long_results(),
+            _ => false,
+        }
+    }
+
+    pub(super) async fn run_child_tool(
+        &mut self,
+        call: CallId,
+        name: &str,
+        arguments: &Value,
+    ) -> Result<(), ToolOutput> {
+        let text = |key: &str| {
+            let text =
+                arguments.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+            text.ok_or_else(|| ToolOutput::error(format!("Missing '{key}' argument")))
+        };
+        let output = match name {
+            READ_RESULT => self.read_result(text("handle")?, arguments).await?,
+            TELL => self.tell_child(text("session_id")?, text("text")?).await?,
+            _ => self.stop_child(text("session_id")?)?,
+        };
+        self.answer(call, output);
+        Ok(())
+    }
+
+    /// A child that works in the background, by its id.
+    fn running_child(&self, id: &str) -> Result<SessionId, ToolOutput> {
+        let child = id.parse::<SessionId>().ok().filter(|child| self.children.contains_key(child));
+        child.ok_or_else(|| {
+            let known: Vec<&str> = self.children.keys().map(SessionId::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let shown: String = id.chars().filter(|c| !c.is_control()).take(80).collect();
+            ToolOutput::error(format!("'{shown}' is none of your sub-agents that work now: {known}"))
+        })
+    }
+
+    async fn tell_child(&self, id: &str, text: &str) -> Result<ToolOutput, ToolOutput> {
+        let child = self.running_child(id)?;
+        let append = Append {
+            session: child.clone(),
+            expect: Expect::Exists,
+            events: Arc::new(vec![Event::Heard { from: Speaker::Parent, text: text.into() }]),
+            blobs: Vec::new(),
+            lease: None,
+            at: clock::now(),
+        };
+        let appended = self.tree.store().append(append).await;
+        appended.map_err(|error| ToolOutput::error(format!("It could not be told: {error}")))?;
+        self.tree.notify([&child]);
+        Ok(ToolOutput::ok("Told. It hears this at its next step."))
+    }
+
+    fn stop_child(&self, id: &str) -> Result<ToolOutput, ToolOutput> {
+        let child = self.running_child(id)?;
+        if let Some(inbox) = self.children.get(&child) {
+            let _ = inbox.unbounded_send(DriverMessage::Cancel("its caller".into()));
+        }
+        Ok(ToolOutput::ok("It stops; you will be told what there is of its result."))
+    }
+
+    async fn read_result(&self, handle: &str, arguments: &Value) -> Result<ToolOutput, ToolOutput> {
+        let refuse = || ToolOutput::error("The handle is not the session of one of your sub-agents");
+        let session: SessionId = handle.parse().map_err(|_| refuse())?;
+        if !self.state.session().contains(&session) || session == *self.state.session() {
+            return Err(refuse());
+        }
+        let records = self.tree.store().read(&session, 0).await;
+        let records = records.map_err(|error| ToolOutput::error(error.to_string()))?;
+        let ended = records.iter().rev().find_map(|record| match &record.event {
+            Event::Ended { outcome, .. } => Some(outcome.text.clone()),
+            _ => None,
+        });
+        let result = ended.ok_or_else(|| ToolOutput::error("That sub-agent has no result yet"))?;
+        let number = |key: &str| arguments.get(key).and_then(Value::as_u64);
+        match arguments.get("pattern").and_then(Value::as_str) {
+            Some(pattern) => lines_with(result.as_str(), pattern),
+            None => Ok(range(result.as_str(), number("offset").unwrap_or(0), number("limit"))),
+        }
+    }
+}
+
+fn lines_with(result: &str, pattern: &str) -> Result<ToolOutput, ToolOutput> {
+    let matcher = grep_regex::RegexMatcher::new_line_matcher(pattern)
+        .map_err(|error| ToolOutput::error(format!("The pattern is no regular expression: {error}")))?;
+    let mut found = String::new();
+    let mut count = 0;
+    for (number, line) in (1..).zip(result.lines()) {
+        if grep_matcher::Matcher::is_match(&matcher, line.as_bytes()).unwrap_or(false) {
+            count += 1;
+            let room = MAX_READ_BYTES.saturating_sub(found.len());
+            if count <= MAX_MATCHING_LINES && room > 0 {
+                found.push_str(&format!("{number}: {}\n", brigade_core::text::truncate_bytes(line, room)));
+            }
+        }
+    }
+    if count == 0 {
+        return Ok(ToolOutput::ok("No line matches."));
+    }
+    Ok(ToolOutput::ok(format!("{found}({count} lines match)")))
+}
+
+fn range(result: &str, offset: u64, limit: Option<u64>) -> ToolOutput {
+    let mut from = usize::try_from(offset).unwrap_or(usize::MAX).min(result.len());
+    while !result.is_char_boundary(from) {
+        from -= 1;
+    }
+    let limit = limit
+        .and_then(|limit| usize::try_from(limit).ok())
+        .unwrap_or(MAX_READ_BYTES)
+        .clamp(4, MAX_READ_BYTES);
+    let excerpt = brigade_core::text::truncate_bytes(&result[from..], limit);
+    let end = from + excerpt.len();
+    if end == result.len() {
+        return ToolOutput::ok(format!("{excerpt}\n(end of {} bytes)", result.len()));
+    }
+    ToolOutput::ok(format!("{excerpt}\n(bytes {from} to {end} of {}; go on with offset {end})", result.len()))
+}
+
+fn child_tool_spec(name: &str, description: &str, schema: Value) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        schema,
+        category: Category::Subagent,
+    }
+}
+
+fn tell_spec() -> ToolSpec {
+    child_tool_spec(
+        TELL,
+        "Say something to a sub-agent that works in the background. It hears it at its next step.",
+        json!({
+            "type": "object",
+            "properties": {
+                "session_id": { "type": "string", "description": "The sub-agent's session" },
+                "text": { "type": "string", "description": "What it is to hear" }
+            },
+            "required": ["session_id", "text"]
+        }),
+    )
+}
+
+fn stop_spec() -> ToolSpec {
+    child_tool_spec(
+        STOP,
+        "Stop a sub-agent that works in the background. You are told what there is of its result.",
+        json!({
+            "type": "object",
+            "properties": { "session_id": { "type": "string", "description": "The sub-agent's session" } },
+            "required": ["session_id"]
+        }),
+    )
+}
+
+fn read_spec() -> ToolSpec {
+    child_tool_spec(
+        READ_RESULT,
+        "Read more of a sub-agent's result that was cut: a range of bytes, or the lines that match a pattern.",
+        json!({
+            "type": "object",
+            "properties": {
+                "handle": { "type": "string", "description": "The session that the cut result names" },
+                "offset": { "type": "integer", "minimum": 0, "description": "The first byte (default: 0)" },
+                "limit": { "type": "integer", "minimum": 1, "description": "How many bytes (at most 16384)" },
+                "pattern": { "type": "string", "description": "A regular expression: matching lines instead of a range" }
+            },
+            "required": ["handle"]
+        }),
+    )
+}

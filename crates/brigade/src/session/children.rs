@@ -1,0 +1,444 @@
+//! Lending to children, and getting back what they did not use.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use brigade_core::amount::exact_dollars;
+use brigade_core::delegation::Execution as Wait;
+use brigade_core::delegation_styles::DELEGATION_TOOLS;
+use brigade_core::event::Speaker;
+use brigade_core::grant::Grant;
+use brigade_core::state::Round;
+use brigade_core::{
+    Budget, CallId, Delegation, DelegationStyle, Event, Limit, Outcome, Resources, SessionId, Spent, Status,
+};
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use super::delegation_calls::{FAIL_FAST, is_background};
+use super::{ChildEnd, Driver, DriverError, DriverMessage, RoundEnd};
+use crate::clock;
+use crate::concurrency::{ConcurrencyKey, Slot};
+use crate::task::{self, AbortOnDrop};
+use crate::tree::{ResolvedAgent, Tree};
+
+/// A child that waits for a slot or for a refund.
+pub(super) struct PendingChild {
+    pub(super) call: CallId,
+    /// Which child of the call it is.
+    pub(super) index: usize,
+    pub(super) delegation: Arc<Delegation>,
+    pub(super) resolved: Arc<ResolvedAgent>,
+    pub(super) concurrency_key: ConcurrencyKey,
+}
+
+/// A child whose loan is recorded.
+pub(super) struct FundedChild {
+    child: SessionId,
+    pending: PendingChild,
+    slot: Slot,
+}
+
+/// What became of an attempt to lend.
+enum LoanAttempt {
+    Granted(SessionId, PendingChild),
+    WaitForRefund(PendingChild),
+    Refused,
+}
+
+impl Driver {
+    /// Starts as many waiting children as there are slots and budget for.
+    pub(super) async fn start_pending_children(&mut self) -> Result<(), DriverError> {
+        // Who waits for a refund asks for no slot: others can use it, perhaps to give the refund.
+        let keys: Vec<ConcurrencyKey> =
+            if self.is_waiting_for_refund { Vec::new() } else { self.waiting.keys().cloned().collect() };
+        'lanes: for concurrency_key in keys {
+            while !self.requested_slots.contains(&concurrency_key)
+                && self.waiting.get(&concurrency_key).is_some_and(|queue| !queue.is_empty())
+            {
+                match self.tree.slots.try_acquire_new(&concurrency_key) {
+                    Some(slot) => {
+                        if !self.lend_with_slot(slot) {
+                            break 'lanes;
+                        }
+                    }
+                    None => self.request_slot(&concurrency_key),
+                }
+            }
+        }
+        self.waiting.retain(|_, queue| !queue.is_empty());
+        self.start_funded_children().await
+    }
+
+    fn request_slot(&mut self, concurrency_key: &ConcurrencyKey) {
+        self.requested_slots.insert(concurrency_key.clone());
+        let (granted, sender) = (self.tree.slots.acquire_new(concurrency_key), self.sender.clone());
+        self.spawn(async move {
+            if let Ok(slot) = granted.await {
+                let _ = sender.unbounded_send(DriverMessage::Slot(Box::new(slot)));
+            }
+        });
+    }
+
+    /// Lends to the first that waits for such a slot. False where it has to wait for a refund.
+    pub(super) fn lend_with_slot(&mut self, slot: Slot) -> bool {
+        if self.is_waiting_for_refund {
+            return false;
+        }
+        let queue = self.waiting.get_mut(slot.key());
+        let Some(pending) = queue.and_then(std::collections::VecDeque::pop_front) else { return false };
+        match self.lend_to(pending) {
+            LoanAttempt::Granted(child, pending) => {
+                self.lent.push(FundedChild { child, pending, slot });
+                true
+            }
+            LoanAttempt::Refused => true,
+            LoanAttempt::WaitForRefund(pending) => {
+                self.is_waiting_for_refund = true;
+                self.waiting.entry(pending.concurrency_key.clone()).or_default().push_front(pending);
+                false
+            }
+        }
+    }
+
+    fn lend_to(&mut self, mut pending: PendingChild) -> LoanAttempt {
+        if let Some(reason) = self.state.stop_reason() {
+            self.refuse_child(pending, format!("Not started: {reason}"));
+            return LoanAttempt::Refused;
+        }
+        let min_loan = match pending.resolved.external_limits {
+            None => {
+                pending.resolved.model_option(0).cost_model.min_loan(pending.delegation.task.len() as u64)
+            }
+            Some(_) => Resources::default(),
+        };
+        let explicit = explicit_budget(&pending);
+        if let Some(text) = explicit.and_then(|explicit| too_small(&explicit, min_loan)) {
+            self.refuse_child(pending, text);
+            return LoanAttempt::Refused;
+        }
+        let budget = self.share(&pending, explicit, min_loan);
+        let agents_left = self.state.lendable(self.cost_model()).agents.number();
+        if !budget.fits(min_loan) || agents_left == 0 {
+            if !self.state.ledger().lent().is_zero() {
+                return LoanAttempt::WaitForRefund(pending);
+            }
+            let what = if agents_left == 0 { "agents" } else { "tokens or money" };
+            let text = format!(
+                "Not delegated: the budget has not enough {what} left for another agent \
+                 (budget.tokens, budget.usd and budget.agents, or --budget-tokens, --budget-usd, --max-agents)"
+            );
+            self.refuse_child(pending, text);
+            return LoanAttempt::Refused;
+        }
+        if pending.delegation.style == DelegationStyle::Spawn {
+            Arc::make_mut(&mut pending.delegation).number = Some(self.tree.next_number());
+        }
+        let child = self.child_id(&pending);
+        let grant = self.child_grant(&pending, budget);
+        self.tree.add_unwritten(&pending.resolved, &mut self.blobs);
+        let delegated = Event::Delegated {
+            call: pending.call,
+            child: child.clone(),
+            delegation: pending.delegation.clone(),
+            agent: pending.resolved.agent_hash,
+            grant,
+        };
+        if !self.record(delegated) {
+            self.refuse_child(pending, "Not delegated: the budget does not cover it".to_owned());
+            return LoanAttempt::Refused;
+        }
+        if is_background(&pending.delegation) {
+            self.answer_background(pending.call, &child, &pending.delegation);
+        }
+        LoanAttempt::Granted(child, pending)
+    }
+
+    fn child_id(&self, pending: &PendingChild) -> SessionId {
+        if self.is_parallel(pending.call) {
+            self.state.session().child_of_several(pending.call, pending.index)
+        } else {
+            self.state.session().child(pending.call)
+        }
+    }
+
+    /// What a child is lent: its explicit budget, or an equal part of what is free for those that can start now. If
+    /// an equal part is less than a child needs, fewer of them start now, and the others wait for a refund.
+    fn share(&self, pending: &PendingChild, explicit: Option<Budget>, min_loan: Resources) -> Budget {
+        let free = self.state.lendable(self.cost_model());
+        let others: usize = self.waiting.values().map(std::collections::VecDeque::len).sum();
+        let others = others as u64;
+        let slots = self.tree.slots.free(&pending.concurrency_key) as u64;
+        let parts = (slots + 1).min(others + 1);
+        // Each child is an agent itself; what it may start beyond that is shared like the rest.
+        let beyond = Budget { agents: free.agents.minus(parts), ..free };
+        if let Some(external_limits) = &pending.resolved.external_limits {
+            let lent = external_limits.budget().min(beyond);
+            return explicit.map_or(lent, |explicit| lent.min(explicit));
+        }
+        // Who goes on beside a child keeps at least as much as it lends.
+        let least_parts = if is_background(&pending.delegation) { 2 } else { 1 };
+        let mut share = beyond.share(parts.min(beyond.times_covered(min_loan)).max(least_parts));
+        let offers_delegation =
+            pending.resolved.specs.iter().any(|spec| DELEGATION_TOOLS.contains(&spec.name.as_str()));
+        if !offers_delegation {
+            share.agents = Limit::AtMost(0);
+        }
+        match explicit {
+            Some(explicit) => Budget { agents: share.agents, ..explicit.min(beyond) },
+            None => share,
+        }
+    }
+
+    /// What a call is lent for work that it hands on to another Brigade: an equal part of what is free for the calls
+    /// of this reply that need a loan and have not begun. The session keeps such a part for itself, since after a crash
+    /// nobody can say what became of the others.
+    pub(super) fn remote_share(&self) -> Budget {
+        let parts = self.calls_needing_loan().max(1) + 1;
+        let free = self.state.lendable(self.cost_model());
+        // Half an agent is none: of agents, the first calls get more rather than all of them nothing.
+        let agents = match free.agents {
+            Limit::AtMost(agents) => Limit::AtMost(agents.div_ceil(parts)),
+            Limit::Unlimited => Limit::Unlimited,
+        };
+        Budget { agents, ..free.share(parts) }
+    }
+
+    fn calls_needing_loan(&self) -> u64 {
+        let needs_loan = |call: &CallId| {
+            let Some(tool_call) = self.state.tool_call(*call) else { return false };
+            DELEGATION_TOOLS.contains(&tool_call.name.as_str())
+                || self
+                    .tree
+                    .tool(&self.resolved, &tool_call.name)
+                    .is_some_and(|tool| tool.delegates_remotely())
+        };
+        self.state.unstarted_calls().filter(needs_loan).count() as u64
+    }
+
+    fn child_grant(&self, pending: &PendingChild, budget: Budget) -> Grant {
+        let limits = &self.tree.settings().limits;
+        let delegation = &pending.delegation;
+        let external_limits = pending.resolved.external_limits.unwrap_or_default();
+        let timeout = delegation.timeout.or(pending.resolved.agent.timeout).or(external_limits.timeout);
+        let timeout = timeout.unwrap_or(limits.child_timeout.as_millis() as u64);
+        let own = Limit::AtMost(clock::now().saturating_add(timeout));
+        let turns = delegation.turns.or(pending.resolved.agent.max_turns).or(external_limits.turns);
+        let turns = turns.unwrap_or(limits.child_turns);
+        Grant {
+            authority: pending.resolved.authority_hash,
+            budget,
+            turns,
+            deadline: own.min(self.child_deadline()),
+        }
+    }
+
+    /// A child has to be done before its parent.
+    pub(super) fn child_deadline(&self) -> Limit {
+        let Some(left) = self.clock.left_for_children(Instant::now()) else { return Limit::Unlimited };
+        Limit::AtMost(clock::now().saturating_add(left.as_millis() as u64))
+    }
+
+    /// Starts the children whose loans are durable.
+    async fn start_funded_children(&mut self) -> Result<(), DriverError> {
+        if self.lent.is_empty() {
+            return Ok(());
+        }
+        self.flush().await?;
+        for FundedChild { child, pending, slot } in std::mem::take(&mut self.lent) {
+            let Some(loan) = self.state.loans().get(&child) else {
+                // A conflict showed that the session was stopped first: nothing was lent.
+                self.refuse_child(pending, "Not started: the session was stopped".to_owned());
+                continue;
+            };
+            let round = Round::clone(&loan.round);
+            let mut driver =
+                Driver::begin(self.tree.clone(), child.clone(), round, pending.resolved, Some(slot));
+            self.persist_start(&child, &mut driver).await?;
+            self.start_child(child, driver);
+        }
+        Ok(())
+    }
+
+    /// Writes the first facts of a child that may be left to itself: from then on, its own log is all that it can be
+    /// found and taken up by.
+    async fn persist_start(&self, child: &SessionId, driver: &mut Driver) -> Result<(), DriverError> {
+        if self.is_detachable(child) { driver.flush().await } else { Ok(()) }
+    }
+
+    fn is_detachable(&self, child: &SessionId) -> bool {
+        let loan = self.state.loans().get(child);
+        loan.is_some_and(|loan| loan.round.delegation.execution == Wait::Detachable)
+    }
+
+    fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
+        driver.clock.end_before(&self.clock, Instant::now());
+        let inbox = driver.inbox();
+        if let Some(by) = self.state.stop_initiator() {
+            // The stop came after the loan and before the start: those that were told did not include this child.
+            let _ = inbox.unbounded_send(DriverMessage::Cancel(by.into()));
+        }
+        if self.is_stopped_with_its_group(&child) {
+            let _ = inbox.unbounded_send(DriverMessage::Cancel(FAIL_FAST.into()));
+        }
+        self.children.insert(child.clone(), inbox);
+        let is_detachable = self.is_detachable(&child);
+        let detached_id = child.clone();
+        let sender = self.sender.clone();
+        let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
+            let result = AssertUnwindSafe(driver.drive()).catch_unwind().await;
+            let result = result.unwrap_or_else(|_| Err(DriverError::Bug(format!("{child} panicked"))));
+            let _ = sender.unbounded_send(DriverMessage::ChildDone(Box::new(ChildEnd { child, result })));
+        });
+        if is_detachable {
+            self.detachable.insert(detached_id, AbortOnDrop(task::spawn(run)));
+        } else {
+            self.spawn(run);
+        }
+    }
+
+    /// Leaves children to themselves: each goes on under a lease of its own, with all that it was lent, which is booked
+    /// as spent.
+    pub(super) async fn detach(&mut self, children: Vec<SessionId>) -> Result<(), DriverError> {
+        for child in children {
+            self.tree.take_lease_for(&child).await?;
+            let Some(loan) = self.state.loans().get(&child) else { continue };
+            // The child itself is counted when the loan comes back.
+            let own_agent = Resources { agents: 1, ..Resources::default() };
+            let spent = Spent::unconfirmed(loan.amount.minus(own_agent));
+            let outcome = Outcome::new(Status::Detached, "");
+            let waited_ms = self.unrecorded_wait();
+            self.record(Event::Returned { child: child.clone(), outcome, spent, waited_ms });
+            self.children.remove(&child);
+            if let Some(task) = self.detachable.remove(&child) {
+                self.tree.keep_detached(child, task);
+            }
+        }
+        self.flush().await
+    }
+
+    /// Time in which descendants queued and that no event has yet, in milliseconds.
+    fn unrecorded_wait(&self) -> u64 {
+        u64::try_from(self.clock.unrecorded_wait(Instant::now()).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Takes up one child that an earlier runner had started, or was about to.
+    pub(super) async fn resume_child(&mut self, child: &SessionId) -> Result<(), DriverError> {
+        let Some(loan) = self.state.loans().get(child).cloned() else { return Ok(()) };
+        match restore_child(&self.tree, child, *loan.round).await? {
+            RestoredChild::Ended(end) => {
+                self.child_done(ChildEnd { child: child.clone(), result: Ok(*end) })?
+            }
+            RestoredChild::Running(mut driver) => {
+                self.persist_start(child, &mut driver).await?;
+                self.start_child(child.clone(), driver);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up the children that work beside this session.
+    pub(super) async fn resume_background_children(&mut self) -> Result<(), DriverError> {
+        let loans = self.state.loans().iter();
+        let background = loans.filter(|(_, loan)| is_background(&loan.round.delegation));
+        let children: Vec<SessionId> = background.map(|(child, _)| child.clone()).collect();
+        for child in children {
+            self.resume_child(&child).await?;
+        }
+        Ok(())
+    }
+
+    /// Books what a child gave back and answers the call.
+    pub(super) fn child_done(&mut self, end: ChildEnd) -> Result<(), DriverError> {
+        let ChildEnd { child, result } = end;
+        self.children.remove(&child);
+        self.detachable.remove(&child);
+        let RoundEnd { outcome, spent } = match result {
+            Ok(end) => end,
+            // One broken child does not end its parent; a store that fails does.
+            Err(DriverError::Bug(cause)) => {
+                // The child itself is counted when the loan comes back.
+                let own_agent = Resources { agents: 1, ..Resources::default() };
+                let spent = self
+                    .state
+                    .loans()
+                    .get(&child)
+                    .map(|loan| loan.amount.minus(own_agent))
+                    .unwrap_or_default();
+                let status = Status::Lost { cause };
+                RoundEnd { outcome: Outcome::new(status, ""), spent: Spent::unconfirmed(spent) }
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(loan) = self.state.loans().get(&child) else { return Ok(()) };
+        let (call, request) = (loan.call, loan.round.delegation.clone());
+        self.is_waiting_for_refund = false;
+        // The child itself is counted with its return.
+        let used = Spent { agents: spent.agents.saturating_add(1), ..spent };
+        let spent = Spent { overrun: self.state.ledger().uncovered(loan.amount, &used), ..spent };
+        let waited_ms = self.unrecorded_wait();
+        self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent, waited_ms });
+        if is_background(&request) {
+            let limit = self.tree.settings().limits.result_bytes;
+            let output = self.tree.settings().faces.render(&request, &outcome, limit, child.as_str());
+            self.record(Event::Heard { from: Speaker::Child(child), text: output.text });
+        } else {
+            self.child_ended(call, &child, &request, &outcome);
+        }
+        Ok(())
+    }
+}
+
+/// The budget that a child was given in so many words, by the call and by its definition.
+fn explicit_budget(pending: &PendingChild) -> Option<Budget> {
+    match (pending.delegation.budget, pending.resolved.agent.budget) {
+        (Some(call), Some(definition)) => Some(call.min(definition)),
+        (call, definition) => call.or(definition),
+    }
+}
+
+/// The refusal of a budget that does not pay for the first call of a child.
+fn too_small(budget: &Budget, min_loan: Resources) -> Option<String> {
+    let needs = match budget.exceeded_by(min_loan) {
+        Resources { tokens: 1.., .. } => format!("at least {} tokens", min_loan.tokens),
+        Resources { usd: 1.., .. } => format!("at least ${}", exact_dollars(min_loan.usd)),
+        Resources { .. } => return None,
+    };
+    Some(format!(
+        "Not delegated: the budget of this sub-agent is too small. Its first call needs {needs}. Raise `tokens` or \
+         `usd` of the call, the role or the agent file."
+    ))
+}
+
+enum RestoredChild {
+    Ended(Box<RoundEnd>),
+    Running(Box<Driver>),
+}
+
+/// A child's log as an earlier runner left it: not begun, under way or ended.
+async fn restore_child(
+    tree: &Arc<Tree>,
+    child: &SessionId,
+    mut round: Round,
+) -> Result<RestoredChild, DriverError> {
+    let records = tree.store().read(child, 0).await?;
+    let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
+    if records.is_empty() {
+        // Time without a runner does not count, and this child's own log cannot tell: it begins only now.
+        let downtime = tree.resumes.last().map_or(0, |(_, downtime)| *downtime);
+        if let Limit::AtMost(at) = round.grant.deadline {
+            round.grant.deadline = Limit::AtMost(at.saturating_add(downtime));
+        }
+        return Ok(RestoredChild::Running(Driver::begin(tree.clone(), child.clone(), round, resolved, None)));
+    }
+    let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
+    let started_pos = started.map_or(0, |record| record.pos);
+    let state = tree.fold(child, &records);
+    match state.ended() {
+        Some(outcome) => {
+            let end = RoundEnd { outcome: outcome.clone(), spent: state.ledger().spent() };
+            Ok(RestoredChild::Ended(Box::new(end)))
+        }
+        None => Ok(RestoredChild::Running(Driver::resume(tree.clone(), state, resolved, started_pos))),
+    }
+}

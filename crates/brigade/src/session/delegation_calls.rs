@@ -1,0 +1,546 @@
+//! Calls that delegate: reading them, equipping their children, and answering them when all children have ended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use brigade_core::delegation::Execution as Wait;
+use brigade_core::delegation_styles::{Caller, ChildResult, delegate, failure_cause, subagent};
+use brigade_core::grant::Access;
+use brigade_core::permission::{Action, ActionKind, Subject};
+use brigade_core::{
+    Agent, CallId, Delegation, DelegationStyle, Event, Limit, Outcome, Record, SessionId, Status, ToolCall,
+    ToolOutput, delegation_styles, json,
+};
+
+use super::approvals::Permission;
+use super::children::PendingChild;
+use super::{Driver, DriverError, DriverMessage};
+use crate::agents::LoadError;
+use crate::concurrency::ConcurrencyKey;
+use crate::schema::ResultSchema;
+use crate::tree::ResolvedAgent;
+
+/// Why a sibling stops when one of a call has failed.
+pub(super) const FAIL_FAST: &str = "the call, because another of its tasks failed (fail_fast)";
+
+/// A call whose children wait, work or have ended.
+pub(super) struct ChildGroup {
+    /// Whether the call can have several children.
+    is_parallel: bool,
+    /// How many children may be out or in line.
+    max_concurrent: usize,
+    fail_fast: bool,
+    /// Children that are out or in line.
+    busy: usize,
+    /// Children that come after those.
+    backlog: VecDeque<PendingChild>,
+    /// Those that never started, and why.
+    unstarted: Vec<(Arc<Delegation>, usize, String)>,
+    failed: bool,
+}
+
+/// The kit that was made last, and for what.
+pub(super) struct ResolveCache {
+    request: Delegation,
+    resolved: Arc<ResolvedAgent>,
+    agent: Option<String>,
+    warning: Option<String>,
+}
+
+impl Driver {
+    fn caller(&self) -> Caller<'_> {
+        Caller {
+            depth: self.state.round().map_or(0, |round| round.depth),
+            authority: &self.resolved.authority,
+            agent: &self.resolved.agent,
+            agents: self.tree.settings().agents.list(),
+        }
+    }
+
+    /// Reads a call that delegates and puts its children in line.
+    pub(super) async fn delegate(&mut self, call: CallId, tool_call: &ToolCall) -> Result<(), ToolOutput> {
+        let faces = &self.tree.settings().faces;
+        let plan = faces.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
+        let plan = plan.map_err(ToolOutput::error)?;
+        let action = Action { tool: &tool_call.name, kind: ActionKind::Pure, subject: Subject::Nothing };
+        let decision = self.decide(&action);
+        let arguments = || json::parse(tool_call.arguments.as_str()).unwrap_or_default();
+        if self.authorize(call, &tool_call.name, arguments, decision)? == Permission::Pending {
+            return Ok(());
+        }
+        if let Some(schema) = plan.delegations.iter().find_map(|request| request.schema.as_ref()) {
+            ResultSchema::parse(schema.as_str())
+                .map_err(|cause| ToolOutput::error(format!("Invalid 'schema' argument: {cause}")))?;
+        }
+        let is_parallel = tool_call.name == subagent::PARALLEL_NAME;
+        if is_parallel {
+            self.check_agents(plan.delegations.len() as u64)?;
+        }
+        let mut backlog = VecDeque::new();
+        for (index, request) in plan.delegations.into_iter().enumerate() {
+            backlog.push_back(self.prepare_child(call, index, request).await?);
+        }
+        self.open_group(call, is_parallel, plan.max_concurrent, plan.fail_fast, backlog);
+        Ok(())
+    }
+
+    /// Refuses a call with more tasks than the budget has agents for, before any of them starts. Agents that were lent
+    /// and may come back count as there.
+    fn check_agents(&self, tasks: u64) -> Result<(), ToolOutput> {
+        let ledger = self.state.ledger();
+        let Limit::AtMost(free) = ledger.free().agents else { return Ok(()) };
+        let loans = self.state.loans().len() as u64;
+        let queued: usize = self.waiting.values().map(VecDeque::len).sum();
+        let backlogged: usize = self.groups.values().map(|group| group.backlog.len()).sum();
+        // Each child that is out counts as used when it returns.
+        let refundable = ledger.lent().agents.saturating_sub(loans);
+        let left = free.saturating_add(refundable).saturating_sub((queued + backlogged) as u64);
+        if tasks <= left {
+            return Ok(());
+        }
+        let advice = match left {
+            0 => "Do the work yourself.".to_owned(),
+            1 => "Send 1 task.".to_owned(),
+            _ => format!("Send at most {left} tasks."),
+        };
+        Err(ToolOutput::error(format!(
+            "Not delegated: the call has {tasks} tasks, and the budget has agents for {left} \
+             (budget.agents, or --max-agents). No task was started. {advice}"
+        )))
+    }
+
+    fn open_group(
+        &mut self,
+        call: CallId,
+        is_parallel: bool,
+        max_concurrent: usize,
+        fail_fast: bool,
+        backlog: VecDeque<PendingChild>,
+    ) {
+        let (busy, unstarted, failed) = (0, Vec::new(), false);
+        self.groups.insert(
+            call,
+            ChildGroup { is_parallel, max_concurrent, fail_fast, busy, backlog, unstarted, failed },
+        );
+        self.fill_queue(call);
+    }
+
+    /// Puts as many children of a call in line as may be out at once.
+    fn fill_queue(&mut self, call: CallId) {
+        let Some(group) = self.groups.get_mut(&call) else { return };
+        while group.busy < group.max_concurrent
+            && let Some(pending) = group.backlog.pop_front()
+        {
+            group.busy += 1;
+            self.waiting.entry(pending.concurrency_key.clone()).or_default().push_back(pending);
+        }
+    }
+
+    /// A child of a call, equipped and ready to be lent to.
+    async fn prepare_child(
+        &mut self,
+        call: CallId,
+        index: usize,
+        mut request: Delegation,
+    ) -> Result<PendingChild, ToolOutput> {
+        self.distinguish_from_lead(&mut request);
+        let (resolved, agent, warning) = self.resolve_child(&request).await?;
+        self.refuse_imported_child(call, index, &request).await?;
+        request.agent = request.agent.or(agent);
+        request.warnings.extend(warning);
+        let cap = resolved.agent.max_concurrency.map(|cap| (Arc::from(resolved.agent.id.as_str()), cap));
+        let concurrency_key = ConcurrencyKey { style: request.style, agent: cap };
+        Ok(PendingChild { call, index, delegation: request.into(), resolved, concurrency_key })
+    }
+
+    /// Adds to a label or description that looks like the name of the lead, so that the words of the child are not taken
+    /// for the lead's.
+    fn distinguish_from_lead(&self, request: &mut Delegation) {
+        let Some(role) = request
+            .role
+            .as_mut()
+            .filter(|_| matches!(request.style, DelegationStyle::Subagent | DelegationStyle::Spawn))
+        else {
+            return;
+        };
+        if self.tree.is_name_of_lead(role) {
+            request.title.get_or_insert_with(|| role.as_str().into());
+            role.push_str(" (sub-agent)");
+        }
+    }
+
+    /// Refuses a child whose log would begin with records of an import: what is open in them must not run.
+    async fn refuse_imported_child(
+        &self,
+        call: CallId,
+        index: usize,
+        request: &Delegation,
+    ) -> Result<(), ToolOutput> {
+        if self.tree.imported.is_none() {
+            return Ok(());
+        }
+        let session = self.state.session();
+        for child in [session.child(call), session.child_of_several(call, index)] {
+            let records = self.tree.store().read(&child, 0).await;
+            let records = records.map_err(|error| self.failed_output(request, error.to_string()))?;
+            if !records.is_empty() && !self.state.loans().contains_key(&child) {
+                let cause = format!("cannot start it: the imported tree already has a session {child}");
+                return Err(self.failed_output(request, cause));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a child is equipped with, the definition it runs, and what the caller should know about it. Calls of one
+    /// reply are often alike, so the last answer is kept.
+    async fn resolve_child(
+        &mut self,
+        request: &Delegation,
+    ) -> Result<(Arc<ResolvedAgent>, Option<String>, Option<String>), ToolOutput> {
+        if let Some(last) = &self.resolve_cache
+            && resolves_alike(&last.request, request)
+        {
+            return Ok((last.resolved.clone(), last.agent.clone(), last.warning.clone()));
+        }
+        let definition = self.definition_for(request).await?;
+        // What it says to the user would stand there as if the lead had said it.
+        if let Some(role) = request.role.as_deref().filter(|_| definition.is_none())
+            && self.tree.is_name_of_lead(role)
+        {
+            let text = format!("'{role}' is the name of the agent that leads this run. Choose another name.");
+            return Err(ToolOutput::error(text));
+        }
+        let defined = definition.as_ref().map(|agent| agent.id.clone());
+        let (agent, wanted) = self.tree.settings().faces.prepare_child(request, &self.caller(), definition);
+        let depth = self.caller().depth + 1;
+        let authority = &self.resolved.authority;
+        let attenuated = authority
+            .attenuate(&wanted, depth)
+            .map_err(|refusal| self.failed_output(request, refusal.to_string()))?;
+        let mut lent = attenuated.authority;
+        let speaks =
+            authority.speak == Access::Allowed && authority.lend.contains(delegation_styles::MESSAGE_TOOL);
+        if request.style == DelegationStyle::Delegate && speaks {
+            lent.tools.insert(delegation_styles::MESSAGE_TOOL.to_owned());
+            lent.lend.insert(delegation_styles::MESSAGE_TOOL.to_owned());
+        }
+        let warning = tool_warning(&attenuated.unknown_tools, &wanted.not_in_definition, &agent.name);
+        let resolved =
+            self.tree.resolve(agent, lent, depth).map_err(|cause| self.failed_output(request, cause))?;
+        resolved
+            .check_budget(&self.state.ledger().granted())
+            .map_err(|cause| self.failed_output(request, cause))?;
+        self.resolve_cache = Some(Box::new(ResolveCache {
+            request: request.clone(),
+            resolved: resolved.clone(),
+            agent: defined.clone(),
+            warning: warning.clone(),
+        }));
+        Ok((resolved, defined, warning))
+    }
+
+    /// A child that cannot be equipped has failed, and is spoken of as its face does.
+    fn failed_output(&self, request: &Delegation, cause: String) -> ToolOutput {
+        let outcome = Outcome::new(Status::Failed { cause }, "");
+        self.tree.settings().faces.render(request, &outcome, usize::MAX, "")
+    }
+
+    /// The definition that a part names: by id, or as a role that no preset has.
+    async fn definition_for(&self, request: &Delegation) -> Result<Option<Agent>, ToolOutput> {
+        let id = match (request.style, &request.agent, &request.role) {
+            (DelegationStyle::Dispatch, Some(id), _) => id.clone(),
+            (DelegationStyle::Delegate, _, Some(role))
+                if self.tree.settings().faces.swarm.preset(role).is_none() =>
+            {
+                let wanted = delegate::fold(role);
+                let others = self.caller().callable_agents();
+                let is_meant = |agent: &&&Agent| {
+                    delegate::fold(&agent.id) == wanted || delegate::fold(&agent.name) == wanted
+                };
+                match others.iter().find(is_meant) {
+                    Some(agent) => agent.id.clone(),
+                    None => return Ok(None),
+                }
+            }
+            _ => return Ok(None),
+        };
+        let core = self.tree.core.clone();
+        // Definitions are files: they are read where waiting for a disk holds nobody up.
+        let loaded = tokio::task::spawn_blocking(move || core.settings.agents.load(&id)).await;
+        match loaded {
+            Ok(Ok(agent)) => Ok(Some(agent)),
+            Ok(Err(error @ LoadError::NotFound(_))) => Err(ToolOutput::error(error.to_string())),
+            Ok(Err(LoadError::Invalid(problem))) => Err(self.failed_output(request, problem.to_string())),
+            Err(error) => {
+                Err(self.failed_output(request, format!("its definition could not be read: {error}")))
+            }
+        }
+    }
+
+    /// The answer to a call whose child goes on in the background.
+    pub(super) fn answer_background(&mut self, call: CallId, child: &SessionId, request: &Delegation) {
+        self.groups.remove(&call);
+        let name = request.role.as_deref().or(request.agent.as_deref()).unwrap_or_default();
+        let text = format!(
+            "'{name}' works in the background as {child}. You will be told when it ends; until then `tell` and \
+             `stop` reach it."
+        );
+        self.answer(call, ToolOutput::ok(text));
+    }
+
+    /// A child was not started.
+    pub(super) fn refuse_child(&mut self, pending: PendingChild, cause: String) {
+        let Some(group) = self.groups.get_mut(&pending.call) else { return };
+        group.busy = group.busy.saturating_sub(1);
+        group.unstarted.push((pending.delegation, pending.index, cause));
+        group.failed = true;
+        self.child_settled(pending.call, None);
+    }
+
+    /// A child has ended and its loan is back.
+    pub(super) fn child_ended(
+        &mut self,
+        call: CallId,
+        child: &SessionId,
+        request: &Delegation,
+        outcome: &Outcome,
+    ) {
+        let Some(group) = self.groups.get_mut(&call) else { return };
+        group.busy = group.busy.saturating_sub(1);
+        group.failed |= failure_cause(&outcome.status).is_some();
+        let limit = self.tree.settings().limits.result_bytes;
+        let output = self.tree.settings().faces.render(request, outcome, limit, child.as_str());
+        self.child_settled(call, Some(output));
+    }
+
+    fn child_settled(&mut self, call: CallId, output: Option<ToolOutput>) {
+        let Some(group) = self.groups.get_mut(&call) else { return };
+        if !group.is_parallel {
+            let cause = group.unstarted.pop().map(|(_, _, cause)| ToolOutput::error(cause));
+            self.groups.remove(&call);
+            if let Some(output) = output.or(cause) {
+                self.answer(call, output);
+            }
+            return;
+        }
+        if group.failed && group.fail_fast {
+            self.stop_group(call);
+        } else {
+            self.fill_queue(call);
+        }
+        if self.groups.get(&call).is_some_and(|group| group.busy == 0 && group.backlog.is_empty()) {
+            self.finished.push(call);
+        }
+    }
+
+    /// Cancels the children of a call that are out and drops those that are not.
+    fn stop_group(&mut self, call: CallId) {
+        let mut dropped: Vec<PendingChild> = Vec::new();
+        for queue in self.waiting.values_mut() {
+            let all = std::mem::take(queue).into_iter();
+            let (of_call, others): (VecDeque<_>, _) = all.partition(|pending| pending.call == call);
+            *queue = others;
+            dropped.extend(of_call);
+        }
+        let Some(group) = self.groups.get_mut(&call) else { return };
+        group.busy = group.busy.saturating_sub(dropped.len());
+        dropped.extend(std::mem::take(&mut group.backlog));
+        let cause = format!("not started by {FAIL_FAST}");
+        group.unstarted.extend(dropped.into_iter().map(|one| (one.delegation, one.index, cause.clone())));
+        for (child, inbox) in &self.children {
+            if self.state.loans().get(child).is_some_and(|loan| loan.call == call) {
+                let _ = inbox.unbounded_send(DriverMessage::Cancel(FAIL_FAST.into()));
+            }
+        }
+    }
+
+    /// Whether a call can have several children.
+    pub(super) fn is_parallel(&self, call: CallId) -> bool {
+        self.groups.get(&call).is_some_and(|group| group.is_parallel)
+    }
+
+    /// Whether a child is to stop because another of its call has failed.
+    pub(super) fn is_stopped_with_its_group(&self, child: &SessionId) -> bool {
+        let group = self.state.loans().get(child).and_then(|loan| self.groups.get(&loan.call));
+        group.is_some_and(|group| group.failed && group.fail_fast)
+    }
+
+    /// Everything that waits is answered when nothing new may start.
+    pub(super) fn drop_pending_children(&mut self, reason: &str) {
+        let mut dropped: Vec<PendingChild> =
+            std::mem::take(&mut self.waiting).into_values().flatten().collect();
+        for group in self.groups.values_mut() {
+            group.busy += group.backlog.len();
+            dropped.extend(std::mem::take(&mut group.backlog));
+        }
+        for pending in dropped {
+            self.refuse_child(pending, format!("Not started: {reason}"));
+        }
+    }
+
+    /// Answers calls whose several children have all ended. How each of them ended stands in this session's own log.
+    pub(super) async fn answer_finished_groups(&mut self) -> Result<(), DriverError> {
+        while let Some(call) = self.finished.pop() {
+            let Some(group) = self.groups.remove(&call) else { continue };
+            self.flush().await?;
+            let records = self.tree.store().read(&self.state.session().clone(), 0).await?;
+            let mut results = ended_children(&records, call);
+            let (first, last) = time_span(&records, call);
+            for (request, index, cause) in group.unstarted {
+                let outcome = Outcome::new(Status::Failed { cause }, "");
+                results.push((index, request, ChildResult { outcome, tokens: 0, duration_ms: 0 }));
+            }
+            results.sort_by_key(|(index, _, _)| *index);
+            let results: Vec<(Arc<Delegation>, ChildResult)> =
+                results.into_iter().map(|(_, request, end)| (request, end)).collect();
+            let settings = self.tree.settings();
+            let (config, limit) = (settings.faces.subagent(), settings.limits.result_bytes);
+            self.answer(call, config.render_parallel(&results, last.saturating_sub(first), limit));
+        }
+        Ok(())
+    }
+
+    /// Takes up the children of a call that an earlier runner had started, and starts those that it had not.
+    pub(super) async fn reattach(
+        &mut self,
+        call: CallId,
+        tool_call: &ToolCall,
+        children: Vec<SessionId>,
+    ) -> Result<(), DriverError> {
+        let is_parallel = tool_call.name == subagent::PARALLEL_NAME;
+        let out = children.iter().filter(|child| self.state.loans().contains_key(*child)).count();
+        self.open_group(call, is_parallel, 1, false, VecDeque::new());
+        if let Some(group) = self.groups.get_mut(&call) {
+            group.busy = out;
+        }
+        if is_parallel {
+            self.plan_unstarted(call, tool_call, &children).await?;
+        }
+        for child in children {
+            self.resume_child(&child).await?;
+        }
+        if !is_parallel && out == 0 {
+            self.groups.remove(&call);
+            let text = "interrupted, outcome unknown: the sub-agent's end was not recorded";
+            self.answer(call, ToolOutput::error(text));
+        }
+        Ok(())
+    }
+
+    /// Puts the children of a call in line that no runner has started yet.
+    async fn plan_unstarted(
+        &mut self,
+        call: CallId,
+        tool_call: &ToolCall,
+        children: &[SessionId],
+    ) -> Result<(), DriverError> {
+        let faces = &self.tree.settings().faces;
+        let plan = faces.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
+        let records = self.tree.store().read(&self.state.session().clone(), 0).await?;
+        let failed = ended_children(&records, call)
+            .iter()
+            .any(|(_, _, end)| failure_cause(&end.outcome.status).is_some());
+        let Ok(plan) = plan else {
+            // What the settings do not allow any more is not started; what was started is waited for.
+            self.child_settled(call, None);
+            return Ok(());
+        };
+        let started: Vec<usize> =
+            children.iter().filter_map(|child| child.call()).map(|(_, index)| index).collect();
+        let mut backlog = VecDeque::new();
+        let mut unstarted = Vec::new();
+        for (index, request) in
+            plan.delegations.into_iter().enumerate().filter(|(index, _)| !started.contains(index))
+        {
+            match self.prepare_child(call, index, request.clone()).await {
+                Ok(pending) => backlog.push_back(pending),
+                Err(output) => unstarted.push((request.into(), index, output.text.to_string())),
+            }
+        }
+        if let Some(group) = self.groups.get_mut(&call) {
+            group.max_concurrent = plan.max_concurrent;
+            group.fail_fast = plan.fail_fast;
+            group.backlog = backlog;
+            group.unstarted = unstarted;
+            group.failed = failed;
+        }
+        if let Some(reason) = self.state.stop_reason() {
+            self.drop_pending_children(&reason);
+        }
+        self.child_settled(call, None);
+        Ok(())
+    }
+}
+
+/// The warning about requested tools that a child did not get: unknown ones, and those that its definition lacks.
+fn tool_warning(unknown: &[String], lacking: &[String], agent: &str) -> Option<String> {
+    let shown = |name: &str| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
+    let listed = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    let mut warnings = Vec::new();
+    if !unknown.is_empty() {
+        warnings.push(format!("no such tool to lend: {}", listed(unknown)));
+    }
+    if !lacking.is_empty() {
+        warnings.push(format!("not among the tools of '{}': {}", shown(agent), listed(lacking)));
+    }
+    (!warnings.is_empty()).then(|| warnings.join("; "))
+}
+
+/// Whether two parts get the same kit.
+fn resolves_alike(one: &Delegation, other: &Delegation) -> bool {
+    one.style == other.style
+        && one.role == other.role
+        && one.agent == other.agent
+        && one.external == other.external
+        && one.tools == other.tools
+        && one.single == other.single
+        && one.system_prompt == other.system_prompt
+        && other.style != DelegationStyle::Dispatch
+}
+
+/// The children of a call that have returned, as the log has them.
+fn ended_children(records: &[Record], call: CallId) -> Vec<(usize, Arc<Delegation>, ChildResult)> {
+    let mut results = Vec::new();
+    let mut begun: Vec<(&SessionId, &Arc<Delegation>, u64)> = Vec::new();
+    for record in records {
+        match &record.event {
+            Event::Delegated { call: of, child, delegation, .. } if *of == call => {
+                begun.push((child, delegation, record.at));
+            }
+            Event::Returned { child, outcome, spent, .. } => {
+                let Some((_, request, at)) = begun.iter().find(|(begun, ..)| *begun == child) else {
+                    continue;
+                };
+                let end = ChildResult {
+                    outcome: outcome.clone(),
+                    tokens: spent.usage.total(),
+                    duration_ms: record.at.saturating_sub(*at),
+                };
+                results.push((child.call().map_or(0, |(_, index)| index), (*request).clone(), end));
+            }
+            _ => {}
+        }
+    }
+    results
+}
+
+/// When the first child of a call began and the last one returned.
+fn time_span(records: &[Record], call: CallId) -> (u64, u64) {
+    let mut first = u64::MAX;
+    let mut last = 0;
+    for record in records {
+        match &record.event {
+            Event::Delegated { call: of, .. } if *of == call => first = first.min(record.at),
+            Event::Returned { child, .. } if child.call().is_some_and(|(of, _)| of == call) => {
+                last = last.max(record.at);
+            }
+            _ => {}
+        }
+    }
+    (first.min(last), last)
+}
+
+/// Whether a part goes on while its caller does.
+pub(super) fn is_background(request: &Delegation) -> bool {
+    request.execution != Wait::Foreground
+}

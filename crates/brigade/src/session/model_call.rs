@@ -1,0 +1,592 @@
+//! Calling the model.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use brigade_core::delegation::LimitKind;
+use brigade_core::delegation_styles::PASSTHROUGH_PREFIX;
+use brigade_core::event::{CallFault, Speaker};
+use brigade_core::message::Stop;
+use brigade_core::money::Resources;
+use brigade_core::state::{CompactionInput, CostModel, MAX_ATTEMPTS, Shortfall, WorstCase};
+use brigade_core::text::Text;
+use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
+use futures::StreamExt;
+use tokio::time::Instant;
+
+use super::call_timeout::CallTimeout;
+use super::{Driver, DriverError, Summary, compact};
+use crate::event_stream::RunEvent;
+use crate::external::{self, ReportedUsage};
+use crate::jitter::jitter;
+use crate::model::{Chunk, Ingest, ModelError, Request};
+
+/// The longest pause after a fault.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(8);
+
+/// How often a model is asked before the next one of the chain takes over.
+const ATTEMPTS_BEFORE_FALLBACK: u32 = 3;
+
+/// How long an external agent may be silent.
+const EXTERNAL_SILENCE_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// How long words wait to be shown together.
+const DELTA_INTERVAL: Duration = Duration::from_millis(15);
+
+/// What was heard and not shown yet. Whoever watches is told often enough to see words flow, and not for each of them.
+struct DeltaBuffer {
+    text: String,
+    /// When it may be shown.
+    due: Instant,
+}
+
+/// A call that is about to be made.
+struct PlannedCall {
+    purpose: Purpose,
+    turn: u32,
+    attempt: u32,
+    worst: WorstCase,
+    /// What is to be summarised, where that is the purpose.
+    digest: Option<CompactionInput>,
+    /// The text that had arrived when the session was stopped.
+    partial: Option<Text>,
+}
+
+/// How a call ended.
+enum CallOutcome {
+    Reply(Box<Reply>, CallUsage),
+    Fault(CallFault, Charge),
+}
+
+/// What a call cost that brought no reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Charge {
+    /// The model did not begin.
+    Nothing,
+    /// It may have worked: the reserve is the most that it can be.
+    Unconfirmed,
+    /// It said.
+    Reported(CallUsage),
+}
+
+/// What a model says that a call used up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct CallUsage {
+    usage: Usage,
+    /// Tokens of it that are an estimate.
+    estimated: u64,
+    /// The account of an external agent.
+    reported: ReportedUsage,
+}
+
+impl Driver {
+    pub(super) async fn call_model(&mut self, purpose: Purpose) -> Result<(), DriverError> {
+        let length = self.state.length();
+        self.become_active().await?;
+        self.pause_after_fault().await?;
+        if let Some(limit) = self.state.exceeded_limit() {
+            // The turn limit follows from the log; it is recorded all the same, for whoever reads it.
+            self.record(Event::limit_reached(limit));
+        }
+        if purpose == Purpose::Turn {
+            self.check_repeats();
+        }
+        if self.state.cancelled().is_some()
+            || (self.state.recorded_limit().is_some()
+                && matches!(purpose, Purpose::Turn | Purpose::Compaction))
+        {
+            return Ok(());
+        }
+        let Some(mut planned) = self.plan_call(purpose) else { return Ok(()) };
+        let PlannedCall { purpose, turn, attempt, worst, .. } = planned;
+        let request = match &planned.digest {
+            Some(digest) => Hash::of(digest.text.as_bytes()),
+            None => self.state.fingerprint(),
+        };
+        let (reserved, input) = (worst.amount, worst.input);
+        let called = Event::Called { turn, attempt, purpose, reserved, input, request };
+        if !self.record(called) {
+            // Words that came meanwhile may have changed what is to be done.
+            return if self.state.length() > length {
+                Ok(())
+            } else {
+                Err(self.contradiction("call the model"))
+            };
+        }
+        self.flush().await?;
+        if self.state.open_call().is_none_or(|open| open.turn != turn || open.attempt != attempt) {
+            // Words from outside came first; the call did not happen.
+            return Ok(());
+        }
+        let (outcome, waited) = match purpose {
+            Purpose::Turn if self.is_agent_lost => {
+                let message = external::INTERRUPTED.to_owned();
+                (CallOutcome::Fault(CallFault::Fatal { message }, Charge::Unconfirmed), Duration::ZERO)
+            }
+            _ => self.send(&mut planned).await?,
+        };
+        self.record_outcome(outcome, planned, waited);
+        Ok(())
+    }
+
+    /// The call to be made for this purpose; none if it would be too long or cannot be paid. What nears the window is
+    /// made shorter first.
+    fn plan_call(&mut self, purpose: Purpose) -> Option<PlannedCall> {
+        let cost_model = *self.cost_model();
+        let purpose = match purpose {
+            Purpose::Turn | Purpose::Summary if self.state.should_compact(&cost_model) => Purpose::Compaction,
+            purpose => purpose,
+        };
+        let (turn, attempt) = self.state.next_attempt();
+        if purpose != Purpose::Compaction
+            && let Some(size) = self.state.exceeds_window(&cost_model)
+        {
+            self.refuse_too_long(purpose, size, turn, attempt);
+            return None;
+        }
+        let digest = (purpose == Purpose::Compaction).then(|| match self.summary {
+            Summary::Requested => self.state.compaction_input_on_request(&cost_model),
+            Summary::NotRequested | Summary::Done => self.state.compaction_input(&cost_model),
+        });
+        let worst = match &digest {
+            _ if let Some(external_limits) = &self.resolved.external_limits => {
+                let amount = external_limits.reserve(self.state.ledger().reservable());
+                Ok(WorstCase { amount, input: 0, max_output: 0 })
+            }
+            Some(digest) => self.state.worst_case_summary(&cost_model, compact::bytes(digest)),
+            None => self.state.worst_case(&cost_model, purpose),
+        };
+        match worst {
+            Ok(worst) => Some(PlannedCall { purpose, turn, attempt, worst, digest, partial: None }),
+            Err(shortfall) => {
+                self.refuse_unaffordable(purpose, shortfall, turn, attempt);
+                None
+            }
+        }
+    }
+
+    /// What calls of the model cost that is asked now.
+    pub(super) fn cost_model(&self) -> &CostModel {
+        &self.resolved.model_option(self.state.fallback_index()).cost_model
+    }
+
+    fn refuse_unaffordable(&mut self, purpose: Purpose, shortfall: Shortfall, turn: u32, attempt: u32) {
+        let Shortfall { which, needed } = shortfall;
+        self.record(Event::LimitReached { which, needed });
+        match purpose {
+            Purpose::Turn | Purpose::Compaction => {}
+            // A report that cannot be paid leaves the session incomplete, even if the task was done.
+            Purpose::Grace | Purpose::Summary => self.give_up_call(turn, attempt),
+        }
+    }
+
+    /// Records that a wrap-up call or a report was not sent, and never will be.
+    fn give_up_call(&mut self, turn: u32, attempt: u32) {
+        let cause = CallFault::Unaffordable;
+        self.record(Event::call_failed(turn, attempt, cause, Spent::default()));
+    }
+
+    /// Refuses a request that the model cannot read, before anything is spent on it.
+    fn refuse_too_long(&mut self, purpose: Purpose, size: u64, turn: u32, attempt: u32) {
+        // A report after a limit, or one that no summary makes shorter, is given up: the last text has to do.
+        let is_given_up = match purpose {
+            Purpose::Grace => true,
+            Purpose::Summary => self.state.exceeded_limit().is_some() || !self.state.can_compact(),
+            Purpose::Turn | Purpose::Compaction => false,
+        };
+        if is_given_up {
+            return self.give_up_call(turn, attempt);
+        }
+        let option = self.resolved.model_option(self.state.fallback_index());
+        let (name, window) = (&option.name, option.cost_model.window.unwrap_or_default());
+        let message = format!(
+            "cannot call {name}: the request has at least {size} tokens, and the context window of the model holds \
+             {window}. Shorten the task, or choose a model with a larger window."
+        );
+        let cause = self.with_fallback(CallFault::Overflow { message });
+        self.record(Event::call_failed(turn, attempt, cause, Spent::default()));
+    }
+
+    /// Tells an agent that it repeats itself, and stops one that does not listen.
+    fn check_repeats(&mut self) {
+        let limits = &self.tree.settings().limits;
+        let (warning, limit) = (limits.loop_warning, limits.loop_limit);
+        let repeats = self.state.repeats();
+        if limit > 0 && repeats >= limit {
+            self.record(Event::limit_reached(LimitKind::Loop));
+        } else if warning > 0 && repeats >= warning && !self.state.is_warned_of_repeats() {
+            let text = format!(
+                "You have made the same calls with the same results {repeats} times in a row. Try something else, or \
+                 finish with what you have."
+            );
+            self.record(Event::Heard { from: Speaker::Runtime, text: text.into() });
+        }
+    }
+
+    async fn pause_after_fault(&mut self) -> Result<(), DriverError> {
+        let faults = self.state.faults();
+        if faults == 0 {
+            return Ok(());
+        }
+        self.flush().await?;
+        let first = self.tree.settings().limits.retry_pause;
+        let pause = retry_pause(first, faults, jitter());
+        self.announce_retry(faults + 1, pause);
+        let until = Instant::now() + pause;
+        while self.state.stop_reason().is_none() {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => break,
+                message = self.inbox.next() => self.take_while_busy(message).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells watchers which attempt comes next, when, and the fault of the last one.
+    fn announce_retry(&self, attempt: u32, pause: Duration) {
+        let Some(fault) = self.state.transient_fault() else { return };
+        let attempts = self.attempts();
+        // Rounded up, so that no pause is shown as none.
+        let seconds = pause.as_micros().div_ceil(100_000) as f64 / 10.0;
+        let why = format!("attempt {attempt} of {attempts}, again in {seconds:.1} s: {fault}");
+        self.tree.subscribers.send(RunEvent::Waiting { session: self.state.session().clone(), why });
+    }
+
+    /// Number of attempts at a turn before the next model of the chain takes over, or the round fails.
+    fn attempts(&self) -> u32 {
+        match self.resolved.next_fallback(self.state.fallback_index()) {
+            Some(_) => ATTEMPTS_BEFORE_FALLBACK.min(MAX_ATTEMPTS),
+            None => MAX_ATTEMPTS,
+        }
+    }
+
+    fn request(&self, planned: &PlannedCall, model: &str) -> Request {
+        let tools = match planned.purpose {
+            Purpose::Turn => self.offered_tools(),
+            Purpose::Grace | Purpose::Summary | Purpose::Compaction => [].into(),
+        };
+        let (system, messages) = match &planned.digest {
+            Some(digest) => (compact::system(), compact::messages(digest)),
+            None => (self.resolved.system.clone(), self.state.messages()),
+        };
+        Request {
+            session: self.state.session().clone(),
+            agent: self.resolved.agent.id.clone(),
+            role: self.state.round().and_then(|round| round.delegation.role.clone()),
+            turn: planned.turn,
+            attempt: planned.attempt,
+            purpose: planned.purpose,
+            model: model.to_owned(),
+            system,
+            tools,
+            messages,
+            max_tokens: planned.worst.max_output,
+            temperature: self.resolved.agent.temperature,
+            remote_context: self.resolved.external_limits.map(|_| Box::new(self.hop())),
+        }
+    }
+
+    /// Sends the request and listens. Returns the time in the queue too. If an external agent failed or was stopped, the
+    /// usage that it had reported until then counts.
+    async fn send(&mut self, planned: &mut PlannedCall) -> Result<(CallOutcome, Duration), DriverError> {
+        let mut ingest = Ingest::default();
+        let mut timeout = self.call_timeout(planned.purpose);
+        let outcome = self.stream_reply(planned, &mut ingest, &mut timeout).await?;
+        let waited = timeout.waited(Instant::now());
+        self.clock.extend(waited);
+        // A summary of earlier turns is not a text of the agent.
+        let is_stopped = matches!(outcome, CallOutcome::Fault(CallFault::Stopped, _));
+        if is_stopped && planned.purpose != Purpose::Compaction && !ingest.text().trim().is_empty() {
+            planned.partial = Some(ingest.text().into());
+        }
+        let outcome = match outcome {
+            CallOutcome::Fault(cause, Charge::Unconfirmed) if self.resolved.external_limits.is_some() => {
+                let reported = self.reported_at_stop(ingest.reported()).await;
+                let used = CallUsage { usage: Usage::default(), estimated: 0, reported };
+                CallOutcome::Fault(cause, Charge::Reported(used))
+            }
+            outcome => outcome,
+        };
+        Ok((outcome, waited))
+    }
+
+    /// What an external agent used in a call without a reply. If the user cancelled it, it is asked: nobody calls it again.
+    async fn reported_at_stop(&self, reported: ReportedUsage) -> ReportedUsage {
+        let external = self.tree.settings().external.as_ref();
+        match external.filter(|_| self.state.cancelled().is_some() && reported == ReportedUsage::default()) {
+            Some(external) => external.stop(self.state.session()).await.unwrap_or_default(),
+            None => reported,
+        }
+    }
+
+    /// Listens until the reply is whole, the time is up or the session is stopped.
+    async fn stream_reply(
+        &mut self,
+        planned: &PlannedCall,
+        ingest: &mut Ingest,
+        timeout: &mut CallTimeout,
+    ) -> Result<CallOutcome, DriverError> {
+        let model = &self.resolved.model_option(self.state.fallback_index()).model;
+        let mut stream = model.provider.stream(self.request(planned, &model.name));
+        // What it costs if it fails, and if it is stopped.
+        let (mut cost, mut charge_if_stopped) = (Charge::Nothing, Charge::Unconfirmed);
+        // Set anew only when it has gone off: pieces of a reply come far more often than a limit is reached.
+        let mut timer = pin!(tokio::time::sleep_until(timeout.next_check(Instant::now())));
+        let mut queue_guard = None;
+        let mut deltas = DeltaBuffer { text: String::new(), due: Instant::now() };
+        loop {
+            let chunk = tokio::select! {
+                biased;
+                message = self.inbox.next() => {
+                    self.take_while_busy(message).await?;
+                    if self.state.open_call().is_none() || self.state.cancelled().is_some() {
+                        return Ok(CallOutcome::Fault(CallFault::Stopped, charge_if_stopped));
+                    }
+                    continue;
+                }
+                chunk = stream.next() => chunk,
+                () = timer.as_mut() => {
+                    if let Some(cause) = self.check_timeout(timeout, planned.purpose) {
+                        return Ok(CallOutcome::Fault(cause, charge_if_stopped));
+                    }
+                    timer.as_mut().reset(timeout.next_check(Instant::now()));
+                    self.flush_deltas(planned, &mut deltas, Instant::now());
+                    continue;
+                }
+            };
+            let now = Instant::now();
+            let text = match chunk {
+                Some(Ok(Chunk::Queued)) => {
+                    timeout.queued(now);
+                    queue_guard.get_or_insert_with(|| self.clock.queue());
+                    charge_if_stopped = Charge::Nothing;
+                    continue;
+                }
+                Some(Ok(Chunk::Sent)) => {
+                    timeout.sent(now);
+                    queue_guard = None;
+                    timer.as_mut().reset(timeout.next_check(Instant::now()));
+                    charge_if_stopped = Charge::Unconfirmed;
+                    if self.resolved.external_limits.is_some() {
+                        // It works from now on, whether it says so or not.
+                        cost = Charge::Unconfirmed;
+                    }
+                    continue;
+                }
+                Some(Ok(Chunk::Waiting(why))) => {
+                    timeout.note_received(now);
+                    self.tree
+                        .subscribers
+                        .send(RunEvent::Waiting { session: self.state.session().clone(), why });
+                    continue;
+                }
+                Some(Ok(chunk)) => {
+                    timeout.chunk_received(now);
+                    cost = Charge::Unconfirmed;
+                    ingest.take(chunk)
+                }
+                Some(Err(error)) => Err(error),
+                None => break,
+            };
+            match text {
+                Ok(Some(text)) => {
+                    deltas.text.push_str(&text);
+                    if now >= deltas.due {
+                        self.flush_deltas(planned, &mut deltas, now);
+                    } else if deltas.due < timer.deadline() {
+                        timer.as_mut().reset(deltas.due);
+                    }
+                }
+                Ok(None) if ingest.is_done() => break,
+                Ok(None) => {}
+                Err(error) => return Ok(CallOutcome::Fault(fault(error), cost)),
+            }
+        }
+        self.flush_deltas(planned, &mut deltas, Instant::now());
+        let (reported, estimated) = (ingest.reported(), ingest.estimated());
+        Ok(match std::mem::take(ingest).finish() {
+            Ok((reply, usage)) => {
+                let used = CallUsage { usage, estimated, reported };
+                match empty_reply_fault(&reply, planned) {
+                    Some(fault) => CallOutcome::Fault(fault, Charge::Reported(used)),
+                    None => CallOutcome::Reply(Box::new(reply), used),
+                }
+            }
+            Err(error) => CallOutcome::Fault(fault(error), cost),
+        })
+    }
+
+    fn call_timeout(&self, purpose: Purpose) -> CallTimeout {
+        let deadline = self.clock.deadline(Instant::now());
+        let deadline = match purpose {
+            Purpose::Grace | Purpose::Summary if self.state.recorded_limit() == Some(LimitKind::Time) => {
+                Some(Instant::now() + self.grace)
+            }
+            Purpose::Grace | Purpose::Summary => deadline.map(|deadline| deadline + self.grace),
+            Purpose::Turn | Purpose::Compaction => deadline,
+        };
+        // Another program may work for long without a word to us: its time limit is all that ends it.
+        let silence = match self.resolved.external_limits {
+            None => self.tree.settings().limits.model_silence,
+            Some(_) => EXTERNAL_SILENCE_TIMEOUT,
+        };
+        let is_wrap_up = matches!(purpose, Purpose::Grace | Purpose::Summary);
+        let queue = self.queue_time(if is_wrap_up { self.grace } else { Duration::ZERO });
+        let timeout = CallTimeout::new(Instant::now(), deadline, queue, silence);
+        let is_first_attempt =
+            !is_wrap_up && self.resolved.external_limits.is_none() && self.state.faults() == 0;
+        if is_first_attempt { timeout.reserving_retry() } else { timeout }
+    }
+
+    /// Why the call is not waited for any more, if it is not.
+    fn check_timeout(&mut self, timeout: &CallTimeout, purpose: Purpose) -> Option<CallFault> {
+        let now = Instant::now();
+        if timeout.is_over(now) {
+            self.clock.finish();
+            if purpose != Purpose::Grace {
+                self.record(Event::limit_reached(LimitKind::Time));
+            }
+            return Some(CallFault::Stopped);
+        }
+        let silence = timeout.silent_for(now)?;
+        let message = format!("the model was silent for {} s", silence.as_secs());
+        Some(CallFault::Transient { message })
+    }
+
+    /// Shows what has come since the last time in one piece. A summary of earlier turns is no reply to anybody.
+    fn flush_deltas(&self, planned: &PlannedCall, deltas: &mut DeltaBuffer, now: Instant) {
+        let text = std::mem::take(&mut deltas.text);
+        deltas.due = now + DELTA_INTERVAL;
+        if !text.is_empty() && planned.purpose != Purpose::Compaction && self.tree.subscribers.has_any() {
+            let session = self.state.session().clone();
+            self.tree.subscribers.send(RunEvent::Delta { session, turn: planned.turn, text: text.into() });
+        }
+    }
+
+    fn record_outcome(&mut self, outcome: CallOutcome, planned: PlannedCall, waited: Duration) {
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        let PlannedCall { turn, attempt, worst, digest, partial, .. } = planned;
+        match (outcome, digest) {
+            (CallOutcome::Reply(reply, used), None) => {
+                // A session that only forwards a call of another program thinks nothing.
+                let turns = u64::from(!self.resolved.model_option(0).name.starts_with(PASSTHROUGH_PREFIX));
+                let spent = Spent { turns, ..self.cost(used, worst.amount) };
+                self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
+            }
+            (CallOutcome::Reply(reply, used), Some(CompactionInput { keep_from, .. })) => {
+                let (spent, summary) = (self.cost(used, worst.amount), reply.text.clone());
+                self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
+                self.record(Event::Compacted { summary, keep_from });
+                if self.summary == Summary::Requested {
+                    self.summary = Summary::Done;
+                }
+            }
+            (CallOutcome::Fault(cause, cost), _) => {
+                let session = self.state.session().clone();
+                self.tree.subscribers.send(RunEvent::Discarded { session, turn });
+                let spent = match cost {
+                    Charge::Nothing => Spent::default(),
+                    Charge::Unconfirmed => Spent::unconfirmed(worst.amount),
+                    Charge::Reported(used) => self.cost(used, worst.amount),
+                };
+                let cause = self.with_fallback(cause);
+                self.record(Event::CallFailed { turn, attempt, cause, spent, partial, waited_ms });
+            }
+        }
+    }
+
+    /// Where asking again would not help, another model may.
+    fn with_fallback(&self, cause: CallFault) -> CallFault {
+        let Some(next) = self.resolved.next_fallback(self.state.fallback_index()) else { return cause };
+        let next = next.name.clone();
+        match cause {
+            CallFault::Fatal { message } => CallFault::GivenUp { message, next },
+            // Another may have a larger window.
+            CallFault::Overflow { message } if !self.state.can_compact() => {
+                CallFault::GivenUp { message, next }
+            }
+            CallFault::Transient { message } if self.state.faults() + 1 >= self.attempts() => {
+                CallFault::GivenUp { message, next }
+            }
+            cause => cause,
+        }
+    }
+
+    fn cost(&self, used: CallUsage, reserved: Resources) -> Spent {
+        let spent = match &self.resolved.external_limits {
+            Some(external_limits) => external_limits.cost(used.reported, reserved),
+            None => {
+                let (usage, estimated) = (used.usage, used.estimated);
+                let option = self.resolved.model_option(self.state.fallback_index());
+                let unpriced = u64::from(!option.is_priced && usage.total() > 0);
+                Spent {
+                    usage,
+                    usd: option.cost_model.price.of(usage),
+                    unpriced,
+                    estimated,
+                    ..Spent::default()
+                }
+            }
+        };
+        let excess = spent.usage.total().saturating_sub(reserved.tokens);
+        Spent { overrun: self.state.ledger().uncovered(reserved, &spent), excess, ..spent }
+    }
+}
+
+/// Why a whole reply that says nothing and calls for nothing is no answer.
+fn empty_reply_fault(reply: &Reply, planned: &PlannedCall) -> Option<CallFault> {
+    if !reply.text.as_str().trim().is_empty() || (!reply.calls.is_empty() && planned.digest.is_none()) {
+        return None;
+    }
+    Some(match reply.stop {
+        Stop::Refusal => {
+            CallFault::Fatal { message: "the model refused to answer, without a word".to_owned() }
+        }
+        // Asked once more, it may think less.
+        Stop::Length if planned.digest.is_some() => {
+            CallFault::Transient { message: "there was no room for a summary".to_owned() }
+        }
+        Stop::Length if matches!(planned.purpose, Purpose::Grace | Purpose::Summary) => CallFault::Cut {
+            message: format!("the model used all {} output tokens before any text", planned.worst.max_output),
+        },
+        Stop::Length => CallFault::Fatal {
+            message: format!(
+                "the model used up all {} tokens of its output before it said anything; raise max_tokens",
+                planned.worst.max_output
+            ),
+        },
+        Stop::End | Stop::Calls | Stop::Denied => {
+            CallFault::Transient { message: "the model's reply was empty".to_owned() }
+        }
+    })
+}
+
+/// The pause after so many faults: up to a quarter more or less, so that children that failed together do not all come
+/// back together.
+fn retry_pause(first: Duration, faults: u32, jitter: f64) -> Duration {
+    let pause = first.saturating_mul(2u32.saturating_pow(faults.saturating_sub(1)));
+    pause.min(MAX_RETRY_PAUSE).mul_f64(0.75 + jitter / 2.0)
+}
+
+fn fault(error: ModelError) -> CallFault {
+    match error {
+        ModelError::Transient(message) => CallFault::Transient { message },
+        ModelError::Fatal(message) => CallFault::Fatal { message },
+        ModelError::Overflow(message) => CallFault::Overflow { message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_pauses_double_up_to_a_maximum() {
+        let first = Duration::from_millis(250);
+        let at = |faults, jitter| retry_pause(first, faults, jitter).as_millis();
+        assert_eq!([at(1, 0.5), at(2, 0.5), at(3, 0.5)], [250, 500, 1000]);
+        assert_eq!([at(1, 0.0), at(1, 1.0)], [187, 312]);
+        assert_eq!([at(9, 0.5), at(u32::MAX, 0.5)], [8000, 8000]);
+        assert_eq!(retry_pause(Duration::MAX, 2, 0.5), MAX_RETRY_PAUSE);
+    }
+}

@@ -1,0 +1,318 @@
+//! Seeing to the calls of a reply: the one place where tools are called.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brigade_core::delegation_styles::{DELEGATION_TOOLS, MESSAGE_TOOL};
+use brigade_core::event::{Answer, Effect};
+use brigade_core::grant::Access;
+use brigade_core::message::Stop;
+use brigade_core::permission::{Action, ActionKind, Subject};
+use brigade_core::state::{CallProgress, Intent};
+use brigade_core::{Budget, CallId, Event, SeenFile, Spent, ToolCall, ToolOutput, json};
+use serde_json::Value;
+
+use super::approvals::{Decision, Permission, denial};
+use super::{Driver, DriverError, DriverMessage, ToolDone};
+use crate::event_stream::RunEvent;
+use crate::tool::{AnyTool, EditPlan, ProgressReporter, RemoteLoan, SeenSlot, ToolContext};
+
+/// How long a tool may take to end after it was told to stop.
+const TOOL_STOP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a guard that an earlier runner left may take to end.
+const ORPHAN_STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is to happen with a call once its intent is durable.
+pub(super) enum ReadyCall {
+    Run { call: CallId, tool: Arc<dyn AnyTool>, arguments: Value, lent: Option<Budget> },
+    Edit { call: CallId, plan: EditPlan, seen: SeenFile },
+}
+
+impl Driver {
+    pub(super) async fn run_calls(&mut self, calls: Vec<CallId>) -> Result<(), DriverError> {
+        let mut work = Vec::new();
+        for call in calls {
+            // A state that was folded anew names calls that this driver already sees to.
+            if !self.in_flight.contains(&call) {
+                work.extend(self.prepare(call).await?);
+            }
+        }
+        if !work.is_empty() {
+            self.become_active().await?;
+        }
+        self.flush().await?;
+        for item in work {
+            self.launch(item);
+        }
+        self.start_pending_children().await
+    }
+
+    /// Decides what becomes of a call and records the intent.
+    async fn prepare(&mut self, call: CallId) -> Result<Option<ReadyCall>, DriverError> {
+        let Some(progress) = self.state.call(call).map(|state| state.progress.clone()) else {
+            return Ok(None);
+        };
+        let Some(tool_call) = self.state.tool_call(call).cloned() else { return Ok(None) };
+        match progress {
+            CallProgress::Answered => Ok(None),
+            CallProgress::Delegated { children, .. } => {
+                self.in_flight.insert(call);
+                self.reattach(call, &tool_call, children).await?;
+                Ok(None)
+            }
+            CallProgress::Started(intent) => {
+                self.in_flight.insert(call);
+                self.recover_started_call(call, &tool_call, intent).await
+            }
+            CallProgress::Decided(Answer::Deny { word }) => {
+                self.answer(call, denial(&tool_call.name, word.as_deref()));
+                Ok(None)
+            }
+            CallProgress::New | CallProgress::AwaitingApproval | CallProgress::Decided(_) => {
+                if let Some(reason) = self.state.stop_reason() {
+                    self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
+                    return Ok(None);
+                }
+                self.in_flight.insert(call);
+                match self.start(call, &tool_call).await {
+                    Ok(work) => Ok(work),
+                    Err(output) => {
+                        self.answer(call, output);
+                        Ok(None)
+                    }
+                }
+            }
+        }
+    }
+
+    /// A call that is new. Delegation and messages are things that the driver itself knows how to do.
+    pub(super) async fn start(
+        &mut self,
+        call: CallId,
+        tool_call: &ToolCall,
+    ) -> Result<Option<ReadyCall>, ToolOutput> {
+        if DELEGATION_TOOLS.contains(&tool_call.name.as_str()) {
+            return self.delegate(call, tool_call).await.map(|()| None);
+        }
+        let arguments = json::parse(tool_call.arguments.as_str()).map_err(|cause| {
+            let cut = match self.state.last_stop() {
+                Some(Stop::Length) => {
+                    "; your reply was cut off at its output limit, so make the call shorter"
+                }
+                _ => "",
+            };
+            ToolOutput::error(format!("The arguments of {} are no JSON: {cause}{cut}", tool_call.name))
+        })?;
+        if tool_call.name == MESSAGE_TOOL {
+            return self.send_message(call, &arguments).map(|()| None);
+        }
+        if self.is_child_tool(&tool_call.name) {
+            return self.run_child_tool(call, &tool_call.name, &arguments).await.map(|()| None);
+        }
+        let Some(tool) = self.permit(call, &tool_call.name, &arguments)? else { return Ok(None) };
+        if tool.effect() == Effect::Edit {
+            // Edits of one session happen one after the other: the next is planned on what the last one left.
+            if self.editing.is_some_and(|other| other != call) {
+                self.deferred.push_back(call);
+                return Ok(None);
+            }
+            self.editing = Some(call);
+            return self.start_edit(call, tool, arguments).await;
+        }
+        let lent = tool.delegates_remotely().then(|| self.remote_share());
+        let granted = self.state.ledger().granted();
+        let loan = lent.map(|lent| lent.charged_to(&granted)).unwrap_or_default();
+        let effect = tool.effect();
+        let (before, after, lines) = (None, None, None);
+        self.record(Event::ToolStarted { call, effect, before, after, lent: loan, lines });
+        Ok(Some(ReadyCall::Run { call, tool, arguments, lent }))
+    }
+
+    /// The choke point: no tool runs that does not pass here. None where a person is asked first.
+    fn permit(
+        &mut self,
+        call: CallId,
+        name: &str,
+        arguments: &Value,
+    ) -> Result<Option<Arc<dyn AnyTool>>, ToolOutput> {
+        let tool = self.tree.tool(&self.resolved, name).ok_or_else(|| self.no_such_tool(name))?.clone();
+        if tool.network() && self.resolved.authority.network == Access::Denied {
+            let text =
+                format!("'{name}' needs the network, and this agent may not reach it; work without it");
+            return Err(ToolOutput::error(text));
+        }
+        let mut decided: Option<Decision> = None;
+        let root = self.resolved.files.workspace().root();
+        tool.check(arguments, &mut |action| {
+            let decision = self.decide(&relative_to_root(*action, root));
+            decided = Some(match decided.take() {
+                Some(before) => before.and(decision),
+                None => decision,
+            });
+        })?;
+        let decision = decided.unwrap_or_else(Decision::undeclared);
+        let change = tool.change();
+        if self.authorize(call, name, || arguments.clone(), decision.with_change(change.clone()))?
+            == Permission::Pending
+        {
+            return Ok(None);
+        }
+        if let Some(change) = change {
+            tool.accept(&change);
+        }
+        Ok(Some(tool))
+    }
+
+    fn no_such_tool(&self, name: &str) -> ToolOutput {
+        let known: Vec<&str> = self.resolved.specs.iter().map(|spec| spec.name.as_str()).collect();
+        if DELEGATION_TOOLS.contains(&name) {
+            return ToolOutput::error(format!(
+                "'{name}' is not available here (recursion limit or configuration)"
+            ));
+        }
+        let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
+        ToolOutput::error(format!("There is no tool '{shown}'. You have: {}", known.join(", ")))
+    }
+
+    fn send_message(&mut self, call: CallId, arguments: &Value) -> Result<(), ToolOutput> {
+        let authority = &self.resolved.authority;
+        if !authority.tools.contains(MESSAGE_TOOL) || authority.speak == Access::Denied {
+            return Err(self.no_such_tool(MESSAGE_TOOL));
+        }
+        let text = arguments.get("text").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+        let text = text.ok_or_else(|| ToolOutput::error("Missing 'text' argument"))?;
+        let decision =
+            self.decide(&Action { tool: MESSAGE_TOOL, kind: ActionKind::Pure, subject: Subject::Nothing });
+        if self.authorize(call, MESSAGE_TOOL, || arguments.clone(), decision)? == Permission::Pending {
+            return Ok(());
+        }
+        self.record(Event::Said { call, text: text.into() });
+        self.answer(call, ToolOutput::ok("Sent."));
+        Ok(())
+    }
+
+    /// A call that an earlier runner may have run.
+    async fn recover_started_call(
+        &mut self,
+        call: CallId,
+        tool_call: &ToolCall,
+        Intent { effect, before, after, .. }: Intent,
+    ) -> Result<Option<ReadyCall>, DriverError> {
+        let unknown = |what: &str| ToolOutput::error(format!("interrupted, outcome unknown: {what}"));
+        match effect {
+            Effect::Pure | Effect::Keyed if self.state.stop_reason().is_none() => {
+                match self.start(call, tool_call).await {
+                    Ok(work) => return Ok(work),
+                    Err(output) => self.answer(call, output),
+                }
+                return Ok(None);
+            }
+            Effect::Pure | Effect::Keyed => self.answer(call, unknown("the session was stopped")),
+            Effect::Edit => return self.recover_edit(call, tool_call, before, after).await,
+            Effect::Opaque => {
+                let tag = guard_tag(self.state.session(), call);
+                let ended = tokio::task::spawn_blocking(move || {
+                    brigade_sandbox::end_stale(&tag, ORPHAN_STOP_TIMEOUT)
+                })
+                .await;
+                let output = match ended {
+                    Ok(Ok(_)) => unknown("the runner ended while this call ran; it is not run again"),
+                    Ok(Err(error)) => unknown(&format!("the runner ended while this call ran, and {error}")),
+                    Err(error) => unknown(&error.to_string()),
+                };
+                self.answer(call, output);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs a call whose intent is durable.
+    fn launch(&mut self, work: ReadyCall) {
+        let seen = SeenSlot::default();
+        let (call, loan, future) = match work {
+            ReadyCall::Run { call, tool, arguments, lent } => {
+                let loan = lent.map(RemoteLoan::new).unwrap_or_default();
+                let nothing = || self.state.ledger().granted().exhausted();
+                let context = ToolContext {
+                    session: self.state.session().clone(),
+                    call,
+                    files: self.resolved.files.clone(),
+                    shell: self.tree.settings().shell.clone(),
+                    stop: self.stop_signal(),
+                    remote_context: self.hop().with_budget(lent.unwrap_or_else(nothing)),
+                    loan: loan.clone(),
+                    progress: self.progress_reporter(),
+                    seen: seen.clone(),
+                };
+                let run = async move { tool.run(arguments, &context).await };
+                (call, loan, futures::future::Either::Left(run))
+            }
+            ReadyCall::Edit { call, plan, seen: file } => {
+                let write = self.write(plan, file, seen.clone());
+                (call, RemoteLoan::default(), futures::future::Either::Right(write))
+            }
+        };
+        // A conflict may have shown, before the intent was durable, that the session is stopped.
+        let intent_stands =
+            matches!(self.state.call(call).map(|state| &state.progress), Some(CallProgress::Started(_)));
+        if !intent_stands || self.state.stop_reason().is_some() {
+            let output = ToolOutput::error("Not started: the session was stopped");
+            self.answer_with(ToolDone { call, output, spent: Spent::default(), seen: None });
+            return;
+        }
+        self.running_tools += 1;
+        let (sender, mut stop) = (self.sender.clone(), self.stop_signal());
+        self.spawn(async move {
+            let stopped = async {
+                // The sender lives as long as the driver, and this task does not outlive it.
+                let _ = stop.wait_for(|stop| *stop).await;
+                tokio::time::sleep(TOOL_STOP_TIMEOUT).await;
+            };
+            let safe = futures::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(future));
+            let (output, seen) = tokio::select! {
+                output = safe => match output {
+                    Ok(output) => (output, seen.take()),
+                    Err(_) => (ToolOutput::error("The tool failed in an unexpected way"), None),
+                },
+                () = stopped => {
+                    (ToolOutput::error("interrupted, outcome unknown: it did not stop in time"), None)
+                }
+            };
+            let done = ToolDone { call, output, spent: loan.spent(), seen };
+            let _ = sender.unbounded_send(DriverMessage::ToolDone(Box::new(done)));
+        });
+    }
+
+    /// Tells watchers how far a call of this session is.
+    fn progress_reporter(&self) -> ProgressReporter {
+        let (tree, session) = (self.tree.clone(), self.state.session().clone());
+        ProgressReporter::new(move |why| {
+            tree.subscribers.send(RunEvent::Waiting { session: session.clone(), why })
+        })
+    }
+
+    /// Starts a task that ends with this driver.
+    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        // Finished tasks are forgotten here, so that the set does not grow with the session.
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.spawn(task);
+    }
+}
+
+/// A path that is given from the root of the file system is judged as the path in the workspace that it is.
+fn relative_to_root<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a> {
+    match action.subject {
+        Subject::Path(path) => {
+            match std::path::Path::new(path).strip_prefix(root).ok().and_then(|path| path.to_str()) {
+                Some(relative) => Action { subject: Subject::Path(relative), ..action },
+                None => action,
+            }
+        }
+        Subject::Nothing | Subject::Command(_) | Subject::Host(_) => action,
+    }
+}
+
+/// How the guard of a call is named in the process table.
+pub(crate) fn guard_tag(session: &brigade_core::SessionId, call: CallId) -> String {
+    format!("{session}:{call}")
+}

@@ -1,0 +1,374 @@
+//! What may be written in a transaction: facts, what they name, and leases.
+
+use std::path::Path;
+
+use brigade_core::event::VERSION;
+use brigade_core::{Hash, SessionId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::reader::SubtreeRange;
+use super::schema::{FORMAT, broken};
+use super::writer::{CommitEffects, WriteError};
+use crate::fast_map::{FastMap, FastSet};
+use crate::store::codec::{self, Encoded};
+use crate::store::lease::{self, LeaseRow};
+use crate::store::{Append, Appended, Expect, Lease, Owner, StoreError};
+
+/// An append on its way to the writer.
+#[derive(Debug)]
+pub(super) struct AppendJob {
+    pub(super) session: SessionId,
+    pub(super) expect: Expect,
+    pub(super) encoded: Encoded,
+    pub(super) lease: Option<Lease>,
+    pub(super) at: u64,
+}
+
+impl AppendJob {
+    /// Encodes facts, on the thread of whoever appends them.
+    pub(super) fn new(place: &Path, append: Append) -> Result<AppendJob, StoreError> {
+        codec::check_external(&append)?;
+        let Append { session, expect, events, blobs, lease, at } = append;
+        let mut encoded = Encoded::with_capacity(events.len());
+        blobs.into_iter().for_each(|content| encoded.add_blob(content));
+        for event in events.iter() {
+            encoded.push(event).map_err(|error| broken(place, error.to_string()))?;
+        }
+        Ok(AppendJob { session, expect, encoded, lease, at })
+    }
+}
+
+/// When the trees that this process runs were last written to. Appends renew their lease in the file once a second.
+#[derive(Debug, Default)]
+pub(super) struct LeaseTimes(FastMap<SessionId, LeaseTime>);
+
+#[derive(Debug, Clone, Copy)]
+struct LeaseTime {
+    written: u64,
+    last: u64,
+}
+
+/// How old the time in the file may get before an append writes it anew, in milliseconds.
+const RENEW_INTERVAL_MS: u64 = 1_000;
+
+/// An open transaction.
+pub(super) struct WriteTx<'a> {
+    pub(super) connection: &'a Connection,
+    times: &'a mut LeaseTimes,
+    cache: &'a mut WriteCache,
+    next_pos: u64,
+    pub(super) written: CommitEffects,
+}
+
+/// What this process found out about the file or wrote to it, so that it need not ask twice. It holds until somebody
+/// else commits or a transaction of ours fails; the writer sees to that.
+#[derive(Debug, Default)]
+pub(super) struct WriteCache {
+    last_pos: Option<u64>,
+    /// The lease that was looked up last and is valid.
+    lease: Option<(SessionId, u64)>,
+    /// The definitions that a tree names.
+    definitions: FastMap<SessionId, FastSet<Hash>>,
+    /// How many facts a session has.
+    lengths: FastMap<SessionId, u64>,
+    /// The tree that began here last: those of its sessions that have facts are all among `lengths`.
+    new_tree: Option<SessionId>,
+    /// Whether the file says that rows may have several facts.
+    is_format_current: bool,
+}
+
+/// How many sessions and definitions are remembered at most: enough for the largest trees, little beside their drivers.
+const MAX_CACHED_ENTRIES: usize = 65_536;
+
+impl WriteCache {
+    /// Forgets what was found out when it gets too much, and all of it: what one thing says may rest on another.
+    fn bound(&mut self) {
+        let definitions: usize = self.definitions.values().map(FastSet::len).sum();
+        if definitions + self.lengths.len() > MAX_CACHED_ENTRIES {
+            *self = WriteCache { last_pos: self.last_pos, ..WriteCache::default() };
+        }
+    }
+}
+
+/// Under which name the definitions of a whole tree are kept: its sessions share them, and the last one gone takes them
+/// along. No session has such an id.
+pub(super) fn tree_key(session: &SessionId) -> String {
+    format!("{}/", session.root_id())
+}
+
+impl<'a> WriteTx<'a> {
+    pub(super) fn open(
+        connection: &'a Connection,
+        times: &'a mut LeaseTimes,
+        cache: &'a mut WriteCache,
+    ) -> rusqlite::Result<WriteTx<'a>> {
+        cache.bound();
+        let last: u64 = match cache.last_pos {
+            Some(last) => last,
+            None => connection
+                .prepare_cached(
+                    "SELECT max(coalesce((SELECT max(pos) FROM events), 0), coalesce((SELECT pos FROM removed), 0))",
+                )?
+                .query_row([], |row| row.get(0))?,
+        };
+        Ok(WriteTx { connection, times, cache, next_pos: last + 1, written: CommitEffects::default() })
+    }
+
+    /// The position of the last fact that was written.
+    pub(super) fn last_pos(&self) -> Option<u64> {
+        self.next_pos.checked_sub(1)
+    }
+
+    /// Ends the work, and keeps where the next one begins.
+    pub(super) fn done(self) -> CommitEffects {
+        self.cache.last_pos = Some(self.next_pos - 1);
+        self.written
+    }
+
+    /// Appends facts, after everything that can refuse them was looked at: a refusal leaves no trace.
+    pub(super) fn append(&mut self, job: &AppendJob) -> Result<Appended, WriteError> {
+        if let Some(lease) = &job.lease {
+            self.check_lease(lease, &job.session)?;
+        }
+        let length = self.length(&job.session)?;
+        match job.expect {
+            Expect::Length(expected) if expected != length => {
+                return Err(
+                    StoreError::Conflict { session: job.session.clone(), expected, actual: length }.into()
+                );
+            }
+            Expect::Exists if length == 0 => {
+                return Err(StoreError::UnknownSession(job.session.clone()).into());
+            }
+            Expect::Length(_) | Expect::Exists => {}
+        }
+        if length == 0 && job.session.is_root() {
+            self.note_new_tree(&job.session)?;
+        }
+        self.write_blobs(&job.session, &job.encoded)?;
+        let first_pos = self.next_pos;
+        self.insert(&job.session, length, job.at, u64::from(VERSION), &job.encoded)?;
+        match &job.lease {
+            Some(lease) => self.renew_if_due(lease, job.at)?,
+            None => self.written.must_notify = true,
+        }
+        Ok(Appended { first_seq: length, first_pos })
+    }
+
+    /// Writes facts of one session from `seq` on at the next positions. A row is found by its last fact.
+    pub(super) fn insert(
+        &mut self,
+        session: &SessionId,
+        seq: u64,
+        at: u64,
+        v: u64,
+        encoded: &Encoded,
+    ) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare_cached(
+            "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        )?;
+        let mut length = seq;
+        for row in encoded.rows() {
+            if row.event_count > 1 && !self.cache.is_format_current {
+                upgrade_format(self.connection)?;
+                self.cache.is_format_current = true;
+            }
+            length += row.event_count;
+            self.next_pos += row.event_count;
+            let (seq, pos) = (length - 1, self.next_pos - 1);
+            let sum = codec::checksum(session.as_str(), seq, pos, at, v, row.body);
+            statement.execute(params![pos, session.as_str(), seq, at, v, row.flag, row.body, sum])?;
+            self.written.bytes += row.body.len() as u64 + 128;
+        }
+        match self.cache.lengths.get_mut(session) {
+            Some(stored) => *stored = length,
+            None => drop(self.cache.lengths.insert(session.clone(), length)),
+        }
+        Ok(())
+    }
+
+    /// Writes contents that are new, and who names which.
+    pub(super) fn write_blobs(&mut self, session: &SessionId, encoded: &Encoded) -> rusqlite::Result<()> {
+        for (hash, content) in &encoded.blobs {
+            self.connection
+                .prepare_cached("INSERT OR IGNORE INTO blobs (hash, body) VALUES (?, ?)")?
+                .execute(params![hash.as_bytes(), &**content])?;
+            self.written.bytes += content.len() as u64;
+        }
+        encoded.definitions.iter().try_for_each(|hash| self.add_definition(session, hash))?;
+        encoded.texts.iter().try_for_each(|hash| self.add_ref(session.as_str(), hash))
+    }
+
+    /// Notes that the tree of a session names a definition.
+    fn add_definition(&mut self, session: &SessionId, hash: &Hash) -> rusqlite::Result<()> {
+        let is_new = match self.cache.definitions.get_mut(session.root_str()) {
+            Some(hashes) => hashes.insert(*hash),
+            None => self.cache.definitions.insert(session.root_id(), FastSet::from_iter([*hash])).is_none(),
+        };
+        if is_new { self.add_ref(&tree_key(session), hash) } else { Ok(()) }
+    }
+
+    fn add_ref(&self, referrer: &str, hash: &Hash) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("INSERT OR IGNORE INTO refs (session, hash) VALUES (?, ?)")?
+            .execute(params![referrer, hash.as_bytes()])?;
+        Ok(())
+    }
+
+    /// Forgets what was found out, because it is about to change.
+    pub(super) fn invalidate_cache(&mut self) {
+        *self.cache = WriteCache::default();
+    }
+
+    /// How many facts a session has.
+    pub(super) fn length(&self, session: &SessionId) -> rusqlite::Result<u64> {
+        if let Some(length) = self.cache.lengths.get(session) {
+            return Ok(*length);
+        }
+        if self.cache.new_tree.as_ref().is_some_and(|root| root.contains(session)) {
+            return Ok(0);
+        }
+        let last: Option<u64> = self
+            .connection
+            .prepare_cached("SELECT max(seq) FROM events WHERE session = ?")?
+            .query_row([session.as_str()], |row| row.get(0))?;
+        Ok(last.map_or(0, |last| last + 1))
+    }
+
+    /// Notes that a tree begins, unless sessions of an earlier tree of that name are left.
+    fn note_new_tree(&mut self, root: &SessionId) -> rusqlite::Result<()> {
+        if !has_events(self.connection, root)? {
+            self.cache.new_tree = Some(root.clone());
+        }
+        Ok(())
+    }
+
+    fn check_lease(&mut self, lease: &Lease, session: &SessionId) -> Result<(), WriteError> {
+        let is_known = |(root, epoch): &(SessionId, u64)| *root == lease.root && *epoch == lease.epoch;
+        if lease.root.contains(session) && self.cache.lease.as_ref().is_some_and(is_known) {
+            return Ok(());
+        }
+        let admitted: Option<bool> = self
+            .connection
+            .prepare_cached("SELECT epoch = ? AND pid IS NOT NULL FROM leases WHERE root = ?")?
+            .query_row(params![lease.epoch, lease.root.as_str()], |row| row.get(0))
+            .optional()?;
+        if admitted == Some(true) && lease.root.contains(session) {
+            self.cache.lease = Some((lease.root.clone(), lease.epoch));
+            Ok(())
+        } else {
+            Err(lease::fenced(lease).into())
+        }
+    }
+
+    /// Notes that the tree of a lease runs, in the file at most once a second.
+    fn renew_if_due(&mut self, lease: &Lease, at: u64) -> rusqlite::Result<()> {
+        let time = self.times.0.entry(lease.root.clone()).or_insert(LeaseTime { written: 0, last: at });
+        time.last = time.last.max(at);
+        if at < time.written.saturating_add(RENEW_INTERVAL_MS) {
+            return Ok(());
+        }
+        time.written = at;
+        self.write_time(lease, at)
+    }
+
+    fn write_time(&self, lease: &Lease, at: u64) -> rusqlite::Result<()> {
+        self.connection
+            .prepare_cached("UPDATE leases SET renewed = ?1, last_run = ?1 WHERE root = ?2 AND epoch = ?3")?
+            .execute(params![at, lease.root.as_str(), lease.epoch])?;
+        Ok(())
+    }
+
+    /// Takes the right to run a tree.
+    pub(super) fn lease(&mut self, root: &SessionId, owner: &Owner, at: u64) -> Result<Lease, WriteError> {
+        let row = lease_row(self.connection, root)?;
+        let (lease, row) = lease::take(row.as_ref(), root, owner, at)?;
+        self.write_lease(root, &row)?;
+        self.times.0.insert(root.clone(), LeaseTime { written: at, last: at });
+        Ok(lease)
+    }
+
+    /// Writes all that is kept about the lease of a tree.
+    pub(super) fn write_lease(&mut self, root: &SessionId, row: &LeaseRow) -> rusqlite::Result<()> {
+        let owner = row.owner.as_ref();
+        self.cache.lease = None;
+        self.connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO leases (root, epoch, host, boot_id, pid, start_time, renewed, last_run)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                root.as_str(),
+                row.epoch,
+                owner.map(|owner| &owner.host),
+                owner.map(|owner| &owner.boot_id),
+                owner.map(|owner| owner.pid),
+                owner.map(|owner| owner.start_time),
+                row.renewed,
+                row.last_run,
+            ])?;
+        Ok(())
+    }
+
+    /// Says that the holder of a lease lives.
+    pub(super) fn renew(&mut self, lease: &Lease, at: u64) -> Result<(), WriteError> {
+        self.check_lease(lease, &lease.root)?;
+        self.write_time(lease, at)?;
+        self.times.0.insert(lease.root.clone(), LeaseTime { written: at, last: at });
+        Ok(())
+    }
+
+    /// Gives a lease back, unless somebody else has it.
+    pub(super) fn release(&mut self, lease: &Lease) -> Result<(), WriteError> {
+        let Some(row) = lease_row(self.connection, &lease.root)?.filter(|row| row.admits(lease)) else {
+            return Ok(());
+        };
+        let last = self.times.0.remove(&lease.root).map(|time| time.last);
+        let released = LeaseRow { owner: None, last_run: row.last_run.max(last), ..row };
+        Ok(self.write_lease(&lease.root, &released)?)
+    }
+
+    /// Forgets what was noted about a tree.
+    pub(super) fn forget(&mut self, root: &SessionId) {
+        self.times.0.remove(root);
+    }
+}
+
+/// Has a file of an earlier format say that rows may have several facts.
+fn upgrade_format(connection: &Connection) -> rusqlite::Result<()> {
+    let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found < FORMAT { connection.pragma_update(None, "user_version", FORMAT) } else { Ok(()) }
+}
+
+/// Whether there are facts of a session or of any below it.
+pub(super) fn has_events(connection: &Connection, root: &SessionId) -> rusqlite::Result<bool> {
+    let below = SubtreeRange::of(root);
+    connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM events
+             WHERE session >= ?1 AND session < ?3 AND (+session = ?1 OR +session > ?2))",
+        )?
+        .query_row(params![root.as_str(), below.first, below.end], |row| row.get(0))
+}
+
+/// What is kept about the lease of a tree.
+pub(super) fn lease_row(connection: &Connection, root: &SessionId) -> rusqlite::Result<Option<LeaseRow>> {
+    connection
+        .prepare_cached(
+            "SELECT epoch, host, boot_id, pid, start_time, renewed, last_run FROM leases WHERE root = ?",
+        )?
+        .query_row([root.as_str()], |row| {
+            Ok(LeaseRow {
+                epoch: row.get(0)?,
+                owner: owner(row)?,
+                renewed: row.get(5)?,
+                last_run: row.get(6)?,
+            })
+        })
+        .optional()
+}
+
+fn owner(row: &Row<'_>) -> rusqlite::Result<Option<Owner>> {
+    let Some(pid) = row.get(3)? else { return Ok(None) };
+    Ok(Some(Owner { host: row.get(1)?, boot_id: row.get(2)?, pid, start_time: row.get(4)? }))
+}

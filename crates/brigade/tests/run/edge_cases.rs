@@ -1,0 +1,232 @@
+//! Moments that are easy to get wrong.
+
+use std::time::Duration;
+
+use brigade::core::permission::Mode;
+use brigade::core::{Event, Status};
+use brigade::store::Owner;
+use brigade::{ResumeOptions, RunError, StoreError, Task};
+
+use crate::support::{Harness, check_laws, end};
+
+const TWO_EDITS: &str = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "read_file"
+arguments = { path = "a.txt" }
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "a.txt", old = "one", new = "1" }
+[[reply.call]]
+tool = "edit_file"
+arguments = { path = "a.txt", old = "two", new = "2" }
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "b.txt", content = "b" }
+[[reply]]
+text = "{results}"
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edits_of_one_file_in_one_reply_all_happen() {
+    for _ in 0..10 {
+        let harness = Harness::new(TWO_EDITS);
+        std::fs::write(harness.path().join("a.txt"), "one two\n").unwrap();
+        let result = harness.run().await;
+        assert_eq!(
+            std::fs::read_to_string(harness.path().join("a.txt")).unwrap(),
+            "1 2\n",
+            "{}",
+            result.outcome.text
+        );
+        assert_eq!(std::fs::read_to_string(harness.path().join("b.txt")).unwrap(), "b");
+        check_laws(&harness.log(&result.session).await);
+    }
+}
+
+#[tokio::test]
+async fn ask_rule_on_delegate_requests_approval() {
+    let script = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "x" }
+[[reply]]
+text = "{result:0}"
+"#;
+    let harness =
+        Harness::with(script, |settings| settings.permissions.ask.push("delegate".parse().unwrap()));
+    let result = harness.run().await;
+    assert!(result.outcome.text.as_str().contains("permissions.ask"), "{}", result.outcome.text);
+    assert_eq!(result.spent.agents, 0);
+}
+
+#[tokio::test]
+async fn dropped_run_can_be_resumed_in_the_same_process() {
+    let harness = Harness::new("[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'done'");
+    let runtime = harness.runtime().with_owner(Owner::this_process());
+    let run = runtime.start(Task::new("the task")).await.unwrap();
+    let session = run.session().clone();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(matches!(
+        runtime.resume(&session, ResumeOptions::default()).await,
+        Err(RunError::Store(StoreError::Held { .. }))
+    ));
+    drop(run);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let result = end(runtime.resume(&session, ResumeOptions::default()).await.unwrap()).await.unwrap();
+    assert_eq!(result.outcome.text.as_str(), "done");
+    check_laws(&harness.log(&session).await);
+}
+
+#[tokio::test]
+async fn a_mode_given_on_resume_narrows_an_open_round() {
+    let script = r#"
+[[reply]]
+turn = 1
+attempt = 1
+fault = "hang"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "b" }
+[[reply]]
+text = "{result:0}"
+"#;
+    let harness = Harness::with(script, |settings| settings.permissions.mode = Mode::Auto);
+    let run = harness.start().await;
+    let session = run.session().clone();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(run);
+    let more = ResumeOptions { mode: Some(Mode::Plan), ..ResumeOptions::default() };
+    let result = end(harness.runtime().resume(&session, more).await.unwrap()).await.unwrap();
+    assert!(result.outcome.text.as_str().contains("not allowed"), "{}", result.outcome.text);
+    assert!(!harness.path().join("a").exists());
+}
+
+#[tokio::test]
+async fn detached_child_that_crashed_can_be_resumed() {
+    let script = r#"
+[[reply]]
+agent = "lead"
+turn = 1
+[[reply.call]]
+tool = "delegate"
+arguments = { role = "Child", task = "x", tools = ["read_file"] }
+[[reply]]
+agent = "lead"
+text = "done"
+[[reply]]
+turn = 1
+text = "child"
+[[reply]]
+turn = 2
+attempt = 1
+fault = "hang"
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "b" }
+[[reply]]
+text = "{result:0}"
+"#;
+    let harness = Harness::new(script);
+    let result = harness.run().await;
+    let child = result.session.child("1-0".parse().unwrap());
+    harness.runtime().tell(&child, "more").await.unwrap();
+    let run = harness.runtime().resume(&child, ResumeOptions::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(run);
+    let result =
+        end(harness.runtime().resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
+    assert_eq!(result.outcome.status, Status::Done);
+    assert!(
+        result.outcome.text.as_str().contains("There is no tool 'write_file'"),
+        "{}",
+        result.outcome.text
+    );
+    check_laws(&harness.log(&child).await);
+}
+
+#[tokio::test]
+async fn cut_reply_is_charged_unconfirmed_and_runs_no_calls() {
+    let script = r#"
+[[reply]]
+turn = 1
+attempt = 1
+fault = "cut"
+text = "half"
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "b" }
+[[reply]]
+text = "whole"
+"#;
+    let harness = Harness::new(script);
+    let result = harness.run().await;
+    assert_eq!(result.outcome.text.as_str(), "whole");
+    assert!(result.spent.unconfirmed.tokens > 0);
+    assert!(!harness.path().join("a").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_message_during_a_model_call_is_paid_for() {
+    for delay in 0..12 {
+        let harness = Harness::new(
+            "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'e' }\n[[reply]]\ntext = 'ok'",
+        );
+        let runtime = harness.runtime();
+        let run = runtime.start(Task::new("the task")).await.unwrap();
+        let session = run.session().clone();
+        tokio::time::sleep(Duration::from_micros(delay * 100)).await;
+        let _ = runtime.tell(&session, &"word ".repeat(20_000)).await;
+        let result = end(run).await.unwrap();
+        assert_eq!(result.outcome.status, Status::Done);
+        assert_eq!(result.spent.overrun.tokens, 0);
+        let log = harness.log(&session).await;
+        let ended = log.iter().rposition(|record| matches!(record.event, Event::Ended { .. })).unwrap();
+        assert!(log[ended..].iter().all(|record| !matches!(record.event, Event::Called { .. })));
+    }
+}
+
+#[tokio::test]
+async fn a_next_round_keeps_the_mode_of_the_last_one() {
+    let script = r#"
+[[reply]]
+turn = 1
+text = "first"
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = "write_file"
+arguments = { path = "a", content = "b" }
+[[reply]]
+text = "{result:0}"
+"#;
+    let mode = std::sync::Arc::new(std::sync::Mutex::new(Mode::Plan));
+    let current = mode.clone();
+    let harness = Harness::with(script, move |settings| settings.permissions.mode = *current.lock().unwrap());
+    let result = harness.run().await;
+    // The settings of the next runner are wider; the session is as narrow as it was, unless the caller says otherwise.
+    *mode.lock().unwrap() = Mode::Auto;
+    harness.runtime().tell(&result.session, "more").await.unwrap();
+    let again = end(harness.runtime().resume(&result.session, ResumeOptions::default()).await.unwrap())
+        .await
+        .unwrap();
+    assert!(again.outcome.text.as_str().contains("not allowed"), "{}", again.outcome.text);
+}
+
+#[tokio::test]
+async fn wrap_up_after_a_short_timeout_is_short_too() {
+    let harness = Harness::new("[[reply]]\nfault = 'hang'");
+    let started = std::time::Instant::now();
+    let result = harness.run_task(Task::new("go").timeout(Duration::from_millis(200))).await;
+    assert!(matches!(result.outcome.status, Status::Incomplete { .. }));
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+}

@@ -1,0 +1,57 @@
+//! What an agent remembers, when the runner is killed around it.
+
+use brigade::core::permission::Mode;
+use brigade::core::{CallId, SessionId};
+use brigade::tool::memory::{Memory, NewEntry};
+
+use crate::crash::run_until_crash;
+use crate::support::Harness;
+
+const REMEMBER: &str = "
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = 'memory_put'
+arguments = { key = 'port', text = '8080' }
+[[reply]]
+turn = 2
+[[reply.call]]
+tool = 'memory_get'
+arguments = { key = 'port' }
+[[reply]]
+text = '{results}'
+";
+
+/// A note that was stored is not stored again, so that a resume does not undo what others stored in between.
+#[tokio::test]
+async fn memory_entry_is_stored_once_whenever_the_runner_dies() {
+    let (mut stored_first, mut stored_later) = (0, 0);
+    for appends in 1..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::at(&folder.path().join("memory.db"));
+        let tools = memory.clone();
+        let harness = Harness::with(REMEMBER, move |settings| {
+            settings.tools = brigade::Toolbox::standard().with_memory(tools.clone());
+            settings.permissions.mode = Mode::Auto;
+        });
+        let (result, root) = run_until_crash(&harness, None, appends).await;
+        if result.is_some() {
+            break;
+        }
+        let root = root.unwrap();
+        let was_stored = memory.get("port").unwrap().is_some();
+        let other = NewEntry { key: Some("port".to_owned()), text: "9090".to_owned(), tags: Vec::new() };
+        memory.put(other, &SessionId::root(1), CallId { turn: 1, index: 0 }).unwrap();
+        let (result, _) = run_until_crash(&harness, Some(&root), i64::MAX).await;
+        assert!(result.is_some(), "after {appends} appends");
+        let now = memory.get("port").unwrap().unwrap();
+        if was_stored {
+            stored_first += 1;
+            assert_eq!(now.text, "9090", "after {appends} appends");
+        } else {
+            stored_later += 1;
+            assert_eq!((now.text.as_str(), now.session.as_str()), ("8080", root.as_str()));
+        }
+    }
+    assert!(stored_first > 1 && stored_later > 0, "{stored_first} {stored_later}");
+}
