@@ -1,7 +1,7 @@
-//! What a session can do with its own children: speak to them, stop them, read the whole of a long result.
+//! Tools for a session's own children: send a message, stop, read a long result in full.
 //!
-//! These tools appear when there is something to act on, after all others, and stay. They reach nothing but the
-//! session's own subtree.
+//! These tools are added after all others when there is a child to use them on, and then stay. They reach only
+//! the session's own subtree.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ const TELL: &str = "tell";
 const STOP: &str = "stop";
 const READ_RESULT: &str = "read_result";
 
-/// How much of a result one call reads, in bytes.
+/// Maximum number of bytes of a result that one call reads.
 const MAX_READ_BYTES: usize = 16_384;
-/// How many lines a pattern finds at most.
+/// Maximum number of lines that a pattern returns.
 const MAX_MATCHING_LINES: usize = 200;
 
 impl Driver {
-    /// The tools of the next request.
+    /// Tools of the next request.
     pub(super) fn offered_tools(&self) -> Arc<[ToolSpec]> {
         let (background, reads) = (self.state.longest_result_before_background(), self.has_long_results());
         if background.is_none() && !reads {
             return self.resolved.specs.clone();
         }
         let mut specs = self.resolved.specs.to_vec();
-        // In the order in which they appeared, so that what the provider has in its cache stays good.
+        // The order of first appearance is kept, so that the provider's prompt cache stays valid.
         let reads_came_first = background.is_some_and(|longest| self.is_long(longest));
         if reads && reads_came_first {
             specs.push(read_spec());
@@ -53,7 +53,7 @@ impl Driver {
         bytes > self.tree.settings().limits.result_bytes
     }
 
-    /// Whether this is one of these tools, and there is something to act on.
+    /// Whether this is one of these tools and there is a child to use it on.
     pub(super) fn is_child_tool(&self, name: &str) -> bool {
         match name {
             TELL | STOP => self.state.longest_result_before_background().is_some(),
@@ -82,7 +82,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A child that works in the background, by its id.
+    /// Finds a running background child by its id.
     fn running_child(&self, id: &str) -> Result<SessionId, ToolOutput> {
         let child = id.parse::<SessionId>().ok().filter(|child| self.children.contains_key(child));
         child.ok_or_else(|| {
