@@ -1,4 +1,4 @@
-//! The keys about authority: what an agent may use, and what a file takes away.
+//! Keys about authority: the tools that a file grants and the ones that it takes away.
 
 use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::permission::{Mode, Rule};
@@ -40,7 +40,8 @@ impl Builder {
         Ok((status, remarks.trim_start_matches("; ").to_owned()))
     }
 
-    /// Rules of ours; one that cannot be read would protect nothing.
+    /// Reads rules in Brigade's own syntax. A rule that cannot be parsed is an error, because it would protect
+    /// nothing.
     pub(super) fn deny(&mut self, value: &Value) -> KeyResult {
         for rule in value::names(value)? {
             let rule: Rule = rule.parse().map_err(|error| format!("{error}"))?;
@@ -110,7 +111,8 @@ impl Builder {
         }
     }
 
-    /// A choice of agents cannot be kept, so whoever may hand work to a few hands it to none.
+    /// A selection of agents cannot be enforced, so an agent that may delegate to a few of them may not delegate at
+    /// all.
     pub(super) fn agents(&mut self, value: &Value) -> KeyResult {
         if value::names(value)?.iter().any(|name| name == "*") {
             return honoured();
@@ -137,7 +139,7 @@ impl Builder {
         }
     }
 
-    /// What is taken away is taken out of the list as well, and nothing left is no list at all.
+    /// Removes denied tools from the list. If no tool is left, the file is refused.
     pub(super) fn resolve_tools(&mut self) {
         if let Some(allowed_only) = &self.restrictions.allowed_only {
             let kept = allowed_only.iter().map(|tool| (*tool).to_owned());

@@ -1,4 +1,4 @@
-//! From the keys of a file to an agent, with a note on each of them.
+//! Builds an agent from the keys of a file, with a note on each key.
 
 use std::path::Path;
 
@@ -13,22 +13,22 @@ use super::restrictions::Restrictions;
 use super::{id, model, value};
 use crate::secret::Secret;
 
-/// What a file comes to.
+/// Result of building the agent of a file.
 pub(super) struct BuildResult {
     pub(super) notes: Vec<KeyNote>,
     pub(super) outcome: Result<(Agent, Option<Secret>), DefinitionError>,
 }
 
-/// The longest name that is shown.
+/// Maximum length of a displayed name.
 const MAX_NAME_CHARS: usize = 64;
 
-/// An agent in the making.
+/// Agent under construction.
 #[derive(Default)]
 pub(super) struct Builder {
     pub(super) agent: Agent,
     api_key: Option<Secret>,
     display_name: Option<String>,
-    /// Prompts by the key that they stand at.
+    /// Prompts, each with the key that contains it.
     prompts: Vec<(String, String)>,
     pub(super) restrictions: Restrictions,
     tokens: Option<u64>,
@@ -38,7 +38,7 @@ pub(super) struct Builder {
     pub(super) notes: Vec<KeyNote>,
 }
 
-/// What became of a key: its class and what is said about it, or why it is refused.
+/// Status of a key and a note about it, or the reason why it is refused.
 pub(super) type KeyResult = Result<(KeyStatus, String), String>;
 
 pub(super) fn honoured() -> KeyResult {
@@ -71,7 +71,7 @@ impl Builder {
         self.note(key, line, KeyStatus::Refused, cause);
     }
 
-    /// Reads one key; `shown` is how it is called in notes.
+    /// Reads one key; `shown` is its name in notes.
     fn field(&mut self, field: &Field, shown: &str, format: Format) {
         let name = field.key.as_str();
         let Some(key) = keys::lookup(name) else {
@@ -114,7 +114,7 @@ impl Builder {
         seen
     }
 
-    /// A section with the settings of the model.
+    /// Reads a section with model settings.
     fn section(&mut self, field: &Field, format: Format) {
         let Value::Object(map) = &field.value else {
             return self.refuse(&field.key, field.line, "has to be a section with keys".to_owned());
@@ -263,11 +263,11 @@ impl Builder {
         self.agent.name = one_line(&shown);
     }
 
-    /// The body, or the first of the keys that hold a prompt.
+    /// Selects the prompt: the body, or the first key that contains one.
     fn resolve_prompt(&mut self, body: String, file: &Path, format: Format) {
         let mut prompts = std::mem::take(&mut self.prompts);
         prompts.retain(|(_, text)| !text.is_empty());
-        // Where there are instructions too, a prompt is the first task.
+        // If there are instructions too, `prompt` is the first task.
         prompts.sort_by_key(|(key, _)| key == "prompt");
         let mut prompts = prompts.into_iter();
         let keyed = if body.is_empty() { prompts.next() } else { None };
@@ -278,7 +278,8 @@ impl Builder {
             note.text = "another prompt comes first".to_owned();
         }
         if self.agent.prompt.is_empty() {
-            // Settings of any program are TOML or JSON too; what has no prompt was not meant to be an agent.
+            // The settings of any program may be TOML or JSON, so a file without a prompt was not meant to be an
+            // agent.
             match (format, Syntax::of(file)) {
                 (_, Some(Syntax::Markdown)) => {
                     self.note("prompt", None, KeyStatus::Ignored, "is empty".to_owned())
@@ -293,7 +294,7 @@ impl Builder {
         }
     }
 
-    /// What only picklebot does with its files.
+    /// Notes the features of its agent files that only Picklebot implements.
     fn note_picklebot_features(&mut self, file: &Path) {
         if self.agent.prompt.contains("{{") {
             self.note("{{…}}", None, KeyStatus::Ignored, "the body is used as it is written".to_owned());
@@ -318,7 +319,7 @@ fn kind(value: &Value) -> KeyResult {
     }
 }
 
-/// A name as it is shown: one line, without brackets that could look like somebody speaking.
+/// Formats a name for display: one line, without brackets that could imitate another speaker.
 fn one_line(name: &str) -> String {
     let plain: String =
         name.chars().map(|c| if c.is_control() || matches!(c, '[' | ']') { ' ' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! Ids: what people and models name an agent by.
+//! Agent ids.
 
 use std::path::{Component, Path};
 
@@ -6,12 +6,12 @@ use brigade_core::agent::{id_of_name, normalised_id};
 
 use super::format::{Format, stem};
 
-/// The longest id.
+/// Maximum length of an id.
 const MAX_ID_BYTES: usize = 64;
-/// The agent that exists without a file.
+/// Id of the built-in agent, which has no file.
 const BUILTIN_AGENT: &str = "lead";
 
-/// Whether a text is an id: 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-`, and a letter or digit first.
+/// Whether a text is a valid id: 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-`, starting with a letter or digit.
 pub fn is_id(text: &str) -> bool {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     (1..=MAX_ID_BYTES).contains(&text.len())
@@ -19,12 +19,12 @@ pub fn is_id(text: &str) -> bool {
         && text.bytes().all(|b| letter(b) || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// The id that the name of a folder stands for, if it can be one.
+/// Derives an id from a folder name, if possible.
 pub(super) fn id_of_folder(name: &str) -> Option<String> {
     if is_id(name) { Some(name.to_owned()) } else { normalised_id(name) }
 }
 
-/// The id of what stands in a file.
+/// Determines the id of a definition in a file.
 pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<String, String> {
     let id = if format.is_folder_based() {
         let folder =
@@ -54,12 +54,12 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
     }
 }
 
-/// The id that a file has by its place alone.
+/// Derives an id from the path of a file alone.
 pub(super) fn id_from_file(file: &Path) -> Option<String> {
     id(file, Format::of(file), None).ok()
 }
 
-/// The path below the folder of agents, where OpenCode takes the name from.
+/// Returns the path below the agents folder, which OpenCode uses as the name.
 fn opencode_name(file: &Path) -> Option<String> {
     let parts: Vec<&str> =
         file.parent()?.components().map(Component::as_os_str).filter_map(|part| part.to_str()).collect();

@@ -1,11 +1,11 @@
-//! Values as they are written in files of many origins.
+//! Values as the various formats write them.
 
 use serde_json::Value;
 
-/// The most names of a list. There are far fewer tools.
+/// Maximum number of names in a list. There are far fewer tools.
 const MAX_NAMES: usize = 1_000;
 
-/// Text; numbers and truth values are text too, and nothing at all is none.
+/// Reads text. Numbers and booleans count as text, and null is `None`.
 pub(super) fn text(value: &Value) -> Result<Option<String>, String> {
     match value {
         Value::Null => Ok(None),
@@ -16,7 +16,7 @@ pub(super) fn text(value: &Value) -> Result<Option<String>, String> {
     }
 }
 
-/// Yes or no.
+/// Reads a boolean.
 pub(super) fn flag(value: &Value) -> Result<bool, String> {
     let word = match value {
         Value::Bool(flag) => return Ok(*flag),
@@ -30,7 +30,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
     }
 }
 
-/// A whole number from 1 on.
+/// Reads a positive integer.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
@@ -40,12 +40,12 @@ pub(super) fn count(value: &Value) -> Result<u64, String> {
     number.filter(|number| *number > 0).ok_or_else(|| "has to be a whole number above 0".to_owned())
 }
 
-/// A whole number from 1 on that fits into 32 bits.
+/// Reads a positive integer that fits into 32 bits.
 pub(super) fn small_count(value: &Value) -> Result<u32, String> {
     u32::try_from(count(value)?).map_err(|_| "is larger than 4294967295".to_owned())
 }
 
-/// A number from 0 to 2.
+/// Reads a number from 0 to 2.
 pub(super) fn temperature(value: &Value) -> Result<f64, String> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
@@ -57,7 +57,7 @@ pub(super) fn temperature(value: &Value) -> Result<f64, String> {
         .ok_or_else(|| "has to be a number from 0 to 2".to_owned())
 }
 
-/// A duration in milliseconds: `90`, `90s`, `10m`, `2h`, `500ms`.
+/// Reads a duration in milliseconds: `90`, `90s`, `10m`, `2h`, `500ms`.
 pub(super) fn duration(value: &Value) -> Result<u64, String> {
     let wrong = || "has to be a duration such as \"10m\"".to_owned();
     let duration_text = text(value)?.ok_or_else(wrong)?;
@@ -74,21 +74,21 @@ pub(super) fn duration(value: &Value) -> Result<u64, String> {
     number.checked_mul(unit).filter(|millis| *millis > 0).ok_or_else(wrong)
 }
 
-/// Minutes, perhaps with a fraction, in milliseconds.
+/// Reads a possibly fractional number of minutes, in milliseconds.
 pub(super) fn minutes(value: &Value) -> Result<u64, String> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    // A year is more than any round takes, and every smaller number of milliseconds is exact.
+    // A year is longer than any round, and every smaller number of milliseconds is exact.
     let number = number.filter(|number| *number > 0.0 && *number <= 525_600.0);
     number
         .map(|number| (number * 60_000.0).ceil() as u64)
         .ok_or_else(|| "has to be a number of minutes".to_owned())
 }
 
-/// Names: a list of texts, or one text with commas. Commas within parentheses belong to a name.
+/// Reads names: a list of strings, or one string with commas. Commas within parentheses belong to a name.
 pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
     let wrong = || "has to be a list of names, or names with commas between them".to_owned();
     let mut names = Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// Splits at commas and line ends outside of parentheses; none where those do not match.
+/// Splits at commas and line ends outside of parentheses; `None` if the parentheses do not match.
 fn split(text: &str) -> Option<Vec<String>> {
     let mut names = vec![String::new()];
     let mut depth = 0_u32;

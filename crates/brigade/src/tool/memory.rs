@@ -1,8 +1,8 @@
-//! What agents remember from one session to the next: `memory_put`, `memory_get` and `memory_search`.
+//! Memory that agents share across sessions: `memory_put`, `memory_get` and `memory_search`.
 //!
-//! Entries are in a SQLite file of their own, which any number of processes use at once. Each says who stored it and
-//! when. What an entry says is data: whoever reads it is told so, and the frame around it cannot be imitated by the
-//! text inside.
+//! Entries are stored in a separate SQLite file, which any number of processes use at once. Each entry records the
+//! session that stored it and the time. The text of an entry is untrusted data: the reader is told so, and the text
+//! cannot imitate the frame around it.
 
 mod error;
 mod file;
@@ -26,110 +26,110 @@ use super::{Tool, ToolContext, Toolbox};
 pub use error::MemoryError;
 use file::MemoryFile;
 
-/// The names of the tools.
+/// Names of the tools.
 pub const TOOLS: [&str; 3] = [MemoryPut::NAME, MemoryGet::NAME, MemorySearch::NAME];
-/// The longest text of an entry.
+/// Maximum length of an entry's text.
 pub const MAX_TEXT_BYTES: usize = 64 * 1024;
-/// The longest key, in characters.
+/// Maximum length of a key, in characters.
 pub const MAX_KEY_CHARACTERS: usize = 128;
-/// The most entries that a search returns.
+/// Maximum number of search results.
 pub const MAX_RESULTS: usize = 20;
 const MAX_TAGS: usize = 16;
 const MAX_TAG_CHARACTERS: usize = 64;
 const DEFAULT_RESULTS: usize = 5;
-/// Waiting for other processes is part of it.
+/// Maximum duration of a call, including the wait for other processes.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// The memory that agents share. Cheap to clone; all clones use one connection.
+/// Memory that agents share. Cheap to clone; all clones use one connection.
 #[derive(Debug, Clone)]
 pub struct Memory {
     file: Arc<MemoryFile>,
 }
 
-/// What is to be remembered.
+/// Entry to store.
 #[derive(Debug, Clone, Default)]
 pub struct NewEntry {
-    /// The name of the entry; derived from the text where absent.
+    /// Key of the entry; derived from the text if absent.
     pub key: Option<String>,
-    /// What it says.
+    /// Text of the entry.
     pub text: String,
-    /// Words that it can be found by.
+    /// Words to find the entry by.
     pub tags: Vec<String>,
 }
 
-/// What is remembered under a key.
+/// Stored entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryEntry {
-    /// The name of the entry.
+    /// Key of the entry.
     pub key: String,
-    /// What it says: all of it, or of a search the part that fits.
+    /// Text of the entry: the whole text, or the matching part in search results.
     pub text: String,
-    /// Words that it can be found by.
+    /// Words to find the entry by.
     pub tags: Vec<String>,
-    /// The session that stored it.
+    /// Session that stored the entry.
     pub session: String,
-    /// When it was stored: UTC, as `2026-01-31T12:00:00Z`.
+    /// Time of storage: UTC, as `2026-01-31T12:00:00Z`.
     pub stored_at: String,
 }
 
-/// What became of a note.
+/// Result of storing an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutResult {
-    /// The key that it can be read by.
+    /// Key of the stored entry.
     pub key: String,
-    /// Whether another text stood there before.
+    /// Whether a different text was replaced.
     pub replaced: Replaced,
 }
 
-/// Whether an entry took the place of another.
+/// Whether an entry replaced another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replaced {
-    /// It is new, or said the same before.
+    /// The entry is new, or had the same text before.
     Nothing,
-    /// It said something else before.
+    /// The entry had a different text before.
     DifferentText,
 }
 
 impl Memory {
-    /// Opens the file, and makes it where it is missing.
+    /// Opens the file and creates it if it is missing.
     pub fn open(path: &Path) -> Result<Memory, MemoryError> {
         let memory = Memory::at(path);
         memory.file.open_or_create()?;
         Ok(memory)
     }
 
-    /// The memory in this file, which is opened when it is first used and made when something is first stored. What
-    /// is wrong with it is then said to the agent that wants to use it.
+    /// Uses the memory in this file. The file is opened at the first use and created when the first entry is
+    /// stored. Problems with it are reported to the agent that uses it.
     pub fn at(path: &Path) -> Memory {
         Memory { file: Arc::new(MemoryFile::new(path)) }
     }
 
-    /// Stores a note; one of the same key is replaced. The same call of a session stores the same note only once,
-    /// also where another session has replaced it since.
+    /// Stores an entry and replaces one with the same key. The same call of a session stores its entry only once,
+    /// even if another session has replaced it since.
     pub fn put(&self, entry: NewEntry, session: &SessionId, call: CallId) -> Result<PutResult, MemoryError> {
         let entry = validate(entry)?;
         self.file.put(&entry, session, call)
     }
 
-    /// The entry of this key.
+    /// Returns the entry of this key.
     pub fn get(&self, key: &str) -> Result<Option<MemoryEntry>, MemoryError> {
         self.file.get(key.trim())
     }
 
-    /// The entries in which words of the query occur, best first. Any text is a query.
+    /// Returns the entries that contain words of the query, best match first. Any text is a valid query.
     pub fn search(&self, query: &str, limit: usize) -> Result<Vec<MemoryEntry>, MemoryError> {
         self.file.search(query, limit.min(MAX_RESULTS))
     }
 }
 
 impl Toolbox {
-    /// Adds the tools of a memory.
+    /// Adds the memory tools.
     pub fn with_memory(self, memory: Memory) -> Toolbox {
         self.with(MemoryPut(memory.clone())).with(MemoryGet(memory.clone())).with(MemorySearch(memory))
     }
 }
 
-/// A note that may be stored.
+/// Entry that passed validation.
 struct ValidEntry {
     key: String,
     text: String,
@@ -166,7 +166,7 @@ fn validate(entry: NewEntry) -> Result<ValidEntry, MemoryError> {
     Ok(ValidEntry { key, text: entry.text, tags })
 }
 
-/// The key of a text without one: equal texts are one entry.
+/// Derives the key of a text without one: equal texts become one entry.
 fn derived_key(text: &str) -> String {
     let hash = Hash::of(text.as_bytes()).to_string();
     format!("note-{}", brigade_core::text::truncate_bytes(&hash, 16))

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::files::{EntryKind, Lines, Rest, blocking, escape_controls};
 use super::{FileError, Files, SeenSlot, Tool, ToolContext};
 
-/// How much of a file one call returns.
+/// Maximum number of bytes that one call returns.
 const MAX_READ_BYTES: usize = 256 * 1024;
 const MAX_LISTED_ENTRIES: usize = 1_000;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ impl Tool for ReadFile {
     }
 }
 
-/// Shows all of a file, as far as one call can.
+/// Reads as much of a file as one call can return.
 pub(crate) fn show_file(files: &Files, path: &str, seen: &SeenSlot) -> ToolOutput {
     let input = ReadFileInput { path: path.to_owned(), offset: None, limit: None };
     read_file(files, &input, seen).unwrap_or_else(ToolOutput::from)
@@ -130,10 +130,10 @@ fn render(lines: &Lines, first: u64) -> String {
     text
 }
 
-/// Leaves out the part of a character that a cut left at the end.
+/// Removes an incomplete character that a cut left at the end.
 fn trim_partial_char(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
-        // No length: the text ends within a character. A length: the file itself is not UTF-8.
+        // No error length: the text ends within a character. With an error length, the file itself is not UTF-8.
         Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
         _ => bytes,
     }
@@ -152,7 +152,7 @@ pub struct ListDirInput {
     path: String,
 }
 
-/// The path that tools look at when none is given.
+/// Default path of tools.
 pub(super) fn workspace_itself() -> String {
     ".".to_owned()
 }

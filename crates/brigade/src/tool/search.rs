@@ -24,9 +24,9 @@ const MAX_MATCHES: usize = 200;
 const MAX_GLOB_RESULTS: usize = 1_000;
 const MAX_LINE_CHARS: usize = 300;
 const MAX_PATTERN_BYTES: usize = 8 * 1024;
-/// What a compiled pattern, and the cache of its matcher, may take up.
+/// Maximum size of a compiled pattern and of its matcher's cache.
 const MAX_REGEX_BYTES: usize = 4 << 20;
-/// How much of one file is searched, and how long one line in it may be.
+/// Maximum number of bytes searched in one file, and maximum length of a line.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 const MAX_LINE_BYTES: usize = 16 << 20;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutpu
         if !wanted {
             return ControlFlow::Continue(());
         }
-        // A file that went away or may not be opened is left out, as one that never was there.
+        // A file that was removed or may not be opened is skipped, as if it did not exist.
         match found.open() {
             Ok(file) => search.file(found.path, file),
             Err(_) => ControlFlow::Continue(()),
@@ -151,13 +151,13 @@ impl GrepSearch<'_> {
     fn file(&mut self, path: &str, file: File) -> ControlFlow<()> {
         let reader = BoundedFile { file, remaining_bytes: MAX_FILE_BYTES, stop: self.stop };
         let sink = MatchSink { path, found: &mut self.found, full: &mut self.full };
-        // What was found before an error, such as a line without end, still counts.
+        // Matches found before an error, such as an endless line, still count.
         let _ = self.searcher.search_reader(&self.matcher, reader, sink);
         if self.full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
-/// A file that ends when the time is up.
+/// File that ends when the time limit is reached.
 struct BoundedFile<'a> {
     file: File,
     remaining_bytes: u64,
@@ -197,7 +197,7 @@ impl Sink for MatchSink<'_> {
 }
 
 fn excerpt(line: &[u8]) -> String {
-    // A character has at most four bytes, so that this much is enough of a line of any length.
+    // A character has at most four bytes, so this is enough of a line of any length.
     let line = &line[..line.len().min(4 * MAX_LINE_CHARS + 4)];
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches(['\n', '\r']);
@@ -207,7 +207,7 @@ fn excerpt(line: &[u8]) -> String {
     }
 }
 
-/// Looks for files by name.
+/// Finds files by name.
 #[derive(Debug, Clone, Copy)]
 pub struct Glob;
 
@@ -267,7 +267,7 @@ fn glob(files: &Files, input: &GlobInput, stop: &StopSignal) -> Result<ToolOutpu
     Ok(ToolOutput::ok(render(paths, full, hit_limit)))
 }
 
-/// Whether a pattern without a folder means files in every folder.
+/// Whether a pattern without a folder matches files in every folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnyFolder {
     Yes,
@@ -285,7 +285,7 @@ fn file_glob(pattern: &str, any_folder: AnyFolder) -> Result<GlobSet, ToolOutput
         AnyFolder::Yes if !pattern.contains('/') => format!("**/{pattern}"),
         AnyFolder::Yes | AnyFolder::No => pattern.to_owned(),
     };
-    // A set of one, because a single glob panics where its compiled form gets too large.
+    // A set of one glob, because a single glob panics if its compiled form is too large.
     let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
     glob.and_then(|glob| GlobSet::builder().add(glob).build()).map_err(|cause| {
         let advice = "use * within a name, ** for any folders, {a,b} for either";

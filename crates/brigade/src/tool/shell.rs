@@ -1,4 +1,4 @@
-//! `shell`: a command under a guard.
+//! `shell`: runs commands under a guard process.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> To
     ToolOutput::error(text)
 }
 
-/// The output as text, with a note where its middle is missing.
+/// Formats the output as text, with a note if its middle was dropped.
 fn output(finished: &JobResult, output_limit: usize) -> String {
     if finished.dropped_bytes == 0 {
         return String::from_utf8_lossy(&finished.output).into_owned();

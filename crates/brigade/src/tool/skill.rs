@@ -1,4 +1,5 @@
-//! `skill`: reading what a skill says. Which agents have it is decided by their definition, see [`crate::skills`].
+//! `skill`: reads the instructions and files of a skill. Agent definitions decide which agents have it, see
+//! [`crate::skills`].
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,15 +17,15 @@ use super::files::{StopSignal, blocking, escape_controls};
 use super::{AnyTool, EditPlan, Files, ToolContext, parse_input};
 use crate::skills::{SKILL, Skill, explain};
 
-/// How much of a description is offered, in characters.
+/// Maximum length of a description in the offer, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 160;
-/// How many files of a skill are listed.
+/// Maximum number of listed files of a skill.
 const MAX_LISTED_FILES: usize = 200;
-/// How much of a file is returned.
+/// Maximum number of bytes returned of a file.
 const MAX_FILE_BYTES: usize = 256 * 1024;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The tool over a set of skills.
+/// Tool for a set of skills.
 pub(crate) struct SkillTool {
     skills: Arc<[Skill]>,
     spec: ToolSpec,
@@ -75,7 +76,7 @@ impl SkillTool {
     }
 }
 
-/// One line that no description can break out of.
+/// Reduces a description to one short line that it cannot break out of.
 fn short_description(description: &str) -> String {
     let words: Vec<&str> = description.split_whitespace().collect();
     let line = escape_controls(&words.join(" "));
@@ -119,7 +120,7 @@ impl AnyTool for SkillTool {
     }
 }
 
-/// What the skill says, and what else is in its folder.
+/// Renders the skill's instructions and the other files of its folder.
 fn render_skill(skill: &Skill, stop: &StopSignal) -> String {
     let mut names = Vec::new();
     let mut more = false;

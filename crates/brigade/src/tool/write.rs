@@ -1,4 +1,4 @@
-//! `write_file` and `edit_file`: what a file is to become.
+//! `write_file` and `edit_file`, which plan the new content of a file.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use similar::{Algorithm, DiffTag, TextDiff};
 use super::files::{EditTarget, MAX_EDIT_BYTES, escape_controls};
 use super::{EditPlan, EditTool, Files};
 
-/// How much of a diff the model reads, and how long computing it may take.
+/// Maximum size of a diff for the model, and time limit for computing it.
 const MAX_DIFF_BYTES: usize = 4 * 1024;
 const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Which lines are compared in search of the one that was meant.
+/// Maximum number of lines that are compared to find the intended one.
 const MAX_HINT_LINES: usize = 2_000;
 const MAX_HINT_BYTES: usize = 200;
 
@@ -131,8 +131,8 @@ impl EditTool for EditFile {
     }
 }
 
-/// Where a text is in a file, without overlaps. The file need not be UTF-8 everywhere: a text begins with the first byte
-/// of a character, so it lies within a valid part as a whole.
+/// Finds the occurrences of a text in a file, without overlaps. The file need not be UTF-8 everywhere: a text
+/// begins with the first byte of a character, so a match lies entirely within a valid part.
 fn occurrences(content: &[u8], text: &str) -> Vec<usize> {
     let mut offsets = Vec::new();
     let mut from = 0;
@@ -167,7 +167,7 @@ fn check_size(bytes: usize) -> Result<(), ToolOutput> {
     )))
 }
 
-/// Says that a text is not in a file, and what may have been meant.
+/// Explains that a text is not in a file, with the closest match.
 fn not_found_message(name: &str, before: &[u8], old: &str) -> String {
     let mut text = format!("old does not occur in `{name}`");
     let content = String::from_utf8_lossy(before);
@@ -182,7 +182,7 @@ fn not_found_message(name: &str, before: &[u8], old: &str) -> String {
     text
 }
 
-/// The line of a file that most resembles the first line of a text.
+/// Finds the line of a file that most resembles the first line of a text.
 fn closest_line<'a>(content: &'a str, old: &str) -> Option<(usize, &'a str)> {
     let wanted = truncate_bytes(old.lines().map(str::trim).find(|line| !line.is_empty())?, MAX_HINT_BYTES);
     let lines =
@@ -196,7 +196,7 @@ fn closest_line<'a>(content: &'a str, old: &str) -> Option<(usize, &'a str)> {
     lines().find(|(_, line)| line.trim() == best)
 }
 
-/// The number of lines that changed, and a unified diff of bounded length.
+/// Counts the changed lines and renders a unified diff of bounded length.
 fn line_diff(before: &[u8], after: &[u8]) -> (ChangedLines, String) {
     let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
     let diff = TextDiff::configure()

@@ -1,4 +1,4 @@
-//! No file is read as asking for more than it says.
+//! No file is read as requesting more authority than it states.
 
 use brigade::agents::KeyStatus;
 use brigade::core::permission::Mode;

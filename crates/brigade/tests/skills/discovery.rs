@@ -1,4 +1,4 @@
-//! What is found in folders, and what is left out.
+//! Discovery of skills in folders.
 
 use std::os::unix::fs::symlink;
 
@@ -63,7 +63,7 @@ fn symlinks_out_of_the_folder_are_refused() {
     assert!(problems.iter().filter(|problem| problem.contains("leads out")).count() == 2, "{problems:#?}");
 }
 
-/// Programs that install skills put them into one folder and link them from the others.
+/// Programs that install skills put them into one folder and link to them from the others.
 #[test]
 fn symlinks_between_skill_folders_are_accepted() {
     let harness = SkillHarness::new();
@@ -76,7 +76,7 @@ fn symlinks_between_skill_folders_are_accepted() {
         assert_eq!(names(&skills), ["tea"]);
         assert_eq!(problems, []);
     }
-    // Alone, the folder with the link leads out.
+    // On its own, the folder with the link leads out.
     let (skills, problems) = Skills::discover(&[harness.path("more")]);
     assert_eq!((names(&skills).len(), problems.len()), (0, 1));
 }

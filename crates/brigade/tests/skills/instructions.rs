@@ -1,4 +1,4 @@
-//! The instructions of a project: in the prompt of the lead and of its children, and counted.
+//! Project instructions: included in the prompt of the lead and of its children, and counted.
 
 use std::sync::Arc;
 

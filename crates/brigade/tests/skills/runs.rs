@@ -1,4 +1,4 @@
-//! The tool in a real run.
+//! The `skill` tool in a real run.
 
 use std::os::unix::fs::symlink;
 

@@ -1,4 +1,4 @@
-//! `write_file`, `edit_file` and what the driver does with their plans.
+//! `write_file`, `edit_file` and the driver's handling of their plans.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -149,7 +149,7 @@ fn edit_is_bounded_in_size_and_time() {
         harness.edit("edit_file", json!({ "path": "b", "old": "line", "new": "Zeile", "replace_all": true }));
     let report = report.unwrap();
     assert!(report.len() < 5_000 && report.ends_with("(the diff goes on)\n"), "{report}");
-    // A search that goes back after each near miss would take hours here.
+    // A search that backtracks after each near match would take hours here.
     harness.put("slow", "a".repeat(4_000_000));
     let old = format!("{}b", "a".repeat(1_000_000));
     assert!(harness.edit("edit_file", json!({ "path": "slow", "old": old, "new": "" })).is_err());

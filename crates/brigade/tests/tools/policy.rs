@@ -1,4 +1,4 @@
-//! Rules and folders bind the file itself, under whatever name.
+//! Rules and folders apply to the file itself, under any name.
 
 use brigade::tool::FileError;
 use brigade_core::permission::{Mode, Permissions};
@@ -46,7 +46,7 @@ fn denied_edit_is_denied_through_symlinks() {
     assert_eq!(harness.files.read("b", CAP).unwrap(), b"a");
 }
 
-/// The gate has asked about the name in the call. Under that name it is read; another name was never asked about.
+/// The approval covers the name in the call. The file is readable under that name and under no other.
 #[test]
 fn approval_covers_only_the_name_in_the_call() {
     let harness = ToolHarness::asking(&["read_file(private/*)"]);

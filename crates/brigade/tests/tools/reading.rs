@@ -143,7 +143,7 @@ fn read_file_records_the_real_path_and_hash() {
     assert_eq!(seen(json!({ "path": "d/a", "offset": 4 })), None);
     assert_eq!(seen(json!({ "path": "none" })), None);
     assert_eq!(seen(json!({ "pattern": "one" })), None);
-    // What one call cannot show in full, or cannot be changed, is no more than a part, or nothing.
+    // A file that one call cannot show in full counts as partly seen; one that cannot be changed is not recorded.
     harness
         .put("long", "x".repeat(300 << 10))
         .put("many", "line\n".repeat(100_000))

@@ -1,4 +1,4 @@
-//! What models are told, and what they hear when they get it wrong.
+//! Tool specs for the model, and the errors for invalid arguments.
 
 use brigade::tool::Toolbox;
 use brigade_core::event::Effect;
@@ -66,7 +66,7 @@ fn null_optional_argument_counts_as_absent() {
     assert!(harness.ok("glob", json!({ "pattern": "*.txt", "path": null })).contains("a.txt"));
     let edit = json!({ "path": "a.txt", "old": "two", "new": "2", "replace_all": null });
     assert!(harness.plan("edit_file", edit).is_ok());
-    // What is required cannot be null, and a name that nobody knows is still told.
+    // A required argument cannot be null, and an unknown name is still reported.
     assert!(harness.error("grep", json!({ "pattern": null })).contains("null"));
     assert!(
         harness

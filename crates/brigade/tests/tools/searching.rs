@@ -50,7 +50,7 @@ fn gitignored_files_are_left_out() {
     harness.put(".git/objects/x", "hit");
     assert_eq!(harness.ok("grep", json!({ "pattern": "hit" })), "keep.log:1: hit\nsub/target/y:1: hit\n");
     assert_eq!(harness.ok("grep", json!({ "pattern": "hit", "path": "sub" })), "sub/target/y:1: hit\n");
-    // Who names an ignored folder wants to see it.
+    // A call that names an ignored folder explicitly searches it.
     assert_eq!(harness.ok("grep", json!({ "pattern": "hit", "path": "target" })), "target/x:1: hit\n");
 }
 

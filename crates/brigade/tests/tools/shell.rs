@@ -12,7 +12,7 @@ use super::support::ToolHarness;
 
 const GUARD_ENTRY: &str = "tools::shell::guard_entry";
 
-/// The guard. It is ignored so that only [`guard`] starts it, in a process of its own.
+/// Entry point of the guard. It is ignored so that only [`guard`] starts it, in a separate process.
 #[test]
 #[ignore = "the entry point of a guard process, not a test"]
 #[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
@@ -20,13 +20,13 @@ fn guard_entry() {
     if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
         return;
     }
-    // The test harness prints to standard output, which has to carry the report alone.
+    // The test harness prints to standard output, which must contain only the report.
     let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
     rustix::stdio::dup2_stdout(&report).unwrap();
     std::process::exit(brigade_sandbox::guard_main());
 }
 
-/// A shell puts the harness's words away and this binary in its own place.
+/// Returns a shell that discards the harness's output and executes this binary in its place.
 fn guard() -> GuardCommand {
     let script = format!(
         "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {GUARD_ENTRY} --test-threads=1 --nocapture"

@@ -1,4 +1,4 @@
-//! What is never connected to.
+//! Addresses that are never connected to.
 
 use brigade::tool::WebSettings;
 use serde_json::json;
@@ -97,7 +97,7 @@ fn redirect_obeys_ask_rules_of_its_own_host() {
     let output = call_asking(&settings(), &["web_fetch", "web_fetch(localhost)"], "web_fetch", asked.clone());
     let expected = "the rule `web_fetch(localhost)` asks before that is fetched";
     assert!(output.text.as_str().contains(expected), "{}", output.text);
-    // Whoever was asked about the tool alone has answered for the whole call.
+    // An approval of the tool as a whole covers the whole call.
     assert!(!call_asking(&settings(), &["web_fetch"], "web_fetch", asked).is_error());
 }
 

@@ -1,4 +1,4 @@
-//! Pages of servers that behave.
+//! Pages of well-behaved servers.
 
 use std::io::Write;
 

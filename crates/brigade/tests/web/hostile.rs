@@ -1,4 +1,4 @@
-//! Servers and pages that mean harm. Every call ends soon and says what happened.
+//! Hostile servers and pages. Every call ends soon and reports the cause.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -51,13 +51,13 @@ fn endless_body_is_truncated() {
     );
 }
 
-/// Nothing comes out of this, however much goes in.
+/// This stream decompresses to nothing, however long it is.
 #[test]
 fn endless_empty_gzip_blocks_are_cut() {
     let server = Server::start(|_, stream| {
         send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n");
         send(stream, &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
-        // A stored block of no bytes, again and again.
+        // An empty stored block, repeated.
         let empty = [0, 0, 0, 0xff, 0xff].repeat(10_000);
         while stream.write_all(&empty).is_ok() {}
     });

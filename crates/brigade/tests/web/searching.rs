@@ -1,4 +1,4 @@
-//! Search engines, as their documentation describes them.
+//! Search engines, as documented by their vendors.
 
 use brigade::Secret;
 use brigade::Toolbox;
@@ -134,7 +134,7 @@ fn search_keys_are_not_printed() {
     assert!(SearchEngine::searxng("ftp://x").is_err() && SearchEngine::searxng("searx").is_err());
 }
 
-/// The address of an engine is the person's choice; what a model fetches is not.
+/// The user chooses the URL of an engine; a model chooses what it fetches.
 #[test]
 fn web_search_needs_a_configured_engine() {
     assert!(Toolbox::new().with_web(settings()).get("web_search").is_none());

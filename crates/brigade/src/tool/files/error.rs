@@ -1,20 +1,20 @@
-//! Why a file could not be reached, in words that help a model to go on.
+//! File errors, with texts that help a model to recover.
 
 use std::io;
 
 use brigade_core::ToolOutput;
 use rustix::io::Errno;
 
-/// Why a file of the workspace was not read or written.
+/// Reason why a file of the workspace was not read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The text cannot be the name of a file.
+    /// The text is not a valid file name.
     #[error("`{path}` is not a usable path: {reason}")]
     BadPath {
-        /// The path, shortened and without control characters.
+        /// Path, shortened and without control characters.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: &'static str,
     },
     /// The path, or a symbolic link on it, leads out of the workspace.
@@ -23,114 +23,114 @@ pub enum FileError {
          workspace"
     )]
     Outside {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// There is no such file.
+    /// The file does not exist.
     #[error("`{path}` does not exist; list_dir and glob show what there is")]
     NotFound {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// The folders that this agent may touch do not include it.
+    /// The file is outside of the folders that this agent may access.
     #[error("`{path}` is not in a folder that this agent may touch; it may touch: {folders}")]
     FolderNotAllowed {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// The folders there are.
+        /// Permitted folders.
         folders: String,
     },
-    /// A permission rule forbids it.
+    /// A permission rule forbids the access.
     #[error("`{path}` may not be touched: {reason}; go on without it")]
     Forbidden {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// Which rule, in words.
+        /// Description of the rule.
         reason: String,
     },
-    /// A rule wants a question to be asked about the file's real name, and the call named it differently.
+    /// A rule requires approval for the file's real name, and the call used another name.
     #[error("`{path}` is really `{real}`, and the rule `{rule}` asks about that; call again with `{real}`")]
     RuleAsksForRealPath {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// Where it leads.
+        /// Real path.
         real: String,
-        /// The rule that asks.
+        /// Rule that requires approval.
         rule: String,
     },
-    /// The mode asks about edits, and the call named the file differently.
+    /// The mode requires approval for edits, and the call used another name.
     #[error("`{path}` is really `{real}`, and edits of that are asked about; call again with `{real}`")]
     ModeAsksForRealPath {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// Where it leads.
+        /// Real path.
         real: String,
     },
-    /// It is in a folder that only its own program writes.
+    /// The file is in a folder that only its own program may write.
     #[error("`{path}` is inside a `{folder}` folder, and file tools never write there; leave it as it is")]
     Protected {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// The name of the folder.
+        /// Name of the folder.
         folder: &'static str,
     },
-    /// It exists, but it is no file that can be read or written.
+    /// The path exists but is not a regular file.
     #[error("`{path}` is {what}, not a file; name a regular file")]
     NotAFile {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// What it is.
+        /// Description of the file type.
         what: &'static str,
     },
-    /// It exists, but it is no folder.
+    /// The path exists but is not a folder.
     #[error("`{path}` is not a folder; name a folder, or read the file with read_file")]
     NotAFolder {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// It holds more than is read at once.
+    /// The file is larger than the limit for one read.
     #[error(
         "`{path}` holds more than {cap} bytes; read a part of it: read_file with offset and limit, or grep"
     )]
     TooLarge {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// How much is read at most.
+        /// Maximum number of bytes.
         cap: u64,
     },
-    /// It is not what it was when the change was planned.
+    /// The file has changed since the edit was planned.
     #[error("`{path}` was changed by someone else in the meantime; read it again and repeat the change")]
     Changed {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// It was moved again and again while it was being opened.
+    /// The file was moved repeatedly while it was being opened.
     #[error("`{path}` keeps moving while it is being opened; try again")]
     Busy {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// The system cannot keep paths inside a folder.
+    /// The system cannot confine paths to a folder.
     #[error(
         "this system does not offer openat2, so `{path}` cannot be opened safely; Linux 5.6 or newer is needed, \
          and a container must not block the call"
     )]
     Unsupported {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// The system refused for another reason.
+    /// The system reported another error.
     #[error("`{path}` cannot be used: {cause}")]
     System {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// What the system answered.
+        /// Error of the system.
         cause: io::Error,
     },
 }
 
 impl FileError {
-    /// Puts the answer of the system into words.
+    /// Converts a system error.
     pub(super) fn from_system(path: &str, error: impl Into<io::Error>) -> FileError {
         let cause = error.into();
         let path = path.to_owned();

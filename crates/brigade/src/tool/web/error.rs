@@ -1,17 +1,17 @@
-//! Why something on the network could not be read.
+//! Errors of the web tools.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use brigade_core::ToolOutput;
 
-/// Something on the network could not be read.
+/// Failed request of a web tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{host} was not fetched: {cause}")]
 pub(super) struct WebError {
-    /// The host, or what was written where one should be.
+    /// Host, or the text in its place.
     pub(super) host: String,
-    /// What happened, and what can be done.
+    /// Cause, with a hint.
     pub(super) cause: FetchFailure,
 }
 
@@ -27,7 +27,7 @@ impl From<WebError> for ToolOutput {
     }
 }
 
-/// What happened, and what can be done.
+/// Cause of a failed request, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FetchFailure {
     #[error("this is no address ({0}); write one such as https://example.com/page")]
@@ -44,9 +44,9 @@ pub(super) enum FetchFailure {
     UnknownHost(String),
     #[error("{address} is {place}, which this tool never reaches; use a public address")]
     BlockedAddress {
-        /// The address that the name leads to.
+        /// Address that the name resolves to.
         address: IpAddr,
-        /// Where that is.
+        /// Description of its network.
         place: &'static str,
     },
     #[error(
@@ -64,9 +64,9 @@ pub(super) enum FetchFailure {
     InsecureRedirect(String),
     #[error("it redirects to {target}, and there: {cause}")]
     RedirectTarget {
-        /// The host that it redirects to.
+        /// Host of the redirect target.
         target: String,
-        /// What is wrong with that.
+        /// Reason why the target is refused.
         cause: Box<FetchFailure>,
     },
     #[error("{0}; use a source on another host")]
@@ -79,9 +79,9 @@ pub(super) enum FetchFailure {
     BrokenResponse(String),
     #[error("the server answered {code}{reason}; {}", status_advice(*.code))]
     Status {
-        /// The status code.
+        /// Status code.
         code: u16,
-        /// What it means, after a blank, where that is known.
+        /// Reason phrase with a leading space; may be empty.
         reason: String,
     },
     #[error("it is {0}, and only HTML and text can be read; look for the same content as a page")]
@@ -110,7 +110,7 @@ fn status_advice(code: u16) -> &'static str {
     }
 }
 
-/// The innermost cause of an error, which is the one that says something.
+/// Returns the innermost cause of an error, which is the informative one.
 pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -119,7 +119,7 @@ pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     sanitize_line(&error.to_string())
 }
 
-/// A text of a foreign server, fit to be shown in one line.
+/// Sanitizes a server's text for display in one line.
 pub(super) fn sanitize_line(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(120).collect()
 }

@@ -19,13 +19,13 @@ use super::html::{self, PageLimit};
 use super::{WebSettings, connect};
 
 const MAX_REDIRECTS: usize = 5;
-/// How much one call returns where nothing else is asked for, and at most.
+/// Default and maximum number of bytes that one call returns.
 const DEFAULT_BYTES: usize = 64 * 1024;
 const MAX_BYTES: usize = 256 * 1024;
-/// How long the conversion of a page may take; milliseconds are usual.
+/// Time limit for converting a page; a few milliseconds are usual.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads a page of the network.
+/// Fetches a page.
 #[derive(Debug, Clone)]
 pub struct WebFetch {
     settings: WebSettings,
@@ -47,7 +47,7 @@ pub struct WebFetchInput {
 }
 
 impl WebFetch {
-    /// The tool under these settings.
+    /// Creates the tool with these settings.
     pub fn new(settings: WebSettings) -> WebFetch {
         WebFetch { settings }
     }
@@ -94,7 +94,7 @@ impl Tool for WebFetch {
     }
 }
 
-/// An answer.
+/// Response to a fetch.
 struct Fetched {
     address: WebUrl,
     body: Body,
@@ -103,7 +103,7 @@ struct Fetched {
 }
 
 impl WebFetch {
-    /// Follows an address to the answer.
+    /// Fetches a URL and follows its redirects.
     async fn fetch(&self, start: &WebUrl, files: &Files) -> Result<Fetched, WebError> {
         let mut address = start.clone();
         for _ in 0..=MAX_REDIRECTS {
@@ -132,7 +132,7 @@ impl WebFetch {
         Ok(Fetched { address: address.clone(), body, content_type, format })
     }
 
-    /// Turns an answer into what the model reads, away from the threads that drive sessions.
+    /// Renders a response for the model, outside of the threads that drive sessions.
     async fn render(&self, fetched: Fetched, input: WebFetchInput) -> ToolOutput {
         let limit = self.settings.max_bytes;
         blocking(CONVERSION_TIMEOUT, move |stop| {
@@ -167,7 +167,7 @@ impl WebFetch {
     }
 }
 
-/// The part of a text that was asked for, with notes at its end.
+/// Returns the requested part of a text, with notes at its end.
 fn slice_output(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> ToolOutput {
     let offset = input.offset.map_or(0, |offset| usize::try_from(offset).unwrap_or(usize::MAX));
     let limit =
@@ -181,7 +181,7 @@ fn slice_output(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> To
         ));
     }
     let start = text.floor_char_boundary(offset);
-    // At least one letter is returned, however few bytes are asked for.
+    // At least one character is returned, however small the limit.
     let end = text.floor_char_boundary(start.saturating_add(limit));
     let end = if end == start { text.ceil_char_boundary(start + 1) } else { end };
     let mut shown = text.get(start..end).unwrap_or_default().to_owned();
@@ -201,7 +201,7 @@ fn slice_output(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> To
     ToolOutput::ok(shown)
 }
 
-/// Where an answer points to, if it does.
+/// Returns the redirect target of a response, if any.
 fn redirect(response: &Response, address: &WebUrl) -> Result<Option<WebUrl>, FetchFailure> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
@@ -212,12 +212,12 @@ fn redirect(response: &Response, address: &WebUrl) -> Result<Option<WebUrl>, Fet
     address.redirect(&String::from_utf8_lossy(location.as_bytes())).map(Some)
 }
 
-/// Rules were asked about the host of the call. Where a redirect leads, nobody has asked yet.
+/// Checks the host of a redirect against the rules, because the approval of the call covers only its own host.
 fn check_redirect(next: &WebUrl, from: &WebUrl, files: &Files) -> Result<(), FetchFailure> {
     if next.host() == from.host() {
         return Ok(());
     }
-    // No tool has this name: rules about a tool by name alone have been judged for the call itself.
+    // No tool has this name: rules about a tool by name alone were already applied to the call itself.
     let action = Action { tool: "a fetch", kind: ActionKind::Pure, subject: Subject::Host(next.host()) };
     let host = sanitize_line(next.host());
     match files.permissions().check(&action) {

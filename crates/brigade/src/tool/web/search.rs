@@ -1,4 +1,4 @@
-//! `web_search`, with the engines that it can ask.
+//! `web_search` and its search engines.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -30,7 +30,7 @@ const MAX_TITLE_CHARS: usize = 200;
 const MAX_SNIPPET_CHARS: usize = 500;
 const MAX_URL_BYTES: usize = 2048;
 
-/// Where `web_search` looks.
+/// Search engine of `web_search`.
 #[derive(Debug, Clone)]
 pub struct SearchEngine {
     engine: Engine,
@@ -44,23 +44,23 @@ enum Engine {
     SearXng,
 }
 
-/// An address cannot be that of a search engine.
+/// Invalid URL of a search engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("this is no address of a search engine ({0}); write one such as https://searx.example.org")]
 pub struct SearchError(String);
 
 impl SearchEngine {
-    /// Brave, with a key of its API.
+    /// Uses Brave with an API key.
     pub fn brave(key: Secret) -> Result<SearchEngine, SearchError> {
         Ok(SearchEngine { engine: Engine::Brave(key), address: parse_url(BRAVE_URL)? })
     }
 
-    /// Tavily, with a key of its API.
+    /// Uses Tavily with an API key.
     pub fn tavily(key: Secret) -> Result<SearchEngine, SearchError> {
         Ok(SearchEngine { engine: Engine::Tavily(key), address: parse_url(TAVILY_URL)? })
     }
 
-    /// A SearXNG instance that answers in JSON, at any address that the person trusts.
+    /// Uses a SearXNG instance that answers in JSON, at any URL that the user trusts.
     pub fn searxng(base: &str) -> Result<SearchEngine, SearchError> {
         let mut address = parse_url(base)?;
         if !address.path().ends_with("/search") {
@@ -70,13 +70,13 @@ impl SearchEngine {
         Ok(SearchEngine { engine: Engine::SearXng, address })
     }
 
-    /// The same engine behind another address, such as a gateway.
+    /// Uses the same engine at another URL, such as a gateway.
     pub fn at(self, base: &str) -> Result<SearchEngine, SearchError> {
         Ok(SearchEngine { address: parse_url(base)?, ..self })
     }
 }
 
-/// Addresses of engines come from the person, so they may lead into a private network.
+/// Parses the URL of an engine. It comes from the user, so it may lead into a private network.
 fn parse_url(text: &str) -> Result<Url, SearchError> {
     let url = Url::parse(text.trim()).map_err(|error| SearchError(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
@@ -109,7 +109,7 @@ pub struct WebSearchInput {
 }
 
 impl WebSearch {
-    /// The tool for this engine, with the time and size of the settings.
+    /// Creates the tool for this engine, with the time and size limits of the settings.
     pub fn new(search: SearchEngine, settings: &WebSettings) -> WebSearch {
         let WebSettings { timeout, max_bytes, ref proxies, .. } = *settings;
         WebSearch { search, timeout, max_bytes, proxies: proxies.clone() }
@@ -159,7 +159,6 @@ impl Tool for WebSearch {
     }
 }
 
-/// One result.
 #[derive(Debug, PartialEq, Eq)]
 struct SearchResult {
     title: String,
@@ -167,10 +166,10 @@ struct SearchResult {
     snippet: String,
 }
 
-/// Why a search failed.
+/// Reason why a search failed.
 enum SearchFailure {
     Web(FetchFailure),
-    /// The engine does not take the key.
+    /// The engine rejects the key.
     InvalidKey,
     /// The engine does not answer in JSON.
     InvalidResponse,
@@ -186,7 +185,7 @@ impl WebSearch {
         let request = self.request(&client.map_err(SearchFailure::Web)?, query, count)?;
         let request =
             request.header(header::ACCEPT, "application/json").header(header::ACCEPT_ENCODING, "gzip");
-        // The address of an error would say what was searched for, and is left out.
+        // The URL is left out of the error, because it contains the query.
         let response = request.send().await.map_err(|error| match error.is_connect() {
             true => SearchFailure::Web(FetchFailure::Connection(root_cause(&error.without_url()))),
             false => SearchFailure::Web(FetchFailure::BrokenResponse(root_cause(&error.without_url()))),
@@ -216,7 +215,7 @@ impl WebSearch {
                 .filter_map(|result| parse_result(result, &self.search.engine))
                 .take(count)
                 .collect()),
-            // Brave leaves the section out where it found nothing.
+            // Brave omits the section if it found nothing.
             (_, Engine::Brave(_)) if answer.is_object() => Ok(Vec::new()),
             _ => Err(SearchFailure::InvalidResponse),
         }
@@ -276,7 +275,7 @@ fn sensitive_header(text: &str) -> Result<HeaderValue, SearchFailure> {
 fn parse_result(result: &Value, engine: &Engine) -> Option<SearchResult> {
     let text = |name: &str| result.get(name).and_then(Value::as_str).unwrap_or_default();
     let shown = |text: &str, max_chars| match engine {
-        // Brave marks what was looked for with tags.
+        // Brave marks matches with tags.
         Engine::Brave(_) => one_line(&html::strip_tags(text), max_chars),
         Engine::Tavily(_) | Engine::SearXng => one_line(text, max_chars),
     };
@@ -291,7 +290,7 @@ fn parse_result(result: &Value, engine: &Engine) -> Option<SearchResult> {
     Some(SearchResult { title, address, snippet: shown(snippet, MAX_SNIPPET_CHARS) })
 }
 
-/// Text of a foreign engine in one line.
+/// Reduces text of an engine to one line.
 fn one_line(text: &str, max_chars: usize) -> String {
     let words = body::strip_invisible(text).split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(max_chars) {
@@ -307,7 +306,7 @@ fn render(results: &[SearchResult], query: &str) -> String {
     let mut text = String::new();
     for (number, SearchResult { title, address, snippet }) in (1..).zip(results) {
         let indent = " ".repeat(format!("{number}. ").len());
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{number}. **{title}**\n{indent}{address}");
         if !snippet.is_empty() {
             let _ = writeln!(text, "{indent}{snippet}");
