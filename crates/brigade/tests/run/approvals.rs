@@ -1,4 +1,4 @@
-//! Questions to a person: from any depth, many at once, answered, refused, forgotten, cut off.
+//! Approval requests: from any depth, many at once, approved, denied, timed out, interrupted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use brigade::{
 use crate::crash::{resume, run_until_crash};
 use crate::support::{Harness, TEST_TIMEOUT, check_laws, end};
 
-/// The deepest of four asks; its sibling and that of its parent have work to do meanwhile.
+/// The deepest of four agents requests approval. Its sibling and its parent's sibling have work to do meanwhile.
 const DEEP: &str = r#"
 [[reply]]
 agent = "lead"
@@ -87,7 +87,7 @@ fn enable_approvals(settings: &mut Settings) {
     settings.permissions = Permissions { mode: Mode::Ask, ..Permissions::default() };
     settings.faces.swarm.max_depth = 4;
     settings.faces.swarm.max_concurrent = 20;
-    // Otherwise one who asks may hold what the next one would be lent.
+    // Otherwise an agent that waits for approval may hold the budget that the next one needs.
     settings.budget = Budget::UNLIMITED;
 }
 
@@ -95,7 +95,7 @@ fn harness(script: &str) -> Harness {
     Harness::with(script, enable_approvals)
 }
 
-/// Sees all that happens and answers as it is told to, once it is told to.
+/// Watches all events and answers requests as `decide` says.
 async fn answer_approvals(
     runtime: &Runtime,
     watch: &mut RunEvents,
@@ -106,13 +106,13 @@ async fn answer_approvals(
         let RunEvent::Record(record) = live else { continue };
         tree.apply(&record);
         for (question, answer) in decide(&tree, &record) {
-            // Where the run is over, or somebody else was faster, nobody waits for it.
+            // The run may be over, or another answer may have come first.
             let _ = runtime.answer(&question.session, question.call, answer, "the person").await;
         }
     }
 }
 
-/// Answers every question as it comes.
+/// Answers every request as it arrives.
 fn answer_immediately(answer: Answer) -> impl FnMut(&Tree, &Record) -> Vec<(PendingApproval, Answer)> {
     move |tree, record| match &record.event {
         Event::Asked { call, .. } => {
@@ -136,7 +136,7 @@ async fn run_with(
     result.unwrap()
 }
 
-/// Every question has an answer or an end of its call, and none of them is left open.
+/// Checks that every request has an answer or that its call ended.
 fn check_questions(log: &[Record]) {
     check_laws(log);
     assert_eq!(Tree::fold(log).pending_approvals().count(), 0, "a question was lost");
@@ -167,7 +167,7 @@ async fn approval_at_depth_three_waits_while_others_work() {
     let result = run_with(&harness, |tree, record| {
         open = open.take().or_else(|| tree.pending_approvals().next().cloned());
         ended += usize::from(matches!(record.event, Event::Ended { .. }));
-        // Both that are busy are done, and so is the call beside the one that waits.
+        // Both busy agents are done, and so is the call beside the waiting one.
         if ended == 2 {
             open.clone().map(|open| (open, Answer::Once)).into_iter().collect()
         } else {
@@ -189,7 +189,7 @@ async fn approval_at_depth_three_waits_while_others_work() {
     check_questions(&log);
 }
 
-/// A lead that has twenty write a file each.
+/// A lead with twenty sub-agents that write a file each.
 fn twenty_calls() -> String {
     let mut script = "[[reply]]\nagent = \"lead\"\nturn = 1\n".to_owned();
     for number in 0..20 {
@@ -279,7 +279,7 @@ text = "{results}"
             _ => None,
         })
         .collect();
-    // The first asks once for each file, and so does its sibling: nothing is handed on.
+    // The first agent asks once per file, and so does its sibling. Approvals are not inherited.
     assert_eq!(asked, ["docs/x.txt", "docs/y.txt", "docs/x.txt", "docs/y.txt"]);
     check_questions(&log);
 }
@@ -321,7 +321,7 @@ async fn session_waiting_for_approval_holds_no_slot() {
         enable_approvals(settings);
         settings.limits.concurrency = 1;
     });
-    // With one slot for all, twenty can only be asking at once if none of them holds it.
+    // With one slot in total, twenty requests can be open at once only if a waiting session holds no slot.
     let result = run_with(&harness, |tree, _| {
         let open: Vec<PendingApproval> = tree.pending_approvals().cloned().collect();
         if open.len() < 20 { Vec::new() } else { open.into_iter().map(|open| (open, Answer::Once)).collect() }
@@ -397,7 +397,7 @@ text = "done {results}"
     );
 }
 
-/// Resumes, and answers what is asked from then on.
+/// Resumes, and answers the requests from then on.
 async fn resume_with(harness: &Harness, root: &SessionId, answer: Answer) -> RunResult {
     let runtime = harness.runtime();
     let known = harness.log(root).await.len();
@@ -455,7 +455,7 @@ async fn crash_before_every_append_requests_approval_again_once() {
 
 #[tokio::test]
 async fn cancelling_at_every_event_leaves_no_approval_pending() {
-    // Those that have nothing to ask have ended when the last fact before the answer is written.
+    // Agents without a request have ended when the last event before the answer is written.
     let waiting = harness(DEEP);
     let root = run_until_pending(&waiting, 1, 2).await;
     let facts = waiting.log(&root).await.len() - 2;
@@ -478,7 +478,7 @@ async fn cancelling_at_every_event_leaves_no_approval_pending() {
                 }
             }
         };
-        // Nobody answers.
+        // No answer is given.
         let timeout = Duration::from_secs(5);
         let (result, ()) = tokio::join!(tokio::time::timeout(timeout, end(run)), cancel);
         let result = result.expect("a cancelled run ends").unwrap();
@@ -504,7 +504,7 @@ async fn timeout_at_any_moment_leaves_no_approval_pending() {
 
 #[tokio::test]
 async fn expiring_approval_is_answered_once() {
-    // Sooner than the person, at about the same time, and later.
+    // Earlier than the user, at about the same time, and later.
     for millis in (1..60).step_by(4) {
         let harness = Harness::with(DEEP, move |settings| {
             enable_approvals(settings);
@@ -527,7 +527,7 @@ async fn expiring_approval_is_answered_once() {
         assert_eq!(result.outcome.status, Status::Done);
         let log = harness.log(&result.session).await;
         check_questions(&log);
-        // An answer that came too late stands in the log and counts for nothing: the first is what was done.
+        // A late answer is in the log but has no effect. The first answer decided the call.
         let first = log.iter().find_map(|record| match &record.event {
             Event::Answered { answer, .. } => Some(answer.clone()),
             _ => None,
@@ -536,7 +536,7 @@ async fn expiring_approval_is_answered_once() {
     }
 }
 
-/// Leaves a run whose questions nobody answers, as a process does that is killed, once so many sessions have ended.
+/// Leaves a run with unanswered requests, like a killed process, once this many sessions have ended.
 async fn run_until_pending(harness: &Harness, questions: usize, ended: usize) -> SessionId {
     let run = harness.start().await;
     let root = run.session().clone();
@@ -619,7 +619,7 @@ text = "{results}"
             settings.permissions.ask = vec!["write_file".parse().unwrap()];
         }
     });
-    // Before the append of its result: the intent is there, and the file is as it was.
+    // Before the append of its result: the intent is recorded, and the file is unchanged.
     let (_, root) = run_until_crash(&harness, None, 2).await;
     let root = root.unwrap();
     let last = harness.events(&root).await.pop();

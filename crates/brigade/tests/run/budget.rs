@@ -170,7 +170,7 @@ arguments = { text = "ran" }
 text = "done"
 "#;
 
-/// Each child is lent a part, and one of them uses more than that.
+/// Each child is lent a share, and one of them uses more than that.
 fn greedy_child(used: u64) -> String {
     format!(
         r#"
@@ -223,7 +223,7 @@ async fn limit_before_any_work_makes_no_wrap_up_call() {
         Event::LimitReached { which: LimitKind::Tokens, needed } => Some(needed.tokens),
         _ => None,
     });
-    // What it says that the call needs is enough for a first turn.
+    // The amount that the refusal names is enough for a first turn.
     let needed = needed.unwrap();
     assert!(needed > 5_000);
     let more = ResumeOptions { budget: Some(tokens(needed)), ..ResumeOptions::default() };
@@ -340,7 +340,7 @@ fault = "hang"
     check_laws(&harness.log(&result.session).await);
 }
 
-/// A model whose price nobody knows.
+/// A model with an unknown price.
 struct UnpricedModel(brigade::model::script::Script);
 
 impl brigade::Model for UnpricedModel {
@@ -401,7 +401,7 @@ text = "fine"
 
 #[tokio::test]
 async fn a_tight_budget_starts_children_one_after_the_other() {
-    // From a budget that pays for nothing to one that pays for both at once.
+    // From a budget that covers neither child to one that covers both at once.
     let mut served = Vec::new();
     for budget in (2_000..16_000).step_by(200) {
         let harness = Harness::new(PAIR);
@@ -475,7 +475,7 @@ async fn a_role_an_agent_file_and_a_call_can_set_a_budget() {
     assert!(granted.is_empty() && answers[0].contains("Its first call needs at least"), "{answers:?}");
     let (granted, answers) = lent(role(30_000), ", tokens = -5").await;
     assert!(granted.is_empty() && answers[0].contains("Invalid 'tokens' argument"), "{answers:?}");
-    // Without the extra, the parameter is not there.
+    // Without the extra, the parameter does not exist.
     let (granted, _) = lent(|_| {}, ", tokens = 20000").await;
     assert!(granted[0].tokens.number() > 20_000);
 }

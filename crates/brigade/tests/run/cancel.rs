@@ -118,7 +118,7 @@ async fn partial_results_are_kept() {
     assert_eq!(answers[1], "[Right]: right");
 }
 
-/// A child that streams a text in pieces, and a call after it.
+/// A child that streams a text in pieces, followed by a call.
 const STREAMING: &str = r#"
 [[reply]]
 agent = "lead"
@@ -213,14 +213,14 @@ async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
     }
 }
 
-/// Runs the scene until it hangs, cancels it, and lets the store fall over somewhere on the way.
+/// Runs the scene until it hangs, cancels it, and crashes the store at some point.
 async fn cancelled_run(harness: &Harness, appends: i64) -> brigade::core::SessionId {
     harness.store.crash_after(appends);
     let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
     tokio::time::sleep(Duration::from_millis(60)).await;
-    // Where the cancel itself did not get through, the process is gone and nobody waits for the run.
+    // If the cancellation itself was not stored, the process is dead and the run is not awaited.
     if runtime.cancel(&root, "the person").await.is_ok() {
         let _ = end(run).await;
     }
@@ -257,7 +257,7 @@ async fn cancelled_session_continues_only_on_request() {
     check_laws(&harness.log(&root).await);
     let records = harness.log(&root).await.len();
     assert!(records > facts);
-    // What is done is not continued.
+    // A finished session is not continued.
     end(harness.runtime().resume(&root, more).await.unwrap()).await.unwrap();
     assert_eq!(harness.log(&root).await.len(), records);
 }

@@ -1,4 +1,4 @@
-//! Face A on the driver: the points of the contract that need a run.
+//! Style A (`delegate`) on the driver: the points of the contract that need a run.
 
 use brigade::core::delegation_styles::delegate::SwarmRole;
 use brigade::core::permission::{Mode, Permissions};

@@ -1,4 +1,4 @@
-//! Faces B, C and D on the driver. A test that starts with `c` and a number stands for that point of the contracts.
+//! Styles B, C and D on the driver. A test named `c` and a number covers that point of the contracts.
 
 use brigade::core::delegation::Status;
 use brigade::core::delegation_styles::spawn::SpawnConfig;
@@ -344,7 +344,7 @@ text = "inner got {results}"
     keys.sort();
     assert_eq!(keys, ["sub_1", "sub_2", "sub_3"]);
     assert!(text.ends_with("one answer only"), "{text}");
-    // One generation: what it wants called is not, and there is no second reply.
+    // One generation: its calls are not run, and there is no second reply.
     let single = tree.walk(&ending.session).into_iter().find(|node| node.label == "single").unwrap();
     assert_eq!(single.turns, 1);
 }
@@ -492,7 +492,7 @@ text = "aaaaaaaaaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbbbbbbbbbbbbbb\ncccc"
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
     assert!(answers[0].contains("(cut after 20 bytes; `read_result` with handle "), "{answers:?}");
-    // The script cannot know the id; what it asks for is refused without a trace of other sessions.
+    // The script cannot know the id. Its request is refused without revealing other sessions.
     assert!(answers[1].contains("not the session of one of your sub-agents"), "{answers:?}");
 }
 
@@ -562,7 +562,7 @@ text = "late result"
     assert_eq!(ending.outcome.text.as_str(), "I do not wait");
     let child: brigade::core::SessionId = format!("{}.1-0", ending.session).parse().unwrap();
     assert_eq!(ending.detached.sessions(), std::slice::from_ref(&child));
-    // What was lent is booked as spent, whatever the child will use of it.
+    // The loan is booked as spent, regardless of what the child will use.
     assert!(ending.spent.unconfirmed.tokens > 10_000, "{:?}", ending.spent);
     tokio::time::timeout(super::support::TEST_TIMEOUT, ending.detached.ended()).await.unwrap();
     let events = harness.events(&child).await;
@@ -603,7 +603,7 @@ async fn hundred_large_results_keep_the_lead_request_small() {
         Event::Called { turn: 2, input, .. } if record.session == ending.session => Some(*input),
         _ => None,
     });
-    // Half a token for each byte is the worst case that is reserved.
+    // Half a token per byte is the worst case that is reserved.
     assert!(request.max().unwrap() < 100 * (16_384 + 256) / 2 + 10_000);
 }
 

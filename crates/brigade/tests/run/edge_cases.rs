@@ -1,4 +1,4 @@
-//! Moments that are easy to get wrong.
+//! Edge cases of runs.
 
 use std::time::Duration;
 
@@ -213,7 +213,7 @@ text = "{result:0}"
     let current = mode.clone();
     let harness = Harness::with(script, move |settings| settings.permissions.mode = *current.lock().unwrap());
     let result = harness.run().await;
-    // The settings of the next runner are wider; the session is as narrow as it was, unless the caller says otherwise.
+    // The next runner's settings are wider. The session keeps its narrow mode unless the caller chooses another.
     *mode.lock().unwrap() = Mode::Auto;
     harness.runtime().tell(&result.session, "more").await.unwrap();
     let again = end(harness.runtime().resume(&result.session, ResumeOptions::default()).await.unwrap())

@@ -1,4 +1,4 @@
-//! Writes of files that other agents or programs have changed.
+//! Writes to files that other agents or programs have changed.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn put(harness: &Harness, path: &str, content: &str) {
     std::fs::write(harness.path().join(path), content).unwrap();
 }
 
-/// A tool that changes files behind the back of the file tools, as another program does.
+/// A tool that changes files without the file tools, like another program.
 struct ExternalEdit;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -68,7 +68,7 @@ async fn answers(harness: &Harness) -> Vec<String> {
     harness.answers(&result.session).await
 }
 
-/// A lead that reads a file, lets a `Coder` write it, and then changes what it had read.
+/// A lead that reads a file, lets a `Coder` write it, and then changes the content it had read.
 const STALE: &str = r#"
 [[reply]]
 agent = "lead"
@@ -172,7 +172,7 @@ async fn two_writes_at_the_same_moment_do_not_both_succeed() {
         let result = harness.run().await;
         let coder = harness.answers(&result.session.child("1-0".parse().unwrap())).await;
         let tester = harness.answers(&result.session.child("1-1".parse().unwrap())).await;
-        // An agent that was so late that it read the other's content may replace it.
+        // An agent that started late and read the other's content may replace it.
         let has_read = |answers: &[String]| answers[0] != "old";
         let wrote = |answers: &[String]| answers[1].starts_with("Wrote");
         assert!(wrote(&coder) || wrote(&tester), "{coder:?} {tester:?}");
@@ -193,7 +193,7 @@ async fn change_of_a_file_that_was_not_read_is_refused() {
         &[
             ("write_file", "{ path = 'a', content = 'new' }"),
             ("edit_file", "{ path = 'a', old = 'old', new = 'new' }"),
-            // What the agent asks to read in the same reply it has not read yet.
+            // A file that the agent reads in the same reply is not read yet.
             ("read_file", "{ path = 'a' }"),
         ],
         &[("write_file", "{ path = 'a', content = 'new' }")],

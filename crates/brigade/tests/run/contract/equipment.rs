@@ -1,4 +1,4 @@
-//! What children are given: models, tools, rules, and where that comes from.
+//! Models, tools and rules of children, and where they come from.
 
 use brigade::core::delegation_styles::delegate::Retention;
 use brigade::core::delegation_styles::subagent::SubagentConfig;
@@ -40,7 +40,7 @@ async fn c57_dispatched_session_is_listed_and_resumes_as_its_agent() {
     assert_eq!(last.tools, ["grep", "read_file"]);
 }
 
-/// A session that goes on by itself is no wider than it was lent, whatever its definition says.
+/// A session that is resumed on its own keeps the authority it was lent, regardless of its definition.
 #[tokio::test]
 async fn c57_resumed_session_keeps_its_granted_authority() {
     let harness = ContractHarness::with(
@@ -65,7 +65,7 @@ async fn c57_resumed_session_keeps_its_granted_authority() {
     }
 }
 
-/// What the caller's definition forbade stays forbidden when the session goes on by itself.
+/// Deny rules of the caller's definition still apply when the session is resumed on its own.
 #[tokio::test]
 async fn c71_resumed_session_keeps_its_permission_rules() {
     let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
@@ -121,7 +121,7 @@ async fn c59_overrides_of_a_definition_are_applied_and_the_rest_is_inherited() {
     assert_eq!(used("fast").1, "small");
     let (lead, plain) = (used("lead"), used("plain"));
     assert_eq!(plain, lead);
-    // A helper works with the model of who calls it in, not with that of the root.
+    // A helper uses the model of its caller, not that of the root.
     assert_eq!((used("below").0, used("below").1.as_str()), ("two", "big"));
 }
 
@@ -150,7 +150,7 @@ async fn c60_a_dispatched_agent_prints_nothing_itself() {
     assert!(answers[0].contains("There is no tool 'message'"), "{answers:?}");
 }
 
-/// A rule of the person and a rule of the parent's own definition bind the children of every face.
+/// A rule of the user and a rule of the parent's own definition apply to the children of every style.
 #[tokio::test]
 async fn c71_the_parents_denial_binds_the_child() {
     for own_rule in [false, true] {
@@ -179,7 +179,7 @@ async fn c71_the_parents_denial_binds_the_child() {
     }
 }
 
-/// What the parent may not do without being asked a child may not do either.
+/// A child needs approval for everything that its parent needs approval for.
 #[tokio::test]
 async fn c71_a_child_is_no_freer_than_the_mode_of_its_parent() {
     for call in call_each_style("child") {
@@ -259,7 +259,7 @@ async fn c85_planner_lends_unused_tools_unless_restricted() {
     }
 }
 
-/// `tools` of an agent file bind what it makes up, also if it runs at the top.
+/// `tools` in an agent file bound its ad-hoc children, also if the agent is the root.
 #[tokio::test]
 async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
@@ -300,7 +300,7 @@ async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     }
 }
 
-/// A label is any text, so it is not refused; what the user sees tells it from the lead.
+/// A label may be any text, so it is not refused. Its display distinguishes it from the lead.
 #[tokio::test]
 async fn label_like_the_lead_is_distinguished_from_it() {
     let harness = ContractHarness::with(
@@ -361,7 +361,7 @@ async fn definition_that_lacks_requested_tools_is_reported_to_the_caller() {
     assert_eq!(answers[0], "[Coder]: done\n(warning: not among the tools of 'coder': write_file)");
 }
 
-/// The report and the single generation have no tools.
+/// Summaries and single generations have no tools.
 #[tokio::test]
 async fn c65_reports_and_single_generations_are_asked_without_tools() {
     let harness = ContractHarness::new(&[
@@ -392,7 +392,7 @@ async fn a_definition_bounds_its_rounds_wherever_they_start() {
         &[calls("lead", 1, &[dispatch("bounded")]), says("lead", "{results}"), last, endless("bounded")],
         move |settings| settings.agents = AgentCatalog::new().with(definition.clone()),
     );
-    // As a child, at the top, and when its session goes on.
+    // As a child, as a root, and when its session is resumed.
     let ending = harness.run().await;
     assert!(ending.outcome.text.as_str().contains("so far\\n(incomplete: turns)"), "{}", ending.outcome.text);
     let top = harness.run_task(Task::new("go").agent(bounded)).await;
@@ -403,7 +403,8 @@ async fn a_definition_bounds_its_rounds_wherever_they_start() {
     assert_eq!((again.outcome.status, again.spent.turns), (incomplete, 3));
 }
 
-/// What is kept only as long as the root runs goes, by face; a dispatched session stays, with what is above it.
+/// Sessions that are kept only while the root runs are removed, by style. A dispatched session stays, with its
+/// ancestors.
 #[tokio::test]
 async fn keep_none_removes_only_sessions_of_its_style() {
     let replies = [
@@ -442,7 +443,7 @@ async fn keep_none_removes_only_sessions_of_its_style() {
     }
 }
 
-/// A helper whose session a person has continued has begun twice; it is taken away once.
+/// A helper whose session the user resumed has started twice. It is removed once.
 #[tokio::test]
 async fn keep_none_removes_a_continued_session() {
     let replies = [calls("lead", 1, &[helper("h")]), json!({ "text": "done" })];

@@ -1,4 +1,4 @@
-//! Built-in prompts speak only of tools that the agent has.
+//! Built-in prompts mention only tools that the agent has.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::{ContractHarness, agent, calls, helper, says, spawn};
 
-/// The delegation tools that a prompt names.
+/// Delegation tools that a prompt names.
 fn named(system: &str) -> Vec<&'static str> {
     DELEGATION_TOOLS.into_iter().filter(|tool| system.contains(&format!("`{tool}`"))).collect()
 }
 
-/// The system prompt of the lead under these settings.
+/// System prompt of the lead under these settings.
 async fn lead(tweak: impl Fn(&mut Settings)) -> String {
     let harness = ContractHarness::with(&[json!({ "text": "done" })], tweak);
     harness.run().await;
@@ -70,7 +70,7 @@ async fn subagent_at_the_depth_limit_is_not_told_to_delegate() {
     harness.run().await;
     let (one, two) = (harness.requests("one").remove(0), harness.requests("two").remove(0));
     assert!(named(&one.system).contains(&"subagent"), "{}", one.system);
-    // The face stays visible at its limit and refuses there.
+    // The tool stays visible at its limit and refuses there.
     assert!(two.tools.contains(&"subagent".to_owned()), "{:?}", two.tools);
     assert_eq!(named(&two.system), Vec::<&str>::new());
     assert!(two.system.contains("Use your tools") && !two.system.contains("other agents"), "{}", two.system);
@@ -121,7 +121,7 @@ async fn c09_role_prompt_mentions_message_if_available() {
     assert!(!poet(&harness).system.contains("message"), "{}", poet(&harness).system);
 }
 
-/// Nothing is added to a prompt that somebody wrote.
+/// Nothing is added to a prompt that the user wrote.
 #[tokio::test]
 async fn user_prompts_are_used_unchanged() {
     let harness = ContractHarness::with(
