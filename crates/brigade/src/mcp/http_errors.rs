@@ -1,4 +1,4 @@
-//! Why a server elsewhere cannot be spoken to, in words for a person.
+//! Error messages for failed requests to remote servers.
 
 use std::error::Error;
 
@@ -10,10 +10,10 @@ use super::HttpEndpoint;
 use super::connect::sanitize;
 use super::http::{CONNECT_TIMEOUT, HttpError, HttpFailure};
 
-/// What is there to do about most of it.
+/// The fix for most of these errors.
 const CHECK_URL: &str = "check `url` in its entry";
 
-/// Refuses an address that nothing could be sent to.
+/// Rejects a URL that cannot be used.
 pub(super) fn check_url(endpoint: &HttpEndpoint) -> Result<(), String> {
     match Url::parse(endpoint.url.expose()) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
@@ -27,13 +27,13 @@ pub(super) fn check_url(endpoint: &HttpEndpoint) -> Result<(), String> {
     }
 }
 
-/// Why a server could not be greeted.
+/// Returns the reason why connecting failed.
 pub(super) fn connect_error(endpoint: &HttpEndpoint, error: &ClientInitializeError) -> String {
     let place = origin(endpoint);
     format!("it cannot be reached at {place}: {}", redact_url(endpoint, &initialize_error(error)))
 }
 
-/// Reason why a request has no answer, and whether the server may have acted on it.
+/// Returns the reason why a request has no answer, and whether the server may have acted on it.
 pub(super) fn request_error(endpoint: &HttpEndpoint, error: &(dyn Error + 'static)) -> LostRequest {
     let failure = find_failure(error);
     let certain = match failure {
@@ -67,13 +67,13 @@ pub(super) fn request_error(endpoint: &HttpEndpoint, error: &(dyn Error + 'stati
 
 /// A request without an answer.
 pub(super) enum LostRequest {
-    /// The server did not act on it: the whole message.
+    /// The server did not act on it. Contains the whole message.
     NotExecuted(String),
-    /// The server may have acted on it: the cause.
+    /// The server may have acted on it. Contains the cause.
     MaybeExecuted(String),
 }
 
-/// Where a server is, as far as that can hold no key: some servers have one in their path.
+/// Returns the origin of a server's URL. The path is omitted, because it may contain a key.
 fn origin(endpoint: &HttpEndpoint) -> String {
     match Url::parse(endpoint.url.expose()) {
         Ok(url) => url.origin().ascii_serialization(),
@@ -81,8 +81,8 @@ fn origin(endpoint: &HttpEndpoint) -> String {
     }
 }
 
-/// Words without the address, as it is written and as it is understood: it may hold a key. Error pages like to repeat
-/// its path.
+/// Removes the URL, as configured and as parsed, because it may contain a key. Error pages often repeat the
+/// path.
 pub(super) fn redact_url(endpoint: &HttpEndpoint, text: &str) -> String {
     let url_text = endpoint.url.expose();
     let text = text.replace(url_text, "its address");
@@ -118,7 +118,7 @@ fn describe(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// The failure of the exchange, among the causes of an error.
+/// Returns the failed exchange among the causes of an error.
 fn find_failure<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a HttpFailure> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -151,7 +151,7 @@ fn describe_failure(failure: &HttpFailure) -> String {
     }
 }
 
-/// Why a request was not answered at all.
+/// Returns the reason why a request was not answered at all.
 fn transport_error(error: &reqwest::Error) -> String {
     if error.is_connect() && error.is_timeout() {
         return format!(
@@ -177,7 +177,7 @@ fn transport_error(error: &reqwest::Error) -> String {
     }
 }
 
-/// The cause below all others, which is the one that says something.
+/// Returns the innermost cause, which is the most specific one.
 fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut error = error;
     while let Some(source) = error.source() {

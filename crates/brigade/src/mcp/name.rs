@@ -1,11 +1,11 @@
-//! Names of servers and tools, as rules and models see them.
+//! Names of servers and tools in permission rules and tool lists.
 
 use brigade_core::permission::Rule;
 
-/// Providers take no longer names.
+/// Maximum length of a tool name that providers accept.
 const MAX_TOOL_NAME_BYTES: usize = 64;
 
-/// The name of a server in the names of its tools. A double underscore would make those ambiguous.
+/// Normalizes the name of a server for use in tool names. A double underscore would make them ambiguous.
 pub(super) fn server(raw: &str) -> Result<String, String> {
     let name = raw.to_ascii_lowercase();
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
@@ -20,7 +20,8 @@ pub(super) fn server(raw: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// The name of a tool of a server: what rules and models do not know becomes small or an underscore.
+/// Returns the local name of a server's tool. It is converted to lower case, and separators become
+/// underscores.
 pub(super) fn tool(server: &str, raw: &str) -> Result<String, String> {
     let shown: String = raw.chars().filter(|c| !c.is_control()).take(MAX_TOOL_NAME_BYTES).collect();
     let plain: String = raw

@@ -1,4 +1,4 @@
-//! Reading the resources and prompts of a server, as tools of ours.
+//! Tools that read a server's resources and prompts.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::server::Server;
 use crate::tool::{AnyTool, EditPlan, Files, ToolContext};
 
-/// A tool that reads what a server has beside tools.
+/// A tool that reads a server's resources or prompts.
 pub(super) struct ResourceTool {
     server: Arc<Server>,
     resource_kind: ResourceKind,
@@ -26,7 +26,7 @@ enum ResourceKind {
 }
 
 impl ResourceTool {
-    /// One for each kind of thing that the server has.
+    /// Returns a tool for each kind that the server has.
     pub(super) fn of(server: &Arc<Server>, name: &str) -> Vec<ResourceTool> {
         let features = server.features();
         let mut tools = Vec::new();

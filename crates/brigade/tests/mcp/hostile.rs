@@ -1,4 +1,5 @@
-//! Servers that do not behave: the call fails clearly, the rest goes on, nothing is left running.
+//! Misbehaving servers: the call fails with a clear message, other servers are not affected, and no process
+//! is left running.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde_json::json;
 
 use super::support::{McpHarness, names, tool, until, wait_until_gone};
 
-/// A misdeed that ends the server, what is said about it, and that another server goes on.
+/// Asserts that a violation ends the server with this message, and that another server keeps working.
 async fn assert_server_is_ended(tool: &str, expected: &str) {
     let harness = McpHarness::new();
     let other = harness.server("other", "");
@@ -157,7 +158,7 @@ async fn response_counts_while_the_change_is_listed() {
     slow.call_timeout = Duration::from_millis(1500);
     let servers = Servers::start(vec![slow]).await;
     assert_eq!(harness.ok(&servers, "mcp__s__change").await, "changed");
-    // What it is now is not known in time, so it is not called.
+    // The current definition is not known in time, so the tool is not called.
     let text = harness.error(&servers, "mcp__s__echo").await;
     assert!(text.contains("no answer within 1500 ms"), "{text}");
 }

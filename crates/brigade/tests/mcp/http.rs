@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::support::{McpHarness, names, tool, until};
 
-/// The head of an answer that never comes: the connection is closed instead.
+/// Placeholder for a response that is never sent: the connection is closed instead.
 const CLOSE_CONNECTION: &str = "breaks";
 
-/// A server on this machine, and the headers of all requests that it got.
+/// A local server, and the headers of all requests that it received.
 struct TestServer {
     address: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -24,7 +24,7 @@ struct TestServer {
 }
 
 impl TestServer {
-    /// Answers what `answer` says to each message: a status line, more headers and a body.
+    /// Starts a server. `answer` returns the status line with headers, and the body, for each message.
     #[expect(clippy::disallowed_methods, reason = "the server is a task beside the test")]
     async fn start(answer: impl Fn(&Value) -> (String, String) + Send + Sync + 'static) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,7 +81,7 @@ async fn exchange(
     stream.shutdown().await
 }
 
-/// How an older server talks: it wants to be greeted first.
+/// An older server, which requires the initialize handshake first.
 fn legacy_server(message: &Value) -> (String, String) {
     let result = match message["method"].as_str() {
         Some("initialize") => json!({
@@ -150,7 +150,7 @@ async fn legacy_server_is_initialized_with_the_headers() {
     assert!(requests.iter().all(|head| head.contains("Bearer sesame-7")), "{requests:?}");
 }
 
-/// What a call gives whose request is answered like this.
+/// Returns the output of a call whose request gets this response.
 async fn call_with_response(head: &'static str, body: &'static str) -> String {
     let server = TestServer::start(move |message| match message["method"] == "tools/call" {
         true => (head.to_owned(), body.to_owned()),
@@ -284,7 +284,7 @@ async fn event_flood_is_not_read_to_its_end() {
     let servers = Servers::start(vec![definition(&server.address)]).await;
     let text = harness.error(&servers, "mcp__s__echo").await;
     assert!(text.contains("it sent more than 2000 messages within a second"), "{text}");
-    // What comes without being asked for counts as well.
+    // Unsolicited messages count as well.
     let server = TestServer::start(move |message| match message.is_null() {
         true => flood(),
         false => legacy_server(message),

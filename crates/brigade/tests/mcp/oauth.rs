@@ -1,4 +1,4 @@
-//! Servers that ask for a login.
+//! Servers that require a login.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn start(address: &HttpEndpoint) -> Servers {
     .await
 }
 
-/// Logs in with a browser that goes where it is led.
+/// Logs in with a browser that follows redirects.
 async fn log_in(address: &HttpEndpoint) -> Result<String, String> {
     let attempt = LoginFlow::begin(address).await.map_err(|error| error.to_string())?;
     let url = attempt.url().to_owned();
@@ -75,7 +75,7 @@ async fn token_is_refreshed_or_a_new_login_requested() {
     let servers = start(&address).await;
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "with read");
     assert!(server.grants().contains(&"refresh_token".to_owned()), "{:?}", server.grants());
-    // The server forgets what it gave: the next call renews it.
+    // The server revokes its tokens, and the next call refreshes them.
     server.revoke();
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "with read");
     server.auth_state.lock().unwrap().is_strict = true;
@@ -131,7 +131,7 @@ async fn silent_connection_does_not_block_the_login() {
     let host = place.trim_start_matches("http://").split('/').next().unwrap().to_owned();
     let silent = std::net::TcpStream::connect(host).unwrap();
     let browser = tokio::task::spawn_blocking(move || browse(&url));
-    // The silent one would be given up after ten seconds.
+    // The silent connection would be dropped only after ten seconds.
     tokio::time::timeout(Duration::from_secs(8), attempt.finish()).await.unwrap().unwrap();
     drop(silent);
     assert!(browser.await.unwrap().contains("You are logged in"));

@@ -1,4 +1,4 @@
-//! Servers that behave.
+//! Well-behaved servers.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ async fn call_carries_the_remote_context() {
 async fn progress_is_reported_and_extends_the_timeout() {
     let harness = McpHarness::new();
     let servers = harness.start("").await;
-    // Three times more than half of what a call may take.
+    // Three pauses, each longer than half of the call timeout.
     let millis = u64::try_from(CALL_TIMEOUT.as_millis()).unwrap() / 3 * 2;
     let output = harness.call(&servers, "mcp__s__progress", json!({ "millis": millis })).await;
     assert_eq!((output.text.to_string(), output.is_error()), ("done".to_owned(), false));

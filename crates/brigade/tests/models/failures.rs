@@ -1,4 +1,4 @@
-//! Providers that fail, and what the person is told.
+//! Failures of providers, and their error messages.
 
 use std::time::Duration;
 
@@ -142,7 +142,7 @@ async fn conversation_that_is_too_long_is_an_overflow() {
     assert_overflow(&reply_from(&stream).await.unwrap_err(), &["longer than the context window"]);
 }
 
-/// What comes of a reply that is no stream: the error, and whether the provider may have worked.
+/// The error for a response that is not a stream, and whether the provider may have charged for it.
 async fn non_stream_reply(kind: &str, body: &str) -> (ModelError, bool) {
     let whole = reply("200 OK", &format!("Content-Type: {kind}\r\n"), body.as_bytes());
     let server = Server::start(move |_, connection| send(connection, &whole));

@@ -1,4 +1,4 @@
-//! Streams of Messages.
+//! Decoder of Messages streams.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ enum StreamEvent {
         #[serde(default)]
         error: Value,
     },
-    /// Pings, and whatever is added to the API.
+    /// Pings and future event types.
     #[serde(other)]
     Unknown,
 }
@@ -73,7 +73,7 @@ enum Delta {
     Unknown,
 }
 
-/// Counts as they are sent: each may be absent, and none shrinks. Some servers end with zeros.
+/// Token counts. Each may be absent, and none decreases: some servers end with zeros.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default)]
 struct UsageCounts {
@@ -83,7 +83,7 @@ struct UsageCounts {
     cache_creation_input_tokens: Option<u64>,
 }
 
-/// A block that is open.
+/// An open content block.
 enum Block {
     Text,
     Call { id: Option<String>, name: String, whole: Option<String>, arguments: String },
@@ -92,7 +92,7 @@ enum Block {
     Unknown,
 }
 
-/// Makes chunks out of the events of one reply.
+/// Decodes the events of one reply into chunks.
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     request_bytes: usize,
@@ -104,7 +104,7 @@ pub(in super::super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder of the reply to a request of this size.
+    /// Creates a decoder for the reply to a request of this size.
     pub(in super::super) fn new(endpoint: Endpoint, request_bytes: usize) -> Decoder {
         Decoder {
             endpoint,
@@ -159,7 +159,7 @@ impl Decoder {
             (Delta::Signature { signature: more }, Some(Block::Thinking { signature, .. })) => {
                 signature.push_str(&more);
             }
-            // Arguments of tools that run at the provider, and whatever is added to the API.
+            // Arguments of server-side tools, and future delta types.
             (_, Some(_)) => {}
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A block that only this provider can read.
+    /// Wraps a block that only this provider can read.
     fn opaque_chunk(&self, block: &Value) -> Chunk {
         Chunk::Opaque(json!({ "provider": self.endpoint.name(), "messages": block }).to_string())
     }
@@ -200,7 +200,7 @@ impl Decoder {
         }
     }
 
-    /// The reply is whole: gives what was held back.
+    /// Ends the reply and emits what was held back.
     fn finish(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let Some(reason) = self.stop.take() else { return Err(http::truncated(&self.endpoint)) };
         if !self.open.is_empty() {
@@ -221,7 +221,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What was counted, and an estimate of what was not.
+    /// Returns the reported usage, with estimates for missing counts.
     fn usage(&self) -> CheckedUsage {
         let counted = Usage {
             input: self.count.input_tokens.unwrap_or_default(),
@@ -269,7 +269,7 @@ impl http::Decoder for Decoder {
         let before = chunks.added();
         self.handle_event(decoded, chunks)?;
         if chunks.added() == before {
-            // Calls and thinking are held back; whoever waits is to know that the model is at work.
+            // Calls and thinking are held back. This tells the consumer that the model is working.
             chunks.push(Chunk::Usage(self.usage().usage));
         }
         Ok(())
