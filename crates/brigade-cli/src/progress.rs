@@ -1,4 +1,4 @@
-//! What is shown while a tree runs.
+//! Progress display of a running tree.
 
 mod canvas;
 mod json_stream;
@@ -25,18 +25,18 @@ pub(crate) use canvas::Footer;
 pub(crate) use json_stream::{event_json, message};
 pub(crate) use live_tree::LiveTree;
 
-/// One way to show it.
+/// Style of the progress display.
 pub(crate) enum Progress {
-    /// A tree that is drawn in place, for a terminal.
+    /// Live tree that is redrawn in place, for a terminal.
     Tree(live_tree::LiveTree),
-    /// A line for what matters, for a log.
+    /// One line per important event, for a log.
     Lines(lines::Lines),
-    /// All that happens, as JSON on standard output.
+    /// All events as JSON on standard output.
     JsonStream(json_stream::JsonStream),
 }
 
 impl Progress {
-    /// The way that fits the format and the terminal.
+    /// Progress display for the output format and the terminal.
     pub(crate) fn new(global: &Global, environment: &Environment) -> Progress {
         if global.output_format == OutputFormat::StreamJson {
             return Progress::JsonStream(json_stream::JsonStream::default());
@@ -48,7 +48,7 @@ impl Progress {
         Progress::Lines(lines::Lines::new(detail, store_flag(global)))
     }
 
-    /// What an earlier runner of the tree has written.
+    /// Replays the records that an earlier process wrote for this tree.
     pub(crate) fn replay(&mut self, records: &[Record], view: &RunView) -> Result<(), CliError> {
         match self {
             Progress::JsonStream(stream) => stream.replay(records, view),
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Shows one thing that happened.
+    /// Shows one event.
     pub(crate) fn on_event(&mut self, run_event: &RunEvent, view: &RunView) -> Result<(), CliError> {
         match self {
             Progress::Tree(tree) => {
@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// Says something to the person, beside what is shown.
+    /// Prints a message to the user beside the display.
     pub(crate) fn say(&mut self, view: &RunView, text: &str) {
         match self {
             Progress::Tree(tree) => tree.say(view, text),
@@ -84,7 +84,7 @@ impl Progress {
         }
     }
 
-    /// Shows lines that are safe, in styles or without, beside what is shown.
+    /// Prints lines beside the display. They are sanitized and may contain styles.
     pub(crate) fn print(&mut self, view: &RunView, lines: &[String]) {
         match self {
             Progress::Tree(tree) => tree.print(view, &lines.join("\n")),
@@ -92,7 +92,7 @@ impl Progress {
         }
     }
 
-    /// Says something that counts until the end: it stays beneath the tree.
+    /// Prints a message that stays below the tree until the end.
     pub(crate) fn announce(&mut self, view: &RunView, text: &str) {
         match self {
             Progress::Tree(_) => {
@@ -105,15 +105,14 @@ impl Progress {
         }
     }
 
-    /// Puts lines beneath the tree, or takes them away. They are seen from the next `tick` on; without a tree they are
-    /// not shown.
+    /// Sets or removes the lines below the tree. They appear at the next `tick`; without a tree they are not shown.
     pub(crate) fn set_footer(&mut self, footer: Option<Footer>) {
         if let Progress::Tree(tree) = self {
             tree.set_footer(footer);
         }
     }
 
-    /// Listener for the answers of the user while this is shown.
+    /// Reader of the user's answers that fits this display.
     pub(crate) fn prompt_input(&self, settings: &brigade::Settings) -> PromptInput {
         let can_type = settings.approval_policy == ApprovalPolicy::AskUser && terminal::can_prompt();
         let (input_mode, colour) = match self {
@@ -126,14 +125,14 @@ impl Progress {
         PromptInput::new(input_mode, colour, settings.workspace.clone())
     }
 
-    /// Time passes.
+    /// Redraws what depends on the time.
     pub(crate) fn tick(&mut self, view: &RunView) {
         if let Progress::Tree(tree) = self {
             tree.draw(view);
         }
     }
 
-    /// Writes what was put together.
+    /// Writes buffered output.
     pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         match self {
             Progress::JsonStream(stream) => stream.flush(),
@@ -141,7 +140,7 @@ impl Progress {
         }
     }
 
-    /// The run is over, or is left, or the process is about to be stopped.
+    /// Ends the display: the run has ended or was detached, or the process is about to be suspended.
     pub(crate) fn end(&mut self) {
         if let Progress::Tree(tree) = self {
             tree.clear();
@@ -149,7 +148,7 @@ impl Progress {
     }
 }
 
-/// A message of an agent as the person reads it: who speaks is stamped here, never read from the words.
+/// Message of an agent as shown to the user. The sender comes from the log, never from the text.
 pub(crate) fn message_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
     let Event::Said { text, .. } = &record.event else { return None };
@@ -157,7 +156,7 @@ pub(crate) fn message_line(run_event: &RunEvent, view: &RunView) -> Option<Strin
     Some(format!("[{}]: {}", sanitize::line(role), indented(text.as_str())))
 }
 
-/// The last sentence that the agent at the top said before the calls that it made with it.
+/// Last sentence that the root agent wrote before its tool calls.
 pub(crate) fn thought_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
     let Event::Replied { reply, .. } = &record.event else { return None };
@@ -169,7 +168,7 @@ pub(crate) fn thought_line(run_event: &RunEvent, view: &RunView) -> Option<Strin
     Some(format!("{}: {sentence}", sanitize::line(role)))
 }
 
-/// The last sentence of a text, on one line and without the marks of Markdown around it.
+/// Last sentence of a text, on one line and without surrounding Markdown.
 fn last_sentence(text: &str) -> Option<String> {
     let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
     let lines = text.lines().map(str::trim).filter(|line| !is_fence(line));
@@ -180,7 +179,7 @@ fn last_sentence(text: &str) -> Option<String> {
     Some(sanitize::line(&sentence.trim().replace("**", "")))
 }
 
-/// An answer to an agent, and who gave it.
+/// Answer to an approval, with its author.
 pub(crate) fn answer_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
     let Event::Answered { answer, by, .. } = &record.event else { return None };
@@ -195,7 +194,7 @@ pub(crate) fn answer_line(run_event: &RunEvent, view: &RunView) -> Option<String
     Some(format!("{}: answered {answer} (by {})", sanitize::line(role), sanitize::line(by)))
 }
 
-/// Later lines of a message are indented, so that none of them looks like the words of somebody else.
+/// Indents the following lines of a message, so that none looks like a message from another sender.
 fn indented(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }

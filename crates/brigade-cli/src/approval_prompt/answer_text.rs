@@ -1,4 +1,4 @@
-//! Answers as words: what can be answered to a question, and what a typed line means.
+//! Answers as text: the choices for an approval, and parsing of typed lines.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -9,29 +9,28 @@ use brigade_core::view::PendingApproval;
 use crate::render::wrap_items;
 use crate::sanitize;
 
-/// Said if a call cannot be allowed for good.
+/// Message for a call that cannot always be allowed.
 pub(super) const NO_RULE: &str =
     "No rule covers exactly this call, so that it cannot always be allowed. y allows it once.";
 
-/// Which questions an answer is for.
+/// Approvals that an answer applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The one that is put.
+    /// The current one.
     One,
-    /// All that are open.
+    /// All that are pending.
     All,
 }
 
-/// Reason why a line is not an answer. It is displayed in the terms of a prompt.
+/// Reason why a line is not an answer. `Display` uses the terms of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InvalidAnswer {
     /// The call cannot always be allowed.
     NoRule,
-    /// The rule to be always allowed is wrong.
+    /// The rule is invalid.
     InvalidRule(RuleError),
     /// The first word is not a known answer.
     Unknown {
-        /// The word.
         word: String,
         /// Whether the call can always be allowed.
         has_rule: bool,
@@ -39,7 +38,7 @@ pub(crate) enum InvalidAnswer {
 }
 
 impl InvalidAnswer {
-    /// The same in the terms of `brigade answer`.
+    /// Error text in the terms of `brigade answer`.
     pub(crate) fn for_command(&self) -> String {
         match self {
             InvalidAnswer::NoRule => {
@@ -72,16 +71,16 @@ impl Display for InvalidAnswer {
     }
 }
 
-/// Kind of input that answers a question.
+/// Kind of input that answers an approval prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputKind {
     /// Single keys.
     Keys,
-    /// Lines, each sent with Enter.
+    /// Lines, each submitted with Enter.
     Lines,
 }
 
-/// Everything that can be answered now, in lines of so many columns.
+/// Possible answers, wrapped to `columns`.
 pub(crate) fn choices(
     open: &PendingApproval,
     count: usize,
@@ -114,7 +113,7 @@ pub(crate) fn choices(
     wrap_items(choices.iter().map(String::as_str), " · ", columns)
 }
 
-/// Reads an answer: `y`, `y all`, `a`, `a RULE`, `n`, `n all`, `n REASON`, `r REASON`.
+/// Parses an answer: `y`, `y all`, `a`, `a RULE`, `n`, `n all`, `n REASON`, `r REASON`.
 pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope), InvalidAnswer> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -159,7 +158,7 @@ mod tests {
         );
         assert!(answer("a", None).unwrap_err().to_string().contains("y allows it once"));
         assert!(answer("a shell(", None).is_err());
-        // Whoever was in the middle of a sentence has not answered.
+        // A user who was in the middle of a sentence has not answered.
         for line in ["yesterday", "y please", "yes, but", "not now", "also", "all", "ok", "r"] {
             assert!(answer(line, Some("shell(x)")).is_err(), "{line}");
         }

@@ -1,6 +1,6 @@
-//! A whole tree as one page that needs nothing else: no script, no file, no network.
+//! HTML export of a run tree: one self-contained page without scripts, other files or network access.
 //!
-//! All that others said goes through `text` or `line`, which leave no markup and no control character.
+//! Text of other origin passes through `text` or `line`, which remove markup and control characters.
 
 use std::borrow::Cow;
 
@@ -16,14 +16,14 @@ use crate::clock;
 use crate::sanitize;
 use crate::units;
 
-/// How the page looks.
+/// Style sheet of the page.
 const STYLE: &str = include_str!("html.css");
-/// Outputs of up to so many lines are open.
+/// Outputs with more lines start collapsed.
 const MAX_OPEN_LINES: usize = 8;
-/// Diffs of up to so many lines are open.
+/// Diffs with more lines start collapsed.
 const MAX_OPEN_DIFF_LINES: usize = 60;
 
-/// The tree as a page.
+/// Run tree as an HTML page.
 pub(crate) fn export_html(run: &ExportedRun) -> String {
     let title = line(&run.title());
     let mut page = HtmlPage { html: String::new(), root: run.view.root.clone() };
@@ -103,7 +103,7 @@ impl HtmlPage {
         for row in run.rows() {
             let RowContent::Agent(node, _) = row.content else { continue };
             let totals = run.totals(&node.session);
-            // Where nothing cost money, tokens say who took most of it.
+            // If nothing cost money, the share is computed from the tokens.
             let share = match whole.spent.usd {
                 0 => share(totals.spent.usage.total(), whole.spent.usage.total()),
                 all => share(totals.spent.usd, all),
@@ -201,7 +201,7 @@ impl HtmlPage {
         }
     }
 
-    /// What somebody said, and who.
+    /// Message block with its sender.
     fn message_block(&mut self, class: &str, who: &str, more: &str, content: &str) {
         let body = prose(content);
         self.push(&format!(
@@ -337,7 +337,7 @@ impl HtmlPage {
     }
 }
 
-/// A word for what became of something; the reason follows where there is one.
+/// Badge for an outcome, followed by the reason if there is one.
 fn badge(status: &OutcomeLabel) -> String {
     let why = status.text.strip_prefix(status.word).unwrap_or_default().trim_start_matches(':').trim();
     let why = if why.is_empty() {
@@ -348,7 +348,7 @@ fn badge(status: &OutcomeLabel) -> String {
     format!("<span class=\"badge {0}\">{0}</span>{why}", status.word)
 }
 
-/// Words with their blocks of code set apart.
+/// Prose with code blocks as separate elements.
 fn prose(source: &str) -> String {
     let mut html = String::new();
     let mut paragraph: Vec<&str> = Vec::new();
@@ -382,7 +382,7 @@ fn prose(source: &str) -> String {
     html
 }
 
-/// Sets off code and strong words, in text that is escaped already.
+/// Marks up inline code and bold text, in text that is already escaped.
 fn styled(escaped: &str) -> String {
     let mut html = String::with_capacity(escaped.len());
     let mut rest = escaped;
@@ -423,22 +423,22 @@ fn strong(escaped: &str) -> String {
     html
 }
 
-/// What stands before the next sign on the same line, and what follows the sign.
+/// Text before the next marker on the same line, and text after the marker.
 fn within<'a>(text: &'a str, sign: &str) -> Option<(&'a str, &'a str)> {
     text.split_once(sign).filter(|(inner, _)| !inner.trim().is_empty() && !inner.contains('\n'))
 }
 
-/// Text of several lines.
+/// Escapes text of several lines.
 fn text(text: &str) -> String {
     escape_html(&sanitize::lines(text)).into_owned()
 }
 
-/// Text of one line.
+/// Escapes text of one line.
 fn line(text: &str) -> String {
     escape_html(&sanitize::line(text)).into_owned()
 }
 
-/// Text without markup. Whoever calls it has made sure that no control character is in it.
+/// Escapes markup. The caller has removed control characters.
 fn escape_html(text: &str) -> Cow<'_, str> {
     if !text.contains(['&', '<', '>', '"', '\'']) {
         return Cow::Borrowed(text);

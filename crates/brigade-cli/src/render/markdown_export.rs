@@ -1,5 +1,5 @@
-//! A whole tree as Markdown. Foreign text is inside fences that it cannot close. Unsafe links are removed from it, for
-//! readers that render the content of a fence.
+//! Markdown export of a run tree. Untrusted text is inside fences that it cannot close. Unsafe links are removed from
+//! it, for viewers that render the content of a fence.
 
 use brigade_core::SessionId;
 use brigade_core::view::Node;
@@ -14,14 +14,14 @@ use crate::clock;
 use crate::sanitize;
 use crate::units;
 
-/// Outputs that are longer are folded.
+/// Longer outputs are collapsed.
 const MAX_OPEN_LINES: usize = 12;
-/// How much of an argument is shown.
+/// Maximum width of an argument.
 const MAX_ARGUMENT_COLUMNS: usize = 200;
-/// Headings that are deeper have the same level.
+/// Deeper headings have the same level.
 const MAX_HEADING_LEVEL: u32 = 5;
 
-/// The tree as a document.
+/// Run tree as a Markdown document.
 pub(crate) fn export_markdown(run: &ExportedRun) -> String {
     let mut page = MarkdownPage { text: String::new(), root: run.view.root.clone() };
     page.head(run);
@@ -252,7 +252,7 @@ impl MarkdownPage {
         self.paragraph(&fenced(&remove_unsafe_links(text), "markdown"));
     }
 
-    /// What a tool gave: folded where it is long.
+    /// Adds the output of a tool, collapsed if it is long.
     fn output(&mut self, text: &str, language: &str) {
         let lines = text.trim_end().lines().count();
         if lines <= MAX_OPEN_LINES || language == "diff" {
@@ -273,20 +273,20 @@ impl MarkdownPage {
     }
 }
 
-/// Text in a fence that is longer than any run of its sign within.
+/// Wraps text in a fence that is longer than any run of its character in the text.
 fn fenced(text: &str, language: &str) -> String {
     let text = sanitize::lines(text.trim_end());
     let fence = "`".repeat(longest_run(&text).saturating_add(1).max(3));
     format!("{fence}{language}\n{text}\n{fence}")
 }
 
-/// One line of code within a line of text.
+/// Inline code on one line.
 fn code_span(text: &str) -> String {
     if text.is_empty() {
         return "\"\"".to_owned();
     }
     let fence = "`".repeat(longest_run(text) + 1);
-    // A blank keeps a sign of the content from the fence; readers take it away again.
+    // A space separates a backtick of the content from the delimiter. Viewers remove it.
     let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{fence}{pad}{text}{pad}{fence}")
 }
@@ -300,7 +300,7 @@ fn longest_run(text: &str) -> usize {
     longest
 }
 
-/// One line of text in which nothing is markup.
+/// Escapes one line of text so that nothing in it is markup.
 fn escape_markdown(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What was said and done in one session, for a terminal.
+//! Transcript of one session for a terminal.
 
 use brigade_core::Record;
 use brigade_core::delegation::Status;
@@ -13,10 +13,10 @@ use crate::sanitize;
 use crate::terminal::Colour;
 use crate::units;
 
-/// How many lines of an output, and of a diff, are shown.
+/// Maximum number of lines shown of an output, and of a diff.
 const MAX_OUTPUT_LINES: usize = 8;
 const MAX_DIFF_LINES: usize = 40;
-/// How much of one line is shown: of an output, and of a call.
+/// Maximum length of a line of output, and of a call.
 const MAX_LINE_CHARS: usize = 400;
 const MAX_CALL_CHARS: usize = 110;
 
@@ -27,16 +27,15 @@ const GREEN: &str = "32";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
-/// How much of long texts is shown.
+/// Amount of long texts that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputDetail {
-    /// Their first lines.
+    /// First lines.
     Folded,
-    /// All of them.
     Full,
 }
 
-/// The records of a session as text that is safe for a terminal, in lines of so many columns.
+/// Renders the records of a session as sanitized text.
 pub(crate) fn transcript(records: &[Record], detail: OutputDetail, colour: Colour, columns: usize) -> String {
     let mut page = TranscriptPage { text: String::new(), detail, colour, columns };
     for item in &Timeline::of(records).items {
@@ -215,7 +214,7 @@ impl TranscriptPage {
         self.hidden_note(change.diff.lines().count(), limit, 4);
     }
 
-    /// A line at the margin, and what is said of it more quietly.
+    /// Adds a line at the margin, followed by dimmed details.
     fn heading(&mut self, style: &str, what: &str, more: &str) {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -244,7 +243,7 @@ impl TranscriptPage {
         warnings.iter().for_each(|warning| self.line(2, YELLOW, &format!("warning: {warning}")));
     }
 
-    /// What somebody said, whole.
+    /// Adds a message in full.
     fn message_block(&mut self, text: &str) {
         let text = sanitize::lines(text.trim_end());
         for line in wrap_markdown(&text, self.columns.saturating_sub(2)).lines() {
@@ -252,7 +251,7 @@ impl TranscriptPage {
         }
     }
 
-    /// What a tool gave, behind a bar, so that no line of it passes for one of ours.
+    /// Adds the output of a tool behind a bar, so that no line looks like ours.
     fn output(&mut self, text: &str, indent: usize) {
         let limit = if self.detail == OutputDetail::Full { usize::MAX } else { MAX_OUTPUT_LINES };
         let bar = self.colour.paint(DIM, "│");
@@ -288,7 +287,7 @@ impl TranscriptPage {
     }
 }
 
-/// The beginning of a line, and how much there is more. A rest that is no longer than the remark about it is shown.
+/// Truncates a line, and notes the number of omitted characters. A rest that is no longer than that note is kept.
 fn truncate_with_note(line: &str, limit: usize) -> String {
     let hidden = line.chars().count().saturating_sub(limit);
     let remark = format!("… ({hidden} more characters)");

@@ -1,4 +1,4 @@
-//! The keys of the configuration, and what their values look like.
+//! Configuration keys and the types of their values.
 
 mod table;
 
@@ -17,56 +17,53 @@ use ValueKind::{
 };
 pub(super) use table::ROOT;
 
-/// The word for no limit.
+/// Value for no limit.
 pub(super) const UNLIMITED: &str = "unlimited";
 
-/// The most that a million tokens may cost, in nano-dollars: a million dollars.
+/// Highest price of a million tokens, in nano-dollars: a million dollars.
 pub(super) const MAX_PRICE_NANO_USD: u64 = 1_000_000_000_000_000;
 pub(super) const MAX_TOKENS: i64 = 1_000_000_000;
 
-/// What stands at a key.
+/// Type of a value.
 #[derive(Debug)]
 pub(super) enum ValueKind {
-    /// Text.
     Text,
-    /// A list of texts.
+    /// List of strings.
     Texts,
-    /// Text, or a list of texts.
+    /// String, or list of strings.
     TextOrTexts,
-    /// One of these words.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// True or false.
     Bool,
-    /// A whole number that fits into 32 bits.
+    /// Integer that fits into 32 bits.
     Number,
-    /// A whole number that fits into 32 bits and is not 0.
+    /// Positive integer that fits into 32 bits.
     Positive,
-    /// A whole number such as `500000` or `500k`, or `unlimited`.
+    /// Integer such as `500000` or `500k`, or `unlimited`.
     Count,
     /// Dollars, or `unlimited`.
     Dollars,
-    /// Dollars for a million tokens.
+    /// Dollars per million tokens.
     Price,
-    /// A number of tokens.
+    /// Number of tokens.
     Tokens,
-    /// A duration.
     Time,
-    /// A list of permission rules.
+    /// List of permission rules.
     Rules,
-    /// A section with these keys.
+    /// Section with these keys.
     Section(&'static [KeySpec]),
-    /// A section whose keys are names.
+    /// Section whose keys are names.
     Named(&'static ValueKind),
-    /// A section whose keys are models.
+    /// Section whose keys are models.
     Models(&'static ValueKind),
 }
 
-/// A key: its name, what stands there, and what it means.
+/// Key: its name, type and description.
 pub(super) type KeySpec = (&'static str, ValueKind, &'static str);
 
 const MODES: [&str; 4] = ["plan", "ask", "edit", "auto"];
 
-/// Checks a layer. The message names the key, but not yet where it was written.
+/// Checks a layer. The error names the key, but not its file.
 pub(super) fn check(table: &Table) -> Result<(), String> {
     check_section(table, ROOT, &[])
 }
@@ -104,7 +101,7 @@ fn unknown(path: &[&str], siblings: &[KeySpec]) -> String {
     format!("unknown key `{dotted}`; the nearest known key is `{}`", suggestion.1)
 }
 
-/// Every key that has a fixed name.
+/// All keys with fixed names.
 fn all_keys() -> Vec<String> {
     fn collect(known: &[KeySpec], path: &str, keys: &mut Vec<String>) {
         for (name, kind, _) in known {
@@ -191,7 +188,7 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
     }
 }
 
-/// A path as it is written: names that TOML wants in quotes have them.
+/// Dotted form of a path. Names are quoted if TOML requires it.
 fn dotted(path: &[&str]) -> String {
     path.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".")
 }
@@ -200,7 +197,7 @@ fn is_unlimited(value: &Value) -> bool {
     value.as_str() == Some(UNLIMITED)
 }
 
-/// A number of things.
+/// Parses a count.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     match value {
         Value::String(text) => units::parse_count(text),
@@ -211,7 +208,7 @@ pub(super) fn count(value: &Value) -> Result<u64, String> {
     }
 }
 
-/// Dollars as nano-dollars. A float is read as the decimal that was written, which is its shortest form.
+/// Parses dollars as nano-dollars. A float is read as its shortest decimal form, which is what was written.
 pub(super) fn dollars(value: &Value) -> Result<u64, String> {
     match value {
         Value::String(text) => units::parse_dollars(text),
@@ -221,12 +218,12 @@ pub(super) fn dollars(value: &Value) -> Result<u64, String> {
     }
 }
 
-/// The price of a million tokens as nano-dollars. More than the most is no price, but a slip.
+/// Parses the price of a million tokens as nano-dollars. A price above the maximum is a mistake.
 pub(super) fn price(value: &Value) -> Option<u64> {
     dollars(value).ok().filter(|nano| *nano <= MAX_PRICE_NANO_USD)
 }
 
-/// A duration, or a number of seconds.
+/// Parses a duration, or a number of seconds.
 pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     match value {
         Value::String(text) => units::parse_duration(text),
@@ -235,7 +232,7 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     }
 }
 
-/// What stands at a path, if it is a known one.
+/// Type of the value at a path, if the path is known.
 pub(super) fn kind(path: &[String]) -> Option<&'static ValueKind> {
     let (first, rest) = path.split_first()?;
     let mut kind = &ROOT.iter().find(|(name, ..)| name == first)?.1;
@@ -249,7 +246,7 @@ pub(super) fn kind(path: &[String]) -> Option<&'static ValueKind> {
     Some(kind)
 }
 
-/// Whether a key is all but one letter a known one of its section.
+/// Whether a key differs from a known key of its section by one edit.
 pub(super) fn is_typo(path: &[&str]) -> bool {
     let Some((key, section)) = path.split_last() else { return false };
     let section: Vec<String> = section.iter().map(|part| (*part).to_owned()).collect();
@@ -257,7 +254,7 @@ pub(super) fn is_typo(path: &[&str]) -> bool {
     closest(key, known.iter().map(|(name, ..)| *name)).is_some_and(|(distance, _)| distance == 1)
 }
 
-/// A path from the environment, where case is lost: known keys get theirs back.
+/// Restores the case of known keys in a path from the environment, which has lost it.
 pub(super) fn restore_case(path: &[String]) -> Vec<String> {
     let mut known: Option<&[KeySpec]> = Some(ROOT);
     let mut names: Option<&ValueKind> = None;

@@ -1,4 +1,4 @@
-//! The section `mcpServers`, and `.mcp.json` of a project.
+//! Section `mcpServers`, and `.mcp.json` of a project.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,16 +18,15 @@ use super::shell::BRIGADE_PREFIX;
 use super::{Settings, keys, layers};
 use crate::error::CliError;
 
-/// Variables of the person that a server sees without being given them.
+/// Variables of the user that a server gets by default.
 const PASSED_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
-/// Who can log in: a person, or the client itself.
+/// OAuth grants: a login by the user, or by the client itself.
 pub(super) const OAUTH_GRANTS: [&str; 2] = ["authorization_code", "client_credentials"];
 
-/// Keys of other programs beside `mcpServers`, which say nothing here.
+/// Keys of other programs beside `mcpServers`, which are ignored.
 pub(super) const IGNORED_TOP_LEVEL_KEYS: [&str; 2] = ["$schema", "inputs"];
-/// Keys of other programs in the entry of a server, which say nothing here: what they allow or hide is said by
-/// permissions.
+/// Keys of other programs in a server entry, which are ignored: permissions are configured in Brigade's own section.
 pub(super) const IGNORED_SERVER_KEYS: [&str; 21] = [
     "$schema",
     "alwaysAllow",
@@ -52,13 +51,13 @@ pub(super) const IGNORED_SERVER_KEYS: [&str; 21] = [
     "watchPaths",
 ];
 
-/// What other programs call the opposite of `disabled`.
+/// Key of other programs with the opposite meaning of `disabled`.
 pub(super) const ENABLED_KEY: &str = "enabled";
 
-/// From this number on a plain number is milliseconds, as other programs write it; below it is seconds.
+/// From this value on, a plain number is milliseconds, as other programs write it. Below it is seconds.
 const MILLIS_THRESHOLD: u64 = 1_000;
 
-/// A server as it is written.
+/// Raw server entry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawMcpServer {
@@ -75,7 +74,7 @@ pub(super) struct RawMcpServer {
     disabled: bool,
 }
 
-/// How somebody is logged in, as it is written.
+/// Raw OAuth settings.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RawLogin {
@@ -85,20 +84,19 @@ struct RawLogin {
     grant: Option<String>,
 }
 
-/// A server whose variables are not filled in yet: values are kept nowhere longer than they are needed.
+/// Server whose variables are not expanded yet, so that their values are not kept longer than needed.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Its name.
     pub(crate) name: String,
     raw: Hidden,
     timeout: Duration,
-    /// Whether it is left alone.
+    /// Whether the server is disabled.
     pub(crate) is_disabled: bool,
-    /// Whether a project names it, in part or as a whole.
+    /// Whether any part of it comes from a project.
     is_from_project: bool,
 }
 
-/// What may hold keys is not shown.
+/// Omits values that may contain keys from the debug output.
 struct Hidden(RawMcpServer);
 
 impl std::fmt::Debug for Hidden {
@@ -107,7 +105,7 @@ impl std::fmt::Debug for Hidden {
     }
 }
 
-/// Reads the section.
+/// Resolves the section.
 pub(super) fn resolve(
     raw: BTreeMap<String, RawMcpServer>,
     layers: &layers::Layers,
@@ -124,7 +122,7 @@ pub(super) fn resolve(
     raw.into_iter().map(server).collect()
 }
 
-/// How long a call may take.
+/// Timeout of a call.
 fn call_timeout(value: &Value) -> Result<Duration, String> {
     let number = match value {
         Value::Integer(number) => u64::try_from(*number).ok(),
@@ -138,7 +136,7 @@ fn call_timeout(value: &Value) -> Result<Duration, String> {
 }
 
 impl Settings {
-    /// How a server is reached that is not started here, by its name.
+    /// HTTP endpoint of a remote server, by its name.
     pub(crate) fn mcp_address(&self, name: &str, guard: &GuardCommand) -> Result<HttpEndpoint, CliError> {
         let Some(server) = self.servers.iter().find(|server| server.name.eq_ignore_ascii_case(name)) else {
             let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
@@ -155,7 +153,7 @@ impl Settings {
         }
     }
 
-    /// The servers that can be started, and what is wrong with the others. Those that are disabled are neither.
+    /// Servers that can be started, and the problems of the others. Disabled servers are in neither list.
     pub(crate) fn mcp_definitions(&self, guard: &GuardCommand) -> (Vec<ServerConfig>, Vec<ServerProblem>) {
         let (mut definitions, mut problems) = (Vec::new(), Vec::new());
         for server in self.servers.iter().filter(|server| !server.is_disabled) {
@@ -217,8 +215,8 @@ impl Server {
         })
     }
 
-    /// How somebody is logged in. A login belongs to the name and the address together: whoever changes one of them gets
-    /// no login that was meant for the other.
+    /// Login settings. A login belongs to the name and the address of a server, so changing either one does not reuse
+    /// a login that was meant for another server.
     fn login(
         &self,
         raw: &RawLogin,
@@ -249,7 +247,7 @@ impl Server {
     }
 }
 
-/// The variables that a program sees without being given them, apart from those that it is given.
+/// Variables that a program gets by default, except those that it is given.
 pub(super) fn passed_variables(
     settings: &Settings,
     given: &BTreeMap<String, String>,
@@ -259,7 +257,7 @@ pub(super) fn passed_variables(
     passed.filter_map(|name| value(name)).collect()
 }
 
-/// A variable that a definition names. A project may not ask for the keys that models are paid with.
+/// Variable that a definition names. A project may not use the keys of model providers.
 pub(super) fn variable(
     name: &str,
     is_from_project: bool,
@@ -274,7 +272,7 @@ pub(super) fn variable(
     Ok(settings.environment.variable(name))
 }
 
-/// Fills in `${NAME}` and `${NAME:-otherwise}`.
+/// Expands `${NAME}` and `${NAME:-otherwise}`.
 pub(super) fn expand_variables(
     text: &str,
     variable: impl Fn(&str) -> Result<Option<String>, String>,
@@ -298,8 +296,8 @@ pub(super) fn expand_variables(
     Ok(whole)
 }
 
-/// The servers of `.mcp.json`, in the words of our own configuration. Keys that nobody here knows are passed over, but
-/// for those that look like one of ours.
+/// Servers of `.mcp.json` in the form of our own configuration. Unknown keys are ignored, except those that look like
+/// a typo of ours.
 pub(super) fn from_mcp_json(text: &str) -> Result<Table, String> {
     let mut table = layers::from_json(text)?;
     remove_ignored_keys(&mut table);
@@ -317,7 +315,7 @@ pub(super) fn from_mcp_json(text: &str) -> Result<Table, String> {
     Ok(Table::from_iter([("mcpServers".to_owned(), Value::Table(servers))]))
 }
 
-/// Leaves out what other programs write beside servers and into their entries.
+/// Removes keys that other programs write beside servers and into their entries.
 pub(super) fn remove_ignored_keys(table: &mut Table) {
     table.retain(|key, _| !IGNORED_TOP_LEVEL_KEYS.contains(&key));
     let Some(Value::Table(servers)) = table.get_mut("mcpServers") else { return };

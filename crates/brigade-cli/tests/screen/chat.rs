@@ -1,13 +1,13 @@
-//! `brigade chat` in a window.
+//! `brigade chat` at a terminal.
 
 use crate::home::{Home, text};
 use crate::support::Window;
 
 pub(crate) const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
-/// A reply that never comes.
+/// Reply that never arrives.
 pub(crate) const HANGING_REPLY: &str =
     "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
-/// A command that takes until a file is there.
+/// Command that runs until a file exists.
 const WAITING_COMMAND: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
                        arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
                        [[reply]]\ntext = 'heard: {heard}'";
@@ -27,7 +27,7 @@ pub(crate) fn chat(home: &Home, size: (u16, u16), script: &str, arguments: &[&st
     window
 }
 
-/// Waits until the line that is typed in is empty, and nothing stands below it.
+/// Waits until the input line is empty and nothing is below it.
 #[track_caller]
 pub(crate) fn wait_for_idle(window: &Window) -> String {
     window.wait_until("idle", |screen| screen.ends_with("\n\n>") || screen == ">")
@@ -45,8 +45,8 @@ pub(crate) fn expect_exit(mut window: Window, code: i32) -> String {
     window.text()
 }
 
-/// Makes the window another size while nothing is on its way to it: what was drawn for the old one and comes after the
-/// change would be broken by any terminal.
+/// Resizes the window while no output is pending. Any terminal would garble output for the old size that arrives
+/// after the change.
 fn resize(window: &Window, columns: u16, rows: u16) {
     use rustix::process::Signal;
     window.signal(Signal::STOP);
@@ -59,7 +59,7 @@ fn resize(window: &Window, columns: u16, rows: u16) {
     window.signal(Signal::CONT);
 }
 
-/// Leaves when nobody works any more.
+/// Exits when no agent is running any more.
 #[track_caller]
 pub(crate) fn quit(window: Window) -> String {
     wait_for_idle(&window);
@@ -302,7 +302,7 @@ fn text_is_streamed_and_a_cut_reply_is_retried() {
     quit(window);
 }
 
-/// A child that works in the background while the lead waits for another.
+/// Sub-agent that runs in the background while the lead waits for another.
 const BACKGROUND: &str = r#"
 [[reply]]
 agent = "lead"

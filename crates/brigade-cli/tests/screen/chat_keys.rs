@@ -1,4 +1,4 @@
-//! Keys and commands of `brigade chat`: what users of other agents expect on their first day.
+//! Keys and commands of `brigade chat`, as users of other agents expect them.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ const SHIFT_TAB: &str = "\u{1b}[Z";
 const CTRL_R: &str = "\u{12}";
 const SIZES: [(&str, u16); 2] = [("narrow", 60), ("wide", 100)];
 
-/// A round that writes a file, and tells what the tool said.
+/// Round that writes a file and repeats the result of the tool.
 const WRITE_FILE: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
                       arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = '{result:0}'";
 
-/// The screen from the first message on: the line above it names a file that differs from run to run.
+/// Screen from the first message on. The line above it names a file that differs between runs.
 fn conversation(screen: &str) -> &str {
     screen.split_once("\n> ").map_or(screen, |(_, conversation)| conversation)
 }
@@ -30,7 +30,7 @@ fn sessions(home: &Home) -> serde_json::Value {
     home.brigade(&["sessions", "list", "--output-format", "json"]).json()
 }
 
-/// The words that the last session was told.
+/// Transcript of the last session.
 fn last_session_text(home: &Home) -> String {
     let session = sessions(home)[0]["session_id"].as_str().unwrap().to_owned();
     home.brigade(&["sessions", "show", &session]).exits_with(0).stdout.clone()
@@ -71,14 +71,14 @@ fn shift_tab_changes_the_mode() {
     window.press("\u{3}\u{3}");
     let mut window = window;
     window.end();
-    // The mode that asks about nothing is not reached by accident, and is left at once.
+    // The mode that asks for no approval is not reached by accident, and the next key leaves it.
     let auto = chat(&home, (80, 20), WRITE_FILE, &["--mode", "auto"]);
     auto.press(SHIFT_TAB);
     auto.wait_for("\nMode plan.\n>");
     quit_with_notice(auto);
 }
 
-/// Leaves while a notice is above the line.
+/// Exits while a notice is above the input line.
 fn quit_with_notice(window: Window) {
     window.press(&format!("x{CTRL_C}"));
     quit(window);
@@ -275,7 +275,7 @@ fn a_plan_is_approved_with_one_key_and_carried_out() {
         let window = chat(&home, (columns, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
         window.press("make it\r");
         window.wait_for("Enter approves");
-        // What is pressed while the plan appears was meant for something else.
+        // Keys pressed while the plan appears were meant for something else.
         std::thread::sleep(Duration::from_millis(600));
         let screen = window.screen();
         assert_snapshot!(format!("plan_{name}"), conversation(&screen));

@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::home::{Home, text};
 use crate::support::Window;
 
-/// No server of the machine that the tests run on.
+/// Environment without the local servers of the machine that runs the tests.
 const NO_SERVERS: [(&str, &str); 4] = [
     ("BRIGADE_PROVIDERS__OLLAMA__BASE_URL", "http://127.0.0.1:9/v1"),
     ("BRIGADE_PROVIDERS__LMSTUDIO__BASE_URL", "http://127.0.0.1:9/v1"),

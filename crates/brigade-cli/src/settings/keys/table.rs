@@ -1,4 +1,5 @@
-//! The table of keys. Checks, the environment and `brigade config schema` read it, so a key is added here and only here.
+//! Table of configuration keys. Checks, the environment and `brigade config schema` use it, so a key is added here
+//! and nowhere else.
 
 use super::super::providers::KINDS;
 use super::super::servers::OAUTH_GRANTS;
@@ -11,7 +12,7 @@ use super::{KeySpec, MODES, ValueKind};
 const KEEP: ValueKind = OneOf(&["root", "none"]);
 const KEEP_ABOUT: &str = "How long sessions of children are kept: as long as their root, or until it ends";
 
-/// All keys, each with what stands there and what it means.
+/// All keys, each with its type and description.
 pub(in crate::settings) static ROOT: &[KeySpec] = &[
     ("model", Text, "The model of agents that name none: PROVIDER/MODEL, or script:FILE for a scripted one"),
     ("fallbacks", Texts, "Models that take over, one after the other, where the model fails for good"),
