@@ -4,8 +4,9 @@ use super::{DELEGATION_TOOLS, MESSAGE_TOOL};
 use crate::agent::Guidance;
 use crate::message::ToolSpec;
 
-/// The sentences that a built-in prompt has about tools: only about those that are offered. `delegation` names the
-/// delegation tools that work for the agent; see [`DelegationStyles::usable_tools`](super::DelegationStyles::usable_tools).
+/// Returns the sentences of a built-in prompt about tools, only for those that are offered. `delegation` contains
+/// the delegation tools that work for the agent; see
+/// [`DelegationStyles::usable_tools`](super::DelegationStyles::usable_tools).
 pub fn guidance(kind: Guidance, offered: &[ToolSpec], delegation: &[&str]) -> String {
     let is_work =
         |spec: &&ToolSpec| spec.name != MESSAGE_TOOL && !DELEGATION_TOOLS.contains(&spec.name.as_str());
@@ -37,7 +38,7 @@ pub fn guidance(kind: Guidance, offered: &[ToolSpec], delegation: &[&str]) -> St
     sentences.join(" ")
 }
 
-/// `a`, `b` or `c`.
+/// Joins names as `a`, `b` or `c`.
 fn join_with_or(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
@@ -84,7 +85,7 @@ mod tests {
         for kind in [Guidance::Lead, Guidance::Role, Guidance::Helper] {
             assert_eq!(guidance_for(kind, &[], &[]), "", "{kind:?}");
         }
-        // A tool that refuses at its limit is offered, and is not praised.
+        // A tool that refuses at its limit is offered but not recommended.
         assert_eq!(guidance_for(Guidance::Helper, &["subagent", "parallel_subagent"], &[]), "");
         assert_eq!(guidance_for(Guidance::None, &["grep", MESSAGE_TOOL], &["delegate"]), "");
     }

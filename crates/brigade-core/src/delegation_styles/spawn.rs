@@ -1,4 +1,4 @@
-//! Face D: `subagent_spawn`, a nested loop, and `subagent_delegate`, a single generation.
+//! Style D: `subagent_spawn`, a nested loop, and `subagent_delegate`, a single generation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,28 +12,28 @@ use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
 use crate::text::Text;
 
-/// The tool that runs a nested loop.
+/// Tool that runs a nested loop.
 pub const NAME: &str = "subagent_spawn";
-/// The tool that makes one generation.
+/// Tool that runs one generation.
 pub const DELEGATE_NAME: &str = "subagent_delegate";
 
 const SYSTEM_PROMPT: &str =
     "You are a sub-agent with one task. Your last reply is what your caller gets back.";
 
-/// The section `spawn` of the config.
+/// Section `spawn` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpawnConfig {
-    /// How deep: at this depth both tools are absent.
+    /// Maximum depth: at this depth both tools are absent.
     pub max_depth: u32,
-    /// The turns of a sub-agent whose call does not say.
+    /// Turn limit of a sub-agent if its call has none.
     pub default_max_turns: u32,
-    /// The server of the external agent that `subagent_delegate` asks if its call names none. `subagent_spawn` always
-    /// runs a loop of ours.
+    /// Server of the external agent for `subagent_delegate` if its call names none. `subagent_spawn` always runs a
+    /// local loop.
     pub server: Option<String>,
-    /// The agent of that server.
+    /// Agent of that server.
     pub agent: Option<String>,
-    /// The system prompt of sub-agents whose call has none.
+    /// System prompt of a sub-agent if its call has none.
     pub system_prompt: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Default for SpawnConfig {
 }
 
 impl SpawnConfig {
-    /// What is wrong with the section, in words for the person who wrote it.
+    /// Returns the problem of the section for the user, if it has one.
     pub fn problem(&self) -> Option<String> {
         if self.default_max_turns == 0 {
             return Some("spawn.default_max_turns must be at least 1".to_owned());
@@ -55,7 +55,7 @@ impl SpawnConfig {
         })
     }
 
-    /// Reads a call of `subagent_spawn`.
+    /// Parses a call of `subagent_spawn`.
     pub fn parse(&self, arguments: &str) -> Result<Delegation, String> {
         let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
         let turns = match value.get("maxTurns").and_then(number) {
@@ -73,7 +73,7 @@ impl SpawnConfig {
         })
     }
 
-    /// Reads a call of `subagent_delegate`.
+    /// Parses a call of `subagent_delegate`.
     pub fn parse_delegate(&self, arguments: &str) -> Result<Delegation, String> {
         let value =
             json::parse(arguments).map_err(|cause| format!("Invalid {DELEGATE_NAME} input: {cause}"))?;
@@ -83,8 +83,8 @@ impl SpawnConfig {
         Ok(Delegation { turns: Some(1), tools: Some(Vec::new()), single: true, external, ..delegation })
     }
 
-    /// The external agent of a call: what the call names, else what the section does, else none. An agent belongs to its
-    /// server, so that of the section counts only for the server of the section.
+    /// Returns the external agent of a call: from the call, else from the section, else none. An agent belongs to
+    /// its server, so the section's agent counts only for the section's server.
     fn external(&self, server: Option<String>, agent: Option<String>) -> Result<Option<String>, String> {
         let configured = server.is_none() || server == self.server;
         let agent = agent.or_else(|| self.agent.clone().filter(|_| configured));
@@ -106,7 +106,8 @@ impl SpawnConfig {
         }))
     }
 
-    /// The sub-agent and what it is to be given: all that its caller may use; nothing for a single generation.
+    /// Builds the sub-agent and the authority it requests: all that its caller may use, or nothing for a single
+    /// generation.
     pub(super) fn prepare_child(
         &self,
         delegation: &Delegation,
@@ -116,7 +117,7 @@ impl SpawnConfig {
         let backend = delegation.external.clone().map_or(Backend::Here, Backend::Acp);
         let (prompt, guidance) = match (&backend, &delegation.system_prompt) {
             (_, Some(prompt)) => (prompt.to_string(), Guidance::None),
-            // An external agent knows what it is.
+            // An external agent has its own system prompt.
             (Backend::Acp(_), None) => (String::new(), Guidance::None),
             (Backend::Here | Backend::Remote, None) => (SYSTEM_PROMPT.to_owned(), Guidance::Helper),
         };
@@ -127,7 +128,7 @@ impl SpawnConfig {
     }
 }
 
-/// The number that a value stands for. A number in a string counts, so that a call never gets more turns than it names;
+/// Converts a value to a number. A number in a string counts, so that a call never gets more turns than it names;
 /// other types count as absent.
 fn number(value: &Value) -> Option<Value> {
     match value {
@@ -137,7 +138,7 @@ fn number(value: &Value) -> Option<Value> {
     }
 }
 
-/// A whole number of at least one, also where it is written as `5.0`.
+/// Parses an integer of at least one, even if it is written as `5.0`.
 fn positive_integer(value: &Value) -> Option<u32> {
     let number = value.as_u64().or_else(|| {
         let number = value.as_f64()?;
@@ -156,7 +157,7 @@ fn optional_text(value: &Value, key: &str) -> Result<Option<String>, String> {
 
 fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, String> {
     let task = optional_text(value, "task")?.ok_or("Missing 'task' argument")?;
-    // A description only names the task, so any value is shown as its text.
+    // A description only names the task, so any value is converted to text.
     let description = match value.get("description") {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Title::of(text),
@@ -172,7 +173,7 @@ fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, String> {
     })
 }
 
-/// What the model is told about `subagent_spawn`.
+/// Returns the spec of `subagent_spawn` for the model.
 pub fn spec(config: &SpawnConfig) -> ToolSpec {
     let default_turns = config.default_max_turns;
     ToolSpec {
@@ -199,7 +200,7 @@ pub fn spec(config: &SpawnConfig) -> ToolSpec {
     }
 }
 
-/// What the model is told about `subagent_delegate`.
+/// Returns the spec of `subagent_delegate` for the model.
 pub fn delegate_spec() -> ToolSpec {
     ToolSpec {
         name: DELEGATE_NAME.to_owned(),
@@ -221,7 +222,7 @@ pub fn delegate_spec() -> ToolSpec {
     }
 }
 
-/// What the caller's model reads when the sub-agent has ended.
+/// Renders the result for the caller's model.
 pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
     let description = delegation.role.as_deref().unwrap_or_default();
     let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
