@@ -1,4 +1,4 @@
-//! What can be typed. Parsing does nothing else; [`crate::settings`] makes sense of it.
+//! Command-line arguments. Parsing has no side effects; [`crate::settings`] resolves the values.
 
 mod mcp;
 mod onboarding;
@@ -129,7 +129,7 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// What every command understands.
+/// Options of every command.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Global {
     /// What standard output carries: text, one JSON object, or one JSON object a line as things happen
@@ -149,7 +149,7 @@ pub(crate) struct Global {
     pub(crate) verbose: bool,
 }
 
-/// What standard output carries.
+/// Format of standard output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// Text for people.
@@ -161,7 +161,7 @@ pub(crate) enum OutputFormat {
     StreamJson,
 }
 
-/// The commands that there are.
+/// Subcommands of `brigade`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one task with the lead agent and print its result
@@ -291,7 +291,7 @@ pub(crate) struct Cancel {
     pub(crate) id: String,
 }
 
-/// How a tree of agents is run.
+/// Options of commands that run agents.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Flags {
     /// The agent that takes the task
@@ -328,7 +328,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Whether a limit is named: such limits count for rounds that are yet to begin.
+    /// Whether a flag sets a limit. Such limits apply to rounds that have not begun.
     pub(crate) fn has_limit(&self) -> bool {
         self.max_turns.is_some()
             || self.timeout.is_some()
@@ -338,7 +338,7 @@ impl Flags {
     }
 }
 
-/// Faces as the configuration reads them: what is wrong is said of the flag.
+/// Parses delegation styles as the configuration does, so that errors name the flag.
 fn faces(text: &str) -> Result<String, String> {
     serde_json::from_value::<EnabledStyles>(text.into())
         .map(|_| text.to_owned())
@@ -398,7 +398,7 @@ Examples:
 An export holds all that was said and all that tools gave. Read it before you
 send it to somebody.";
 
-/// What can be done with sessions.
+/// Subcommands of `sessions`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
     /// Sessions, newest first: all, or those with some words, state, agent or age
@@ -460,7 +460,7 @@ pub(crate) struct SessionsList {
     pub(crate) all: bool,
 }
 
-/// What has become of a session.
+/// State of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SessionState {
     /// Somebody runs it now
@@ -501,7 +501,7 @@ pub(crate) struct SessionsExport {
     pub(crate) force: bool,
 }
 
-/// How a session is written.
+/// Export formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// Lines of JSON: all there is, and what `sessions import` reads
@@ -520,7 +520,7 @@ pub(crate) struct Agents {
     pub(crate) command: AgentsCommand,
 }
 
-/// What can be done with agents.
+/// Subcommands of `agents`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AgentsCommand {
     /// All agents that can be named, and what is wrong with the files that are none
@@ -561,7 +561,7 @@ pub(crate) struct Config {
     pub(crate) command: ConfigCommand,
 }
 
-/// What can be done with the configuration.
+/// Subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Every value that is in force, and where it comes from

@@ -1,4 +1,4 @@
-//! What somebody may have meant whose first word is no command.
+//! Suggestions for mistyped commands and flags.
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -7,17 +7,17 @@ use crate::args::Args;
 use crate::settings::{closest, did_you_mean};
 use crate::summary::shell_quoted;
 
-/// The command of the parser that prints help.
+/// Help command of the parser.
 const HELP_COMMAND: &str = "help";
-/// Flags with which other programs run one task and print its result.
+/// Flags of other programs that run one task and print its result.
 const PRINT_FLAGS: [&str; 3] = ["-p", "--print", "--prompt"];
 /// Commands that take a task.
 const RUN_COMMANDS: [&str; 2] = ["run", "exec"];
 
-/// Commands under the names that other programs have for them.
+/// Names that other programs use for these commands.
 const OTHER_NAMES: [(&str, &str); 2] = [("version", "--version"), ("status", "sessions list")];
 
-/// Replaces the suggestion of the parser by the nearest name, or removes it if no name is near.
+/// Replaces the parser's suggestion with the nearest name, or removes it if no name is close.
 pub(crate) fn correct(error: &mut clap::Error, typed: &[String]) {
     let mut definition = Args::command();
     definition.build();
@@ -47,14 +47,14 @@ pub(crate) fn correct(error: &mut clap::Error, typed: &[String]) {
             let Some(near) = near.filter(|_| error.get(ContextKind::SuggestedArg).is_some()) else { return };
             let near = format!("--{near}");
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
-            // That of the parser contains its own suggestion.
+            // The parser's usage line contains its own suggestion.
             error.insert(ContextKind::Usage, ContextValue::StyledStr(command.render_usage()));
         }
         _ => {}
     }
 }
 
-/// A line that helps beyond what the parser says; none where it says enough.
+/// Hint in addition to the parser's message, if that is not sufficient.
 pub(crate) fn hint(error: &clap::Error, typed: &[String]) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument => print_flag(typed),
@@ -63,7 +63,7 @@ pub(crate) fn hint(error: &clap::Error, typed: &[String]) -> Option<String> {
     }
 }
 
-/// The command for `brigade -p TASK`.
+/// Hint for `brigade -p TASK`.
 fn print_flag(typed: &[String]) -> Option<String> {
     let is_print = |argument: &String| PRINT_FLAGS.contains(&argument.as_str());
     let definition = Args::command();
@@ -108,7 +108,7 @@ fn subcommand(error: &clap::Error, typed: &[String]) -> Option<String> {
     }
     let flags: String = before.iter().chain(flags).map(|flag| format!(" {}", shell_quoted(flag))).collect();
     let as_task = format!("To give a task to a brigade: brigade run {}{flags}", shell_quoted(&task));
-    // One letter off: the rest is likely what that command takes.
+    // With one letter off, the remaining words are likely the arguments of that command.
     let slip = closest(first, commands()).filter(|(distance, _)| *distance == 1 && !others.is_empty());
     Some(match slip {
         Some((_, command)) => {
@@ -177,7 +177,7 @@ mod tests {
         let task = "To give a task to a brigade: brigade run";
         let both = format!("Perhaps you mean: brigade run hi -v\n{task} 'rnu hi' -v");
         assert_eq!(hint_for(&["rnu", "hi", "-v"]), Some(both));
-        // Words that are further off are a task.
+        // Words that are not close to a command are a task.
         assert_eq!(hint_for(&["test", "it"]), Some(format!("{task} 'test it'")));
     }
 

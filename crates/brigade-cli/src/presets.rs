@@ -6,8 +6,7 @@ use brigade_core::tool_names;
 use crate::settings::{Settings, did_you_mean};
 use crate::setup::known_tools;
 
-/// The tools in presets that do not exist, in words for the user. A tool of an MCP server exists if its server is
-/// defined.
+/// Messages about unknown tools in presets. A tool of an MCP server is known if its server is defined.
 pub(crate) fn unknown_tools(settings: &Settings, tools: &Toolbox) -> Vec<String> {
     let known = known_tools(tools);
     let is_of_server = |name: &str| {

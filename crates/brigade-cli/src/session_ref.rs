@@ -1,4 +1,4 @@
-//! Which session somebody means: by its id, by the beginning of its id, or as the last one.
+//! References to sessions: an id, a prefix of an id, or `last`.
 
 use std::path::Path;
 
@@ -13,16 +13,16 @@ use crate::sanitize;
 use crate::setup;
 use crate::units;
 
-/// The word for the newest session.
+/// Reference to the newest session.
 const LAST: &str = "last";
-/// How much of an id has to be typed.
+/// Minimum length of an id prefix.
 pub(crate) const MIN_ID_CHARS: usize = 4;
-/// How many sessions are named that may have been meant.
+/// Maximum number of candidates that are listed for an ambiguous prefix.
 const MAX_SHOWN_MATCHES: usize = 8;
-/// How much of a task tells one session from another.
+/// Columns of a task in a list of candidates.
 const TASK_COLUMNS: usize = 50;
 
-/// Finds the session that is meant. What reads as a whole id is taken as it is, whether there is such a session or not.
+/// Resolves a reference. A complete id is returned as it is, whether the session exists or not.
 pub(crate) async fn resolve(store: &dyn Store, text: &str) -> Result<SessionId, CliError> {
     let text = text.trim();
     let exact = match setup::parse_session_id(text) {
@@ -55,7 +55,7 @@ pub(crate) async fn resolve(store: &dyn Store, text: &str) -> Result<SessionId, 
     }
 }
 
-/// A session as messages name it: its agent and its task, such as `lead "fix the tests"`. The id, if neither is known.
+/// Name of a session in messages: its agent and task, such as `lead "fix the tests"`, or its id if neither is known.
 pub(crate) async fn title(store: &dyn Store, session: &SessionId) -> String {
     let records = store.read_prefix(session).await.map(|(records, _)| records).unwrap_or_default();
     let delegation = records.iter().find_map(|record| match &record.event {
@@ -67,8 +67,8 @@ pub(crate) async fn title(store: &dyn Store, session: &SessionId) -> String {
     if task.is_empty() { label } else { format!("{label} \"{}\"", fit(&task, TASK_COLUMNS)) }
 }
 
-/// The session at the top of a tree in this folder in which something happened last. `start` is the command that
-/// begins one.
+/// Root session of this folder with the newest activity. `start` is the command that creates one, for the error
+/// message.
 pub(crate) async fn last_in_folder(
     store: &dyn Store,
     folder: &Path,
@@ -112,7 +112,7 @@ fn ambiguous(beginning: &str, matching: &[(SessionId, RootSummary)]) -> CliError
     CliError::usage(text)
 }
 
-/// The task in the first fact of a session, in one line.
+/// Task in the first event of a session, on one line.
 pub(crate) fn task(event: &Event) -> String {
     match event {
         Event::Started { delegation, .. } => sanitize::line(delegation.task.as_str()),
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A store in which two sessions begin alike; the second is the newer one.
+    /// Creates a store with two sessions whose ids share a prefix; the second is newer.
     fn store() -> (MemoryStore, [SessionId; 3]) {
         let store = MemoryStore::default();
         let ids = [1, 2, 1 << 120].map(SessionId::root);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(find(&format!(" {}.1-0 ", &other.as_str()[..9])), Ok(format!("{other}.1-0")));
         assert_eq!(find(first.as_str()), Ok(first.to_string()));
         assert_eq!(find("last"), Ok(second.to_string()));
-        // A whole id is nobody's beginning.
+        // A complete id is never treated as a prefix.
         let unknown = SessionId::root(7);
         assert_eq!(find(unknown.as_str()), Ok(unknown.to_string()));
     }

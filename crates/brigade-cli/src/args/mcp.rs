@@ -28,7 +28,7 @@ a file that only you can read; its path is said on standard error.";
 
 /// Arguments of `mcp`.
 #[derive(Debug, clap::Args)]
-// They are about a lead, which is refused in words.
+// They configure a lead, which `mcp` does not have. They are parsed only to explain that.
 #[command(mut_arg("agent", |agent| agent.hide(true)), mut_arg("max_turns", |turns| turns.hide(true)))]
 pub(crate) struct Mcp {
     /// Serve streamable HTTP at this address, path /mcp, and not standard input and output

@@ -1,4 +1,4 @@
-//! Arguments of the commands of the first minutes.
+//! Arguments of `init`, `doctor`, `completions` and `man`.
 
 use std::path::PathBuf;
 

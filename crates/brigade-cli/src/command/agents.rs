@@ -1,4 +1,4 @@
-//! `brigade agents`: looking at agents, checking their files, writing new ones.
+//! `brigade agents`: lists and shows agents, checks their files and creates new ones.
 
 mod lint;
 mod new;
@@ -15,11 +15,11 @@ use crate::render::{fit, pad};
 use crate::sanitize;
 use crate::settings::Settings;
 
-/// How much of a description a list shows.
+/// Columns of a description in a list.
 const MAX_DESCRIPTION_COLUMNS: usize = 90;
 const MAX_ID_COLUMNS: usize = 32;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, agents: &Agents) -> Result<Exit, CliError> {
     let settings = Settings::load(global)?;
     let is_text = global.output_format == OutputFormat::Text;
@@ -94,7 +94,7 @@ fn show(settings: &Settings, id: &str, is_text: bool) -> Result<Exit, CliError> 
     Ok(Exit::Done)
 }
 
-/// The definition that counts: of the first place that has one.
+/// Definition that takes effect: that of the first folder that has one.
 fn find(settings: &Settings, id: &str) -> Result<AgentDefinition, CliError> {
     let found = agents::discover_all(&settings.agent_dirs());
     found.definition(id).map_err(|error| match error {
@@ -135,7 +135,7 @@ fn describe(definition: &AgentDefinition) -> String {
     format!("{text}\n{notes}\n{}\n", agent.prompt)
 }
 
-/// A path as a person would type it.
+/// Path for display, without control characters.
 fn display_path(path: &Path) -> String {
     sanitize::line(&path.display().to_string())
 }

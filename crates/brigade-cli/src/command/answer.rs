@@ -1,4 +1,4 @@
-//! `brigade answer`: answers what agents ask, whoever runs them.
+//! `brigade answer`: answers approval requests, in whichever process the agents run.
 
 mod interactive;
 
@@ -25,13 +25,13 @@ use crate::summary::store_flag;
 use crate::terminal::{self, Colour};
 use crate::units;
 
-/// Which questions are meant.
+/// Selection of approval requests.
 struct ApprovalFilter {
     session: SessionId,
     call: Option<CallId>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
@@ -39,7 +39,7 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
         ));
     }
     let mut settings = Settings::load_user_only(global)?;
-    // No agent is told anything here.
+    // Nothing is sent to an agent here.
     settings.instructions = Instructions::None;
     setup::multi_thread_runtime()?.block_on(async {
         let store = setup::open_existing_store(&settings)?;
@@ -70,11 +70,11 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
     })
 }
 
-/// Lists the open questions of all sessions.
+/// Lists the pending approval requests of all sessions.
 async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Result<Exit, CliError> {
     let mut listed = Vec::new();
     for summary in store.roots().await? {
-        // An ended tree asks nothing, and a tree that cannot be read does not hide the others.
+        // A tree that has ended has no pending requests. A tree that cannot be read does not hide the others.
         if matches!(&summary.last, Ok(Record { event: Event::Ended { .. }, .. })) {
             continue;
         }
@@ -111,18 +111,18 @@ async fn parse_filter(store: &dyn Store, id: &str) -> Result<ApprovalFilter, Cli
     Ok(ApprovalFilter { session, call })
 }
 
-/// The tree around a session, with no other questions than those that are meant.
+/// Tree of a session, with only the selected requests.
 async fn read(store: &dyn Store, filter: &ApprovalFilter) -> Result<Tree, CliError> {
     let mut records = store.tail(&filter.session.root_id(), 0, usize::MAX).await?;
     if !records.iter().any(|record| record.session == filter.session) {
-        // The store says best what it does not have.
+        // The error of the store for a missing session is the clearest.
         store.read(&filter.session, 0).await?;
     }
     records.retain(|record| matches_filter(record, filter));
     Ok(Tree::fold(&records))
 }
 
-/// Whether a record is anything but a question that is not meant.
+/// Whether a record is not an approval request, or is a selected one.
 fn matches_filter(record: &Record, filter: &ApprovalFilter) -> bool {
     match (&record.event, filter.call) {
         (Event::Asked { call, .. }, Some(meant)) => record.session == filter.session && *call == meant,
@@ -131,7 +131,7 @@ fn matches_filter(record: &Record, filter: &ApprovalFilter) -> bool {
     }
 }
 
-/// Gives the answer that was typed with the command.
+/// Submits the answer from the command line.
 async fn submit(
     global: &Global,
     runtime: &Runtime,
@@ -185,7 +185,7 @@ async fn submit(
     Ok(Exit::Done)
 }
 
-/// What an answer means for the agent that asked.
+/// Confirmation of an answer.
 fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> String {
     let (who, action) = (approval_view::lineage(open, tree), approval_view::action(open));
     match given {
@@ -198,7 +198,7 @@ fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> Stri
     }
 }
 
-/// Said if another answer came first.
+/// Message for an approval request that was already answered.
 fn already_answered(open: &PendingApproval, tree: &Tree) -> String {
     format!("{}: this was answered already.", approval_view::headline(open, tree))
 }

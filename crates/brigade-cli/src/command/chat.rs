@@ -20,7 +20,7 @@ use crate::terminal;
 
 use conversation::Conversation;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: Global, chat: Chat) -> Result<Exit, CliError> {
     setup::multi_thread_runtime()?.block_on(async {
         let mut conversation = Conversation::open(global, chat).await?;

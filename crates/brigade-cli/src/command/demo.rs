@@ -1,4 +1,4 @@
-//! `brigade demo`: a lead and three specialists repair a small project. Everything is real but the model.
+//! `brigade demo`: a lead and three specialists repair a small project. Everything except the model is real.
 
 use std::path::Path;
 
@@ -8,9 +8,9 @@ use crate::error::{CliError, Exit};
 use crate::output;
 use crate::settings::Settings;
 
-/// The name of the model that answers from the script below, also when a session is resumed.
+/// Name of the scripted model, which is also used when a demo session is resumed.
 pub(crate) const MODEL: &str = "demo";
-/// What the model says.
+/// Script of the model.
 pub(crate) const SCRIPT: &str = include_str!("../../demo/script.toml");
 
 const TASK: &str = "The tests of this project fail. Find out why, repair it, and write a changelog.";
@@ -23,7 +23,7 @@ const PROJECT: [(&str, &str); 5] = [
     ("notes/known-bugs.txt", include_str!("../../demo/project/notes/known-bugs.txt")),
 ];
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: Global) -> Result<Exit, CliError> {
     let folder = tempfile::Builder::new().prefix("brigade-demo-").tempdir().map_err(unwritable)?.keep();
     unpack(&folder)?;

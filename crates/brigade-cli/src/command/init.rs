@@ -1,4 +1,4 @@
-//! `brigade init`: two questions, and a configuration to begin with.
+//! `brigade init`: creates a configuration file, after two questions.
 
 mod questions;
 mod template;
@@ -26,32 +26,32 @@ use crate::terminal;
 use crate::units;
 use questions::{Choice, Menu, ModelAnswer, Server};
 
-/// The provider that stands for a server of the user.
+/// Name of the provider for the user's own server.
 const CUSTOM: &str = "custom";
-/// The most models of one server that are offered by number.
+/// Maximum number of models per server in the menu.
 const MAX_MODELS_PER_SERVER: usize = 8;
 
-/// Whose configuration is written.
+/// Owner of the configuration that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConfigScope {
-    /// The person's.
+    /// The user.
     User,
-    /// That of the folder.
+    /// The project in the working folder.
     Project,
 }
 
-/// What the file is to say.
+/// Values for the file.
 struct Answers {
     model: Option<String>,
     mode: Option<Mode>,
-    /// The server of the model, if the user added one.
+    /// The user's own model server, if one was added.
     server: Option<Server>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
     let scope = if init.project { ConfigScope::Project } else { ConfigScope::User };
-    // What is replaced does not count, so a file that is broken can be replaced too.
+    // The existing file is not loaded, so that an invalid one can be replaced too.
     let settings = match scope {
         ConfigScope::User => Settings::load_defaults(global)?,
         ConfigScope::Project => Settings::load_user_only(global)?,
@@ -78,7 +78,7 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
         return Ok(Exit::Cancelled);
     };
     if scope == ConfigScope::User {
-        // The file counts in every folder; that of a project is read from the project's.
+        // The user's file applies in every folder; that of a project is read from its root.
         answers.model = answers.model.map(|model| settings.environment.absolute_model(&model)).transpose()?;
     }
     let text = template::config(scope, answers.model.as_deref(), answers.mode, answers.server.as_ref());
@@ -87,12 +87,12 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Whether the folder is the person's home, whose settings are not looked for as those of a project.
+/// Whether the folder is the user's home, in which no project settings are searched for.
 fn is_user_home(settings: &Settings) -> bool {
     settings.folder.canonicalize().is_ok_and(|folder| settings.environment.is_user_home(&folder))
 }
 
-/// The configuration files of a folder: one can be TOML or JSON.
+/// Existing configuration files of a folder: TOML and JSON.
 fn existing_files(file: &Path) -> Vec<PathBuf> {
     let both = [file.to_path_buf(), file.with_extension("json")];
     both.into_iter().filter(|file| file.symlink_metadata().is_ok()).collect()
@@ -111,7 +111,7 @@ fn already_exists(file: &Path, scope: ConfigScope) -> CliError {
     ))
 }
 
-/// What was said with flags, what is found, and what the user answers. Nothing if the user chose no model or went away.
+/// Values from flags, detection and prompts. None if the user chose no model or the input ended.
 fn answers(settings: &Settings, scope: ConfigScope, init: &Init) -> Result<Option<Answers>, CliError> {
     let Init { model, mode, .. } = init;
     let from_flags = Answers { model: model.clone(), mode: *mode, server: None };
@@ -119,7 +119,7 @@ fn answers(settings: &Settings, scope: ConfigScope, init: &Init) -> Result<Optio
         return Ok(Some(from_flags));
     }
     let is_interactive = !init.yes && terminal::can_prompt();
-    // A project leaves to each person what nobody decided for all.
+    // A project does not set what was not decided for everyone.
     if scope == ConfigScope::Project && !is_interactive {
         return Ok(Some(from_flags));
     }
@@ -138,7 +138,7 @@ fn answers(settings: &Settings, scope: ConfigScope, init: &Init) -> Result<Optio
     ask_user(settings, scope, from_flags, &menu)
 }
 
-/// The answers of the user to what the flags left open.
+/// Prompts for the values that no flag sets.
 fn ask_user(
     settings: &Settings,
     scope: ConfigScope,
@@ -169,7 +169,7 @@ fn ask_user(
     Ok(Some(answers))
 }
 
-/// There is no model that a configuration could name.
+/// Error for a setup without a usable model.
 fn no_usable_model(menu: &Menu) -> CliError {
     let rows: Vec<_> = menu.choices.iter().chain(&menu.others).collect();
     let width = rows.iter().map(|row| row.model.chars().count()).max().unwrap_or(0);
@@ -187,12 +187,12 @@ fn no_usable_model(menu: &Menu) -> CliError {
     CliError::usage(text).hint("Nothing was written. To see Brigade at work without a model: brigade demo")
 }
 
-/// Whether a text can be the address of a server.
+/// Checks that a text can be the address of a server.
 fn check_address(text: &str) -> Result<(), String> {
     Endpoint::new(CUSTOM, text, None).map(drop).map_err(|error| error.to_string())
 }
 
-/// Whether a name can be that of a model here, or what is wrong with it.
+/// Checks that a name can be a model name here.
 fn check(settings: &Settings, name: &str) -> Result<(), String> {
     if name.starts_with(SCRIPT_PREFIX) {
         return settings.environment.absolute_model(name).map(drop).map_err(|failure| failure.to_string());
@@ -208,8 +208,8 @@ fn check(settings: &Settings, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The models that can be used right now: those of providers whose key is set, and of servers that answer. If there
-/// are none, all providers with what each needs.
+/// Models that can be used now: those of providers whose key is set, and of servers that respond. If there are none,
+/// all providers with their requirements.
 fn menu(settings: &Settings, scope: ConfigScope) -> Result<Menu, CliError> {
     let offers = settings.providers.list(&settings.environment);
     let found =
@@ -217,7 +217,7 @@ fn menu(settings: &Settings, scope: ConfigScope) -> Result<Menu, CliError> {
     let mut menu = Menu { choices: ready(&found), ..Menu::default() };
     menu.is_ready = !menu.choices.is_empty();
     menu.columns = terminal::stderr_columns();
-    // A project may not name servers.
+    // A project may not define servers.
     menu.offers_server = scope == ConfigScope::User;
     if !menu.is_ready {
         (menu.choices, menu.others) = needs(&found);
@@ -248,7 +248,7 @@ fn ready(found: &[ProviderStatus]) -> Vec<Choice> {
     choices
 }
 
-/// What each provider needs before it can be used: those with a suggested model, and the others.
+/// Requirements of each provider: those with a suggested model, and the others.
 fn needs(found: &[ProviderStatus]) -> (Vec<Choice>, Vec<Choice>) {
     let mut keys = Vec::new();
     let (mut choices, mut others) = (Vec::new(), Vec::new());
@@ -290,8 +290,8 @@ fn why(found: &ProviderStatus, variable: &str, model: &str) -> String {
     format!("{variable} is set{price}")
 }
 
-/// Writes the file as a whole, so that nobody ever reads a part of it, and says where the files are that were there. Those
-/// are moved only once the new one is on the disk.
+/// Writes the file atomically and returns the backups of the files that it replaces. Those are moved only after the
+/// new file is on disk.
 fn write(
     file: &Path,
     text: &str,
@@ -301,7 +301,7 @@ fn write(
     let failed = |error: std::io::Error| unwritable(file, &error);
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(failed)?;
-    // A project is for others too; the umask has its say.
+    // A project is shared with others, so the umask decides.
     let rights = match scope {
         ConfigScope::User => 0o600,
         ConfigScope::Project => 0o666,
@@ -318,7 +318,7 @@ fn write(
     Ok(backups)
 }
 
-/// Moves what is there out of the way, and says where to.
+/// Renames existing files, and returns the new paths.
 fn back_up(files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut backups = Vec::new();
     for file in files {
@@ -378,7 +378,7 @@ fn report(
     Ok(())
 }
 
-/// The variable that should hold the key of the chosen model and does not.
+/// Variable that should hold the key of the chosen model, if it is not set.
 fn missing_key(settings: &Settings, answers: &Answers) -> Option<String> {
     if let Some(server) = &answers.server {
         return server.key.clone().filter(|variable| settings.environment.secret(variable).is_none());
@@ -391,7 +391,7 @@ fn missing_key(settings: &Settings, answers: &Answers) -> Option<String> {
     }
 }
 
-/// What to type next.
+/// Suggested next command.
 fn next(settings: &Settings, scope: ConfigScope) -> String {
     match scope {
         ConfigScope::Project => {

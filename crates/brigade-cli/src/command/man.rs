@@ -1,4 +1,4 @@
-//! `brigade man`: manual pages, made from the same definition as `--help`.
+//! `brigade man`: manual pages, generated from the same definition as `--help`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::args::{Args, Man};
 use crate::error::{CliError, Exit};
 use crate::output;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(man: &Man) -> Result<Exit, CliError> {
     match &man.dir {
         Some(folder) => write(folder)?,

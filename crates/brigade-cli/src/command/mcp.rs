@@ -1,4 +1,4 @@
-//! `brigade mcp`: the faces as tools of other programs.
+//! `brigade mcp`: serves the delegation tools to MCP clients.
 
 mod token;
 
@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::terminal;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, mcp: &Mcp) -> Result<Exit, CliError> {
     check_flags(mcp)?;
     let settings = Arc::new(Settings::load_for_run(global, &mcp.flags)?);
@@ -29,7 +29,7 @@ pub(crate) fn run(global: &Global, mcp: &Mcp) -> Result<Exit, CliError> {
     }
     let runtime = setup::multi_thread_runtime()?;
     let exit = runtime.block_on(serve(mcp, &settings));
-    // Whoever reads standard input may wait there for ever.
+    // A thread may block on standard input forever.
     runtime.shutdown_background();
     exit
 }
@@ -56,7 +56,7 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, CliError> {
     let store = setup::open_store(settings)?;
     let mut signals = Signals::listen(store.clone())?;
     let mut library = setup::run_settings(settings, &*store).await?;
-    // Nobody is there to be asked, unless answers come from elsewhere.
+    // No user can be asked here, unless answers come from another terminal.
     library.approval_policy =
         if settings.waits_for_answers { ApprovalPolicy::AskUser } else { ApprovalPolicy::Deny };
     let server =
@@ -80,7 +80,7 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// The servers whose tools the agents are to have.
+/// Starts the MCP servers whose tools the agents use.
 async fn start_servers(settings: Arc<Settings>) -> Servers {
     setup::start_mcp_servers(&settings).await.unwrap_or_else(|failure| {
         output::note(&format!("warning: no server of tools can be started: {failure}"));

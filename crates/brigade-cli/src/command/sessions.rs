@@ -1,4 +1,4 @@
-//! `brigade sessions`: looking at sessions, moving them, removing them.
+//! `brigade sessions`: lists, shows, exports, imports and removes sessions.
 
 mod export;
 mod import;
@@ -32,7 +32,7 @@ use crate::terminal;
 use crate::units;
 use list::ListLimit;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, CliError> {
     let settings = Settings::load_user_only(global)?;
     let store = match &sessions.command {
@@ -133,7 +133,7 @@ impl SessionsContext<'_> {
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
 
-    /// What can be read of a tree, and why the rest can't.
+    /// Readable part of a tree, and the error that ended the read.
     async fn read_tree(&self, root: &SessionId) -> Result<(ExportedRun, Option<StoreError>), CliError> {
         let view = RunView::new(root.clone());
         let mut tale = ExportedRun { view, records: Vec::new(), fault: None };
@@ -240,7 +240,7 @@ impl SessionsContext<'_> {
     }
 }
 
-/// Every agent of a tree for programs: its own part, and what its whole branch used up.
+/// Agents of a tree for JSON output: the own usage of each, and that of its subtree.
 fn agents(tale: &ExportedRun) -> Result<Vec<Value>, CliError> {
     let unwritable = |error| CliError::failed(format!("this cannot be written as JSON: {error}"));
     let mut agents = Vec::new();

@@ -1,4 +1,4 @@
-//! `brigade trust`: shows what a project brings along, and lets it count if the person says so.
+//! `brigade trust`: shows the files of a project, and trusts them if the user agrees.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -20,15 +20,15 @@ use crate::trust::instructions::{self, InstructionFile};
 use crate::trust::{self, Acceptance, FileContent, ProjectFiles, TrustEntry, TrustStatus, TrustStore};
 use crate::units;
 
-/// The most files that are shown.
+/// Maximum number of files that are shown.
 const MAX_SHOWN_FILES: usize = 60;
-/// The most lines of settings that are shown.
+/// Maximum number of settings lines that are shown.
 const MAX_SHOWN_SETTINGS: usize = 200;
 const MAX_LINE_COLUMNS: usize = 300;
-/// Settings that let agents do more. They are shown last, where the question is.
+/// Settings that extend what agents may do. They are shown last, next to the question.
 const SENSITIVE_SECTIONS: [&str; 3] = ["mcpServers", "acp", "permissions"];
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     let environment = Environment::read()?;
     if trust.list {
@@ -38,7 +38,7 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     if trust.revoke {
         return revoke(global, &environment, &folder);
     }
-    // Otherwise an agent could accept the instructions that it wrote itself.
+    // Otherwise an agent could accept its own instructions.
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
             "cannot trust a folder: an agent runs this command. Only the user can decide that.",
@@ -57,7 +57,7 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
         return found.report(global, "is trusted already; nothing has changed");
     }
     if trust.yes {
-        // Whoever says yes beforehand still sees what was trusted.
+        // With --yes, the user still sees what was trusted.
         if global.output_format == OutputFormat::Text {
             output::note(&found.text());
         }
@@ -90,7 +90,7 @@ fn nothing_to_trust(folder: &Path) -> CliError {
     ))
 }
 
-/// Asks, and takes only a clear yes for one.
+/// Asks for confirmation. Only an explicit yes counts.
 fn confirm() -> Result<bool, CliError> {
     output::write_stderr("Trust these files as they are now? [y/N] ");
     let mut answer = String::new();
@@ -101,17 +101,17 @@ fn confirm() -> Result<bool, CliError> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// What a project brings along.
+/// Files, instructions and settings of a project.
 struct ProjectContents {
     root: PathBuf,
     files: ProjectFiles,
     config: Option<ProjectConfig>,
-    /// Instruction files by path; none if there is no such file.
+    /// Instruction files by path; none for a file that does not exist.
     instructions: BTreeMap<PathBuf, Option<InstructionFile>>,
 }
 
 impl ProjectContents {
-    /// The instruction files as they are recorded. A path that is not UTF-8 cannot be recorded.
+    /// Instruction files as they are recorded. A path that is not UTF-8 cannot be recorded.
     fn accepted(&self) -> BTreeMap<String, Option<Hash>> {
         let entry = |(path, file): (&PathBuf, &Option<InstructionFile>)| {
             Some((path.to_str()?.to_owned(), file.as_ref().map(InstructionFile::hash)))
@@ -119,7 +119,7 @@ impl ProjectContents {
         self.instructions.iter().filter_map(entry).collect()
     }
 
-    /// Whether all instruction files are on record as they are.
+    /// Whether all instruction files match the record.
     fn is_accepted(&self, record: &TrustStore) -> bool {
         let is_accepted =
             |file: &InstructionFile| record.accepted(&file.path, file.hash()) == Acceptance::Yes;
@@ -213,7 +213,7 @@ fn file_json(path: &Path, content: &FileContent) -> Value {
     }
 }
 
-/// A line for each setting, and one for each item of a list, so that none is hidden behind others.
+/// One line per setting, and one per list item, so that nothing is hidden.
 fn settings(config: &ProjectConfig) -> Vec<String> {
     let rank = |key: &str| {
         SENSITIVE_SECTIONS.iter().position(|section| key.starts_with(section)).map_or(0, |at| at + 1)
@@ -236,7 +236,7 @@ fn settings(config: &ProjectConfig) -> Vec<String> {
 
 fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<Exit, CliError> {
     let record = TrustStore::read(environment)?;
-    // The folder itself comes first: its project may be gone, and it may be gone itself.
+    // The folder itself is tried first: its project, or the folder, may no longer exist.
     let exact = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     let repository = instructions::git_root(&exact);
     let candidates = [Some(exact), trust::find(environment, folder), repository];

@@ -1,4 +1,4 @@
-//! External agents through the command. The agent is this test binary.
+//! External agents through the command line. The agent is this test binary.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn agent_entry() {
     }
 }
 
-/// The configuration with the agent as the server `fix`.
+/// Configuration with the agent as the server `fix`.
 fn config(home: &Home, more: Value) -> String {
     let script =
         format!("exec >/dev/null; exec \"$0\" --ignored --exact {AGENT_ENTRY} --test-threads=1 --nocapture");
@@ -42,7 +42,7 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-/// A lead that makes one call and repeats what came of it.
+/// Script of a lead that makes one call and repeats its result.
 fn calling_script(tool: &str, arguments: &Value) -> String {
     let mut script = format!(
         "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = '{tool}'\n[reply.call.arguments]\n"
@@ -63,7 +63,7 @@ fn notes(home: &Home) -> String {
     std::fs::read_to_string(home.work().join("notes")).unwrap_or_default()
 }
 
-/// Whether the agents that noted their beginning are there.
+/// Whether the agents that recorded their start are still running.
 fn is_alive(home: &Home) -> bool {
     let notes = notes(home);
     let mut pids = notes.lines().filter_map(|line| line.strip_prefix("start "));
@@ -78,7 +78,8 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// An ACP server in config; `subagent_delegate` to it; an unknown server is a clear error; no process left.
+/// Delegation to an ACP server in the configuration: the result, a clear error for an unknown server, and no process
+/// left behind.
 #[test]
 fn story_13_task_runs_in_an_external_agent() {
     let home = Home::new();

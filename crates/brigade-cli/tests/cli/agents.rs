@@ -2,7 +2,7 @@
 
 use crate::support::{CommandResult, Home, text};
 
-/// Puts a file beneath the folder of the test.
+/// Writes a file below the folder of the test.
 fn put(home: &Home, name: &str, content: &str) {
     let file = home.home().parent().unwrap().join(name);
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();

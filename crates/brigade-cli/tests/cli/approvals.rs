@@ -1,10 +1,10 @@
-//! Questions of agents, listed and answered without a terminal.
+//! Approval requests, listed and answered without a terminal.
 
 use crate::support::{BackgroundRun, Home};
 
 const WAIT: [&str; 4] = ["--set", "permissions.questions=wait", "--mode", "ask"];
 
-/// One agent that makes one call.
+/// Script of one agent that makes one call.
 fn calling_script(tool: &str, arguments: &str) -> String {
     format!(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"{tool}\"\narguments = {arguments}\n\

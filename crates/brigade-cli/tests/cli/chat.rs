@@ -1,4 +1,4 @@
-//! `brigade chat` without a terminal: messages from standard input, one a line.
+//! `brigade chat` without a terminal: messages from standard input, one per line.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ fn chat(home: &Home, arguments: &[&str], input: &str) -> CommandResult {
     home.with_input(&[&["chat"], arguments].concat(), input)
 }
 
-/// The session that the last lines say how to go on with.
+/// Session in the resume hint of the last lines.
 fn session(done: &CommandResult) -> String {
     let line = done.stderr.lines().find_map(|line| line.strip_prefix("To go on: brigade chat -r "));
     line.unwrap_or_else(|| panic!("{}", done.stderr)).split(' ').next().unwrap().to_owned()
@@ -79,7 +79,7 @@ fn s09_dispatched_agent_continues_in_its_own_session() {
     let on = chat(&home, &["-r", child], "are you sure?\n");
     assert_eq!(on.exits_with(0).stdout, "As reviewer I heard: are you sure?\n");
     assert_eq!(session(&on), child);
-    // The last session of the folder is the one at the top.
+    // The last session of the folder is its newest root session.
     let last = chat(&home, &["-c"], "/help\n");
     assert_eq!(session(last.exits_with(0)), session(&done));
 }

@@ -1,4 +1,4 @@
-//! What users of other programs type and set: tasks in pieces, flags, variables of providers, servers of tools.
+//! Conventions of other programs: unquoted tasks, flags, provider variables and MCP servers.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -93,13 +93,13 @@ fn run_continues_the_last_or_the_named_session() {
     assert_eq!(last["session_id"], first.as_str(), "the session that was used last");
     let piped = home.with_input(&["run", "-r", &second, "explain"], "a log\n");
     assert_eq!(piped.exits_with(0).stdout, "turn 3: explain\n\n<stdin>\na log\n</stdin>\n");
-    // Without a task it does what `resume` does: the result is printed again.
+    // Without a task it behaves like `resume`: the result is printed again.
     assert_eq!(home.brigade(&["run", "-r", &second[..8]]).exits_with(0).stdout, piped.stdout);
     home.brigade(&["run", "-c", "-r", &first, "x"]).exits_with(2);
     home.brigade(&["run", "-c", "-a", "reviewer", "x"]).exits_with(2);
 }
 
-/// A server that answers every request in the same way, and what it was asked.
+/// Server that gives the same response to every request, and the requests that it received.
 fn serve(body: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -126,7 +126,7 @@ fn serve(body: &'static str) -> (String, Receiver<String>) {
     (address, asked)
 }
 
-/// Whether the body of a request is there.
+/// Whether the body of a request is complete.
 fn is_whole(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
     let head = head.to_lowercase();
@@ -164,7 +164,7 @@ fn base_url_variables_of_other_tools_are_used() {
         assert!(request.starts_with(&format!("POST {path} HTTP/1.1")), "{variable}: {request}");
         set(&["config", "show"], &url).exits_with(0).stdout_contains(&format!("# from {variable}"));
         set(&["doctor", "--offline"], &url).stdout_contains(variable);
-        // Empty is not set, and the configuration goes before the variable.
+        // An empty variable is not set, and the configuration takes precedence over the variable.
         let without = set(&["config", "show"], " ");
         assert!(!without.exits_with(0).stdout.contains(variable), "{}", without.stdout);
         let provider = model.split('/').next().unwrap();

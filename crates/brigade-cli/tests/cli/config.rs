@@ -1,4 +1,4 @@
-//! Where values come from, and what is wrong with them.
+//! Origins of configuration values, and errors in them.
 
 use crate::support::Home;
 

@@ -1,4 +1,4 @@
-//! What agents are given beside the task: memory, skills, and the instructions of the project.
+//! Context of agents in addition to the task: memory, skills and project instructions.
 
 use crate::support::Home;
 

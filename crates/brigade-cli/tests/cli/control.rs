@@ -1,4 +1,4 @@
-//! Stopping, telling, going on.
+//! Cancelling, messaging and resuming sessions.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{BackgroundRun, CommandResult, Home, text};
 
-/// A child that has something to say and then hangs.
+/// Script of a child that sends a message and then hangs.
 const HANGING: &str = r#"
 [[reply]]
 agent = "lead"

@@ -1,4 +1,4 @@
-//! What is well, what is not, and what to do about it.
+//! `brigade doctor`: findings and fixes.
 
 use std::io::{Read, Write};
 
@@ -8,7 +8,7 @@ use crate::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 
-/// A server that answers every request with this status and body, and its address.
+/// Server that responds to every request with this status and body, and its address.
 fn server(status: &'static str, body: &'static str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -23,7 +23,7 @@ fn server(status: &'static str, body: &'static str) -> String {
     address
 }
 
-/// Looks, without the servers of the machine that the tests run on.
+/// Runs `doctor` without the servers of the machine that runs the tests.
 fn doctor(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> CommandResult {
     let mut command = home.command(&[&["doctor"], arguments].concat());
     for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
@@ -36,7 +36,7 @@ fn report(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Value 
     doctor(home, &[&["--output-format", "json"], arguments].concat(), variables).json()
 }
 
-/// The findings of a section, as `level: what / cure`.
+/// Findings of a section, as `level: text / fix`.
 fn section(report: &Value, name: &str) -> Vec<String> {
     let sections = report["sections"].as_array().unwrap();
     let section = sections.iter().find(|section| section["name"] == name).unwrap();
@@ -193,7 +193,7 @@ fn a_provider_that_fails_gets_one_piece_of_advice() {
 #[test]
 fn offline_contacts_no_remote_server() {
     let home = Home::new();
-    // To the command this address is another machine; the kernel leads it back to this one.
+    // For the command this address is another machine; the kernel routes it back to this one.
     let elsewhere = |status, body| server(status, body).replace("127.0.0.1", "0.0.0.0");
     let good = elsewhere("200 OK", "{\"data\":[{\"id\":\"x\"}]}");
     let bad = elsewhere("401 Unauthorized", "{}");

@@ -1,4 +1,4 @@
-//! Every way a command can end.
+//! Exit codes of all ways in which a command can end.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ fn incomplete_is_3_with_partial_result_and_raising_flag() {
         .stderr_contains("--timeout 10s");
 }
 
-/// Runs the command that a stopped run printed.
+/// Runs the resume command that a stopped run printed.
 fn continue_as_told(home: &Home, stopped: &CommandResult) -> CommandResult {
     let line = stopped.stderr.lines().find(|line| line.starts_with("To continue")).unwrap();
     let words: Vec<&str> = line.split_once("brigade ").unwrap().1.split_whitespace().collect();
@@ -196,7 +196,7 @@ fn unusable_store_is_1() {
     let store = home.work().join("new.db");
     let store = store.to_str().unwrap();
     home.run(HELLO, &["--store", store]).exits_with(0);
-    // The format of the store is a number at a fixed place of the file.
+    // The format version of the store is at a fixed position in the file.
     let mut bytes = std::fs::read(store).unwrap();
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     std::fs::write(store, bytes).unwrap();

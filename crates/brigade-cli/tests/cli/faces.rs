@@ -1,4 +1,4 @@
-//! The stories of faces B, C and D, and a tree of all of them, through the command.
+//! The stories of delegation styles B, C and D, and a tree with all of them, through the command line.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn agent_file(home: &Home, id: &str, head: &str) {
     );
 }
 
-/// The first columns of a table: tokens and times differ from run to run, and shift the columns after them.
+/// First columns of a table. Tokens and times differ from run to run, and shift the columns after them.
 fn normalized(text: &str) -> String {
     let column = |line: &str| line.chars().take(22).collect::<String>().trim_end().to_owned() + "\n";
     text.lines().map(column).collect()
@@ -228,7 +228,7 @@ fn s09_dispatched_agent_session_is_listed_and_resumed() {
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains(id).stdout_contains("reviewer");
     let told = home.brigade(&["tell", id, "and the tests?"]);
     told.exits_with(0).stdout_contains("as reviewer I add: and the tests?");
-    // It is its own session now: removing the one that it came from leaves it.
+    // It is now an independent session: removing its origin keeps it.
     home.brigade(&["sessions", "rm", report["session_id"].as_str().unwrap()]).exits_with(0);
     home.brigade(&["sessions", "show", id]).exits_with(0).stdout_contains("and the tests?");
 }

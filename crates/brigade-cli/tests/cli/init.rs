@@ -1,11 +1,11 @@
-//! The configuration to begin with.
+//! `brigade init`: the generated configuration.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{CommandResult, Home, text};
 
-/// A server that has these models, and its address.
+/// Server with these models, and its address.
 fn server(models: &str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -22,7 +22,7 @@ fn server(models: &str) -> String {
     address
 }
 
-/// The home without any server of the machine that the tests run on.
+/// Runs a command without the model servers of the machine that runs the tests.
 fn brigade(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> CommandResult {
     let mut command = home.command(arguments);
     for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
@@ -31,13 +31,13 @@ fn brigade(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Comma
     CommandResult::of(command.envs(variables.iter().copied()).output().unwrap())
 }
 
-/// The lines that can be switched on.
+/// Line numbers of the commented-out settings.
 fn examples(config: &str) -> Vec<usize> {
     let is_example = |line: &str| line.starts_with('#') && !line.starts_with("# ");
     config.lines().enumerate().filter(|(_, line)| is_example(line)).map(|(at, _)| at).collect()
 }
 
-/// The file with some of its examples switched on. The model of a file has the key twice where it is set.
+/// File with some of its settings uncommented. A file with a model contains that key twice.
 fn switched_on(config: &str, wanted: &[usize]) -> String {
     let line = |(at, line): (usize, &str)| match wanted.contains(&at) {
         true => line.strip_prefix('#').unwrap().to_owned(),
@@ -82,7 +82,7 @@ fn every_commented_setting_of_the_template_is_valid() {
             if is_project {
                 home.brigade(&["trust", "--yes"]).exits_with(0);
             }
-            // Rules and engines are looked at where tools are made.
+            // Rules and search engines are validated when the tools are created.
             let done = home.brigade(&["tools", "list"]);
             assert_eq!(done.code, 0, "{}\n{changed}", done.stderr);
             assert!(!done.stderr.contains("ignored"), "{}", done.stderr);
@@ -136,7 +136,7 @@ fn init_without_a_usable_model_writes_nothing_and_lists_needs() {
         needs("vllm/MODEL", "needs a server at http://127.0.0.1:9/v1");
         assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
     }
-    // The second time nothing is in the way.
+    // The second run replaces nothing that is in the way.
     brigade(&home, &["init", "--yes"], &[("GROQ_API_KEY", "sesame")])
         .exits_with(0)
         .stderr_contains("Model: groq/");

@@ -1,4 +1,4 @@
-//! A process that holds the lock of the store for long.
+//! A process that holds the lock of the store for a long time.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The command as people use it: real processes, each test with a home of its own.
+//! The command as users run it: real processes, each test with its own home.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

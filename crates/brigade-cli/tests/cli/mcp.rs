@@ -1,4 +1,4 @@
-//! Tools of MCP servers through the command. The server is this test binary.
+//! Tools of MCP servers through the command line. The server is this test binary.
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn server_entry() {
     }
 }
 
-/// The server as other programs write it down.
+/// Server entry in the format of other programs.
 fn servers(home: &Home, more: serde_json::Value) -> String {
     let script = format!(
         "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {SERVER_ENTRY} --test-threads=1 --nocapture"
@@ -116,7 +116,7 @@ fn refused_token_is_not_reported_as_missing_login() {
     home.brigade(&["tools", "login", "fix"]).exits_with(1).stderr_contains(refused);
 }
 
-/// What other programs write beside the keys that are ours too.
+/// Server entry with keys that only other programs use.
 fn with_foreign_keys() -> serde_json::Value {
     json!({ "autoApprove": ["echo"], "alwaysAllow": [], "description": "A fixture", "timeout": 60000, "enabled": true })
 }
@@ -129,7 +129,7 @@ fn mcp_config_of_another_tool_can_be_pasted() {
     file["inputs"] = json!([]);
     home.write("home/config.json", &file.to_string());
     home.run(&calling_script("echo"), &["--mode", "auto"]).exits_with(0).stdout_contains("round trip");
-    // What another program may do unasked is no leave here.
+    // Auto-approvals of another program grant nothing here.
     let asked = home.run(&calling_script("echo"), &["--mode", "ask"]);
     assert!(!asked.stdout.contains("round trip"), "{}", asked.stdout);
     let schema = home.brigade(&["config", "schema"]).exits_with(0).json();
@@ -146,7 +146,7 @@ fn mcp_config_of_another_tool_can_be_pasted() {
 #[test]
 fn timeout_number_means_the_same_in_toml_and_json() {
     let home = Home::new();
-    // A second and a half; as seconds it would outlast the test.
+    // One and a half seconds; if it were read as seconds, it would outlast the test.
     let file = servers(&home, json!({ "timeout": 1500 }));
     home.write("home/config.json", &file);
     let run = || home.run(&calling_script("hang"), &["--mode", "auto"]);
@@ -261,7 +261,7 @@ fn project_gets_no_user_keys_and_no_user_servers() {
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
     run().stderr_contains("a project may not give it ANTHROPIC_API_KEY").stdout_contains("There is no tool");
-    // The person's own server of the same name is taken as it is.
+    // The user's own server with the same name is used unchanged.
     home.write("home/config.json", &servers(&home, json!({})));
     run().stdout_contains("round trip");
 }
@@ -293,7 +293,7 @@ fn mcp_server_dies_with_a_killed_runner() {
     wait_until("the server is gone", || !lives());
 }
 
-/// Logs in with a browser: its last page, the last line that the command said, and what it printed.
+/// Logs in with a browser. Returns its last page, the last note of the command and its output.
 fn log_in(home: &Home, server: &str) -> (String, String, String) {
     let mut login = home.command(&["tools", "login", server]).spawn().unwrap();
     let mut said = BufReader::new(login.stderr.take().unwrap()).lines().map(Result::unwrap);

@@ -1,4 +1,4 @@
-//! `brigade mcp`: real processes, spoken to line by line and over HTTP.
+//! `brigade mcp`: real processes, over stdio and HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,12 +12,12 @@ use crate::support::{CommandResult, Home, text};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A child that answers after a while.
+/// Script of a child that replies after a delay.
 const SLOW_CHILD: &str = "[[reply]]\ntext = 'Four.'\ndelay_ms = 300\nusage = { input = 10, output = 5 }\n";
-/// A child that never answers.
+/// Script of a child that never replies.
 const HANGING_CHILD: &str = "[[reply]]\nfault = 'hang'\n";
 
-/// A server that is spoken to over its input and output.
+/// Client of a server over stdio.
 struct McpClient {
     child: Child,
     input: Option<ChildStdin>,
@@ -75,7 +75,7 @@ impl McpClient {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"))
     }
 
-    /// The answer to a request, whatever is said before.
+    /// Response to a request. Earlier messages are skipped.
     #[track_caller]
     fn response(&mut self, id: u64) -> Value {
         loop {
@@ -86,7 +86,7 @@ impl McpClient {
         }
     }
 
-    /// Waits until an agent is at work.
+    /// Waits until an agent is running.
     #[track_caller]
     fn wait_for_agent(&mut self) {
         while !self.read_message()["params"]["message"].as_str().unwrap_or_default().contains("thinks") {}
@@ -121,7 +121,7 @@ impl Drop for McpClient {
     }
 }
 
-/// The session of a call of `delegate` that is over.
+/// Session of a completed `delegate` call.
 pub(crate) fn delegated_session(home: &Home, model: &str) -> String {
     let mut client = McpClient::with_model(home, model, &[]);
     let id = client.delegate();
@@ -163,7 +163,7 @@ fn mcp_client_lists_and_calls_tools_with_progress() {
         .exits_with(0)
         .stdout_contains("mcp")
         .stdout_contains("Child");
-    // A session that only forwards a call counts no turns, and money says its unit.
+    // A session that only forwards a call has no turns, and the cost includes its unit.
     let tree = home.brigade(&["sessions", "tree", &session, "--output-format", "json"]).exits_with(0).json();
     assert_eq!((&tree["agents"][0]["turns"], &tree["agents"][1]["turns"]), (&json!(0), &json!(1)), "{tree}");
     let spent = &result["_meta"]["brigade/spent"];
@@ -278,7 +278,7 @@ fn malformed_lines_do_not_stop_the_server() {
     }
     let id = client.delegate();
     assert_eq!(client.response(id)["result"]["content"][0]["text"], "[Child]: Four.");
-    // An end without a line end.
+    // The input ends without a newline.
     client.input.as_mut().unwrap().write_all(b"{\"jsonrpc\"").unwrap();
     assert_eq!(client.disconnect().0, Some(0));
 }
@@ -312,7 +312,7 @@ fn passthrough_session_refuses_messages() {
     let resumed = home.brigade(&["resume", &session]);
     resumed.exits_with(0).stdout_contains("[Child]: Four.").stderr_contains("To look closer");
     assert!(!resumed.stderr.contains("brigade tell"), "{}", resumed.stderr);
-    // Who thought there can go on.
+    // The session of the child can be continued.
     home.brigade(&["tell", &format!("{session}.1-0"), "And 3 + 3?", "--model", &home.script(SLOW_CHILD)])
         .exits_with(0);
 }
@@ -321,7 +321,7 @@ fn passthrough_session_refuses_messages() {
 fn unread_output_of_a_gone_client_does_not_block_exit() {
     let home = Home::new();
     let mut client = McpClient::start(&home, SLOW_CHILD, &[]);
-    // More answers than a pipe holds.
+    // More responses than a pipe holds.
     for _ in 0..60 {
         client.request("tools/list", json!({}));
     }
@@ -365,7 +365,7 @@ fn calls_above_the_concurrency_limit_are_refused() {
     assert!(all.iter().all(|session| session["state"] == "cancelled"));
 }
 
-/// A server that listens.
+/// Server that listens on a port.
 struct Listening {
     child: Child,
     address: String,
@@ -385,7 +385,7 @@ impl Listening {
         Listening { child, address, said }
     }
 
-    /// One request, as bytes; the head of the answer.
+    /// Sends raw bytes of one request. Returns the head of the response.
     fn send(&self, headers: &str) -> String {
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
         let mut stream = TcpStream::connect(&self.address).unwrap();

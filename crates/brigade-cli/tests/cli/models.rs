@@ -1,4 +1,4 @@
-//! Models by the names of their providers.
+//! Models of providers.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"h
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
 const DENIED: &str = r#"{"error":{"message":"Wrong key sk-planted-fedcba9876543210"}}"#;
 
-/// Whether the body of a request is there.
+/// Whether the body of a request is complete.
 fn is_whole(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
     let head = head.to_lowercase();
@@ -19,7 +19,7 @@ fn is_whole(request: &str) -> bool {
     body.len() >= length.lines().next().unwrap().parse().unwrap()
 }
 
-/// A server that gives one answer, and what it was asked.
+/// Server that responds once, and the request that it received.
 fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -156,7 +156,7 @@ fn missing_provider_settings_are_named() {
     model("ollama/x").exits_with(2).stderr_contains("the base_url of the provider 'ollama' cannot be used");
 }
 
-/// A server that refuses once, with this wait, and then answers.
+/// Server that rejects one request with this retry delay, and then responds.
 fn refuses_once(retry: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());

@@ -6,7 +6,7 @@ use crate::support::{BackgroundRun, CommandResult, Home, text};
 
 const SAYS: &str = "[[reply]]\ntext = \"All is well.\\nMore.\"";
 
-/// A home whose `notify` appends what happened to a file, and that file.
+/// Home whose `notify` program appends events to a file, and that file.
 fn recording_notify(home: &Home, what: &str) -> std::path::PathBuf {
     let file = home.work().join("events");
     let command = format!("printf '%s\\n' \"{what}\" >> {}", file.display());

@@ -1,4 +1,4 @@
-//! What is known of models: prices, and what servers say that they have.
+//! Model information: prices, and the models that servers report.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"h
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2000,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
 const TWO: &str = r#"{"data":[{"id":"small","context_length":8192},{"id":"large"}]}"#;
 
-/// A server that always gives the same answer, and what it was asked.
+/// Server that always gives the same response, and the requests that it received.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -25,7 +25,7 @@ impl Server {
         Server::with(move |stream| stream.write_all(answer.as_bytes()).unwrap_or_default())
     }
 
-    /// One that takes requests and never answers.
+    /// Server that accepts requests and never responds.
     fn silent() -> Server {
         Server::with(|_| std::thread::sleep(Duration::from_secs(60)))
     }
@@ -69,7 +69,7 @@ fn request(stream: &mut std::net::TcpStream) -> String {
     }
 }
 
-/// A home whose Ollama runs nowhere, so that none of this machine counts.
+/// Home whose Ollama address is unreachable, so that a local one has no effect.
 fn home(config: &str) -> Home {
     let home = Home::new();
     let config = format!("{config}\n[providers.ollama]\nbase_url = 'http://127.0.0.1:1/v1'\n");

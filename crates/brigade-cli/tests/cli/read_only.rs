@@ -1,4 +1,4 @@
-//! Stores on file systems that allow no writing.
+//! Stores on read-only file systems.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 
-/// Runs commands in a mount namespace in which the home is read-only. None where this user may not make one.
+/// Runs commands in a mount namespace in which the home is read-only; none if this user may not create one.
 fn on_read_only_mount(home: &Home, script: &str) -> Option<CommandResult> {
     let mount = format!(
         "mount --bind '{0}' '{0}' && mount -o remount,bind,ro '{0}' || exit 77; {script}",
@@ -52,7 +52,7 @@ fn wal_commits_of_a_store_on_a_read_only_mount_are_read() {
         let home = Home::new();
         home.run(HELLO, &[]).exits_with(0);
         let before = std::fs::read(home.home().join("sessions.db")).unwrap();
-        // A connection that stays open keeps the commits in the log; the copy is what a crash leaves.
+        // An open connection keeps the commits in the log; the copy is the state after a crash.
         let other = home.home().join("other.db");
         std::fs::write(&other, before).unwrap();
         let store = brigade::store::SqliteStore::open(&other).unwrap();
@@ -99,7 +99,7 @@ fn sessions_of_another_user_are_listed_shown_and_exported() {
     brigade(&["cancel", "last"]).exits_with(1).stderr_contains("sessions.db cannot be written");
 }
 
-/// The files of the store in a folder.
+/// Store files in a folder.
 fn left_over(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

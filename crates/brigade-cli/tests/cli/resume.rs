@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use crate::support::{BackgroundRun, CommandResult, Home};
 
-/// Hangs in its first model call, and answers every other one.
+/// Script that hangs in its first model call, and replies to every other one.
 const HANGS_ONCE: &str =
     "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished: {heard}'";
 const CONTINUES: &str =
@@ -19,7 +19,7 @@ fn resume_continues_an_interrupted_run() {
     running.signal(Signal::INT);
     assert_eq!(running.end().0, 130);
     home.brigade(&["resume", &id]).exits_with(0).stdout_contains(CONTINUES);
-    // Now it is done: the result is printed again, and nothing is asked.
+    // It is done now: the result is printed again, without a model call.
     home.brigade(&["resume", &id]).exits_with(0).stdout_contains(CONTINUES);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).exits_with(0).json();
     assert_eq!((&list[0]["state"], &list[0]["turns"]), (&"done".into(), &1.into()));
@@ -72,7 +72,7 @@ fn suggested_commands_omit_flags_that_the_session_stores() {
     let id = done.stderr.split_whitespace().find(|word| word.len() == 26).unwrap();
     let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).exits_with(0).json();
     let first = shown["records"][0].clone();
-    // The mode and the folder are really remembered: the next round has the authority of the first.
+    // Mode and folder are stored: the next round has the authority of the first.
     home.brigade(&["resume", id, "--set", "swarm.max_depth=2"]).exits_with(1);
     let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).exits_with(0).json();
     let records = shown["records"].as_array().unwrap();

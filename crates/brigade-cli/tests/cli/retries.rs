@@ -1,4 +1,4 @@
-//! Attempts at a model call that failed.
+//! Failed attempts of a model call.
 
 use crate::support::Home;
 

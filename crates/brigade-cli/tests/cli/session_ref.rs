@@ -1,4 +1,4 @@
-//! Sessions by the beginning of their id, and the last one.
+//! Sessions by a prefix of their id, and the last one.
 
 use crate::support::{BackgroundRun, Home};
 

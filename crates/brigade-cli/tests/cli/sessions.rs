@@ -1,4 +1,4 @@
-//! Looking at sessions and moving them.
+//! Listing, showing, exporting and importing sessions.
 
 use crate::support::{BackgroundRun, Home, text};
 
@@ -21,7 +21,7 @@ fn export_imported_again_is_the_same_session() {
         let shown = |home: &Home| home.brigade(&["sessions", what, id]).exits_with(0).stdout.clone();
         assert_eq!(shown(&here), shown(&there));
     }
-    // Imported twice it is still the same; cut in the middle, what is whole is kept.
+    // A second import changes nothing. If the file is cut in the middle, the complete records are kept.
     there
         .brigade(&["sessions", "import", file.to_str().unwrap()])
         .exits_with(0)
@@ -103,7 +103,7 @@ fn damaged_session_is_shown_up_to_the_damage() {
         .exits_with(0)
         .stdout_contains(id)
         .stdout_contains("is damaged");
-    // The others are not hidden by it.
+    // It does not hide the other sessions.
     home.report("[[reply]]\ntext = 'whole'", &[]);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
     assert_eq!(list.as_array().unwrap().len(), 2);
@@ -130,7 +130,7 @@ fn session_whose_child_is_lost_is_damaged() {
     home.brigade(&["tell", id, "more"]).exits_with(1).stderr_contains(&missing);
 }
 
-/// Takes the records of a session out of the store of a home, as decay may.
+/// Deletes the records of a session from the store, as corruption may.
 fn lose(home: &Home, session: &str) {
     let store = rusqlite::Connection::open(home.home().join("sessions.db")).unwrap();
     assert!(store.execute("DELETE FROM events WHERE session = ?", [session]).unwrap() > 0);
@@ -161,7 +161,7 @@ fn list_counts_children_of_an_interrupted_run() {
     assert!(interrupted[0]["tokens"].as_u64().unwrap() >= 1_100, "{interrupted}");
 }
 
-/// A home with a session that is done, one that failed and one that a limit stopped, oldest first.
+/// Home with a done, a failed and an incomplete session, oldest first.
 fn three_sessions() -> (Home, [String; 3]) {
     let home = Home::new();
     home.write("work/notes.txt", "a needle in a haystack\n");
@@ -204,7 +204,7 @@ fn list_filters_by_text_state_agent_and_age() {
     };
     expect(&[], &[&incomplete, &failed, &done]);
     expect(&["--limit", "2"], &[&incomplete, &failed]);
-    // In the task, in the words of a child, in what a tool gave, in what a model said at the end; in any case.
+    // In the task, in the text of a child, in a tool output and in a final reply, ignoring case.
     expect(&["ATTIC"], &[&done]);
     expect(&["helped"], &[&done]);
     expect(&["needle in a", "haystack"], &[&incomplete]);
@@ -285,7 +285,7 @@ fn colours_are_sent_to_terminals_only() {
     assert!(!home.brigade(&["sessions", "show", &done]).stdout.contains('\u{1b}'));
 }
 
-/// What a command prints on a terminal with so many columns.
+/// Output of a command on a terminal of this width.
 fn at_terminal(home: &Home, columns: u16, arguments: &[&str]) -> String {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -297,7 +297,7 @@ fn at_terminal(home: &Home, columns: u16, arguments: &[&str]) -> String {
     rustix::termios::tcsetwinsize(&screen, size).unwrap();
     let mut child = home.command(arguments).env("TERM", "xterm").stdout(screen).spawn().unwrap();
     let mut printed = Vec::new();
-    // The other side is closed when the command has ended, which reads as an error here.
+    // The other side is closed when the command has ended, which is an error for the reader.
     let _ = std::io::Read::read_to_end(&mut std::fs::File::from(terminal), &mut printed);
     assert!(child.wait().unwrap().success());
     String::from_utf8(printed).unwrap().replace('\r', "")

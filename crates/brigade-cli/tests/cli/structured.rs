@@ -1,4 +1,4 @@
-//! `run --json-schema`: the result fits the schema, or the run fails.
+//! `run --json-schema`: the result matches the schema, or the run fails.
 
 use std::path::PathBuf;
 
@@ -92,7 +92,7 @@ fn schema_applies_on_resume_and_not_to_later_rounds() {
     run(&home, &format!("{call}{more}"), &["--max-turns", "1"]).exits_with(3);
     let resumed = home.brigade(&["resume", "last", "--max-turns", "9"]);
     assert_eq!(resumed.exits_with(0).stdout, "{\"n\":4}\n", "{}", resumed.stderr);
-    // Printed again, it is the same.
+    // It is the same when it is printed again.
     assert_eq!(home.brigade(&["resume", "last"]).exits_with(0).stdout, "{\"n\":4}\n");
     let told = home.brigade(&["tell", "last", "Why four?"]);
     assert_eq!(told.exits_with(0).stdout, "In words: Why four?\n");

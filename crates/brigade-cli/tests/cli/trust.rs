@@ -1,4 +1,4 @@
-//! Files of a project count once the person has trusted them, and as long as they stay the same.
+//! Project files take effect once the user trusts them, and as long as they do not change.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use crate::support::{CommandResult, Home, text};
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 const DEPTH: &str = "[swarm]\nmax_depth = 7\n";
 
-/// Writes a file of a project and all folders on the way.
+/// Writes a file of a project, and creates its folders.
 fn put(folder: &Path, name: &str, text: &str) {
     let file = folder.join(name);
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(file, text).unwrap();
 }
 
-/// The depth that counts in a folder, and what is said about it.
+/// Effective depth in a folder, and the warnings.
 fn depth_in(home: &Home, folder: &Path) -> (i64, String) {
     let done = home.command(&["config", "show", "--output-format", "json"]).current_dir(folder).output();
     let done = CommandResult::of(done.unwrap());
@@ -143,7 +143,7 @@ fn nearest_project_applies_and_home_is_not_a_project() {
     assert_ignored(&home, &inner.join("src"), "outer/in/ner");
     trust(&home, &inner.join("src")).exits_with(0).stderr_contains("outer/in/ner is trusted");
     assert_eq!(depth_in(&home, &inner), (1, String::new()), "the outer project does not count here");
-    // The folder that is worked in decides, not the one in which the command was typed.
+    // The working folder decides, not the folder in which the command was run.
     home.run(HELLO, &["--cwd", inner.to_str().unwrap(), "--output-format", "json"]).exits_with(0);
     let report = home.report(HELLO, &["--cwd", outer.to_str().unwrap()]);
     home.brigade(&["trust", "--revoke", outer.to_str().unwrap()]).exits_with(0);
@@ -261,7 +261,7 @@ fn user_only_keys_are_refused_in_a_project() {
     }
     put(&home.work(), ".brigade/config.toml", "[swarm]\nmax_dept = 1");
     home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("swarm.max_depth");
-    // Rules of the project join those of the person and take none away.
+    // Project rules are added to the user's rules, and remove none.
     home.write("home/config.toml", "[permissions]\ndeny = ['read_file(**/.env*)']\n");
     put(
         &home.work(),
@@ -278,7 +278,7 @@ fn user_only_keys_are_refused_in_a_project() {
     assert_eq!(shown["config"]["permissions"]["mode"], "auto");
     let origin = shown["origins"]["permissions.deny"].as_str().unwrap();
     assert!(origin.contains("home/config.toml and ") && origin.ends_with(".brigade/config.toml"), "{origin}");
-    // The environment and flags come after the project.
+    // The environment and flags take precedence over the project.
     let mut command = home.command(&["config", "show", "--set", "permissions.deny=[]"]);
     let done = CommandResult::of(command.env("BRIGADE_PERMISSIONS__MODE", "plan").output().unwrap());
     done.exits_with(0)

@@ -1,4 +1,4 @@
-//! What newcomers type wrong: every refusal names the thing, the cause and the cure.
+//! Mistakes of new users: every error names the object, the cause and the fix.
 
 use crate::support::{CommandResult, Home};
 
@@ -174,7 +174,7 @@ fn unwritable_path_error_names_an_alternative() {
     done.exits_with(1).stderr_contains("file/sessions.db cannot be written").stderr_contains("--store");
 }
 
-/// Root may write everywhere, so this says something only for other people.
+/// Root may write everywhere, so this test checks something only for other users.
 #[test]
 fn unwritable_home_is_named() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! `brigade agents new`: a file to start from.
+//! `brigade agents new`: creates an agent file from a template.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use crate::error::{CliError, Exit};
 use crate::output;
 use crate::settings::{LEAD_AGENT, PROJECT_AGENTS, Settings};
 
-/// Whose agent it becomes.
+/// Owner of the new agent.
 pub(super) enum AgentScope {
-    /// The person's.
+    /// The user.
     User,
-    /// The project's.
+    /// The project.
     Project,
 }
 
-/// The file, with `{id}` in it.
+/// Template of the file, with `{id}` as a placeholder.
 const TEMPLATE: &str = "\
 ---
 name: {id}
@@ -41,7 +41,7 @@ tools: [read_file, list_dir, grep, glob]
 You are {id}. Say here what it does, how it works and what a good result looks like.
 ";
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(settings: &Settings, id: &str, scope: AgentScope, is_text: bool) -> Result<Exit, CliError> {
     if !is_id(id) || id == LEAD_AGENT {
         return Err(CliError::usage(format!(
@@ -68,7 +68,7 @@ fn user_agents_folder(settings: &Settings) -> Result<PathBuf, CliError> {
     settings.agent_folders.user.clone().ok_or_else(nowhere)
 }
 
-/// Writes a file that was not there before.
+/// Writes a new file. Fails if it exists.
 fn write(file: &Path, text: &str) -> Result<(), CliError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => {

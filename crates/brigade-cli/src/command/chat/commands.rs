@@ -1,10 +1,10 @@
-//! What begins with a slash.
+//! Commands of the chat, which begin with a slash.
 
 use brigade_core::permission::Mode;
 
 use crate::settings::did_you_mean;
 
-/// The commands, what they take, and what they do.
+/// Commands with their parameters and descriptions.
 const COMMANDS: [(&str, &str, &str); 13] = [
     ("tree", "", "who works for whom, and how far they are"),
     ("cost", "", "tokens and money, by agent and in all"),
@@ -35,21 +35,21 @@ const KEYS: [(&str, &str); 11] = [
     ("Ctrl-Z", "suspends the chat; fg in the shell resumes it"),
 ];
 
-/// What a line that was typed means.
+/// Parsed input line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ParsedLine {
-    /// Words for the agent.
+    /// Message to the agent.
     Message(String),
-    /// Something for the chat itself.
+    /// Command of the chat.
     Command(Command),
 }
 
-/// What the chat can do.
+/// Command of the chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Shows the tree.
     Tree,
-    /// Shows what was used up.
+    /// Shows tokens and cost.
     Cost,
     /// Shows or sets the model.
     Model(Option<String>),
@@ -57,34 +57,33 @@ pub(crate) enum Command {
     Mode(Option<Mode>),
     /// Lists the agents.
     Agents,
-    /// Says something to an agent that works: who, and what, in one text since names may have blanks.
+    /// Sends a message to a running agent. The agent and the message are one text, because names may contain spaces.
     Tell(String),
     /// Stops the round, or an agent.
     Stop(Option<String>),
     /// Undoes the file edits of the last round.
     Undo,
-    /// Replaces the conversation by a summary.
+    /// Replaces the conversation with a summary.
     Compact,
-    /// Begins a new session.
+    /// Starts a new session.
     Clear,
-    /// Lists sessions, or goes to one.
+    /// Lists sessions, or switches to one.
     Resume(Option<String>),
     /// Lists the commands.
     Help,
-    /// Leaves.
+    /// Ends the chat.
     Quit,
 }
 
-/// A command of the user for the shell.
+/// Shell command of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserCommand {
-    /// The command.
     pub(crate) text: String,
-    /// The readers of its output.
+    /// Readers of its output.
     pub(crate) output: OutputAudience,
 }
 
-/// The readers of a command's output.
+/// Readers of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputAudience {
     /// The user, and the agent with the next message.
@@ -93,7 +92,7 @@ pub(crate) enum OutputAudience {
     UserOnly,
 }
 
-/// The command that a line runs, if it begins with `!`. A blank before it makes it a message.
+/// Command in a line that begins with `!`. With a space before it, the line is a message.
 pub(crate) fn parse_user_command(line: &str) -> Option<UserCommand> {
     let rest = line.strip_prefix('!')?;
     let (text, output) = match rest.strip_prefix('!') {
@@ -104,7 +103,7 @@ pub(crate) fn parse_user_command(line: &str) -> Option<UserCommand> {
     (!text.is_empty()).then_some(UserCommand { text, output })
 }
 
-/// What a line means, or what is wrong with it.
+/// Parses a line.
 pub(crate) fn parse(line: &str) -> Result<ParsedLine, String> {
     let Some(rest) = line.trim().strip_prefix('/') else { return Ok(ParsedLine::Message(line.to_owned())) };
     if rest.starts_with('/') {
@@ -149,7 +148,7 @@ fn unknown_command(name: &str) -> String {
     )
 }
 
-/// The command that a beginning stands for, as far as that is clear.
+/// Completes a command, as far as it is unambiguous.
 pub(crate) fn complete(text: &str) -> Option<String> {
     let prefix = text.strip_prefix('/').filter(|prefix| !prefix.contains(char::is_whitespace))?;
     let mut candidates = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(prefix));
@@ -164,7 +163,7 @@ pub(crate) fn complete(text: &str) -> Option<String> {
     Some(format!("/{}", &first[..common]))
 }
 
-/// The list of commands and keys.
+/// Help text with commands and keys.
 pub(crate) fn help() -> String {
     let mut text = String::new();
     for (name, parameters, description) in COMMANDS {

@@ -1,4 +1,4 @@
-//! The chat on a terminal: one loop over keys, the running tree and time.
+//! Interactive chat on a terminal: one loop over keys, the running tree and timers.
 
 mod approvals;
 mod input;
@@ -34,16 +34,16 @@ use crate::suspend;
 use crate::terminal::{self, Colour};
 use approvals::ApprovalPrompts;
 
-/// How often the frame is drawn.
+/// Interval at which the frame is drawn.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is looked after sessions that were left to themselves, in ticks.
+/// Interval at which detached sessions are checked, in ticks.
 const DETACHED_POLL_TICKS: u32 = 10;
-/// Within this time a second Ctrl-C leaves.
+/// Time within which a second Ctrl-C quits.
 const DOUBLE_CTRL_C_WINDOW: Duration = Duration::from_secs(3);
-/// How many lines of a text that is not complete are shown.
+/// Maximum number of lines of an incomplete text.
 const MAX_PENDING_LINES: usize = 4;
 
-/// The chat on a terminal.
+/// State of the chat on a terminal.
 pub(super) struct ChatUi<'a> {
     conversation: &'a mut Conversation,
     screen: Screen,
@@ -51,22 +51,22 @@ pub(super) struct ChatUi<'a> {
     line: InputLine,
     writer: TranscriptWriter,
     round: Option<Round>,
-    /// Sessions that were left to themselves and work on in this process, and who they are.
+    /// Detached sessions that run in this process, with their labels.
     detached: HashMap<SessionId, String>,
-    /// What they ask, as far as it was said.
+    /// Their pending approvals that were already announced.
     announced: HashSet<String>,
     approvals: ApprovalPrompts,
     first_ctrl_c: Option<FirstCtrlC>,
     notice: Option<String>,
-    /// A command of the user that runs.
+    /// Running command of the user.
     command: Option<user_command::RunningCommand>,
-    /// A plan that the user can approve.
+    /// Plan that the user can approve.
     plan: Option<plan::Plan>,
-    /// Whether the last line that was said is empty.
+    /// Whether the last printed line is empty.
     last_line_is_empty: bool,
 }
 
-/// A round that runs.
+/// Running round.
 struct Round {
     watch: RunEvents,
     ending: Pin<Box<dyn Future<Output = Result<RunResult, RunError>> + Send>>,
@@ -79,33 +79,33 @@ enum StopState {
     Requested,
 }
 
-/// Ctrl-C was pressed once.
+/// State after Ctrl-C was pressed once.
 struct FirstCtrlC {
     at: Instant,
-    /// How the chat ends if it is pressed again.
+    /// Exit code if it is pressed again.
     exit: Exit,
 }
 
-/// What others ask of the process.
+/// Signals from other processes.
 struct ChatSignals {
     terminate: Signal,
     interrupt: Signal,
     suspend: Signal,
 }
 
-/// What a running round has to tell.
+/// Event of a running round.
 enum RoundEvent {
     RunEvent(RunEvent),
     Ended(Box<Result<RunResult, RunError>>),
 }
 
-/// Talks until the person leaves.
+/// Runs the chat until the user quits.
 pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, CliError> {
     let colour = conversation.colour();
     let history = conversation.settings.environment.history_file().map(History::load).unwrap_or_default();
     let root = conversation.session().cloned().unwrap_or_else(|| SessionId::root(0));
     let writer = TranscriptWriter::new(root, colour, conversation.background_children.clone());
-    // From here on a signal does not end the process any more, so that the terminal is always given back.
+    // From here on a signal no longer ends the process, so that the terminal is always restored.
     let signals = ChatSignals {
         terminate: listen(SignalKind::terminate())?,
         interrupt: listen(SignalKind::interrupt())?,
@@ -174,7 +174,7 @@ impl ChatUi<'_> {
                 }
                 event = keyboard.next() => match event {
                     Some(Ok(event)) => self.event(event).await,
-                    // Nobody can type any more.
+                    // Standard input has ended.
                     Some(Err(_)) | None => Some(self.exit()),
                 },
                 _ = ticks.tick() => {
@@ -200,7 +200,7 @@ impl ChatUi<'_> {
         }
     }
 
-    /// How the chat ends if it ends now.
+    /// Exit code if the chat ends now.
     fn exit(&self) -> Exit {
         if self.round.is_some() { Exit::Cancelled } else { Exit::Done }
     }
@@ -225,7 +225,7 @@ impl ChatUi<'_> {
         terminal::size().0.saturating_sub(1)
     }
 
-    /// Says lines that are safe. Two empty ones never follow each other.
+    /// Prints lines, which must be safe. Collapses consecutive empty lines.
     fn print_lines(&mut self, mut lines: Vec<String>) {
         lines.retain(|line| {
             let repeats = self.last_line_is_empty && line.is_empty();
@@ -259,7 +259,7 @@ impl ChatUi<'_> {
         self.screen.draw(frame);
     }
 
-    /// The word on what the next key does.
+    /// Notice about the next key.
     fn current_notice(&self) -> Option<String> {
         let command = || self.command.as_ref().map(user_command::RunningCommand::notice);
         let question = || self.approvals.notice().map(str::to_owned);
@@ -354,7 +354,7 @@ impl ChatUi<'_> {
         }
     }
 
-    /// Starts a round. It is watched before it begins, so that nothing of it is missed.
+    /// Starts a round. The subscription begins first, so that no event is missed.
     fn follow(&mut self, round: PreparedRun) {
         let background_children = std::mem::take(&mut self.conversation.background_children);
         self.writer = TranscriptWriter::new(round.session().clone(), self.colour, background_children);
@@ -436,7 +436,7 @@ impl ChatUi<'_> {
         self.draw();
     }
 
-    /// What was written and not told, because it was over too soon.
+    /// Handles events that were not delivered before the round ended.
     async fn catch_up(&mut self) {
         if let Some(round) = &mut self.round {
             let mut rest = Vec::new();
@@ -454,7 +454,7 @@ impl ChatUi<'_> {
         }
     }
 
-    /// Announces the end of sessions that were left to themselves.
+    /// Announces the end of detached sessions.
     async fn poll_detached(&mut self) {
         let sessions: Vec<SessionId> = self.detached.keys().cloned().collect();
         let store = self.conversation.runtime.store().clone();
@@ -477,7 +477,7 @@ impl ChatUi<'_> {
     }
 }
 
-/// What stands beneath the conversation now.
+/// Current content below the conversation.
 fn frame<'a>(
     conversation: &'a Conversation,
     round: &Option<Round>,

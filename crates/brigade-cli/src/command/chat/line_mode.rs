@@ -1,4 +1,4 @@
-//! A conversation without a screen: messages come line by line, answers go to standard output.
+//! Chat without a screen: reads messages line by line, and prints replies to standard output.
 
 use std::io::BufRead;
 
@@ -22,17 +22,17 @@ use crate::session_ref;
 use crate::summary;
 use crate::terminal::{self, Colour};
 
-/// Whether there is more to come.
+/// Next step after a line.
 enum NextStep {
-    /// The next line.
+    /// Read the next line.
     Continue,
-    /// The end, at the person's word.
+    /// Quit at the user's request.
     Quit,
-    /// A round that the command began.
+    /// Follow a round that the command started.
     Follow(Box<PreparedRun>),
 }
 
-/// Talks until the input ends. How it ends is how the last round did.
+/// Runs the chat until the input ends. The exit code is that of the last round.
 pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, CliError> {
     let mut signals = Signals::listen(conversation.runtime.store().clone())?;
     let mut lines = stdin_lines();
@@ -93,7 +93,7 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     Ok(exit)
 }
 
-/// Says what went wrong. Only where nobody listens any more there is no going on.
+/// Reports a failure. Returns it only if the output is closed.
 fn report(failure: CliError) -> Result<(), CliError> {
     match failure {
         CliError::OutputClosed => Err(CliError::OutputClosed),
@@ -104,7 +104,7 @@ fn report(failure: CliError) -> Result<(), CliError> {
     }
 }
 
-/// Lines of standard input, read by a thread that nobody waits for.
+/// Lines of standard input, read by a detached thread.
 fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -121,7 +121,7 @@ fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
     receiver
 }
 
-/// One message and what comes of it.
+/// Sends a message and follows its round.
 async fn run_round(
     conversation: &mut Conversation,
     text: &str,
@@ -172,7 +172,7 @@ async fn follow(
     Ok(Exit::of(&outcome.status))
 }
 
-/// What there is to say of an end that is not a success.
+/// Notice about an end that is not a success.
 pub(super) fn status_notice(status: &Status) -> Option<String> {
     match status {
         Status::Done | Status::Detached => None,

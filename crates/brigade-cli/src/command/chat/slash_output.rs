@@ -1,4 +1,4 @@
-//! What commands that begin with a slash answer, as text that is safe to show.
+//! Output of slash commands, as text that is safe to print.
 
 use brigade::{Store, UndoResult, UndoneFile};
 use brigade_core::view::{Activity, Node};
@@ -14,11 +14,11 @@ use crate::settings::LEAD_AGENT;
 use crate::terminal::Colour;
 use crate::units;
 
-/// How many sessions are listed.
+/// Maximum number of sessions that are listed.
 const MAX_LISTED_SESSIONS: usize = 10;
 pub(super) const NO_SESSION: &str = "Nothing was said yet.";
 
-/// Who works for whom.
+/// Tree of agents.
 pub(super) fn tree(conversation: &Conversation, colour: Colour, columns: usize) -> String {
     conversation
         .view
@@ -26,7 +26,7 @@ pub(super) fn tree(conversation: &Conversation, colour: Colour, columns: usize) 
         .map_or_else(|| NO_SESSION.to_owned(), |view| render::costs(view, colour, columns))
 }
 
-/// What was used up.
+/// Tokens and cost.
 pub(super) fn cost(conversation: &Conversation, colour: Colour, columns: usize) -> String {
     conversation
         .view
@@ -34,7 +34,7 @@ pub(super) fn cost(conversation: &Conversation, colour: Colour, columns: usize) 
         .map_or_else(|| NO_SESSION.to_owned(), |view| render::costs_by_agent(view, colour, columns))
 }
 
-/// The model of the next round.
+/// Model of the next round.
 pub(super) async fn model(conversation: &Conversation) -> String {
     match conversation.model().await {
         Some(model) => format!("The model is {}.", sanitize::line(&model)),
@@ -44,7 +44,7 @@ pub(super) async fn model(conversation: &Conversation) -> String {
     }
 }
 
-/// The agents that can be named.
+/// Available agents.
 pub(super) fn agents(conversation: &Conversation, columns: usize) -> String {
     let agents = conversation.runtime.settings().agents.list();
     let width = agents.iter().map(|agent| agent.id.len()).chain([LEAD_AGENT.len()]).max().unwrap_or_default();
@@ -54,7 +54,7 @@ pub(super) fn agents(conversation: &Conversation, columns: usize) -> String {
     lines.join("\n")
 }
 
-/// The sessions in which something happened last.
+/// Sessions with the newest activity.
 pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String, CliError> {
     let mut roots = store.roots().await?;
     roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
@@ -71,7 +71,7 @@ pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String
             sanitize::line(agent),
             sanitize::line(delegation.task.as_str())
         );
-        // The id is never cut: it is there to be typed.
+        // The id is never cut, because the user has to type it.
         let max_columns = columns.saturating_sub(summary.root.as_str().len() + 1).max(12);
         lines.push(format!("{} {}", summary.root, fit(&about, max_columns)));
     }
@@ -82,7 +82,7 @@ pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String
     Ok(lines.join("\n"))
 }
 
-/// The result of an undo, file by file.
+/// Report of an undo, file by file.
 pub(super) fn undo_report(files: &[UndoneFile]) -> String {
     let lines = files.iter().map(|UndoneFile { path, result }| {
         let path = sanitize::line(path);
@@ -103,7 +103,7 @@ pub(super) fn undo_report(files: &[UndoneFile]) -> String {
     lines.join("\n")
 }
 
-/// The same for the agent; nothing if no file was changed.
+/// Note for the agent about an undo; none if no file was changed.
 pub(super) fn undo_note_for_agent(files: &[UndoneFile]) -> Option<String> {
     let is_changed = |file: &&UndoneFile| match &file.result {
         UndoResult::Restored | UndoResult::PartlyRestored | UndoResult::Removed => true,
@@ -114,7 +114,7 @@ pub(super) fn undo_note_for_agent(files: &[UndoneFile]) -> Option<String> {
     Some(format!("I undid the edits of the last round in: {paths}"))
 }
 
-/// The agent that is meant by the first words of a text, and what follows them. Names may have blanks in them.
+/// Finds the agent that a text begins with, and returns it with the rest of the text. Names may contain spaces.
 pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(SessionId, &'a str), String> {
     let nodes = view.tree.walk(&view.root);
     let mut found: Vec<(&Node, &'a str)> = Vec::new();
@@ -150,7 +150,7 @@ pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(Sess
     }
 }
 
-/// What follows a name at the start of a text, whatever its letters' case.
+/// Text after a name at its start, ignoring case.
 fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     if name.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! What of a running tree is said in the conversation.
+//! Conversation lines for the events of a running tree.
 
 use std::collections::HashSet;
 
@@ -20,31 +20,31 @@ use crate::terminal::Colour;
 const BULLET: &str = "· ";
 /// How much of a result is shown where it is only announced.
 const MAX_RESULT_COLUMNS: usize = 160;
-/// How many messages of an earlier conversation are shown, and how much of each.
+/// Maximum number of earlier messages that are shown, and lines of each.
 const MAX_RECALLED_MESSAGES: usize = 6;
 const MAX_RECALLED_LINES: usize = 12;
 
-/// Says what the session at the top says, and what the person should know of the others.
+/// Writes the replies of the root session, and notices about other sessions.
 pub(super) struct TranscriptWriter {
     colour: Colour,
     columns: usize,
     root: SessionId,
-    /// Children that work in the background: their end is announced.
+    /// Children that work in the background. Their end is announced.
     background_children: HashSet<SessionId>,
     markdown: Markdown,
-    /// What was shown of the reply that is being written.
+    /// Shown part of the current reply.
     streamed: String,
-    /// The last whole reply, and its turn: what comes of it later was on its way for too long.
+    /// Last complete reply, and its turn. Deltas of it that arrive later are ignored.
     replied: String,
     turn: u32,
-    /// Whether the attempt of which something was shown came to nothing.
+    /// Whether the attempt whose text was shown has failed.
     was_cut: bool,
-    /// What the model is asked for.
+    /// Purpose of the current model call.
     purpose: Purpose,
     last: BlockKind,
 }
 
-/// What was said last: an empty line stands between the kinds.
+/// Kind of the last output. Different kinds are separated by an empty line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockKind {
     Empty,
@@ -53,7 +53,7 @@ enum BlockKind {
 }
 
 impl TranscriptWriter {
-    /// Nothing said yet.
+    /// Creates a writer without output.
     pub(super) fn new(
         root: SessionId,
         colour: Colour,
@@ -74,17 +74,17 @@ impl TranscriptWriter {
         }
     }
 
-    /// The window has so many columns: text that begins from now on is broken there.
+    /// Sets the width of the window. It applies to text that begins later.
     pub(super) fn set_columns(&mut self, columns: usize) {
         self.columns = columns;
     }
 
-    /// The last lines of what is being said and not complete.
+    /// Last lines of the incomplete text.
     pub(super) fn pending(&self, max_lines: usize) -> Vec<String> {
         self.markdown.pending(max_lines)
     }
 
-    /// What there is to say about something that happened.
+    /// Lines for an event.
     pub(super) fn show_event(&mut self, live: &RunEvent, view: &RunView) -> Vec<String> {
         match live {
             RunEvent::Delta { session, turn, text } if *session == self.root && *turn > self.turn => {
@@ -105,7 +105,7 @@ impl TranscriptWriter {
         }
     }
 
-    /// How the round ended, as far as it was not said yet.
+    /// Lines for the end of a round that were not shown yet.
     pub(super) fn end(&mut self, outcome: &Outcome) -> Vec<String> {
         let mut lines = self.flush();
         self.streamed.clear();
@@ -122,12 +122,12 @@ impl TranscriptWriter {
         lines
     }
 
-    /// Something from outside that stands among the words.
+    /// Lines from another source, as a note.
     pub(super) fn note_lines(&mut self, lines: Vec<String>) -> Vec<String> {
         self.with_spacing(BlockKind::Note, lines)
     }
 
-    /// An empty line, unless there is one.
+    /// Empty line, unless the last one is empty.
     pub(super) fn blank_line(&mut self) -> Vec<String> {
         self.with_spacing(BlockKind::Empty, Vec::new())
     }
@@ -179,7 +179,7 @@ impl TranscriptWriter {
         self.with_spacing(BlockKind::Text, lines)
     }
 
-    /// All of a text that has not been shown.
+    /// Lines of text that was not shown yet.
     fn flush(&mut self) -> Vec<String> {
         let lines = self.markdown.end();
         self.with_spacing(BlockKind::Text, lines)
@@ -257,7 +257,7 @@ impl TranscriptWriter {
     }
 }
 
-/// How the end of an agent is announced.
+/// Announcement of an agent's end.
 pub(super) fn end_notice(label: &str, outcome: &Outcome) -> String {
     let label = sanitize::line(label);
     let result = match first_line(outcome.text.as_str()) {
@@ -277,14 +277,14 @@ fn first_line(text: &str) -> String {
     fit(&sanitize::line(text.trim().lines().next().unwrap_or_default()), MAX_RESULT_COLUMNS)
 }
 
-/// What the person says, as it stands in the conversation.
+/// Message of the user, as it is shown in the conversation.
 pub(super) fn echo(text: &str, colour: Colour) -> Vec<String> {
     let lines = sanitize::lines(text);
     let marks = std::iter::once("> ").chain(std::iter::repeat("  "));
     lines.lines().zip(marks).map(|(line, mark)| colour.paint("1", &format!("{mark}{line}"))).collect()
 }
 
-/// The last messages of an earlier conversation.
+/// Last messages of an earlier conversation.
 pub(super) fn recent_messages(records: &[Record], colour: Colour, columns: usize) -> Vec<String> {
     let mut messages: Vec<Vec<String>> = Vec::new();
     for record in records {

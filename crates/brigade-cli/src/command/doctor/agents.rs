@@ -1,4 +1,4 @@
-//! Agents, skills, and the rules for tools.
+//! Checks of agents, instructions, skills and permission rules.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::project_context;
 use crate::settings::{McpServer, Settings};
 use crate::setup;
 
-/// The agents that can be named, and the files that are none.
+/// Checks the agent files.
 pub(super) fn agents(settings: &Settings) -> Vec<Finding> {
     let found = agents::discover_all(&settings.agent_dirs());
     let count = found.definitions.len();
@@ -32,9 +32,9 @@ pub(super) fn agents(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// The instruction files that agents follow, and those that are not used.
+/// Checks the instruction files.
 pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError> {
-    // What is wrong with the store is said elsewhere.
+    // Problems of the store are reported by its own check.
     let store = setup::open_store_read_only(settings).unwrap_or_else(|_| Arc::new(MemoryStore::new()));
     let found = match block_on(project_context::instructions(settings, &*store))? {
         Ok(found) => found,
@@ -57,7 +57,7 @@ pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError
     Ok(findings)
 }
 
-/// The skills, and the folders that are none.
+/// Checks the skill folders.
 pub(super) fn skills(settings: &Settings) -> Vec<Finding> {
     let (skills, problems) = project_context::discover_skills(settings);
     let mut findings = vec![Finding::ok(match skills.list().len() {
@@ -68,7 +68,7 @@ pub(super) fn skills(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Whether the tools can be made, and whether every rule names one.
+/// Checks the tools, the permission rules and the presets.
 pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     let made =
         settings.web.to_web_settings(&settings.environment).map(|web| Toolbox::standard().with_web(web));
@@ -96,7 +96,7 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Rules for tools of MCP servers that are not defined here.
+/// Warns about rules for tools of MCP servers that are not defined here.
 fn rules_for_unknown_servers(settings: &Settings) -> Vec<Finding> {
     let permissions = &settings.permissions;
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];

@@ -1,10 +1,10 @@
-//! Whether the settings can be used.
+//! Checks of the configuration files.
 
 use super::Finding;
 use crate::settings::{Layer, LayerState};
 use crate::summary::shell_quoted;
 
-/// A line for each place where settings stand.
+/// One finding per configuration layer.
 pub(super) fn findings(layers: &[Layer]) -> Vec<Finding> {
     layers.iter().map(finding).collect()
 }

@@ -1,11 +1,11 @@
-//! Agents that other programs run.
+//! Checks of external agents.
 
 use super::{Finding, block_on};
 use crate::error::CliError;
 use crate::settings::Settings;
 use crate::setup;
 
-/// Starts every program and greets it; offline, they are only named.
+/// Starts each external agent and initializes a connection. Only lists them if offline.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.acp.is_empty() {
         return Ok(vec![Finding::note("none; acp.servers in the configuration names them")]);

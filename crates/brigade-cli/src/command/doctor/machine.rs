@@ -1,4 +1,4 @@
-//! This program, its guard, the kernel and the terminal.
+//! Checks of the executable, its guard, the kernel and the terminal.
 
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::settings::{Environment, Settings, Withheld};
 use crate::setup;
 use crate::terminal::{self, Colour};
 
-/// A guard that takes longer makes every command slow.
+/// A slower guard delays every command.
 const SLOW_GUARD: Duration = Duration::from_secs(1);
 
-/// What this program is.
+/// Reports the version.
 pub(super) fn version() -> Finding {
     let (version, system, machine) =
         (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
@@ -53,7 +53,7 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
     })
 }
 
-/// Which variables commands get, and which are withheld.
+/// Lists the environment variables that are withheld from commands.
 pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     let count = settings.command_environment().len();
     let mut findings = vec![Finding::ok(format!("commands get {count} of your environment variables"))];
@@ -81,7 +81,7 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// What the kernel offers, and that it is not used.
+/// Reports the sandbox features of the kernel, which are not used.
 pub(super) fn sandbox() -> Vec<Finding> {
     let KernelFeatures { landlock, seccomp, user_namespaces, cgroups } = KernelFeatures::detect();
     let namespaces = match user_namespaces {
@@ -107,7 +107,7 @@ pub(super) fn sandbox() -> Vec<Finding> {
     ]
 }
 
-/// What the terminal can show.
+/// Reports what the terminal supports.
 pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
     if !terminal::can_redraw(environment) {
         return vec![Finding::note(
@@ -133,7 +133,7 @@ pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
     findings
 }
 
-/// The locale of characters: of three variables, the first that is set.
+/// Locale of characters: the first of three variables that is set.
 fn locale(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let value = |name: &&str| variable(name).filter(|value| !value.is_empty());
     ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(value)

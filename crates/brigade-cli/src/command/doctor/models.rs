@@ -1,4 +1,4 @@
-//! Whether there is a model, and whether its provider can be reached.
+//! Checks of the configured models and their providers.
 
 use super::{Finding, block_on};
 use crate::command::models::{self, Availability, ProbeScope, ProviderStatus};
@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::model_hints;
 use crate::settings::{ApiKey, SCRIPT_PREFIX, Settings};
 
-/// What there is to say of the model, and of all providers.
+/// Findings about the configured models, and about all providers.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<(Vec<Finding>, Vec<Finding>), CliError> {
     let probe_scope = if offline { ProbeScope::LocalOnly } else { ProbeScope::WithKeys };
     let offers = settings.providers.list(&settings.environment);
@@ -14,7 +14,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<(Vec<Findin
     Ok((models(settings, &found, probe_scope), providers(settings, &found, probe_scope)))
 }
 
-/// The model and its fallbacks, in their order.
+/// Configured model and its fallbacks, in order.
 fn configured_models(settings: &Settings) -> impl Iterator<Item = &String> {
     settings.model.iter().chain(&settings.fallbacks)
 }
@@ -91,14 +91,14 @@ fn providers(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeSc
     findings
 }
 
-/// How much it matters that a provider can be used.
+/// Importance of a provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Importance {
-    /// A model of it is set.
+    /// It provides a configured model.
     Used,
-    /// The configuration speaks of it.
+    /// The configuration mentions it.
     Configured,
-    /// It is just there.
+    /// It is only built in.
     Offered,
 }
 
@@ -139,7 +139,7 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
             format!("{name}: {variable} is not set"),
             format!("export {variable}=..., or name another variable in providers.{name}.api_key_env"),
         ),
-        // The cause says what to check.
+        // The cause contains the fix.
         Availability::Failed(cause) => {
             problem(format!("{name}: {cause}"), format!("Its address is {address}"))
         }

@@ -1,4 +1,4 @@
-//! The servers of tools.
+//! Checks of MCP servers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::settings::{McpServer, Settings};
 use crate::setup;
 
-/// Starts every server and counts its tools; offline, servers are only named.
+/// Starts each server and counts its tools. Only lists them if offline.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.servers.is_empty() {
         return Ok(vec![Finding::note(

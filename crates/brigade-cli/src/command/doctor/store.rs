@@ -1,4 +1,4 @@
-//! Whether sessions can be kept.
+//! Checks of the session store.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
 
-/// A larger store is not looked through: that would take more than a moment.
+/// A larger store is not verified, because that would take too long.
 const MAX_CHECKED_BYTES: u64 = 512 << 20;
-/// With less room, a long session may not find any.
+/// With less free space, a long session may fill the disk.
 const LOW_SPACE_BYTES: u64 = 500 << 20;
-/// With less room, the next session will not find any.
+/// With less free space, the next session cannot be stored.
 const MIN_SPACE_BYTES: u64 = 20 << 20;
 
-/// The file, its folder and its disk.
+/// Checks the file, its folder and the free disk space.
 pub(super) fn findings(file: &Path) -> Vec<Finding> {
     let mut findings = vec![match file.symlink_metadata() {
         Ok(_) => check_file(file),
@@ -37,7 +37,7 @@ fn check_file(file: &Path) -> Finding {
     if let Err(error) = access(file, Access::READ_OK | Access::WRITE_OK) {
         return Finding::problem(format!("{place} cannot be written: {error}"), STORE_FIX);
     }
-    // Beside the file there are two more while it is in use.
+    // SQLite keeps two more files next to it while it is in use.
     let folder = file.parent().unwrap_or(Path::new("/"));
     if let Err(error) = check_writable(folder) {
         return Finding::problem(format!("{} cannot be written: {error}", folder.display()), STORE_FIX);
@@ -85,14 +85,14 @@ fn check_missing(file: &Path) -> Finding {
     }
 }
 
-/// Writes a file without a name into a folder. Rights alone do not tell: some file systems take no file from anybody.
+/// Creates an unnamed file in a folder. Permissions alone are not sufficient: a file system may be read-only.
 fn check_writable(folder: &Path) -> std::io::Result<()> {
     tempfile::tempfile_in(folder).map(drop)
 }
 
 fn free_space(file: &Path) -> Option<Finding> {
     let folder = existing_folder(file)?;
-    // What is no disk has no size.
+    // A pseudo file system has no size.
     let disk = statvfs(folder).ok().filter(|disk| disk.f_blocks > 0)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let text = format!("{} free on the disk of {}", size(free), folder.display());
@@ -104,7 +104,7 @@ fn free_space(file: &Path) -> Option<Finding> {
     })
 }
 
-/// The nearest that is there, of the file's folder and those around it.
+/// Nearest existing ancestor of a file.
 fn existing_folder(file: &Path) -> Option<&Path> {
     file.ancestors().skip(1).find(|folder| folder.exists())
 }

@@ -1,4 +1,4 @@
-//! The two questions, over any lines: whoever answers need not be at a terminal.
+//! The questions of `init`, over any reader and writer, so that no terminal is required.
 
 use std::io::{BufRead, Result, Write};
 
@@ -7,70 +7,68 @@ use brigade_core::permission::Mode;
 use crate::render::{pad, wrap_hanging, wrap_text};
 use crate::sanitize;
 
-/// Models and servers that can be chosen.
+/// Models and servers in the menu.
 #[derive(Debug, Default)]
 pub(super) struct Menu {
-    /// Models that are chosen by their number.
+    /// Models that are chosen by number.
     pub(super) choices: Vec<Choice>,
-    /// Providers without a suggested model, and what each needs.
+    /// Providers without a suggested model, with their requirements.
     pub(super) others: Vec<Choice>,
-    /// Whether the first model can be used now. Otherwise all choices say what they need.
+    /// Whether the first model can be used now. Otherwise all choices show their requirements.
     pub(super) is_ready: bool,
-    /// Whether a server of the user can be added.
+    /// Whether the user can add a server.
     pub(super) offers_server: bool,
     /// Columns of the terminal.
     pub(super) columns: usize,
 }
 
-/// A model that can be chosen by its number.
+/// Model that is chosen by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Its name, as it is written.
     pub(super) model: String,
-    /// Why it is offered, or what it needs.
+    /// Reason why it is offered, or what it requires.
     pub(super) why: String,
 }
 
 /// Answer to the question for a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ModelAnswer {
-    /// A model of a provider that is known.
+    /// Model of a known provider.
     Model(String),
-    /// A model of another server.
+    /// Model of the user's own server.
     Server(Server),
-    /// None for now.
+    /// No model for now.
     Skipped,
 }
 
-/// An OpenAI-compatible server of the user.
+/// OpenAI-compatible server of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Its address.
     pub(super) base_url: String,
-    /// The model, as the server calls it.
+    /// Name of the model on the server.
     pub(super) model: String,
-    /// The environment variable that holds its key, if it needs one.
+    /// Environment variable with the key, if the server needs one.
     pub(super) key: Option<String>,
 }
 
-/// The modes, and what they mean to a person who reads them for the first time.
+/// Modes with explanations for a new user.
 const MODES: [(Mode, &str); 4] = [
     (Mode::Plan, "read; nothing else is done at all"),
     (Mode::Ask, "read; you are asked about all else"),
     (Mode::Edit, "read and edit files of their folder; you are asked about commands"),
     (Mode::Auto, "all that no rule forbids or asks about, commands too"),
 ];
-/// The mode for whoever just presses Enter.
+/// Mode if the user only presses Enter.
 pub(super) const DEFAULT_MODE: Mode = Mode::Edit;
-/// Columns before the name of a choice: its number and blanks.
+/// Columns before the name of a choice: its number and spaces.
 const INDENT: usize = 6;
 
-/// What somebody said to a question. Where there is nobody any more, there is no answer: `None`.
+/// Answer of the user; `None` if the input has ended.
 type Answer<T> = Result<Option<T>>;
-/// Judges an answer; the error is shown, and the question is asked again.
+/// Validates an answer. The error is shown, and the question is repeated.
 type Check<'a> = &'a dyn Fn(&str) -> std::result::Result<(), String>;
 
-/// Asks for a model. `check` judges the name of a model, `check_address` the address of a server.
+/// Asks for a model. `check` validates the name of a model, `check_address` the address of a server.
 pub(super) fn model(
     menu: &Menu,
     check: Check<'_>,
@@ -105,7 +103,7 @@ pub(super) fn model(
     }
 }
 
-/// Shows the menu. Returns the last number, which chooses nothing.
+/// Shows the menu. Returns the last number, which means no model.
 fn show(menu: &Menu, output: &mut impl Write) -> Result<usize> {
     let head = match menu.is_ready {
         true => "Which model is to work for you?",
@@ -138,7 +136,7 @@ fn show(menu: &Menu, output: &mut impl Write) -> Result<usize> {
     Ok(last)
 }
 
-/// Asks for a server of the user.
+/// Asks for the user's own server.
 fn server(
     check_address: Check<'_>,
     columns: usize,
@@ -162,7 +160,7 @@ fn server(
     Ok(Some(Server { base_url, model, key: Some(key).filter(|key| !key.is_empty()) }))
 }
 
-/// Whether a text can be the name of an environment variable. It is never a key itself.
+/// Checks that a text is the name of an environment variable, and not a key.
 fn check_variable_name(text: &str) -> std::result::Result<(), String> {
     let fits = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     match text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit()) {
@@ -171,7 +169,7 @@ fn check_variable_name(text: &str) -> std::result::Result<(), String> {
     }
 }
 
-/// Asks until the answer passes the check.
+/// Asks until the answer is valid.
 fn ask_until_valid(
     question: &str,
     check: Check<'_>,
@@ -212,7 +210,7 @@ pub(super) fn mode(columns: usize, input: &mut impl BufRead, output: &mut impl W
     }
 }
 
-/// A line that somebody typed, without blanks around it.
+/// Reads a line, without surrounding whitespace.
 fn line(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> Answer<String> {
     write!(output, "{question}")?;
     output.flush()?;

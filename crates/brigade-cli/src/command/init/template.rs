@@ -1,4 +1,4 @@
-//! The file that is written. A line with `#` and no blank after it is a setting that can be switched on.
+//! Template of the configuration file. A line with `#` and no space after it is a commented-out setting.
 
 use brigade_core::permission::Mode;
 use toml::Value;
@@ -72,17 +72,17 @@ const USER_SECTIONS: &str = r#"
 #enabled = false
 "#;
 
-/// The section of providers in the file.
+/// Header of the providers section in the file.
 const PROVIDERS_HEADER: &str = "[providers]\n";
 
-/// The line for a server of the user.
+/// Line for the user's own server.
 fn provider(server: &Server) -> String {
     let text = |text: &str| Value::String(text.to_owned()).to_string();
     let key = server.key.as_deref().map(|key| format!(", api_key_env = {}", text(key))).unwrap_or_default();
     format!("{CUSTOM} = {{ kind = \"openai\", base_url = {}{key} }}\n", text(&server.base_url))
 }
 
-/// The whole file.
+/// Content of the file.
 pub(super) fn config(
     scope: ConfigScope,
     model: Option<&str>,

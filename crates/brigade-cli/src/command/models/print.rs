@@ -13,13 +13,13 @@ use crate::settings::{ApiKey, Settings};
 use crate::terminal::Colour;
 use crate::units;
 
-/// How many models of a server are shown where nobody asked for it by name.
+/// Maximum number of models of a server, unless the user names it.
 const MAX_SHOWN_MODELS: usize = 20;
 const MAX_NAME_COLUMNS: usize = 52;
-/// The columns of models that are left out first where there is little room: cache write, cache read, most output.
+/// Columns that are dropped first if space is limited: cache write, cache read, maximum output.
 const DROPPED_COLUMNS: [usize; 3] = [4, 3, 6];
 
-/// All of it for people, in at most so many columns.
+/// Table of providers and models of at most this width.
 pub(super) fn text(
     settings: &Settings,
     found: &[ProviderStatus],
@@ -43,7 +43,7 @@ pub(super) fn text(
     text
 }
 
-/// The providers: a line each where there is room, otherwise two.
+/// Provider list: one line each, or two if space is limited.
 fn providers(found: &[ProviderStatus], max_columns: usize) -> String {
     let cells = |found: &ProviderStatus| {
         let offer = &found.offer;
@@ -127,7 +127,7 @@ fn cells(settings: &Settings, name: &str, about: &ModelInfo) -> [String; 7] {
     [name, input, output, read, write, tokens(about.window), tokens(about.max_output)]
 }
 
-/// Which model runs have that name none.
+/// Line with the default model.
 fn default_model_line(settings: &Settings) -> String {
     match &settings.model {
         Some(model) => format!("* Runs use {} where nothing else is said.\n", sanitize::line(model)),
@@ -138,7 +138,7 @@ fn default_model_line(settings: &Settings) -> String {
     }
 }
 
-/// All of it for programs.
+/// Providers and models as JSON.
 pub(super) fn json(settings: &Settings, found: &[ProviderStatus]) -> Value {
     let providers: Vec<Value> = found.iter().map(|found| provider(settings, found)).collect();
     json!({ "prices_of": settings.prices.date(), "model": settings.model, "providers": providers })

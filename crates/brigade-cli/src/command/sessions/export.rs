@@ -1,4 +1,4 @@
-//! `brigade sessions export`: a tree as lines of JSON, as Markdown or as a page.
+//! `brigade sessions export`: a tree as JSON lines, Markdown or HTML.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::args::{ExportFormat, SessionsExport};
 use crate::error::CliError;
 
-/// The format that is meant: what was said, or what the end of the file's name says.
+/// Export format: from the flag, or from the file extension.
 pub(super) fn format(export: &SessionsExport) -> ExportFormat {
     let named = || match file(export)?.extension()?.to_str()?.to_ascii_lowercase().as_str() {
         "md" | "markdown" => Some(ExportFormat::Md),
@@ -16,12 +16,12 @@ pub(super) fn format(export: &SessionsExport) -> ExportFormat {
     export.format.or_else(named).unwrap_or(ExportFormat::Jsonl)
 }
 
-/// The file that is meant, if it is one.
+/// Output file; none for standard output.
 pub(super) fn file(export: &SessionsExport) -> Option<&Path> {
     export.output.as_deref().filter(|file| file.as_os_str() != "-")
 }
 
-/// Refuses before anything is read what could not be written in the end.
+/// Rejects invalid outputs before anything is read.
 pub(super) fn check(export: &SessionsExport) -> Result<(), CliError> {
     let Some(file) = file(export) else { return Ok(()) };
     let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
@@ -42,7 +42,7 @@ pub(super) fn check(export: &SessionsExport) -> Result<(), CliError> {
     }
 }
 
-/// Writes a file that only its owner can read: it holds all that was said. It is there as a whole or not at all.
+/// Writes the file atomically. Only its owner can read it, because it contains all messages.
 pub(super) fn write(file: &Path, text: &str, export: &SessionsExport) -> Result<(), CliError> {
     let unwritable =
         |error: std::io::Error| CliError::failed(format!("{} cannot be written: {error}", file.display()));

@@ -11,7 +11,7 @@ use crate::sanitize;
 use crate::settings::Settings;
 use crate::setup;
 
-/// How long a person may take in the browser.
+/// Time limit for the login in the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Logs in to a server.
@@ -42,7 +42,7 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, CliError>
     })
 }
 
-/// Forgets a login.
+/// Removes a stored login.
 pub(super) fn logout(settings: &Settings, server: &str) -> Result<Exit, CliError> {
     let address = settings.mcp_address(server, &setup::guard_command()?)?;
     let was_logged_in = setup::current_thread_runtime()?.block_on(forget(&address));

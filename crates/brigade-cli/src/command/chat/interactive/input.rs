@@ -1,4 +1,4 @@
-//! Keys in a chat: what they mean beside the line that is typed.
+//! Keys of a chat that are not handled by the input line.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::keyboard::keys::{self, Key};
 use crate::sanitize;
 use crate::suspend;
 
-/// How many completions are shown.
+/// Maximum number of completions that are shown.
 const MAX_CHOICES: usize = 12;
 
 impl ChatUi<'_> {
@@ -116,7 +116,7 @@ impl ChatUi<'_> {
         None
     }
 
-    /// Brings a question up, or stops what runs. What is typed stays.
+    /// Opens a pending approval, or stops what is running. The typed text is kept.
     async fn escape(&mut self) {
         if self.approvals.notice().is_some() {
             self.toggle_approval();
@@ -140,7 +140,7 @@ impl ChatUi<'_> {
     }
 }
 
-/// The names to choose from, as far as they are shown.
+/// Line with the completions, up to the maximum.
 fn choices_line(choices: &[String]) -> String {
     let shown = choices.iter().take(MAX_CHOICES).map(String::as_str);
     let more = (choices.len() > MAX_CHOICES).then_some("…");

@@ -1,4 +1,4 @@
-//! What the chat does at a command that begins with a slash.
+//! Execution of the chat's slash commands.
 
 use std::collections::HashSet;
 
@@ -80,7 +80,7 @@ impl ChatUi<'_> {
         Ok(format!("{} is asked to stop.", self.label(&session)))
     }
 
-    /// The name that a session of the tree is shown by.
+    /// Display name of a session in the tree.
     fn label(&self, session: &SessionId) -> String {
         let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
         node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label))
@@ -118,7 +118,7 @@ impl ChatUi<'_> {
         Ok(())
     }
 
-    /// Begins a new session with the next message. The one before stays in the store.
+    /// Starts a new session with the next message. The previous one stays in the store.
     async fn clear(&mut self) -> Result<(), CliError> {
         self.require_idle()?;
         self.plan = None;

@@ -1,4 +1,4 @@
-//! Commands of the user: `!` runs one in the folder of the session, and its output goes along with the next message.
+//! User commands: `!` runs a command in the folder of the session, and sends its output with the next message.
 
 use std::pin::Pin;
 
@@ -13,18 +13,18 @@ use crate::sanitize;
 
 /// Name of the guard in the process table.
 const GUARD_TAG: &str = "user:0";
-/// How much of the command is shown while it runs.
+/// Columns of the command in the notice.
 const MAX_COMMAND_COLUMNS: usize = 40;
 
-/// A command of the user that runs.
+/// Running command of the user.
 pub(super) struct RunningCommand {
     command: UserCommand,
     finished: Pin<Box<dyn Future<Output = Result<JobResult, GuardError>> + Send>>,
-    /// Ends it when it is used or dropped.
+    /// Stops the command when used or dropped.
     stop: Option<oneshot::Sender<()>>,
 }
 
-/// Waits for the end of a command, for ever if none runs.
+/// Waits for the end of the command; never returns if none is running.
 pub(super) async fn finished(running: &mut Option<RunningCommand>) -> Result<JobResult, GuardError> {
     match running {
         Some(running) => (&mut running.finished).await,
@@ -43,14 +43,14 @@ impl RunningCommand {
 
     pub(super) fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // A command that has just ended does not listen any more.
+            // A command that has just ended no longer listens.
             let _ = stop.send(());
         }
     }
 }
 
 impl ChatUi<'_> {
-    /// Runs a command of the user. It has the environment and the limits that commands of agents have.
+    /// Runs a user command, with the environment and limits of agent commands.
     pub(super) fn run_user_command(&mut self, command: UserCommand) {
         if let Some(running) = &self.command {
             let other = sanitize::line(&running.command.text);
@@ -79,7 +79,7 @@ impl ChatUi<'_> {
         self.command = Some(RunningCommand { command, finished: Box::pin(finished), stop: Some(stop) });
     }
 
-    /// Shows what a command printed, and keeps it for the next message.
+    /// Shows the output of a command, and adds it to the next message.
     pub(super) fn command_ended(&mut self, finished: Result<JobResult, GuardError>) {
         let Some(RunningCommand { command, .. }) = self.command.take() else { return };
         let finished = match finished {
@@ -99,7 +99,7 @@ impl ChatUi<'_> {
     }
 }
 
-/// The output of a command and, unless it succeeded, how it ended.
+/// Output of a command and, unless it succeeded, its exit status.
 fn output_text(finished: &JobResult) -> String {
     let mut text = String::from_utf8_lossy(&finished.output).trim_end().to_owned();
     let end = match finished.end {
