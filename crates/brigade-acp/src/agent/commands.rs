@@ -1,4 +1,4 @@
-//! Prompts that begin with a slash: for the session itself, not for its model.
+//! Slash commands: prompts for the session itself, not for its model.
 
 use agent_client_protocol::v1::schema as acp;
 use brigade::{Runtime, StoreError};
@@ -8,7 +8,7 @@ use brigade_core::{SessionId, Status};
 use super::open_session::OpenSession;
 use super::{calls, config_options, errors};
 
-/// The commands, what they take, and what they do.
+/// Names, arguments and descriptions of the commands.
 const COMMANDS: [(&str, &str, &str); 9] = [
     ("tree", "", "Who works for whom, and how far they are"),
     ("cost", "", "Tokens and money, by agent and in all"),
@@ -21,18 +21,18 @@ const COMMANDS: [(&str, &str, &str); 9] = [
     ("help", "", "This list"),
 ];
 
-/// What a prompt means.
+/// A parsed prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParsedPrompt<'a> {
-    /// Words for the agent.
+    /// A message to the agent.
     Message(&'a str),
-    /// The last round is to go on.
+    /// A request to resume the last round.
     Resume,
-    /// Something that is done at once, also while a round is going on: the command and what follows it.
+    /// A command that runs at once, even during a round, and its arguments.
     Command(&'static str, &'a str),
 }
 
-/// What a prompt means. A slash that begins no command begins a sentence or a path.
+/// Parses a prompt. A slash that starts no known command is part of a message.
 pub(super) fn parse_prompt(text: &str) -> ParsedPrompt<'_> {
     let Some(rest) = text.trim().strip_prefix('/') else { return ParsedPrompt::Message(text) };
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -43,7 +43,7 @@ pub(super) fn parse_prompt(text: &str) -> ParsedPrompt<'_> {
     }
 }
 
-/// The list that a client offers to type.
+/// The list of commands that clients offer for completion.
 pub(super) fn available() -> acp::AvailableCommandsUpdate {
     let command = |(name, hint, description): (&str, &str, &str)| {
         let command = acp::AvailableCommand::new(name, description);
@@ -56,7 +56,7 @@ pub(super) fn available() -> acp::AvailableCommandsUpdate {
     acp::AvailableCommandsUpdate::new(COMMANDS.map(command).to_vec())
 }
 
-/// Does what a command says, and says what came of it.
+/// Runs a command and returns its output.
 pub(super) async fn run_command(
     open_session: &OpenSession,
     by: &str,
@@ -105,7 +105,7 @@ async fn tree(open_session: &OpenSession) -> Result<Tree, acp::Error> {
     Ok(Tree::fold(&records))
 }
 
-/// The tree as a nested list.
+/// Renders the tree as a nested list.
 fn render_tree(tree: &Tree, root: &SessionId) -> String {
     let nodes = tree.walk(root);
     let Some(top) = nodes.first() else { return "Nothing has happened yet.".to_owned() };
@@ -133,7 +133,7 @@ fn activity_label(activity: &Activity) -> String {
     }
 }
 
-/// What each agent used up by itself, and all of them together.
+/// Renders the usage of each agent and the total.
 fn render_costs(tree: &Tree, root: &SessionId) -> String {
     let nodes = tree.walk(root);
     if nodes.is_empty() {
@@ -178,8 +178,8 @@ async fn stop(open_session: &OpenSession, by: &str, arguments: &str) -> Result<S
     Ok(format!("{} is stopped.", calls::brief(&node.label)))
 }
 
-/// The agent at work that the words begin with, by its label or id, and the rest of them. Labels may have blanks, so
-/// the longest that fits is meant.
+/// Finds the running agent that the arguments start with, by label or id, and returns it with the remaining
+/// text. Labels may contain spaces, so the longest match wins.
 fn find_agent<'t, 'w>(
     tree: &'t Tree,
     root: &SessionId,

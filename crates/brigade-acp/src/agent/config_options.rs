@@ -1,4 +1,4 @@
-//! What a person can choose for a session: the mode and the model.
+//! Session options that the user can choose: the mode and the model.
 
 use agent_client_protocol::v1::schema as acp;
 use brigade_core::permission::Mode;
@@ -16,20 +16,20 @@ const MODES: [(Mode, &str, &str); 4] = [
     (Mode::Auto, "Auto", "Do all that no rule forbids or asks about"),
 ];
 
-/// The modes that the session can be in.
+/// The modes that the session may use.
 fn allowed_modes(open_session: &OpenSession) -> impl Iterator<Item = (Mode, &'static str, &'static str)> {
     let max_mode = open_session.max_mode;
     MODES.into_iter().filter(move |(mode, _, _)| *mode <= max_mode)
 }
 
-/// The modes, for clients that know no options.
+/// The modes, for clients that do not support config options.
 pub(super) fn modes(open_session: &OpenSession) -> acp::SessionModeState {
     let modes = allowed_modes(open_session)
         .map(|(mode, name, about)| acp::SessionMode::new(mode.as_str(), name).description(about.to_owned()));
     acp::SessionModeState::new(open_session.mode().as_str(), modes.collect())
 }
 
-/// The options: the mode and the model.
+/// The config options: the mode and the model.
 pub(super) fn options(open_session: &OpenSession) -> Vec<acp::SessionConfigOption> {
     let modes: Vec<_> = allowed_modes(open_session)
         .map(|(mode, name, about)| {
@@ -52,7 +52,7 @@ pub(super) fn options(open_session: &OpenSession) -> Vec<acp::SessionConfigOptio
     ]
 }
 
-/// Chooses the mode of the next round.
+/// Sets the mode of the next round.
 pub(super) fn set_mode(open_session: &OpenSession, name: &str) -> Result<(), acp::Error> {
     let mode = allowed_modes(open_session).find(|(mode, _, _)| mode.as_str() == name);
     let Some((mode, _, _)) = mode else {
@@ -63,7 +63,7 @@ pub(super) fn set_mode(open_session: &OpenSession, name: &str) -> Result<(), acp
     Ok(())
 }
 
-/// Chooses the model of the next round.
+/// Sets the model of the next round.
 pub(super) fn set_model(open_session: &OpenSession, name: &str) -> Result<(), acp::Error> {
     if open_session.environment.runtime.model_info(name).is_none() {
         return Err(errors::params(format!(
@@ -75,7 +75,7 @@ pub(super) fn set_model(open_session: &OpenSession, name: &str) -> Result<(), ac
     Ok(())
 }
 
-/// Sets an option.
+/// Sets a config option.
 pub(super) fn set(
     open_session: &OpenSession,
     request: &acp::SetSessionConfigOptionRequest,

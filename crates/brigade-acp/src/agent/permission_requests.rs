@@ -1,4 +1,4 @@
-//! Questions of agents, as permission requests.
+//! Approvals of agents, sent to the client as permission requests.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,14 +21,14 @@ const ONCE: &str = "once";
 const ALWAYS: &str = "always";
 const REJECT: &str = "reject";
 
-/// The questions that a client was asked and has not answered.
+/// Permission requests that the client has not answered.
 pub(super) struct PermissionRequests {
     peer: Peer,
     open: HashMap<String, AbortHandle>,
     pending: FuturesUnordered<Abortable<BoxFuture<'static, PermissionAnswer>>>,
 }
 
-/// What a client answered.
+/// The client's answer to a permission request.
 pub(super) struct PermissionAnswer {
     session: SessionId,
     call: CallId,
@@ -40,7 +40,7 @@ impl PermissionRequests {
         PermissionRequests { peer, open: HashMap::new(), pending: FuturesUnordered::new() }
     }
 
-    /// Asks what is new, and withdraws what was answered elsewhere or is moot.
+    /// Requests new approvals, and cancels requests that were answered elsewhere or no longer apply.
     pub(super) fn sync(&mut self, mapper: &UpdateMapper) {
         let open: HashSet<String> = mapper.tree.pending_approvals().map(PendingApproval::name).collect();
         self.open.retain(|name, abort_handle| {
@@ -60,7 +60,7 @@ impl PermissionRequests {
         }
     }
 
-    /// The next answer; none while nothing is asked.
+    /// The next answer, or `None` while no request is open.
     pub(super) async fn next(&mut self) -> Option<PermissionAnswer> {
         loop {
             if let Ok(answer) = self.pending.next().await? {
@@ -71,7 +71,7 @@ impl PermissionRequests {
 }
 
 impl PermissionAnswer {
-    /// Passes the answer on to whoever asked. Somebody else may have been faster, and then that answer counts.
+    /// Records the answer. If another process answered first, that answer counts.
     pub(super) async fn submit(self, runtime: &Runtime, by: &str) {
         let _ = runtime.answer(&self.session, self.call, self.answer, by).await;
     }
@@ -115,7 +115,7 @@ fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPer
     acp::RequestPermissionRequest::new(mapper.target_session(session).as_str().to_owned(), call, options)
 }
 
-/// What the client's words mean.
+/// Converts a response of the client to an answer.
 fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
     let deny = |word: &str| Answer::Deny { word: Some(word.to_owned()) };
     let value = match result {
@@ -123,7 +123,7 @@ fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
         Err(error) if error.code == acp::ErrorCode::MethodNotFound => {
             return deny("the client cannot ask the person");
         }
-        // Whoever cannot show a question cannot say yes to it, and nobody waits for that.
+        // A client that cannot show the request cannot approve it, so the call is denied at once.
         Err(error) => {
             return deny(&format!("the client could not ask: {}", text::truncate_bytes(&error.message, 200)));
         }
@@ -138,7 +138,7 @@ fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
             (REJECT, _) => Answer::Deny { word: None },
             _ => deny("the client chose something that it was not offered"),
         },
-        // Dismissed, or the turn is being cancelled, and then the question ends with it.
+        // The user dismissed the request, or the turn is being cancelled and the approval with it.
         _ => deny("the client dismissed the question"),
     }
 }

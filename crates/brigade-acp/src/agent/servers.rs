@@ -1,4 +1,4 @@
-//! MCP servers that a client brings along.
+//! MCP servers that a client configures.
 
 use agent_client_protocol::v1::schema as acp;
 use brigade::mcp::oauth::LoginSettings;
@@ -11,13 +11,13 @@ use brigade_core::text;
 
 use super::{Host, SessionEnvironment, errors};
 
-/// Variables that a server sees without being given them.
+/// Variables that every server inherits.
 const INHERITED_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
-/// How much of a name is shown.
+/// Maximum length of a server name in a message.
 const MAX_NAME_BYTES: usize = 80;
 
-/// The desk with the tools of these servers. One that cannot be used is noted, and the others are.
+/// Adds the tools of these servers to the environment. A server that fails to start is reported and skipped.
 pub(super) async fn add(
     environment: SessionEnvironment,
     servers: Vec<acp::McpServer>,

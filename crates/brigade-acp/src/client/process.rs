@@ -1,4 +1,4 @@
-//! The process of a server, under its guard.
+//! The process of an agent server, under its guard.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::close_reason::CloseReason;
 use super::redactor::Redactor;
 use crate::task::{self, AbortOnDrop};
 
-/// How much of what a program says on standard error is kept.
+/// Maximum size of the standard error output that is kept.
 const MAX_STDERR_BYTES: usize = 4096;
 
-/// Starts the program. It ends with the task, or when its fate is sealed.
+/// Starts the program. It ends when the task is dropped or a close reason is set.
 pub(super) fn start(
     server: &AgentServer,
     extra_arguments: &[String],
@@ -48,7 +48,8 @@ pub(super) fn start(
     Ok((stream, process))
 }
 
-/// How a process ended, and what it said about it since it was sent its last message: older lines are no cause.
+/// Describes the exit of a process, with its error output since the last message. Older lines are not the
+/// cause.
 fn exit_message(finished: &JobResult, redactor: &Redactor, since: Option<Duration>) -> String {
     let status = match finished.end {
         ExitReason::Exited(127) => "its program was not found".to_owned(),
@@ -62,7 +63,7 @@ fn exit_message(finished: &JobResult, redactor: &Redactor, since: Option<Duratio
     format!("{status}: {}", redactor.sanitize(stderr))
 }
 
-/// A word that a shell takes as it is.
+/// Quotes a word for the shell.
 pub(super) fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,4 +1,4 @@
-//! New sessions, and those on record.
+//! New and recorded sessions.
 
 use brigade_core::permission::Mode;
 use serde_json::json;
@@ -39,7 +39,7 @@ async fn session_load_replays_the_transcript_to_another_connection() {
     assert!(client.agent_text(&session).ends_with("Second answer."));
     client.disconnect().await;
 
-    // Without the telling; and what was said last is on record as well.
+    // Resumed without a replay. The last message is recorded, too.
     let mut client = env.client().await;
     let resume = json!({"sessionId": session, "cwd": env.path(), "mcpServers": []});
     client.call("session/resume", resume.clone()).await.unwrap();
@@ -62,7 +62,7 @@ async fn loaded_session_keeps_the_stricter_of_old_and_current_mode() {
     let loaded = client.call("session/load", load.clone()).await.unwrap();
     assert_eq!(loaded["modes"]["currentModeId"], "plan");
     client.prompt(&session, "More words").await.unwrap();
-    // What the person chooses in the editor counts.
+    // The model that the user chooses in the editor applies.
     client.call("session/set_mode", json!({"sessionId": session, "modeId": "edit"})).await.unwrap();
     client.prompt(&session, "More words").await.unwrap();
     client.disconnect().await;

@@ -1,4 +1,5 @@
-//! Agents that break the protocol: their own call fails clearly, the next one works, and nothing is left.
+//! Agents that violate the protocol. Their own call fails with a clear error, the next one works, and no
+//! process is left.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use brigade::core::permission::Mode;
 use super::setup::{child_end, count, first_child, harness, start_as, wait_until_gone};
 use super::support::{Harness, check_laws};
 
-/// Hands out a task that goes wrong and then one that does not.
+/// Delegates a task that fails and then one that succeeds.
 async fn expect_failure(commands: &str, expected: &str) -> Harness {
     let harness = harness(&[commands, "!say fine"], |_, server| server.terms.timeout = Some(6000));
     let ending = harness.run().await;
@@ -112,7 +113,7 @@ async fn error_message_redacts_secrets() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_start_is_reported() {
     for (mode, seconds, expected) in [
-        // A short time only for the one that has to wait for it to be over.
+        // Only the agent that has to run into the timeout gets a short one.
         ("silent", 1, "it did not answer within 1 s of its start"),
         ("no-session", 6, "it did not open a session within 6 s"),
         ("exit", 60, "it ended with exit code 4: no licence found"),
@@ -136,7 +137,7 @@ async fn failed_start_is_reported() {
     assert!(answers[0].contains("its program was not found"), "{answers:?}");
 }
 
-/// What is odd and harms nobody is overlooked or refused, and the call goes on.
+/// Harmless deviations are ignored or refused, and the call continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn harmless_protocol_deviations_are_tolerated() {
     for (commands, expected) in [

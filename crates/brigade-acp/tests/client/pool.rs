@@ -1,4 +1,4 @@
-//! Many sessions, few processes.
+//! Many sessions on few processes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use brigade_acp::client::AgentOptions;
 use super::setup::{count, harness_with_script, pids, start_as, wait_until_gone};
 use super::support::{Harness, end};
 
-/// A lead that delegates so many tasks at once.
+/// A lead that delegates this many tasks at once.
 fn many(tasks: usize, task: &str) -> String {
     let mut script = "[[reply]]\nagent = 'lead'\nturn = 1\n".to_owned();
     for _ in 0..tasks {
@@ -30,7 +30,7 @@ async fn run(runtime: &Runtime) -> String {
     end(runtime.start(task).await.unwrap()).await.unwrap().outcome.text.to_string()
 }
 
-/// Kilobytes that a process holds.
+/// Resident memory of a process in kilobytes.
 fn memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -49,7 +49,7 @@ async fn thousand_delegations_share_one_process_without_leaking() {
     }
     assert_eq!((count(&harness, "start"), count(&harness, "prompt")), (1, 1000));
     super::setup::wait_until("all are closed", || count(&harness, "close") == 1000).await;
-    // The first rounds fill what is kept; after them nothing grows with the number of sessions.
+    // The first rounds fill caches and pools. After that nothing grows with the number of sessions.
     let ((theirs, ours), (their_last, our_last)) = (memories[2], memories[9]);
     assert!(their_last < theirs + 20_000, "theirs: {memories:?}");
     assert!(our_last < ours + 60_000, "ours: {memories:?}");
@@ -95,7 +95,7 @@ async fn agents_with_different_arguments_get_separate_processes() {
         server.agents.insert("fast".to_owned(), fast);
     });
     let text = run(&harness.runtime()).await;
-    // The words of a shell come first.
+    // The arguments of the shell come first.
     assert!(text.contains(r#"mode Some("code") model None"#), "{text}");
     assert_eq!(count(&harness, "start"), 2);
 }

@@ -1,4 +1,4 @@
-//! What an agent asks of us: files, terminals, permissions.
+//! Requests of an agent: files, terminals, permissions.
 
 use std::time::Duration;
 
@@ -41,7 +41,8 @@ async fn file_requests_go_through_the_permission_check() {
     check_laws(&harness.log(&ending.session).await);
 }
 
-/// An external agent with these orders beside a `Coder` that changes `a.txt` while it works; what the agent was answered.
+/// Runs an external agent with these commands next to a `Coder` that changes `a.txt`, and returns the
+/// responses to the agent.
 async fn run_beside_a_coder(commands: &str) -> Vec<String> {
     let commands = serde_json::to_string(commands).unwrap();
     let script = format!(
@@ -86,7 +87,7 @@ text = "coded"
     harness.answers(&first_child(&ending)).await
 }
 
-/// Waits until the file of the coder is written.
+/// Waits until the coder has written its file.
 const CODED: &str = "!run while ! grep -q coder a.txt; do sleep 0.05; done\n";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,7 +145,7 @@ async fn agent_can_request_only_tools_it_was_lent() {
     assert!(ending.outcome.text.as_str().contains("chosen \"no\""), "{}", ending.outcome.text);
 }
 
-/// What an agent is answered that asks for these permissions.
+/// The answers to an agent that requests these permissions.
 async fn chosen(commands: &[&str], mode: Mode) -> Vec<String> {
     let harness = harness(&[&commands.join("\n")], move |settings, _| {
         settings.permissions.mode = mode;

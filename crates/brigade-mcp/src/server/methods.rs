@@ -1,4 +1,4 @@
-//! Refusals of methods that are not offered, and of params that are not theirs.
+//! Errors for unknown methods and invalid parameters.
 
 use rmcp::model::{
     CallToolRequestParams, CancelTaskParams, CustomRequest, ErrorCode, ErrorData, GetTaskParams,
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::text;
 
-/// Why a request that fits nothing is refused.
+/// Returns the error for a request that matches no supported method.
 pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {
     let cause = match request.method.as_str() {
         "initialize" => params_error::<InitializeRequestParams>(request),
@@ -26,13 +26,13 @@ pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {
     }
 }
 
-/// The refusal of a method that this server does not have.
+/// Returns the error for an unknown method.
 pub(crate) fn not_offered(method: &str) -> ErrorData {
     let message = format!("Unknown method: {}; this server offers tools only", text::one_line(method, 64));
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }
 
-/// What is wrong with the params of a method that takes these.
+/// Explains what is wrong with the parameters of a method.
 fn params_error<P: DeserializeOwned>(request: &CustomRequest) -> Option<String> {
     let params = request.params.clone().unwrap_or_else(|| json!({}));
     let cause =

@@ -1,4 +1,4 @@
-//! What a client is told about the tools.
+//! Tool definitions.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ pub(super) const TELL: &str = "tell";
 pub(super) const STOP: &str = "stop";
 const READ_RESULT: &str = "read_result";
 
-/// A face, in its own words.
+/// The definition of a delegation tool.
 pub(super) fn delegation_tool(spec: &ToolSpec) -> Tool {
     let mut loan = MetaObject::new();
     loan.insert(usage_report::LOAN_META_KEY.to_owned(), true.into());
     tool(&spec.name, &spec.description, spec.schema.clone()).with_meta(loan)
 }
 
-/// The tools that look after sessions.
+/// The definitions of the session tools.
 pub(super) fn session_tools() -> [Tool; 4] {
     let session =
         json!({ "type": "string", "description": "The session: of a call, or of an agent below it" });

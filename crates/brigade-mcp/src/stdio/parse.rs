@@ -1,4 +1,4 @@
-//! What a line says. One that says nothing sensible is answered all the same: whoever sent it waits for that.
+//! Parsing of lines. An invalid line is answered with an error, because its sender waits for a response.
 
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage};
 use serde_json::{Map, Value, json};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value, json};
 use super::lines::MAX_LINE_BYTES;
 use crate::server::methods;
 
-/// What a line says.
+/// A parsed line.
 pub(super) enum ParsedLine {
     Message(Box<ClientJsonRpcMessage>),
-    /// It is answered with this.
+    /// An invalid message, with the error response.
     Invalid(Value),
-    /// Nobody waits for an answer to it.
+    /// A message that expects no response.
     Ignored,
 }
 
-/// Some programs put it before what they write.
+/// Some programs write it before their output.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
     let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
     if line.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
     }
 }
 
-/// The answer to a line that is too long to be read.
+/// The error for a line over the limit.
 pub(super) fn too_long() -> ParsedLine {
     let text = format!(
         "the message has more than {} MB ({MAX_LINE_BYTES} bytes) and was not read",
@@ -50,7 +50,8 @@ pub(super) fn too_long() -> ParsedLine {
     invalid_request(&Value::Null, &text)
 }
 
-/// A greeting that cannot be read would be taken for one of a client that needs none, and missed for other things.
+/// Rejects an invalid `initialize`. The library would treat it as a request of a client without sessions and
+/// report misleading errors.
 fn check_initialize(message: ClientJsonRpcMessage) -> ParsedLine {
     if let JsonRpcMessage::Request(request) = &message
         && let ClientRequest::CustomRequest(custom) = &request.request
@@ -61,7 +62,7 @@ fn check_initialize(message: ClientJsonRpcMessage) -> ParsedLine {
     ParsedLine::Message(Box::new(message))
 }
 
-/// What is wrong with an object that is no message.
+/// Explains why an object is not a valid message.
 fn diagnose_object(message: &Map<String, Value>) -> ParsedLine {
     let (id, method) = (message.get("id"), message.get("method"));
     let is_answer = message.contains_key("result") || message.contains_key("error");
@@ -70,7 +71,7 @@ fn diagnose_object(message: &Map<String, Value>) -> ParsedLine {
         && method
             .and_then(Value::as_str)
             .is_some_and(|name| has_version || name.starts_with("notifications/"));
-    // Answers to answers would never end.
+    // Responding to responses would never end.
     if is_notification || (is_answer && method.is_none()) {
         return ParsedLine::Ignored;
     }
@@ -99,7 +100,7 @@ fn error_response(id: &Value, error: &ErrorData) -> ParsedLine {
 mod tests {
     use super::*;
 
-    /// The code, the id and the words of the answer.
+    /// The code, id and message of the error response.
     #[track_caller]
     fn refused(line: &str) -> (i64, Value, String) {
         let ParsedLine::Invalid(answer) = parse_line(line.as_bytes()) else {
@@ -154,7 +155,7 @@ mod tests {
         for line in quiet {
             assert!(matches!(parse_line(line.as_bytes()), ParsedLine::Ignored), "{line}");
         }
-        // That of a peer to whom nothing was sensible either.
+        // The error response of a peer that could not parse a line either.
         let ParsedLine::Invalid(answer) = parse_line(b"{") else { panic!("it is not refused") };
         assert!(!matches!(parse_line(answer.to_string().as_bytes()), ParsedLine::Invalid(_)));
     }

@@ -1,4 +1,4 @@
-//! Calls of faces.
+//! Calls of delegation tools.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn cancelled_request_stops_its_tree() {
         result = client.call_tool(delegate()) => panic!("{result:?}"),
         working = test.running_child() => working,
     };
-    // Dropping the call told the server so.
+    // Dropping the call cancelled it on the server.
     assert!(matches!(test.status_of(&child).await, Status::Cancelled { .. }));
     assert!(matches!(test.status_of(&root).await, Status::Cancelled { .. }));
 }
@@ -104,7 +104,7 @@ async fn detached_agent_outlives_the_call_but_not_the_server() {
     let result = client.call_tool(call("delegate", arguments)).await.unwrap();
     assert_eq!(result.is_error, Some(false), "{}", result_text(&result));
     let (_, child) = test.running_child().await;
-    // Whoever is stopped hears it at once.
+    // A cancel would be recorded at once.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let log = test.store.read(&child, 0).await.unwrap();
     let is_stopped = |event: &Event| matches!(event, Event::CancelAsked { .. } | Event::Ended { .. });

@@ -1,4 +1,4 @@
-//! Lines that no client sends, in any order: none ends the server.
+//! Invalid lines in any order. None of them ends the server.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines
 }
 
-/// Writes lines, then asks for a sign of life, and gives how the server ended when the client left.
+/// Writes lines, then sends a ping, and returns the result of the server after the client has disconnected.
 async fn survive(lines: &[&[u8]]) -> std::io::Result<()> {
     let test = TestServer::new(FOUR);
     let (here, there) = tokio::io::duplex(1 << 20);

@@ -1,4 +1,4 @@
-//! The tools that look after sessions.
+//! Session tools.
 
 use brigade::core::event::Speaker;
 use brigade::core::{Event, Status};
@@ -31,7 +31,7 @@ async fn running_tree_can_be_inspected_messaged_and_stopped() {
     assert_eq!(all.structured_content.unwrap()["sessions"][0]["state"], "running");
     let early = ask(&client, "read_result", json!({ "session_id": root.as_str() })).await;
     assert_eq!(early.is_error, Some(true));
-    // What stands at the top only passes the call on: its agent hears the words.
+    // The root session only forwards the call, so its agent receives the message.
     let told = ask(&client, "tell", json!({ "session_id": root.as_str(), "text": "Hurry." })).await;
     assert_eq!(told.is_error, Some(false), "{}", result_text(&told));
     let heard = test.store.read(&child, 0).await.unwrap();
@@ -119,7 +119,7 @@ async fn sessions_not_started_by_the_server_are_unknown() {
     let settings = Settings::new("script", Workspace::open(test.folder.path()).unwrap());
     let models = Models::default().with("script", Script::parse(FOUR).unwrap());
     let runtime = Runtime::new(test.store.clone(), settings, models);
-    // One whose agent only has the same name is somebody else's too.
+    // A session whose agent only has the same name is not visible either.
     let agent = brigade::core::Agent { id: "mcp".to_owned(), ..Settings::lead() };
     let ending = runtime.start(Task::new("x").agent(agent)).await.unwrap().result().await.unwrap();
     let client = test.client(Client::default()).await;
@@ -151,7 +151,7 @@ async fn agent_sees_only_its_own_sessions_and_speaks_as_parent() {
     let calling = tokio::spawn(async move { peer.call_tool_once(begin).await });
     let (root, child) = test.running_child().await;
     let stranger = of(&sibling);
-    // One that does not say who it is has started nothing either.
+    // An agent without a lineage has started nothing either.
     for other in [&stranger, &json!({}), &of(child.as_str())] {
         for (tool, id) in [
             ("session_status", &root),
@@ -169,7 +169,7 @@ async fn agent_sees_only_its_own_sessions_and_speaks_as_parent() {
     }
     let unreadable = from(json!({ "depth": "deep" }), call("stop", json!({ "session_id": root.as_str() })));
     assert!(client.call_tool(unreadable).await.is_err());
-    // Its own it can see, speak to and stop, and so can the one above it.
+    // An agent can see, message and stop its own sessions, and so can its ancestors.
     let above = of(&"a".repeat(26));
     for own in [of(&caller), above] {
         let all = client.call_tool(from(own, call("session_status", json!({})))).await.unwrap();

@@ -7,7 +7,7 @@ use brigade::Runtime;
 use brigade::core::{Event, Record, SessionId, State};
 use brigade::store::sqlite::{Integrity, SqliteStore};
 
-/// What has to be true of every finished tree.
+/// Checks the invariants of a finished tree.
 pub(crate) fn check_invariants(log: &[Record]) -> Result<(), String> {
     let mut sessions: BTreeMap<&SessionId, Vec<&Event>> = BTreeMap::new();
     for record in log {
@@ -46,7 +46,7 @@ fn check_session_invariants(session: &SessionId, events: &[&Event]) -> Result<()
     }
 }
 
-/// Everything that is wrong with the store and with the trees that were kept in it.
+/// Returns all problems of the store and of the trees that were kept in it.
 pub(crate) async fn store(runtime: &Runtime, path: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     match SqliteStore::check_health(path, u64::MAX) {
