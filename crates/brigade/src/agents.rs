@@ -284,7 +284,10 @@ fn duplicates(id: &str, same: &[impl std::borrow::Borrow<AgentDefinition>]) -> V
         file: file.to_path_buf(),
         line: None,
         kind: ProblemKind::Duplicate,
-        cause: format!("has the id `{id}`, as has {}; neither is used until one is renamed", first.display()),
+        cause: format!(
+            "duplicate id `{id}`, also defined in {}. Neither file is used; rename one of them.",
+            first.display()
+        ),
     };
     rest.iter().map(problem).collect()
 }
@@ -294,6 +297,6 @@ fn shadowed(definition: &AgentDefinition, first: &AgentDefinition) -> AgentProbl
         file: definition.file.clone(),
         line: None,
         kind: ProblemKind::Shadowed,
-        cause: format!("`{}` is shadowed by {}", definition.agent.id, first.file.display()),
+        cause: format!("`{}` is overridden by {}", definition.agent.id, first.file.display()),
     }
 }

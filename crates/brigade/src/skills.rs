@@ -78,7 +78,7 @@ impl Skills {
         let left_out: Vec<String> = found.keys().skip(MAX_SKILLS).cloned().collect();
         for name in left_out {
             if let Some(skill) = found.remove(&name) {
-                let cause = format!("it is left out, because only {MAX_SKILLS} skills are offered");
+                let cause = format!("skipped: the limit is {MAX_SKILLS} skills");
                 problems.push(SkillProblem { path: skill.file(), cause });
             }
         }
@@ -124,7 +124,7 @@ fn scan_folder(
         Err(cause) => return problem(folder, cause),
     };
     if names.len() == MAX_ENTRIES {
-        problem(folder, format!("only {MAX_ENTRIES} of its entries are looked at"));
+        problem(folder, format!("too many entries: only {MAX_ENTRIES} of them were read"));
     }
     for name in names {
         let path = folder.join(&name);
@@ -132,7 +132,7 @@ fn scan_folder(
             Ok(Some(skill)) => skill,
             Ok(None) => continue,
             Err(cause) => {
-                problem(&path, format!("{cause}; the skill is left out"));
+                problem(&path, format!("skill skipped: {cause}"));
                 continue;
             }
         };
@@ -140,13 +140,13 @@ fn scan_folder(
             let other = &skill.name;
             problem(
                 &path,
-                format!("the skill calls itself `{other}`, unlike its folder, and is used as that"),
+                format!("the skill is named `{other}`, which differs from its folder; `{other}` is used"),
             );
         }
         match found.get(&skill.name) {
             Some(first) => {
                 let first = first.file();
-                problem(&path, format!("{} is a skill of the same name, and is used", first.display()));
+                problem(&path, format!("skill skipped: {} has the same name", first.display()));
             }
             None => drop(found.insert(skill.name.clone(), skill)),
         }
@@ -179,7 +179,7 @@ fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, 
         if all.iter().any(|other| workspace.root().starts_with(other)) {
             return Ok(None);
         }
-        return Err("it is a symbolic link that leads out of the folder of the skills".to_owned());
+        return Err("it is a symbolic link to a folder outside of the skills folder".to_owned());
     }
     let files = Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::from([String::new()]));
     let content = match files.read(SKILL_FILE, MAX_SKILL_BYTES) {
@@ -200,8 +200,8 @@ struct Frontmatter {
 
 /// Parses a `SKILL.md`.
 fn parse(text: &str) -> Result<(Frontmatter, &str), String> {
-    let (head, body) =
-        split(text).ok_or("it does not begin with name and description between two lines `---`")?;
+    let (head, body) = split(text)
+        .ok_or("it has no frontmatter. Begin it with name and description between two lines `---`.")?;
     // The added first line replaces the opening `---`, so that errors have the line number of the file.
     let mut head: Frontmatter = serde_saphyr::from_str(&format!("\n{head}")).map_err(|error| {
         let error = error.to_string();
@@ -211,14 +211,14 @@ fn parse(text: &str) -> Result<(Frontmatter, &str), String> {
     head.description = head.description.trim().to_owned();
     if !is_name(&head.name) {
         return Err(format!(
-            "its name has to be 1 to {MAX_NAME_BYTES} lower-case letters and digits, with single `-` between them"
+            "the name must have 1 to {MAX_NAME_BYTES} lower-case letters and digits, with single `-` between them"
         ));
     }
     if head.description.is_empty() {
-        return Err("its description is empty".to_owned());
+        return Err("the description is empty".to_owned());
     }
     if body.is_empty() {
-        return Err("nothing follows its description".to_owned());
+        return Err("it has no instructions after the frontmatter".to_owned());
     }
     Ok((head, body))
 }
@@ -249,11 +249,11 @@ fn is_name(name: &str) -> bool {
 pub(crate) fn explain(error: FileError) -> String {
     match error {
         FileError::NotFound { .. } => "it does not exist".to_owned(),
-        FileError::Outside { .. } => "it leads out of the folder of the skill".to_owned(),
-        FileError::TooLarge { cap, .. } => format!("it holds more than {cap} bytes"),
+        FileError::Outside { .. } => "it is outside of the skill's folder".to_owned(),
+        FileError::TooLarge { cap, .. } => format!("it is larger than {cap} bytes"),
         FileError::NotAFile { what, .. } => format!("it is {what}, not a file"),
         FileError::NotAFolder { .. } => "it is not a folder".to_owned(),
-        FileError::BadPath { reason, .. } => format!("it is not a usable path: {reason}"),
+        FileError::BadPath { reason, .. } => format!("it is not a valid path: {reason}"),
         FileError::System { cause, .. } => cause.to_string(),
         other => other.to_string(),
     }
@@ -289,7 +289,7 @@ mod tests {
         assert!(problem("---\nname: a\n---\nx").contains("description"));
         assert!(problem("---\nname: a\ndescription: when: then\n---\nx").starts_with("line 3 "));
         assert!(problem("---\nname: a\ndescription: ' '\n---\nx").contains("description is empty"));
-        assert!(problem("---\nname: a\ndescription: b\n---\n \n").contains("nothing follows"));
+        assert!(problem("---\nname: a\ndescription: b\n---\n \n").contains("no instructions"));
         assert!(problem("---\nname: a\nname: b\ndescription: b\n---\nx").contains("name"));
         for name in ["Tea", "a b", "-a", "a-", "a--b", "''", "../a", "\"a\\n\"", &"a".repeat(65)] {
             let text = format!("---\nname: {name}\ndescription: b\n---\nx");

@@ -58,7 +58,7 @@ fn agents_are_discovered_in_every_user_folder() {
     let done = list(&["--set", "agents.paths=[\"../more\"]"]);
     let ids: Vec<&str> = done.stdout.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(ids, ["c", "g", "m", "same"], "a project that nobody trusts has no agents");
-    done.exits_with(0).stdout_contains("about same").stderr_contains("`same` is shadowed by ");
+    done.exits_with(0).stdout_contains("about same").stderr_contains("`same` is overridden by ");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn show_prints_the_effective_definition() {
         .stdout_contains("read_file")
         .stdout_contains("You are coder.")
         .stdout_contains("Teleport");
-    done.stdout_contains("set in the file").stdout_contains("ignored    novel (line 8): no such key");
+    done.stdout_contains("set in the file").stdout_contains("ignored    novel (line 8): unknown key");
     let shown = home.brigade(&["agents", "show", "coder", "--output-format", "json"]);
     let json = shown.exits_with(0).json();
     assert_eq!((&json["agent"]["max_turns"], &json["has_api_key"]), (&4.into(), &true.into()));
@@ -103,7 +103,7 @@ fn lint_classifies_every_key() {
     done.exits_with(0)
         .stdout_contains("a.md: a (claude)")
         .stdout_contains("honoured   name, description")
-        .stdout_contains("translated tools (line 4): read_file; not granted, as no tool is called so: Odd")
+        .stdout_contains("translated tools (line 4): read_file; unknown tools, not granted: Odd")
         .stdout_contains("ignored    color (line 5)")
         .stdout_contains("1 file: 1 can be used, 0 refused");
     let done = home.brigade(&["agents", "lint", "."]);

@@ -22,7 +22,7 @@ impl Builder {
         };
         let named = match &list.tools {
             Some(tools) => list_names(tools),
-            None => "all that the parent lends".to_owned(),
+            None => "all tools that the parent lends".to_owned(),
         };
         let status = match list.is_translated || !remarks.is_empty() {
             true => KeyStatus::Translated,
@@ -53,21 +53,21 @@ impl Builder {
     pub(super) fn disallowed(&mut self, value: &Value) -> KeyResult {
         let unknown = self.restrictions.disallow(value)?;
         let text = match unknown.is_empty() {
-            true => "as rules of `deny`".to_owned(),
-            false => format!("as rules of `deny`; there is no tool called {}", list_names(&unknown)),
+            true => "applied as deny rules".to_owned(),
+            false => format!("applied as deny rules; unknown tools: {}", list_names(&unknown)),
         };
         Ok((KeyStatus::Translated, text))
     }
 
     pub(super) fn permission(&mut self, value: &Value) -> KeyResult {
         let mut remarks = self.restrictions.permission(value)?;
-        remarks.insert(0, "what it denies or asks about; it never widens".to_owned());
+        remarks.insert(0, "only ask and deny are applied; an agent file cannot grant permissions".to_owned());
         Ok((KeyStatus::Translated, remarks.join("; ")))
     }
 
     fn limit_mode(&mut self, mode: Mode) -> KeyResult {
         self.restrictions.limit_mode(mode);
-        Ok((KeyStatus::Translated, format!("works in mode `{mode}` at most")))
+        Ok((KeyStatus::Translated, format!("limits the mode to `{mode}`")))
     }
 
     pub(super) fn permission_mode(&mut self, value: &Value) -> KeyResult {
@@ -80,9 +80,9 @@ impl Builder {
                 Ok((KeyStatus::Ignored, "the parent's mode is used".to_owned()))
             }
             Some("bypassPermissions") => {
-                Ok((KeyStatus::Ignored, "a file never widens what is allowed".to_owned()))
+                Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            Some(_) => Err("is no mode that is known; write plan, acceptEdits or dontAsk".to_owned()),
+            Some(_) => Err("is not a known mode. Use plan, acceptEdits or dontAsk.".to_owned()),
         }
     }
 
@@ -91,16 +91,16 @@ impl Builder {
             Some("read-only") => self.limit_mode(Mode::Plan),
             Some("workspace-write") => self.limit_mode(Mode::Edit),
             Some("danger-full-access") => {
-                Ok((KeyStatus::Ignored, "a file never widens what is allowed".to_owned()))
+                Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            _ => Err("has to be read-only, workspace-write or danger-full-access".to_owned()),
+            _ => Err("must be read-only, workspace-write or danger-full-access".to_owned()),
         }
     }
 
     pub(super) fn approval_policy(&mut self, value: &Value) -> KeyResult {
         match value {
             Value::String(word) if word == "untrusted" => self.limit_mode(Mode::Ask),
-            _ => Ok((KeyStatus::Ignored, "the person's permissions decide what is asked".to_owned())),
+            _ => Ok((KeyStatus::Ignored, "your own permissions decide what requires approval".to_owned())),
         }
     }
 
@@ -120,7 +120,7 @@ impl Builder {
         DELEGATION_TOOLS.iter().for_each(|tool| self.restrictions.deny_tool(tool));
         Ok((
             KeyStatus::Translated,
-            "hands no work to others, as a choice of agents cannot be kept".to_owned(),
+            "delegation is denied, because it cannot be limited to certain agents".to_owned(),
         ))
     }
 
@@ -132,10 +132,13 @@ impl Builder {
                 honoured()
             }
             Err(_) if matches!(word.as_str(), "primary" | "subagent" | "all") => {
-                Ok((KeyStatus::Ignored, "every agent can be started and dispatched to".to_owned()))
+                Ok((KeyStatus::Ignored, "every agent can be started by users and by other agents".to_owned()))
             }
             Err(error) if format.is_native() => Err(error.to_string()),
-            Err(_) => Ok((KeyStatus::Ignored, "about the program that the file was written for".to_owned())),
+            Err(_) => Ok((
+                KeyStatus::Ignored,
+                "only applies to the program that the file was written for".to_owned(),
+            )),
         }
     }
 
@@ -154,7 +157,7 @@ impl Builder {
         tools.retain(|tool| !restrictions.denies(tool));
         let is_nothing = tools.is_empty() && (before > 0 || restrictions.allowed_only.is_some());
         if is_nothing && !self.notes.iter().any(|note| note.status == KeyStatus::Refused) {
-            self.refuse("tools", None, "comes to no tool at all after what the file denies".to_owned());
+            self.refuse("tools", None, "grants no tools, because the file denies all of them".to_owned());
         }
     }
 }

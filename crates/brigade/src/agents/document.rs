@@ -103,10 +103,10 @@ fn fields(value: Value, head: &Header<'_>) -> Result<Vec<Field>, DefinitionError
         Value::Array(_) => {
             return Err(DefinitionError::at(
                 head.first_line,
-                "is a list of agents, which only other machines could run; write one agent with keys such as `name: …`",
+                "is a list of remote agents, which is not supported. Define one agent with keys such as `name: …`.",
             ));
         }
-        _ => return Err(DefinitionError::at(head.first_line, "has no keys; write them as `name: …`")),
+        _ => return Err(DefinitionError::at(head.first_line, "has no keys. Write them as `name: …`.")),
     };
     let at = key_lines(head);
     let field = |(key, value): (String, Value)| Field { line: at.get(key.as_str()).copied(), key, value };
@@ -141,7 +141,7 @@ fn frontmatter(text: &str) -> Result<Header<'_>, DefinitionError> {
     let none = || {
         DefinitionError::at(
             1,
-            "has no frontmatter; begin the file with a line `---`, keys, and another `---`",
+            "has no frontmatter. Begin the file with a line `---`, keys, and another line `---`.",
         )
     };
     let all: Vec<&str> = text.lines().collect();
@@ -155,10 +155,7 @@ fn frontmatter(text: &str) -> Result<Header<'_>, DefinitionError> {
     let is_closing = |line: &&str| matches!(line.trim(), "---" | "...") && indent(line) <= outer;
     let opened = u32::try_from(opening).unwrap_or(u32::MAX - 2).saturating_add(1);
     let Some(closing) = inside.iter().position(is_closing) else {
-        return Err(DefinitionError::at(
-            opened,
-            "the frontmatter that begins here is not closed by a line `---`",
-        ));
+        return Err(DefinitionError::at(opened, "the frontmatter is not closed. End it with a line `---`."));
     };
     let keys = &inside[..closing];
     let common =

@@ -18,7 +18,7 @@ pub(super) fn read(path: &Path) -> Result<String, DefinitionError> {
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         DefinitionError::at(
             u32::try_from(line).unwrap_or(u32::MAX),
-            "this is not UTF-8; save the file as UTF-8",
+            "is not valid UTF-8. Save the file as UTF-8.",
         )
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -29,7 +29,7 @@ pub(super) fn read(path: &Path) -> Result<String, DefinitionError> {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, DefinitionError> {
-    let unreadable = |error: std::io::Error| DefinitionError::new(format!("cannot be read: {error}"));
+    let unreadable = |error: std::io::Error| DefinitionError::new(format!("cannot read the file: {error}"));
     // Opening a pipe without a writer would block, and a terminal would become the controlling terminal.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unreadable(errno.into()))?;
@@ -37,8 +37,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>, DefinitionError> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(DefinitionError::new("is not a regular file"));
     }
-    let too_large =
-        || DefinitionError::new(format!("is larger than {MAX_BYTES} bytes, the most that is read"));
+    let too_large = || DefinitionError::new(format!("is larger than the limit of {MAX_BYTES} bytes"));
     if u64::try_from(stat.st_size).unwrap_or(0) > MAX_BYTES {
         return Err(too_large());
     }

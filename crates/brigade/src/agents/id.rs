@@ -31,7 +31,7 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
             file.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
         let named = || {
             format!(
-                "the folder `{folder}` cannot be an id; name it with 1 to 64 of a-z, 0-9, `.`, `_`, `-` and blanks"
+                "the folder name `{folder}` is not a valid id. Use 1 to 64 letters, digits, `.`, `_`, `-` or spaces."
             )
         };
         id_of_folder(folder).ok_or_else(named)?
@@ -43,13 +43,10 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
         };
         let slugs = [first.as_deref().unwrap_or_default(), stem(file)].map(id_of_name);
         let found = slugs.into_iter().find(|slug| !slug.is_empty());
-        found
-            .ok_or_else(|| "neither `name` nor the file's name has letters for an id (a-z, 0-9)".to_owned())?
+        found.ok_or_else(|| "neither `name` nor the file name contains a-z or 0-9".to_owned())?
     };
     match id == BUILTIN_AGENT {
-        true => {
-            Err(format!("`{BUILTIN_AGENT}` is the agent that exists without a file; choose another name"))
-        }
+        true => Err(format!("`{BUILTIN_AGENT}` is reserved for the built-in agent. Choose another name.")),
         false => Ok(id),
     }
 }
@@ -94,7 +91,7 @@ mod tests {
         assert_eq!(slug("日本語"), "");
         assert!(is_id(&slug(&"long name ".repeat(40))) && is_id(&slug(&format!("a{}", "#".repeat(90)))));
         for id in ["a", "code-reviewer", "powershell-5.1-expert", "a_b", "9"] {
-            assert_eq!(slug(id), id, "an id stands for itself");
+            assert_eq!(slug(id), id, "an id is its own slug");
         }
     }
 
@@ -105,7 +102,7 @@ mod tests {
         assert_eq!(id("Pickle"), Ok("pickle".to_owned()));
         assert_eq!(id("my agent"), Ok("my-agent".to_owned()));
         for folder in ["日本語", "ümlaut", "- -", &"x".repeat(65)] {
-            assert!(id(folder).unwrap_err().contains("cannot be an id"), "{folder}");
+            assert!(id(folder).unwrap_err().contains("is not a valid id"), "{folder}");
         }
         assert!(id("Lead").is_err(), "the built-in lead keeps its name");
     }

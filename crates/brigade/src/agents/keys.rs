@@ -52,12 +52,12 @@ pub(super) enum Key {
 
 use Key::Ignored;
 
-const STYLE: Key = Ignored("only how it looks there");
-const SERVERS: Key = Ignored("servers of tools are configured by the person, not by an agent file");
-const HOOKS: Key = Ignored("an agent file runs no commands");
-const HOST: Key = Ignored("about the program that the file was written for");
-const TUNING: Key = Ignored("models are tuned by temperature and max_tokens only");
-const RECIPE: Key = Ignored("recipes are used for their instructions only");
+const STYLE: Key = Ignored("only describes the file or its display");
+const SERVERS: Key = Ignored("tool servers are configured in your config, not in agent files");
+const HOOKS: Key = Ignored("agent files cannot run commands");
+const HOST: Key = Ignored("only applies to the program that the file was written for");
+const TUNING: Key = Ignored("only temperature and max_tokens are supported");
+const RECIPE: Key = Ignored("only the instructions of a recipe are used");
 
 /// Keys by their usual spellings.
 const KEYS: &[(&[&str], Key)] = &[
@@ -101,9 +101,9 @@ const KEYS: &[(&[&str], Key)] = &[
     ),
     (&["mcpServers", "mcp_servers", "extensions"], SERVERS),
     (&["hooks"], HOOKS),
-    (&["skills"], Ignored("skills are offered as a whole, by `allow_skills`")),
+    (&["skills"], Ignored("skills cannot be selected one by one; `allow_skills` offers all of them")),
     (&["memory"], Ignored("memory is shared by all agents")),
-    (&["background", "is_background"], Ignored("the call says whether it waits")),
+    (&["background", "is_background"], Ignored("the calling agent decides whether it waits")),
     (&["isolation"], Ignored("every agent works in the workspace of its parent")),
     (
         &["hidden", "user_invocable", "disable_model_invocation"],

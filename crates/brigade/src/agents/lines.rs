@@ -17,7 +17,7 @@ pub(super) fn split(text: &str, first_line: u32) -> Result<Vec<Field>, Option<De
         let key = key_of(line);
         let twice = key.filter(|key| found.iter().any(|(other, ..)| other == key));
         if let Some(key) = twice.filter(|key| keys::is_authority_key(key)) {
-            return Err(Some(DefinitionError::at(number, format!("`{key}` stands there twice"))));
+            return Err(Some(DefinitionError::at(number, format!("`{key}` is defined twice"))));
         }
         match (key, found.last_mut()) {
             (Some(key), _) if twice.is_none() => found.push((key, number, line.to_owned())),
@@ -59,7 +59,7 @@ fn plain_value(key: &str, line: u32, text: &str) -> Result<Value, DefinitionErro
     if value.starts_with(['[', '{']) && !keys::is_prose(key) {
         return Err(DefinitionError::at(
             line,
-            format!("`{key}` begins a list or a section that is not valid YAML"),
+            format!("`{key}` starts a list or section that is not valid YAML"),
         ));
     }
     let quoted = |quote: char| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));

@@ -48,7 +48,7 @@ pub(super) fn resolve_model(name: &str, format: Format, names_provider: bool) ->
         None => (
             None,
             KeyStatus::Ignored,
-            "is a name that only the other program knows; the parent's model is used, or write provider/model"
+            "is an alias of the other program; the parent's model is used. To choose one, write provider/model."
                 .to_owned(),
         ),
     }

@@ -56,7 +56,7 @@ impl Restrictions {
         let mut unknown = Vec::new();
         for name in names {
             if name == "*" {
-                return Err("leaves no tool at all".to_owned());
+                return Err("denies every tool".to_owned());
             }
             if !self.disallow_one(&name) {
                 unknown.push(name);
@@ -109,7 +109,7 @@ impl Restrictions {
                 self.allowed_only =
                     self.allowed_only.take().map(|_| items.iter().flat_map(allowed_by_item).collect());
             }
-            _ => return Err("has to say allow, ask or deny for each tool".to_owned()),
+            _ => return Err("must be allow, ask or deny for each tool".to_owned()),
         }
         if self.allowed_only.as_ref().is_some_and(BTreeSet::is_empty) {
             return Err("denies every tool".to_owned());
@@ -146,11 +146,13 @@ impl Restrictions {
                 (PermissionEffect::Allow, PermissionEffect::Allow)
                 | (PermissionEffect::Ask | PermissionEffect::Deny, PermissionEffect::Deny) => {}
                 (PermissionEffect::Allow, _) => {
-                    remarks.push(format!("`{key}` is not widened for `{pattern}`"))
+                    remarks.push(format!("allow `{pattern}` for `{key}` is ignored"))
                 }
                 (PermissionEffect::Ask, PermissionEffect::Ask) => {}
                 (PermissionEffect::Ask, PermissionEffect::Allow) => {
-                    remarks.push(format!("`{key}` for `{pattern}` is denied, as it cannot be asked about"));
+                    remarks.push(format!(
+                        "`{key}` for `{pattern}` is denied, because it cannot require approval"
+                    ));
                     tools(key).iter().for_each(|tool| self.deny_part(tool, pattern));
                 }
                 (PermissionEffect::Deny, _) => {
@@ -165,7 +167,7 @@ impl Restrictions {
     fn permission_item(&mut self, item: &Value, remarks: &mut Vec<String>) -> Result<(), String> {
         let of = |key: &str| item.get(key).and_then(Value::as_str);
         let (Some(action), Some(given)) = (of("action"), item.get("effect")) else {
-            return Err("has to have an action and an effect in each entry".to_owned());
+            return Err("must have an action and an effect in each entry".to_owned());
         };
         let resource = of("resource").unwrap_or("*");
         let patterns = Map::from_iter([(resource.to_owned(), given.clone())]);
@@ -183,9 +185,9 @@ impl Restrictions {
             (_, effect) => {
                 let tools = tools(key);
                 match (tools.is_empty(), effect) {
-                    (true, _) => remarks.push(format!("`{key}` is no tool here")),
+                    (true, _) => remarks.push(format!("`{key}` is not a known tool")),
                     (false, PermissionEffect::Ask) => {
-                        remarks.push(format!("`{key}` is denied, as it cannot be asked about"));
+                        remarks.push(format!("`{key}` is denied, because it cannot require approval"));
                     }
                     (false, _) => {}
                 }
@@ -200,7 +202,7 @@ fn effect(value: &Value) -> Result<PermissionEffect, String> {
         Some("allow") => Ok(PermissionEffect::Allow),
         Some("ask") => Ok(PermissionEffect::Ask),
         Some("deny") => Ok(PermissionEffect::Deny),
-        _ => Err("has to say allow, ask or deny for each tool".to_owned()),
+        _ => Err("must be allow, ask or deny for each tool".to_owned()),
     }
 }
 

@@ -34,13 +34,15 @@ impl ToolsKey {
     /// Reads the value of `tools`. A value that names no tool is an error and never means all tools.
     pub(super) fn read(value: &Value, format: Format) -> Result<ToolsKey, String> {
         let list = match value {
-            Value::Null => return Err("is empty; leave the key out to inherit, or name tools".to_owned()),
+            Value::Null => {
+                return Err("is empty. List tools, or remove the key to inherit the parent's.".to_owned());
+            }
             Value::Object(map) => ToolsKey::from_map(map, format)?,
             _ => ToolsKey::from_names(value::names(value)?, format),
         };
         let is_empty = list.disabled.is_empty() && list.tools.as_ref().is_some_and(Vec::is_empty);
         match is_empty {
-            true => Err(format!("comes to no tool at all{}", list.remarks())),
+            true => Err(format!("grants no tools{}", list.remarks())),
             false => Ok(list),
         }
     }
@@ -51,7 +53,7 @@ impl ToolsKey {
             Value::Array(items) if items.is_empty() => {
                 Ok(ToolsKey { tools: Some(Vec::new()), ..ToolsKey::default() })
             }
-            Value::Object(_) => Err("has to be a list of names".to_owned()),
+            Value::Object(_) => Err("must be a list of names".to_owned()),
             _ => ToolsKey::read(value, format),
         }
     }
@@ -73,7 +75,7 @@ impl ToolsKey {
         let mut on = Vec::new();
         let mut disabled = Vec::new();
         for (name, value) in map {
-            let wrong = |_| format!("`{name}` has to be true or false");
+            let wrong = |_| format!("`{name}` must be true or false");
             match value::flag(value).map_err(wrong)? {
                 true => on.push(name.clone()),
                 false => disabled.push(name.clone()),
@@ -121,12 +123,11 @@ impl ToolsKey {
     pub(super) fn remarks(&self) -> String {
         let mut remarks = String::new();
         if !self.unknown.is_empty() {
-            remarks
-                .push_str(&format!("; not granted, as no tool is called so: {}", list_names(&self.unknown)));
+            remarks.push_str(&format!("; unknown tools, not granted: {}", list_names(&self.unknown)));
         }
         if !self.partial.is_empty() {
             remarks.push_str(&format!(
-                "; not granted, as a part of a tool cannot be: {}",
+                "; not granted, because a tool can only be granted as a whole: {}",
                 list_names(&self.partial)
             ));
         }

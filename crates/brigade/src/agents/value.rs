@@ -12,7 +12,7 @@ pub(super) fn text(value: &Value) -> Result<Option<String>, String> {
         Value::String(text) => Ok(Some(text.trim().to_owned())),
         Value::Number(number) => Ok(Some(number.to_string())),
         Value::Bool(flag) => Ok(Some(flag.to_string())),
-        Value::Array(_) | Value::Object(_) => Err("has to be text".to_owned()),
+        Value::Array(_) | Value::Object(_) => Err("must be text".to_owned()),
     }
 }
 
@@ -26,7 +26,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match word.as_str() {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
-        _ => Err("has to be true or false".to_owned()),
+        _ => Err("must be true or false".to_owned()),
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn count(value: &Value) -> Result<u64, String> {
         Value::String(text) => text.trim().replace('_', "").parse().ok(),
         _ => None,
     };
-    number.filter(|number| *number > 0).ok_or_else(|| "has to be a whole number above 0".to_owned())
+    number.filter(|number| *number > 0).ok_or_else(|| "must be a whole number greater than 0".to_owned())
 }
 
 /// Reads a positive integer that fits into 32 bits.
@@ -54,12 +54,12 @@ pub(super) fn temperature(value: &Value) -> Result<f64, String> {
     };
     number
         .filter(|number| (0.0..=2.0).contains(number))
-        .ok_or_else(|| "has to be a number from 0 to 2".to_owned())
+        .ok_or_else(|| "must be a number from 0 to 2".to_owned())
 }
 
 /// Reads a duration in milliseconds: `90`, `90s`, `10m`, `2h`, `500ms`.
 pub(super) fn duration(value: &Value) -> Result<u64, String> {
-    let wrong = || "has to be a duration such as \"10m\"".to_owned();
+    let wrong = || "must be a duration such as \"10m\"".to_owned();
     let duration_text = text(value)?.ok_or_else(wrong)?;
     let digits = duration_text.len() - duration_text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = duration_text.split_at(digits);
@@ -85,12 +85,12 @@ pub(super) fn minutes(value: &Value) -> Result<u64, String> {
     let number = number.filter(|number| *number > 0.0 && *number <= 525_600.0);
     number
         .map(|number| (number * 60_000.0).ceil() as u64)
-        .ok_or_else(|| "has to be a number of minutes".to_owned())
+        .ok_or_else(|| "must be a number of minutes".to_owned())
 }
 
 /// Reads names: a list of strings, or one string with commas. Commas within parentheses belong to a name.
 pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
-    let wrong = || "has to be a list of names, or names with commas between them".to_owned();
+    let wrong = || "must be a list of names, or names separated by commas".to_owned();
     let mut names = Vec::new();
     match value {
         Value::String(text) => names = split(text).ok_or_else(wrong)?,

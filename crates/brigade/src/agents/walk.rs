@@ -50,18 +50,20 @@ impl AgentFileWalk {
 
     fn folder(&mut self, folder: &Path, depth: usize) {
         if depth > MAX_DEPTH {
-            return self
-                .problem(folder, format!("is more than {MAX_DEPTH} folders deep and is not searched"));
+            return self.problem(
+                folder,
+                format!("is nested more than {MAX_DEPTH} folders deep and was not searched"),
+            );
         }
         // A symbolic link may lead back to a folder that was already searched.
         match std::fs::metadata(folder) {
             Ok(metadata) if self.visited.insert((metadata.dev(), metadata.ino())) => {}
             Ok(_) => return,
-            Err(error) => return self.problem(folder, format!("cannot be searched: {error}")),
+            Err(error) => return self.problem(folder, format!("cannot search the folder: {error}")),
         }
         let names = match names(folder) {
             Ok(names) => names,
-            Err(error) => return self.problem(folder, format!("cannot be searched: {error}")),
+            Err(error) => return self.problem(folder, format!("cannot search the folder: {error}")),
         };
         let agent_file = ["AGENT.md", "AGENTS.md"]
             .into_iter()
@@ -91,7 +93,7 @@ impl AgentFileWalk {
             self.is_full = true;
             self.problem(
                 path,
-                format!("comes after {MAX_FILES} other files; neither it nor what follows is read"),
+                format!("more than {MAX_FILES} files found; this one and the following were not read"),
             );
         }
     }

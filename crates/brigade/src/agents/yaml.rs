@@ -47,7 +47,7 @@ pub(super) fn read(text: &str) -> Result<Value, Error> {
         match is_bomb(&error) {
             true => Error::Bomb(DefinitionError {
                 line,
-                cause: "unfolds to more than a definition needs: too deep, too many keys or too many aliases"
+                cause: "exceeds the YAML limits: nested too deeply, too many keys or too many aliases"
                     .to_owned(),
             }),
             false => Error::Invalid(DefinitionError {

@@ -59,7 +59,7 @@ fn c58_invalid_definition_names_file_and_cause() {
     dir.agent("hot", "temperature: 2.5");
     let LoadError::Invalid(problem) = load(dir.root(), "hot").unwrap_err() else { panic!() };
     assert_eq!((problem.file, problem.line), (dir.path("hot/AGENT.md"), Some(4)));
-    assert_eq!(problem.cause, "`temperature` has to be a number from 0 to 2");
+    assert_eq!(problem.cause, "`temperature` must be a number from 0 to 2");
 }
 
 #[test]

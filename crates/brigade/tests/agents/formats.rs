@@ -114,7 +114,7 @@ fn gemini() {
         ".gemini/agents/far.md",
         "---\nname: far\nkind: remote\nagent_card_url: http://127.0.0.1/\n---\n",
     );
-    assert!(refusal.problem.cause.contains("another machine"));
+    assert_eq!(refusal.problem.cause, "`kind` is remote, which is not supported");
     dir.load_err(".gemini/agents/many.md", "---\n- kind: remote\n- kind: remote\n---\n");
     dir.put(".gemini/agents/_draft.md", "nothing");
     assert_eq!(lint(&dir.path(".gemini/agents")).0.len(), 3);

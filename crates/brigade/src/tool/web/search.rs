@@ -46,7 +46,7 @@ enum Engine {
 
 /// Invalid URL of a search engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this is no address of a search engine ({0}); write one such as https://searx.example.org")]
+#[error("invalid URL of a search engine: {0}. Use one such as https://searx.example.org.")]
 pub struct SearchError(String);
 
 impl SearchEngine {
@@ -80,10 +80,10 @@ impl SearchEngine {
 fn parse_url(text: &str) -> Result<Url, SearchError> {
     let url = Url::parse(text.trim()).map_err(|error| SearchError(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
-        return Err(SearchError("it is not http or https".to_owned()));
+        return Err(SearchError("the scheme is not http or https".to_owned()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(SearchError("it has a user name or password".to_owned()));
+        return Err(SearchError("it contains a user name or password".to_owned()));
     }
     Ok(url)
 }
