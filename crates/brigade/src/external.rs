@@ -12,8 +12,8 @@ use crate::model::Model;
 use crate::tool::AnyTool;
 
 /// Failure cause of a session that an external program was running when the runner stopped.
-pub const INTERRUPTED: &str = "interrupted, outcome unknown: the runner ended while the external agent worked, and what \
-it has done by then is not known; it is not asked again";
+pub const INTERRUPTED: &str = "interrupted, outcome unknown: the runner stopped while the external agent was working; \
+it is not called again";
 
 /// External agents that a runtime can reach.
 ///

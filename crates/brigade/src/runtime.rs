@@ -171,7 +171,8 @@ impl Runtime {
     /// Generates an unused session id for [`Task::session`].
     pub fn new_session(&self) -> Result<SessionId, RunError> {
         let mut bits = [0; 16];
-        getrandom::fill(&mut bits).map_err(|error| RunError::Config(format!("no randomness: {error}")))?;
+        getrandom::fill(&mut bits)
+            .map_err(|error| RunError::Config(format!("cannot generate a session id: {error}")))?;
         Ok(SessionId::root(u128::from_le_bytes(bits)))
     }
 
@@ -252,7 +253,9 @@ impl Runtime {
     /// Returns the id if no session has it and it is not the id of a child.
     async fn check_unused(&self, session: SessionId) -> Result<SessionId, RunError> {
         if session.parent().is_some() || !self.core.store.read(&session, 0).await?.is_empty() {
-            return Err(RunError::Config(format!("{session} cannot be the name of a new session")));
+            return Err(RunError::Config(format!(
+                "cannot start session {session}: the id is already in use or is that of a sub-agent. Choose another id."
+            )));
         }
         Ok(session)
     }
@@ -388,7 +391,7 @@ impl Runtime {
         let is_fixed = matches!(agent.backend, Backend::Acp(_))
             || agent.model.as_deref().is_some_and(|name| name.starts_with(passthrough::PROVIDER));
         if reason == Reason::Compact && is_fixed {
-            return Err(cannot_compact(&state, "another program holds its conversation"));
+            return Err(cannot_compact(&state, "an external program keeps its conversation"));
         }
         if let Some(model) = options.model.as_ref().filter(|_| !is_fixed) {
             agent.model = Some(model.clone());
@@ -464,7 +467,7 @@ impl Runtime {
                 spent: state.ledger().spent(),
                 detached: Detached::none(),
             }),
-            None => Err(RunError::Bug(format!("{session} has no end"))),
+            None => Err(RunError::Bug(format!("{session} ended without an outcome"))),
         };
         tree.remember(state, started, tree.restored_until);
         PreparedRun { session, tree, work: RunWork::AlreadyEnded(Box::new(result)) }
@@ -522,7 +525,7 @@ impl Runtime {
             let tool = state.tool_call(call).map_or("", |call| call.name.as_str());
             if !rule.names(tool) {
                 return Err(RunError::Rule(format!(
-                    "`{rule}` is no rule for {tool}, which is what is asked about"
+                    "cannot apply the rule `{rule}`: the approval request is for {tool}. Use a rule for {tool}."
                 )));
             }
         }
@@ -649,11 +652,11 @@ impl Runtime {
 /// Fails if the conversation is incomplete or has no older part to summarize.
 fn can_compact(state: &State) -> Result<(), RunError> {
     let cause = if state.is_running() {
-        "its last round is not over. Resume it first"
+        "its last round is still open. Resume it first"
     } else if state.has_unread_input() {
-        "it was told something that it has not answered. Resume it first"
+        "it has not replied to the last message. Resume it first"
     } else if !state.can_compact() {
-        "it has no older part yet that a summary could replace"
+        "it has no older part yet to summarize"
     } else {
         return Ok(());
     };

@@ -35,7 +35,7 @@ pub enum SchemaError {
     NotAnObject,
     /// The schema refers to another document.
     #[error(
-        "it refers to {0}, and references to other documents are not followed. Copy the definition into the `$defs` of the schema"
+        "it refers to {0}, but references to other documents are not followed. Copy the definition into the `$defs` of the schema"
     )]
     Remote(String),
     /// The schema is not valid JSON Schema.

@@ -353,7 +353,7 @@ impl Driver {
     /// `next` and `admits` are two readings of one log. If they disagree, stopping is better than looping
     /// forever.
     fn contradiction(&self, what: &str) -> DriverError {
-        DriverError::Bug(format!("{} may not {what} at fact {}", self.state.session(), self.state.length()))
+        DriverError::Bug(format!("{} cannot {what} at event {}", self.state.session(), self.state.length()))
     }
 
     fn with_warnings(&self, outcome: Outcome) -> Outcome {

@@ -97,7 +97,7 @@ pub struct RootSummary {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// Another writer appended first. Read the missed events, fold them, and retry what is still valid.
-    #[error("session {session} has {actual} facts, not the expected {expected}")]
+    #[error("cannot append to session {session}: it has {actual} events, but {expected} were expected")]
     Conflict {
         /// The session.
         session: SessionId,
@@ -107,7 +107,7 @@ pub enum StoreError {
         actual: u64,
     },
     /// Another runner has taken over the tree.
-    #[error("another runner has taken over {root}; this one stops (epoch {epoch} is over)")]
+    #[error("cannot continue {root}: another process has taken it over (epoch {epoch} has ended)")]
     Fenced {
         /// The tree.
         root: SessionId,
@@ -115,7 +115,7 @@ pub enum StoreError {
         epoch: u64,
     },
     /// A live runner holds the tree.
-    #[error("{root} is being run by {owner}; wait for it, or stop it with `brigade cancel {root}`")]
+    #[error("{root} is running in {owner}. Wait for it to end, or stop it with `brigade cancel {root}`.")]
     Held {
         /// The tree.
         root: SessionId,
@@ -124,7 +124,7 @@ pub enum StoreError {
     },
     /// The event is not an external one, so it needs a lease and an expected length.
     #[error(
-        "only the runner of session {session} may append `{kind}` to it, under its lease and at a known length"
+        "cannot append `{kind}` to session {session}: only its runner may, with a lease and an expected length"
     )]
     LeaseRequired {
         /// The session.
@@ -133,7 +133,9 @@ pub enum StoreError {
         kind: &'static str,
     },
     /// A session to restore already exists with other content.
-    #[error("session {session} is already in this store and differs at record {seq}; remove it there first")]
+    #[error(
+        "cannot import session {session}: the store already has it, and record {seq} differs. Remove it with `brigade sessions rm` first."
+    )]
     Differs {
         /// The session.
         session: SessionId,
@@ -141,10 +143,12 @@ pub enum StoreError {
         seq: u64,
     },
     /// The session does not exist.
-    #[error("there is no session {0}; `brigade sessions list` shows those there are")]
+    #[error("session {0} does not exist. List all sessions with `brigade sessions list`.")]
     UnknownSession(SessionId),
     /// A record is damaged.
-    #[error("session {session}: the record {seq} is damaged ({cause}); the records before it are whole")]
+    #[error(
+        "cannot read session {session}: record {seq} is damaged ({cause}). The records before it are intact. Restore the store from a backup."
+    )]
     Damaged {
         /// The session.
         session: SessionId,
@@ -154,7 +158,9 @@ pub enum StoreError {
         cause: String,
     },
     /// A record is missing.
-    #[error("session {session}: the record {seq} is missing; the records before it are whole")]
+    #[error(
+        "cannot read session {session}: record {seq} is missing. The records before it are intact. Restore the store from a backup."
+    )]
     MissingRecord {
         /// The session.
         session: SessionId,
@@ -163,7 +169,7 @@ pub enum StoreError {
     },
     /// A session is missing.
     #[error(
-        "session {child} is missing: {parent} delegated to it, but the store does not contain it. Restore the store from a backup."
+        "cannot read session {child}: {parent} delegated to it, but the store does not contain it. Restore the store from a backup."
     )]
     MissingSession {
         /// The session.
@@ -172,7 +178,9 @@ pub enum StoreError {
         parent: SessionId,
     },
     /// A newer version wrote the session, so this version can only read it.
-    #[error("session {session} was written by a newer brigade (record {seq}: {what}); upgrade to run it")]
+    #[error(
+        "cannot run session {session}: a newer version of Brigade wrote it (record {seq}: {what}). Upgrade Brigade."
+    )]
     Newer {
         /// The session.
         session: SessionId,
@@ -183,7 +191,7 @@ pub enum StoreError {
     },
     /// A newer version wrote the store.
     #[error(
-        "the store {place} has format {found}, and this brigade knows formats up to {known}; upgrade brigade"
+        "cannot open the store {place}: its format is {found}, and this version supports formats up to {known}. Upgrade Brigade."
     )]
     NewerStore {
         /// Path of the store.
@@ -194,13 +202,15 @@ pub enum StoreError {
         known: u32,
     },
     /// The disk is full.
-    #[error("the disk of {place} is full; make room and run `brigade resume`: nothing recorded is lost")]
+    #[error(
+        "cannot write to {place}: the disk is full. Free some space, then run `brigade resume`. Nothing recorded is lost."
+    )]
     Full {
         /// Path of the store.
         place: String,
     },
     /// The store cannot be written.
-    #[error("{place} cannot be written: {cause}; use --store to name another place")]
+    #[error("cannot write to {place}: {cause}. Choose another store with --store.")]
     ReadOnly {
         /// Path of the store.
         place: String,
@@ -216,7 +226,7 @@ pub enum StoreError {
         by: Option<Blocker>,
     },
     /// Another failure of the store file.
-    #[error("the store {place}: {cause}")]
+    #[error("cannot use {place}: {cause}")]
     Broken {
         /// Path of the store.
         place: String,

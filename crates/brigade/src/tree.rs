@@ -125,7 +125,11 @@ impl Core {
             None => None,
             Some(id) => {
                 let definition = self.settings.agents.definition(id).map_err(|error| error.to_string())?;
-                let gone = || format!("the file of the agent '{id}' has no api_key any more; put it back");
+                let gone = || {
+                    format!(
+                        "cannot run the agent '{id}': its file no longer contains an api_key. Add it again."
+                    )
+                };
                 Some(definition.api_key.ok_or_else(gone)?)
             }
         };
@@ -145,7 +149,7 @@ impl Core {
 
     /// Returns the external agents.
     fn external(&self) -> Result<&Arc<dyn ExternalAgents>, String> {
-        let none = || "no external agents are configured ([acp.servers.NAME])".to_owned();
+        let none = || "no external agents are configured. Add one under [acp.servers.NAME].".to_owned();
         self.settings.external.as_ref().ok_or_else(none)
     }
 
@@ -164,9 +168,9 @@ impl ResolvedAgent {
         let mut options = std::iter::once(&self.primary).chain(&self.fallbacks);
         match options.find(|model_option| !model_option.is_priced) {
             Some(ModelOption { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
-                "the price of the model '{name}' is not known, so a budget in dollars cannot be kept; write `input` \
-                 and `output`, in dollars for a million tokens, beneath [prices.\"{name}\"] in your configuration, \
-                 or leave out --budget-usd and budget.usd and set a budget in tokens"
+                "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and `output`, \
+                 in dollars per million tokens, under [prices.\"{name}\"] in your configuration, or replace \
+                 --budget-usd and budget.usd with a budget in tokens."
             )),
             Some(_) | None => Ok(()),
         }

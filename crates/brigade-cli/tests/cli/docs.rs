@@ -241,7 +241,7 @@ fn s05_tenants_share_no_sessions() {
         {
             let done = as_tenant(&home, tenant, &[command, vec![foreign]].concat());
             assert_ne!(done.code, 0, "{}", done.stdout);
-            done.stderr_contains("there is no session");
+            done.stderr_contains("does not exist. List all sessions");
         }
     }
 }

@@ -133,11 +133,11 @@ fn usage_is_2() {
         (&["run", "--model", &model, "--cwd", "/nowhere", "x"], "/nowhere"),
         (&["run", "--model", &model, "--nonsense", "x"], "--nonsense"),
         (&["resume", "not-an-id"], "is not a session id"),
-        (&["resume", &unknown], "there is no session"),
-        (&["tell", &unknown, "hi"], "there is no session"),
-        (&["cancel", &unknown], "there is no session"),
-        (&["sessions", "show", &unknown], "there is no session"),
-        (&["sessions", "rm", &unknown], "there is no session"),
+        (&["resume", &unknown], "does not exist. List all sessions"),
+        (&["tell", &unknown, "hi"], "does not exist. List all sessions"),
+        (&["cancel", &unknown], "does not exist. List all sessions"),
+        (&["sessions", "show", &unknown], "does not exist. List all sessions"),
+        (&["sessions", "rm", &unknown], "does not exist. List all sessions"),
         (&["sessions", "import", "/nowhere/x"], "/nowhere/x"),
     ];
     for (arguments, words) in wrong {
@@ -200,7 +200,7 @@ fn unusable_store_is_1() {
     let mut bytes = std::fs::read(store).unwrap();
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     std::fs::write(store, bytes).unwrap();
-    home.run(HELLO, &["--store", store]).exits_with(1).stderr_contains("upgrade brigade");
+    home.run(HELLO, &["--store", store]).exits_with(1).stderr_contains("Upgrade Brigade");
     home.write("work/broken.db", &"this is no store ".repeat(100));
     home.run(HELLO, &["--store", "broken.db"]).exits_with(1).stderr_contains("broken.db");
 }

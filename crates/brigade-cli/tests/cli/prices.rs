@@ -280,7 +280,7 @@ fn configured_price_determines_the_cost() {
 fn unpriced_model_is_refused_under_a_usd_budget() {
     let work = "[providers.work]\nkind = 'anthropic'\nbase_url = 'http://proxy.invalid'";
     let done = home(work).brigade(&["run", "x", "--model", "work/claude-opus-5", "--budget-usd", "1"]);
-    done.exits_with(2).stderr_contains("the price of the model 'work/claude-opus-5' is not known");
+    done.exits_with(2).stderr_contains("the price of the model 'work/claude-opus-5' is unknown");
     done.stderr_contains("beneath [prices.\"work/claude-opus-5\"]");
     assert!(!done.stderr.contains("PROVIDER/MODEL"), "{}", done.stderr);
 }
@@ -294,7 +294,7 @@ fn local_proxy_with_a_key_is_refused_under_a_usd_budget() {
     };
     let proxy = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let refused = with_key(&proxy, &run);
-    refused.exits_with(2).stderr_contains("the price of the model 'mine/small' is not known");
+    refused.exits_with(2).stderr_contains("the price of the model 'mine/small' is unknown");
     assert!(server.asked().is_empty(), "nothing is sent");
     let unknown = with_key(&proxy, &["run", "the task"]);
     unknown.exits_with(0);

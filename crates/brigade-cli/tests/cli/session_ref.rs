@@ -35,7 +35,7 @@ fn id_prefix_reaches_children_and_running_trees() {
     home.brigade(&["sessions", "show", &format!("{}.1-0", &id[..6])]).exits_with(0).stdout_contains("helped");
     home.brigade(&["sessions", "show", &format!("{}.7-0", &id[..6])])
         .exits_with(2)
-        .stderr_contains("there is no session");
+        .stderr_contains("does not exist. List all sessions");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn missing_folder_or_id_error_says_where_to_look() {
             &home,
             &with("aaaaaaaaaaaaaaaaaaaaaaaaaa"),
             2,
-            &["there is no session", "brigade sessions list"],
+            &["does not exist. List all sessions", "brigade sessions list"],
         );
     }
     assert_refused(&home, &["agents", "show", "nobody"], 2, &["nobody", "brigade agents list"]);

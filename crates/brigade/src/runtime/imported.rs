@@ -84,7 +84,7 @@ impl Runtime {
             }
             let facts = state.abandon(CLOSED_BY_IMPORT, ended);
             if !matches!(facts.last(), Some(Event::Ended { .. })) {
-                let cause = "its open round cannot be ended".to_owned();
+                let cause = "its open round cannot be closed".to_owned();
                 return Err(StoreError::Damaged { session: session.clone(), seq: state.length(), cause });
             }
             let append = Append {
@@ -143,7 +143,7 @@ impl Runtime {
         let model = options.model.as_ref().or(agent.model.as_ref());
         match model.filter(|model| !settings.models.has(model)) {
             Some(model) => Err(RunError::Config(format!(
-                "cannot resume this imported session: its model '{model}' is not among the models that you allow. \
+                "cannot resume this imported session: its model '{model}' is not an allowed model. \
                  Choose another with --model."
             ))),
             None => Ok(LastRound { agent, authority }),

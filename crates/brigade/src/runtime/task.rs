@@ -101,7 +101,7 @@ pub struct ResumeOptions {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
     /// The task has no text.
-    #[error("the task is empty; say what is to be done")]
+    #[error("the task is empty. Describe what to do.")]
     EmptyTask,
     /// The store failed.
     #[error(transparent)]
@@ -113,7 +113,9 @@ pub enum RunError {
     #[error("{0}")]
     Unpriced(String),
     /// A child cannot be resumed on its own while its tree is running.
-    #[error("{child} belongs to {root}, which is not over; resume or cancel that one")]
+    #[error(
+        "cannot run {child} on its own: {root}, which it belongs to, has not ended. Resume or cancel {root}."
+    )]
     TreeRunning {
         /// The child.
         child: SessionId,
@@ -122,11 +124,13 @@ pub enum RunError {
     },
     /// A session that only forwards a call of another program cannot receive messages.
     #[error(
-        "{0} stands for one call of another program, and nobody thinks there; make another call, start a run, or tell an agent below it"
+        "cannot send a message to {0}: it only forwards a call of another program. Start a new run, or message one of its sub-agents."
     )]
     Passthrough(SessionId),
     /// The approval request does not exist or was already answered.
-    #[error("{session} asks nothing about its call {call}; it may have been answered already")]
+    #[error(
+        "cannot answer call {call} of {session}: it has no open approval request. It may already have been answered."
+    )]
     NoSuchApproval {
         /// The session.
         session: SessionId,
@@ -137,7 +141,7 @@ pub enum RunError {
     #[error("{0}")]
     Rule(String),
     /// A bug in this library.
-    #[error("this should not happen, please report it: {0}")]
+    #[error("internal error: {0}. Please report it.")]
     Bug(String),
 }
 

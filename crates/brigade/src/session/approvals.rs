@@ -20,7 +20,7 @@ use crate::tool::ToolChange;
 /// Recorded author of an answer to a request that was open when the rules changed.
 const BY_RULES: &str = "the rules";
 /// Recorded author of an answer if no user can be asked any more.
-const BY_NOBODY: &str = "nobody is there to ask";
+const BY_NOBODY: &str = "no user is available";
 /// Reason for requesting approval of a tool whose definition changed.
 const DEFINITION_CHANGED: &str = "its definition has changed since it was approved";
 /// Recorded author of an answer to a request that timed out.

@@ -450,7 +450,7 @@ impl Driver {
             return Some(CallFault::Stopped);
         }
         let silence = timeout.silent_for(now)?;
-        let message = format!("the model was silent for {} s", silence.as_secs());
+        let message = format!("the model sent nothing for {} s", silence.as_secs());
         Some(CallFault::Transient { message })
     }
 
@@ -542,18 +542,18 @@ fn empty_reply_fault(reply: &Reply, planned: &PlannedCall) -> Option<CallFault> 
     }
     Some(match reply.stop {
         Stop::Refusal => {
-            CallFault::Fatal { message: "the model refused to answer, without a word".to_owned() }
+            CallFault::Fatal { message: "the model refused to answer and gave no reason".to_owned() }
         }
         // The model may think less on a second attempt.
         Stop::Length if planned.digest.is_some() => {
-            CallFault::Transient { message: "there was no room for a summary".to_owned() }
+            CallFault::Transient { message: "the model used all output tokens before any summary".to_owned() }
         }
         Stop::Length if matches!(planned.purpose, Purpose::Grace | Purpose::Summary) => CallFault::Cut {
             message: format!("the model used all {} output tokens before any text", planned.worst.max_output),
         },
         Stop::Length => CallFault::Fatal {
             message: format!(
-                "the model used up all {} tokens of its output before it said anything; raise max_tokens",
+                "the model used all {} output tokens before any text; raise max_tokens",
                 planned.worst.max_output
             ),
         },

@@ -73,10 +73,12 @@ pub struct Truncation {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// The first line is incomplete or is not the header of an export.
-    #[error("this is not an export of a session: {0}; `brigade sessions export` makes one")]
+    #[error("cannot import this text: {0}. Create an export with `brigade sessions export`.")]
     NotAnExport(String),
     /// A newer version wrote the export.
-    #[error("this export has format {found}, and this brigade knows formats up to {known}; upgrade brigade")]
+    #[error(
+        "cannot import this export: its format is {found}, and this version supports formats up to {known}. Upgrade Brigade."
+    )]
     NewerFormat {
         /// Format of the export.
         found: u32,
@@ -185,7 +187,7 @@ impl ExportLines {
 }
 
 fn encode_error(error: serde_json::Error) -> StoreError {
-    StoreError::Broken { place: "of this export".into(), cause: error.to_string() }
+    StoreError::Broken { place: "this export".into(), cause: error.to_string() }
 }
 
 /// Checksum of a line. Positions differ between stores, so they are not included.
@@ -200,7 +202,7 @@ fn sum(session: &SessionId, seq: u64, at: u64, v: u64, event: &RawValue) -> Stri
 pub async fn import(store: &dyn Store, text: &str) -> Result<ImportReport, ImportError> {
     let mut lines = text.split_inclusive('\n');
     let header = lines.next().and_then(|line| line.strip_suffix('\n'));
-    let header = header.ok_or_else(|| ImportError::NotAnExport("its first line is not whole".into()))?;
+    let header = header.ok_or_else(|| ImportError::NotAnExport("its first line is incomplete".into()))?;
     let header: Header = serde_json::from_str(header).map_err(|error| {
         ImportError::NotAnExport(match error.is_data() {
             true => "its first line is not the header of an export".to_owned(),
@@ -230,7 +232,10 @@ pub async fn import(store: &dyn Store, text: &str) -> Result<ImportReport, Impor
         }
     }
     if cut.is_none() && tree.end == EndMarker::Missing {
-        cut = Some(Truncation { line: number + 1, cause: "the text ends before its last line".into() });
+        cut = Some(Truncation {
+            line: number + 1,
+            cause: "the text ends before the last line of the export".into(),
+        });
     }
     let records = tree.records.len() as u64;
     let (round, pending) = (tree.round(), tree.pending());
@@ -306,20 +311,20 @@ impl ImportedTree {
 
     fn take(&mut self, line: &str) -> Result<(), LineError> {
         let bad = |cause: &str| Err(LineError::Line(cause.into()));
-        let Some(line) = line.strip_suffix('\n') else { return bad("the line is cut") };
+        let Some(line) = line.strip_suffix('\n') else { return bad("the line is truncated") };
         if self.end == EndMarker::Seen {
-            return bad("there is more after the last line");
+            return bad("there is text after the last line of the export");
         }
         if line.starts_with(r#"{"blob":"#) {
             let BlobLine { blob, text } = serde_json::from_str(line)?;
             if Hash::of(text.as_bytes()) != blob {
-                return bad("the content does not fit its hash");
+                return bad("the content does not match its hash");
             }
             self.blobs.insert(blob, text);
         } else if line.starts_with(r#"{"end":"#) {
             let EndLine { end } = serde_json::from_str(line)?;
             if end != self.records.len() as u64 {
-                return bad("the number of records does not fit");
+                return bad("the number of records does not match");
             }
             self.end = EndMarker::Seen;
         } else {
@@ -331,10 +336,10 @@ impl ImportedTree {
     fn record(&mut self, line: RecordLine<'_>) -> Result<(), LineError> {
         let RecordLine { session, seq, at, v, event, .. } = line;
         if line.sum != sum(&session, seq, at, v, event) {
-            return Err(LineError::Line("the checksum does not fit".into()));
+            return Err(LineError::Line("the checksum does not match".into()));
         }
         if !self.root.contains(&session) {
-            return Err(LineError::Line(format!("the session {session} is not of this tree")));
+            return Err(LineError::Line(format!("session {session} does not belong to this tree")));
         }
         let mut event = codec::decode(event.get(), v).map_err(|error| match error {
             DecodeError::Newer(_) => LineError::Newer(error.of(&session, seq)),

@@ -113,7 +113,7 @@ impl SqliteStore {
         F: FnMut(&mut WriteTx<'_>) -> Result<T, writer::WriteError> + Send + 'static,
     {
         let Some(jobs) = &self.jobs else {
-            let cause = "it is open for reading only".into();
+            let cause = "it was opened read-only".into();
             let place = self.place.display().to_string();
             return Box::pin(ready(Err(StoreError::ReadOnly { place, cause })));
         };

@@ -660,7 +660,7 @@ async fn rule_for_another_tool_is_not_a_valid_answer() {
     let open = tree.pending_approvals().next().unwrap();
     let always = Answer::Always("shell".to_owned());
     let refused = harness.runtime().answer(&open.session, open.call, always, "me").await;
-    assert!(matches!(refused, Err(RunError::Rule(words)) if words.contains("no rule for write_file")));
+    assert!(matches!(refused, Err(RunError::Rule(words)) if words.contains("Use a rule for write_file.")));
 }
 
 #[tokio::test]

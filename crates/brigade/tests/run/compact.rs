@@ -72,7 +72,7 @@ async fn compact_without_older_turns_is_refused() {
     assert!(refused.starts_with("cannot compact ") && refused.contains("no older part"), "{refused}");
     harness.runtime().tell(&session, "unheard").await.unwrap();
     let refused = compact(&harness, &session).await.unwrap_err().to_string();
-    assert!(refused.contains("has not answered"), "{refused}");
+    assert!(refused.contains("has not replied to the last message"), "{refused}");
     assert_eq!(harness.events(&session).await.len(), before + 1, "no round began");
 }
 

@@ -73,7 +73,7 @@ fn a_file_of_another_kind_is_left_alone() {
     std::fs::write(&path, &text).unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
     assert!(
-        matches!(&error, StoreError::Broken { cause, .. } if cause.contains("move it away")),
+        matches!(&error, StoreError::Broken { cause, .. } if cause.contains("Move it away")),
         "{error:?}"
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);

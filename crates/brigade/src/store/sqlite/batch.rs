@@ -103,7 +103,7 @@ impl Snapshot<'_> {
             let mut event = codec::decode(line, batch.v)?;
             codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
             if batch.flag != codec::flag(&event) {
-                return Err(DecodeError::Damaged("its mark was altered".into()));
+                return Err(DecodeError::Damaged("its flag was altered".into()));
             }
             let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
             Ok(Record { session: session.clone(), seq, pos, at: batch.at, v, event })
@@ -134,19 +134,19 @@ fn read_batch<'r>(
     };
     let body = bytes(6)?;
     if bytes(7)? != codec::checksum(session, last, last_pos, at, v, body) {
-        return Err(damaged(&"its checksum does not fit").into());
+        return Err(damaged(&"its checksum does not match").into());
     }
     codec::check_version(v)?;
     let body = codec::lines(body)?;
     let preceding = body.clone().count() as u64 - 1;
     let first = last.checked_sub(preceding).zip(last_pos.checked_sub(preceding));
-    let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many facts for its place"))?;
+    let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many events for its position"))?;
     match expected {
         ExpectedSeq::Exact(expected) | ExpectedSeq::Covering(expected) if first > expected => {
             Err(BatchFault::Hole(expected))
         }
         ExpectedSeq::Exact(expected) if first < expected => {
-            Err(damaged(&format!("it stands in the place of {first}")).into())
+            Err(damaged(&format!("it is in the place of record {first}")).into())
         }
         ExpectedSeq::Exact(_) | ExpectedSeq::Covering(_) | ExpectedSeq::Any => {
             Ok(Batch { body, first, first_pos, at, v, flag })

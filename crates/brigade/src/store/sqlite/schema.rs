@@ -190,13 +190,13 @@ pub(super) fn format(place: &Path, connection: &Connection) -> Result<Option<u32
         return Ok(None);
     }
     if application != APPLICATION_ID {
-        return Err(broken(place, "it belongs to another program; use --store to name another place".into()));
+        return Err(broken(place, "it belongs to another program. Choose another with --store.".into()));
     }
     if found > FORMAT {
         return Err(StoreError::NewerStore { place: place.display().to_string(), found, known: FORMAT });
     }
     if found == 0 {
-        return Err(broken(place, "its format number is damaged; restore the file from a copy".into()));
+        return Err(broken(place, "its format number is damaged. Restore the file from a backup.".into()));
     }
     Ok(Some(found))
 }
@@ -232,15 +232,15 @@ pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::NotADatabase) => broken(
             place,
-            "it is no brigade store, or its beginning is damaged; move it away, or use --store to name another".into(),
+            "it is not a Brigade store, or its header is damaged. Move it away, or choose another with --store.".into(),
         ),
         Some(ErrorCode::DatabaseCorrupt) => {
-            broken(place, format!("{cause}; `brigade sessions export` saves what can still be read"))
+            broken(place, format!("{cause}. Save what is still readable with `brigade sessions export`."))
         }
         // SQLite does not always distinguish a full disk from a failing one, for example when it extends its
         // index.
         Some(ErrorCode::SystemIoFailure) => {
-            broken(place, format!("{cause}; check that its disk has room and works, with `brigade doctor`"))
+            broken(place, format!("{cause}. Check the disk with `brigade doctor`."))
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked {
             place: place.display().to_string(),
