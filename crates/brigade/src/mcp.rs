@@ -138,7 +138,7 @@ impl Servers {
                 Some(config) if same.is_empty() => wanted.push((name, config)),
                 Some(config) => servers.problems.push(ServerProblem {
                     server: config.name,
-                    message: format!("several servers would be called '{name}'; rename all but one"),
+                    message: format!("several servers have the name '{name}'. Rename all but one."),
                 }),
                 None => {}
             }

@@ -183,7 +183,7 @@ type ModelResolver = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Se
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownModel {
     /// No provider matches the name.
-    #[error("there is no model '{name}': expected provider/model with a provider out of: {known}")]
+    #[error("unknown model '{name}': expected PROVIDER/MODEL (known providers: {known})")]
     Name {
         /// The name.
         name: String,
@@ -191,7 +191,7 @@ pub enum UnknownModel {
         known: String,
     },
     /// The model was found but cannot be used.
-    #[error("the model '{name}' cannot be used: {cause}")]
+    #[error("cannot use the model '{name}': {cause}")]
     Unusable {
         /// The name.
         name: String,
@@ -264,7 +264,7 @@ impl Models {
         }
         let unusable = |cause| UnknownModel::Unusable { name: name.to_owned(), cause };
         match self.lazy.as_ref().filter(|lazy| lazy.names.iter().any(|known| known == provider)) {
-            Some(_) if model.is_empty() => Err(unusable(format!("write {provider}/MODEL"))),
+            Some(_) if model.is_empty() => Err(unusable(format!("expected {provider}/MODEL"))),
             Some(lazy) => {
                 let provider = lazy.provider(provider, endpoint_override).map_err(unusable)?;
                 Ok(ModelHandle { provider, name: model.to_owned() })
@@ -279,7 +279,7 @@ impl Models {
         // This provider serves calls from other programs. Users never choose it.
         known.retain(|name| *name != passthrough::PROVIDER);
         known.sort_unstable();
-        if known.is_empty() { "none is set up".to_owned() } else { known.join(", ") }
+        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
     }
 }
 
@@ -319,7 +319,7 @@ impl Ingest {
     /// Takes the next chunk. Returns new text, for observers.
     pub fn take(&mut self, chunk: Chunk) -> Result<Option<String>, ModelError> {
         if self.stop.is_some() {
-            return Err(ModelError::Transient("the model went on after the end of its reply".to_owned()));
+            return Err(ModelError::Transient("the model sent data after the end of its reply".to_owned()));
         }
         match chunk {
             Chunk::Text(text) => {
@@ -330,7 +330,9 @@ impl Ingest {
             Chunk::Arguments(more) => match self.calls.last_mut() {
                 Some((_, arguments, _)) => arguments.push_str(&more),
                 None => {
-                    return Err(ModelError::Transient("the model sent arguments before any call".to_owned()));
+                    return Err(ModelError::Transient(
+                        "the model sent tool arguments before a tool call".to_owned(),
+                    ));
                 }
             },
             Chunk::Opaque(block) => self.opaque.push(block.into()),
@@ -366,7 +368,7 @@ impl Ingest {
     /// Returns the whole reply if the terminal event has arrived. Tools of a truncated reply never run.
     pub fn finish(self) -> Result<(Reply, Usage), ModelError> {
         let Some(stop) = self.stop else {
-            return Err(ModelError::Transient("the reply was cut off before its end".to_owned()));
+            return Err(ModelError::Transient("the stream ended before the reply was complete".to_owned()));
         };
         let call = |(name, arguments, provider_id): (String, String, Option<String>)| ToolCall {
             name,

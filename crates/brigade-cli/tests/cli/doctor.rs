@@ -70,9 +70,9 @@ fn unknown_tools_in_a_preset_are_warned_about() {
         "#,
     );
     let expected = [
-        "swarm.roles.researcher.tools: there is no tool 'reed_file'. Did you mean 'read_file'?",
-        "swarm.roles.researcher.tools: there is no tool 'mcp__nobody__*'",
-        "swarm.roles.researcher.lend: there is no tool 'teleport'",
+        "swarm.roles.researcher.tools: unknown tool 'reed_file'. Did you mean 'read_file'?",
+        "swarm.roles.researcher.tools: unknown tool 'mcp__nobody__*'",
+        "swarm.roles.researcher.lend: unknown tool 'teleport'",
     ];
     let done = home.run(HELLO, &[]);
     let warned: Vec<&str> =
@@ -90,8 +90,8 @@ fn fresh_home_has_no_problems_and_nothing_is_written() {
     let home = Home::new();
     let done = doctor(&home, &[], &[]);
     done.exits_with(0)
-        .stdout_contains("config.toml is not there; brigade init")
-        .stdout_contains("is made by the first run");
+        .stdout_contains("config.toml does not exist. Create it with: brigade init")
+        .stdout_contains("will be created by the first run");
     done.stdout_contains("a command ran under its guard")
         .stdout_contains("guarded, not confined")
         .stdout_contains("no problems");
@@ -160,14 +160,14 @@ fn keys_are_detected_and_never_printed() {
     let report = done.exits_with(1).json();
     assert_finding(&report, "model", &["ok: work/large"]);
     assert_finding(&report, "model", &["warn: work/small is not in the list", "brigade models work"]);
-    assert_finding(&report, "model", &["problem: ollama/x cannot be used now"]);
-    assert_finding(&report, "model", &["problem: nobody/x: there is no provider 'nobody'"]);
+    assert_finding(&report, "model", &["problem: ollama/x is currently not available"]);
+    assert_finding(&report, "model", &["problem: nobody/x: unknown provider 'nobody'"]);
     assert_finding(&report, "providers", &["ok: work"]);
     assert_finding(&report, "providers", &["warn: other"]);
     assert_finding(
         &report,
         "providers",
-        &["problem: ollama: nobody answers at http://127.0.0.1:9/v1 / Start it"],
+        &["problem: ollama: no response from http://127.0.0.1:9/v1 / Start it"],
     );
     assert_finding(&report, "providers", &["note: without a key: ", "anthropic (ANTHROPIC_API_KEY)"]);
     let text = doctor(&home, &[], &[("WORK_KEY", "sesame-key")]);
@@ -205,14 +205,14 @@ fn offline_contacts_no_remote_server() {
         ),
     );
     let offline = report(&home, &["--offline"], &[]);
-    assert_finding(&offline, "providers", &["ok: far", "it was not asked (--offline)"]);
-    assert_finding(&offline, "providers", &["ok: shut", "it was not asked (--offline)"]);
+    assert_finding(&offline, "providers", &["ok: far", "not queried (--offline)"]);
+    assert_finding(&offline, "providers", &["ok: shut", "not queried (--offline)"]);
     assert_finding(&offline, "model", &["ok: shut/x"]);
     let online = report(&home, &[], &[]);
     assert_finding(&online, "providers", &["ok: far", "it answers"]);
-    assert_finding(&online, "providers", &["problem: shut", "401", "check the key of this provider"]);
+    assert_finding(&online, "providers", &["problem: shut", "401", "Check the provider's API key"]);
     assert_finding(&online, "model", &["ok: far/x"]);
-    assert_finding(&online, "model", &["problem: shut/x cannot be used now"]);
+    assert_finding(&online, "model", &["problem: shut/x is currently not available"]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn unusable_store_finding_says_what_to_do() {
     assert_finding(&store("broken.db"), "store", &["problem: ", "broken.db", "--store"]);
     home.write("work/file", "");
     assert_finding(&store("file/sessions.db"), "store", &["problem: ", "file", "--store PATH"]);
-    assert_finding(&store("new/folder/s.db"), "store", &["ok: ", "is made by the first run"]);
+    assert_finding(&store("new/folder/s.db"), "store", &["ok: ", "will be created by the first run"]);
     assert!(!home.work().join("new").exists(), "a look makes no store");
     home.run(HELLO, &["--store", "newer.db"]).exits_with(0);
     let newer = home.work().join("newer.db");

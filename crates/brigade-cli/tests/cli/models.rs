@@ -110,7 +110,7 @@ fn refused_key_is_not_printed() {
     let done = run(&home);
     assert_ne!(done.code, 0);
     let shown = format!("{}{}", done.stdout, done.stderr);
-    assert!(shown.contains("Wrong key (key)") && shown.contains("check the key"), "{shown}");
+    assert!(shown.contains("Wrong key (key)") && shown.contains("Check the provider's API key"), "{shown}");
     assert_key_hidden(&home, &done);
 }
 
@@ -119,10 +119,10 @@ fn a_request_that_is_refused_is_not_to_be_tried_again_as_it_is() {
     let (url, _asked) = serve("400 Bad Request", "{\"error\":{\"message\":\"no such field\"}}");
     let done = run(&configured(&url));
     done.exits_with(1)
-        .stderr_contains("asking again would not help")
+        .stderr_contains("A retry would not help")
         .stderr_contains("After fixing the cause:")
         .stderr_contains("brigade resume ");
-    assert!(!done.stderr.contains("To try again"), "{}", done.stderr);
+    assert!(!done.stderr.contains("Retry:"), "{}", done.stderr);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn missing_provider_settings_are_named() {
     home.write("home/config.toml", "[providers.mine]\nkind = 'telepathy'\nbase_url = 'http://127.0.0.1:1'\n");
     model("mine/x").exits_with(2).stderr_contains("one of openai, responses, anthropic, gemini");
     home.write("home/config.toml", "[providers.ollama]\nbase_url = 'nowhere'\n");
-    model("ollama/x").exits_with(2).stderr_contains("the base_url of the provider 'ollama' cannot be used");
+    model("ollama/x").exits_with(2).stderr_contains("invalid base_url of the provider 'ollama'");
 }
 
 /// Server that rejects one request with this retry delay, and then responds.
@@ -199,7 +199,7 @@ fn provider_limits_are_enforced() {
     std::fs::write(&file, format!("{config}longest_wait = '1s'\n")).unwrap();
     let done = run(&home);
     assert_ne!(done.code, 0);
-    done.stderr_contains("mine asks to wait").stderr_contains("and the longest wait is 1 s");
+    done.stderr_contains("mine asks to wait").stderr_contains("but the limit is 1 s");
     std::fs::write(&file, format!("{config}requests_per_minute = 0\n")).unwrap();
     run(&home)
         .exits_with(2)

@@ -92,7 +92,7 @@ fn models_without_a_provider_says_how_to_start() {
         .stdout_contains("No model is set");
     assert!(!done.stdout.contains("anthropic/claude"), "{}", done.stdout);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
-    done.stderr_contains("set ANTHROPIC_API_KEY or start Ollama");
+    done.stderr_contains("Set ANTHROPIC_API_KEY or start Ollama");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_configured_server_that_is_down_is_what_to_start() {
             format!("{model}[providers.mine]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\n");
         let done = home(&config).brigade(&["models"]);
         done.exits_with(0)
-            .stderr_contains("No model can be used yet: start mine, or correct providers.mine.base_url");
+            .stderr_contains("No model is available yet. Start mine, or fix providers.mine.base_url");
         assert!(!done.stderr.contains("ANTHROPIC_API_KEY"), "{}", done.stderr);
     }
 }
@@ -115,7 +115,7 @@ fn provider_with_a_key_is_ready_without_a_request() {
         .stdout_contains("ready (ANTHROPIC_API_KEY is set)")
         .stdout_contains("no key: set OPENAI_API_KEY");
     done.stdout_contains("* anthropic/claude-opus-5")
-        .stdout_contains("at the dearest, as of 20")
+        .stdout_contains("(highest tier), as of 20")
         .stdout_contains("25.00");
     assert!(done.stderr.is_empty() && !done.stdout.contains(KEY), "{}{}", done.stdout, done.stderr);
     assert!(!done.stdout.contains("openai/gpt"), "{}", done.stdout);
@@ -149,7 +149,7 @@ fn key_is_sent_only_to_its_provider_and_never_printed() {
     home.brigade(&["models"]).exits_with(0).stdout_contains("no key: set MY_KEY");
     assert!(server.asked().is_empty());
     let done = CommandResult::of(home.command(&["models"]).env("MY_KEY", KEY).output().unwrap());
-    done.exits_with(0).stdout_contains("no list of models: mine answered 401: Wrong key (key)");
+    done.exits_with(0).stdout_contains("no model list: mine answered 401: Wrong key (key)");
     let asked = &server.asked()[0];
     assert!(asked.contains(&format!("authorization: Bearer {KEY}")), "{asked}");
     assert!(!done.stdout.contains(KEY) && !done.stderr.contains(KEY), "{}{}", done.stdout, done.stderr);
@@ -189,8 +189,8 @@ fn redirects_of_a_server_are_not_followed() {
     let server = Server::start(&format!("302 Found\r\nLocation: {}/models", aim.url), "");
     let done = with_server(&server.url, "").brigade(&["models"]);
     done.exits_with(0)
-        .stdout_contains("no list of models: mine answered 302")
-        .stdout_contains("redirects are not followed");
+        .stdout_contains("no model list: mine answered 302")
+        .stdout_contains("Redirects are not followed");
     assert!(aim.asked().is_empty());
 }
 
@@ -208,7 +208,7 @@ fn control_characters_of_a_server_are_escaped() {
         with_server(&server.url, "")
             .brigade(&["models"])
             .exits_with(0)
-            .stdout_contains("it is no list of models");
+            .stdout_contains("it is not a list of models");
     }
 }
 

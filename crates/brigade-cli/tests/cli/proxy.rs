@@ -177,12 +177,10 @@ fn no_proxy_hosts_and_loopback_are_reached_directly() {
         // No resolver knows the name; some respond late.
         let soon = "providers.far.connect_timeout=200ms";
         let done = run_with(&home, &[soon], &[("HTTPS_PROXY", &proxy), (variable, exempt)]);
-        done.exits_with(1).stderr_contains("far cannot be reached");
+        done.exits_with(1).stderr_contains("cannot reach far");
     }
     let local = "providers.far.base_url=https://127.0.0.1:9/v1";
-    run_with(&home, &[local], &[("HTTPS_PROXY", &proxy)])
-        .exits_with(1)
-        .stderr_contains("far cannot be reached");
+    run_with(&home, &[local], &[("HTTPS_PROXY", &proxy)]).exits_with(1).stderr_contains("cannot reach far");
     assert_eq!(asked.try_iter().count(), 0, "the proxy was not asked");
 }
 
@@ -192,7 +190,7 @@ fn wrong_host_certificate_is_refused_behind_a_proxy() {
     let home = home();
     let other = "providers.far.base_url=https://other.example/v1";
     let done = run_with(&home, &[other], &[("HTTPS_PROXY", &format!("http://{address}"))]);
-    done.exits_with(1).stderr_contains("far cannot be reached").stderr_contains("certificate");
+    done.exits_with(1).stderr_contains("cannot reach far").stderr_contains("certificate");
 }
 
 /// `CONNECT` lines that a proxy without tunnels receives from a command.

@@ -18,7 +18,7 @@ fn unknown_command_hints_at_run_or_the_nearest_command() {
     let home = Home::new();
     assert_refused(&home, &["do x"], 2, &["unrecognized subcommand 'do x'", "brigade run 'do x'"]);
     assert_refused(&home, &["fix", "the", "bug"], 2, &["brigade run 'fix the bug'"]);
-    assert_refused(&home, &["rnu", "--help"], 2, &["Perhaps you mean: brigade run"]);
+    assert_refused(&home, &["rnu", "--help"], 2, &["Did you mean: brigade run"]);
     assert_refused(&home, &["sesions", "list"], 2, &["sessions"]);
     assert_refused(&home, &["sessions", "shwo"], 2, &["'show'"]);
     assert_refused(&home, &["run", "--budget-uds", "1"], 2, &["'--budget-usd'"]);
@@ -28,7 +28,7 @@ fn unknown_command_hints_at_run_or_the_nearest_command() {
 fn help_for_an_unknown_command_names_the_nearest() {
     let home = Home::new();
     assert_refused(&home, &["help", "foo"], 2, &["unrecognized subcommand 'foo'", "brigade help"]);
-    assert_refused(&home, &["help", "rnu"], 2, &["Perhaps you mean: brigade help run"]);
+    assert_refused(&home, &["help", "rnu"], 2, &["Did you mean: brigade help run"]);
     let done = home.brigade(&["help", "foo"]);
     assert!(!done.stderr.contains("brigade run"), "{}", done.stderr);
 }
@@ -113,15 +113,15 @@ fn unknown_model_error_suggests_the_nearest() {
     let run = |model: &str, words: &[&str]| assert_refused(&home, &["run", "--model", model, "x"], 2, words);
     run(
         "antropic/claude-sonnet-5",
-        &["'antropic/claude-sonnet-5'", "Perhaps you mean anthropic/claude-sonnet-5"],
+        &["'antropic/claude-sonnet-5'", "Did you mean anthropic/claude-sonnet-5"],
     );
-    run("claude-sonnet-5", &["Perhaps you mean anthropic/claude-sonnet-5", "brigade models"]);
-    run("ollama", &["Perhaps you mean ollama/qwen3"]);
+    run("claude-sonnet-5", &["Did you mean anthropic/claude-sonnet-5", "brigade models"]);
+    run("ollama", &["Did you mean ollama/qwen3"]);
     run(
         "anthropic/claude-sonnet-5",
         &["ANTHROPIC_API_KEY is not set", "export ANTHROPIC_API_KEY=", "brigade demo"],
     );
-    run("whatever", &["there is no model 'whatever'", "Write PROVIDER/MODEL"]);
+    run("whatever", &["unknown model 'whatever'", "Write PROVIDER/MODEL"]);
     run("script:plan.toml", &["plan.toml cannot be read"]);
     assert_refused(&home, &["models", "antropic"], 2, &["the nearest is 'anthropic'"]);
     let far = home.brigade(&["models", "foo"]);
@@ -171,7 +171,10 @@ fn unwritable_path_error_names_an_alternative() {
     home.write("work/file", "");
     let mut command = home.command(&["run", "--model", &model, "x"]);
     let done = CommandResult::of(command.env("BRIGADE_HOME", home.work().join("file")).output().unwrap());
-    done.exits_with(1).stderr_contains("file/sessions.db cannot be written").stderr_contains("--store");
+    done.exits_with(1)
+        .stderr_contains("cannot write to ")
+        .stderr_contains("file/sessions.db: ")
+        .stderr_contains("--store");
 }
 
 /// Root may write everywhere, so this test checks something only for other users.
@@ -184,12 +187,18 @@ fn unwritable_home_is_named() {
     if std::fs::write(home.home().join("probe"), "").is_ok() {
         return;
     }
-    assert_refused(&home, &["run", "--model", &model, "x"], 1, &["sessions.db cannot be written", "--store"]);
+    assert_refused(
+        &home,
+        &["run", "--model", &model, "x"],
+        1,
+        &["cannot write to ", "/sessions.db: ", "--store"],
+    );
     let init = ["init", "--yes", "--model", "ollama/qwen3"];
-    assert_refused(&home, &init, 1, &["config.toml cannot be written", "BRIGADE_HOME"]);
+    assert_refused(&home, &init, 1, &["cannot write ", "config.toml: ", "BRIGADE_HOME"]);
     home.brigade(&["doctor", "--offline"])
         .exits_with(1)
-        .stdout_contains("sessions.db cannot be made")
+        .stdout_contains("cannot create ")
+        .stdout_contains("/sessions.db: cannot write to ")
         .stdout_contains("--store PATH");
 }
 

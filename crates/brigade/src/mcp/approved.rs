@@ -98,7 +98,7 @@ impl ToolDefinitions {
 
 /// Checks that a tool can be offered to models.
 pub(super) fn check_definition(tool: &Tool) -> Result<(), String> {
-    let out = |why: &str| Err(format!("its tool '{}' is left out: {why}", sanitize(&tool.name)));
+    let out = |why: &str| Err(format!("cannot offer the tool '{}': {why}", sanitize(&tool.name)));
     let length = |value: serde_json::Result<Vec<u8>>| value.map_or(usize::MAX, |bytes| bytes.len());
     let bytes = [
         length(serde_json::to_vec(&tool.input_schema)),
@@ -107,12 +107,12 @@ pub(super) fn check_definition(tool: &Tool) -> Result<(), String> {
         length(serde_json::to_vec(&tool.annotations)),
     ];
     if bytes.into_iter().fold(0, usize::saturating_add) > MAX_DEFINITION_BYTES {
-        return out(&format!("its definition has more than {} KB", MAX_DEFINITION_BYTES >> 10));
+        return out(&format!("its definition is larger than {} KB", MAX_DEFINITION_BYTES >> 10));
     }
     match tool.input_schema.get("type") {
         None => Ok(()),
         Some(kind) if kind == "object" => Ok(()),
-        Some(_) => out("its arguments are no object"),
+        Some(_) => out("its arguments are not an object"),
     }
 }
 
@@ -245,11 +245,11 @@ mod tests {
     fn oversized_definition_is_refused() {
         let mut approved_tools = self::approved(&tools("short"));
         update_tools(&mut approved_tools, &tools(&"x".repeat(MAX_DEFINITION_BYTES)));
-        assert_eq!(gone(&approved_tools), "its tool 't' is left out: its definition has more than 32 KB");
+        assert_eq!(gone(&approved_tools), "cannot offer the tool 't': its definition is larger than 32 KB");
         let mut tools = tools("short");
         tools[0].title = Some("x".repeat(MAX_DEFINITION_BYTES));
         update_tools(&mut approved_tools, &tools);
-        assert!(gone(&approved_tools).contains("more than 32 KB"), "{}", gone(&approved_tools));
+        assert!(gone(&approved_tools).contains("larger than 32 KB"), "{}", gone(&approved_tools));
     }
 
     #[test]

@@ -66,14 +66,15 @@ impl<R> BoundedReader<R> {
         }
         self.line_bytes += bytes.len() - start;
         self.check_line()?;
-        self.rate.count(lines).map_err(|why| format!("{why}, so it was ended"))
+        self.rate.count(lines).map_err(|why| format!("{why}, so it was stopped"))
     }
 
     fn check_line(&self) -> Result<(), String> {
         match self.line_bytes > MAX_MESSAGE_BYTES {
-            true => {
-                Err(format!("it sent a message of more than {} MB, so it was ended", MAX_MESSAGE_BYTES >> 20))
-            }
+            true => Err(format!(
+                "it sent a message larger than {} MB, so it was stopped",
+                MAX_MESSAGE_BYTES >> 20
+            )),
             false => Ok(()),
         }
     }

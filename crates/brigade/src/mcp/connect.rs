@@ -163,7 +163,7 @@ async fn start_process(
     let closing = close_reason.clone();
     let (stream, run) =
         brigade_sandbox::serve(program.guard.clone(), job, async move { closing.closed().await })
-            .map_err(|error| format!("it cannot be started: {error}"))?;
+            .map_err(|error| format!("cannot start the server: {error}"))?;
     let (ending, secrets) = (close_reason.clone(), program.environment.clone());
     let process = AbortOnDrop(spawn(async move {
         ending.set(match run.await {
@@ -178,9 +178,9 @@ async fn start_process(
     match McpClient::default().serve_with_lifecycle(transport, newest_first()).await {
         Ok(service) => Ok(Connection::ready(service, close_reason, changes, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
-            Err(format!("it did not start: {}", close_reason.wait_for_reason().await))
+            Err(format!("cannot start the server: {}", close_reason.wait_for_reason().await))
         }
-        Err(error) => Err(format!("it did not start: {}", sanitize(&error.to_string()))),
+        Err(error) => Err(format!("cannot start the server: {}", sanitize(&error.to_string()))),
     }
 }
 
@@ -264,9 +264,9 @@ pub(super) async fn challenge(endpoint: &HttpEndpoint) -> Result<Option<String>,
 /// are not the cause.
 fn exit_reason(finished: &JobResult, secrets: &[(String, Secret)], since: Option<Duration>) -> String {
     let status = match finished.end {
-        ExitReason::Exited(code) => format!("it ended with exit code {code}"),
-        ExitReason::Signalled(signal) => format!("it was ended by signal {signal}"),
-        ExitReason::TimedOut | ExitReason::Cancelled => "it was ended".to_owned(),
+        ExitReason::Exited(code) => format!("it exited with code {code}"),
+        ExitReason::Signalled(signal) => format!("it was killed by signal {signal}"),
+        ExitReason::TimedOut | ExitReason::Cancelled => "it was stopped".to_owned(),
     };
     let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
     let stderr = String::from_utf8_lossy(stderr);

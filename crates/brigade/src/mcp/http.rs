@@ -57,7 +57,7 @@ pub(super) enum HttpError {
 pub(super) fn headers(entries: &[(String, Secret)]) -> Result<Headers, String> {
     let mut headers = HashMap::new();
     for (name, value) in entries {
-        let wrong = || format!("the header '{}' is none that can be sent", sanitize(name));
+        let wrong = || format!("invalid header '{}'", sanitize(name));
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
         let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
         value.set_sensitive(true);
@@ -172,7 +172,7 @@ async fn body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, HttpF
     let mut whole = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(request_failure)? {
         if whole.len() + chunk.len() > max_bytes {
-            return Err(unexpected(format!("its answer has more than {} MB", max_bytes.div_ceil(1 << 20))));
+            return Err(unexpected(format!("its answer is larger than {} MB", max_bytes.div_ceil(1 << 20))));
         }
         whole.extend_from_slice(&chunk);
     }
@@ -204,7 +204,7 @@ fn events(
                 Err(error) => return Some((Err(std::io::Error::other(error.without_url())), (None, event))),
             };
             let within = match event.grow(&chunk) > max_bytes {
-                true => Err(format!("it sent a message of more than {} MB", max_bytes.div_ceil(1 << 20))),
+                true => Err(format!("it sent a message larger than {} MB", max_bytes.div_ceil(1 << 20))),
                 false => limits.count(std::mem::take(&mut event.ended)),
             };
             match within {
@@ -352,7 +352,7 @@ async fn read_success(
     match serde_json::from_slice(&body) {
         Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
         Err(_) if !awaits_answer => Ok(StreamableHttpPostResponse::Accepted),
-        Err(error) => Err(unexpected(format!("it is no message: {error}"))),
+        Err(error) => Err(unexpected(format!("its answer is not a valid message: {error}"))),
     }
 }
 

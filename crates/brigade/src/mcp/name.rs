@@ -12,8 +12,8 @@ pub(super) fn server(raw: &str) -> Result<String, String> {
     let is_name = !name.is_empty() && name.len() <= 32 && name.bytes().all(known);
     if !is_name || name.contains("__") || name.starts_with('_') || name.ends_with('_') {
         return Err(
-            "its name cannot be used; a name has up to 32 letters, digits, `-` and single `_`, none of them \
-                    at its start or end"
+            "invalid server name. Use up to 32 letters, digits, `-` and single `_`, and no `_` at the start or \
+             end."
                 .to_owned(),
         );
     }
@@ -34,18 +34,16 @@ pub(super) fn tool(server: &str, raw: &str) -> Result<String, String> {
         .collect();
     let name = format!("mcp__{server}__{plain}");
     if plain.is_empty() || plain.contains('\0') {
-        return Err(format!(
-            "its tool '{shown}' is left out: the name has characters that no rule could name"
-        ));
+        return Err(format!("cannot offer the tool '{shown}': its name contains unsupported characters"));
     }
     if name.len() > MAX_TOOL_NAME_BYTES {
         return Err(format!(
-            "its tool '{shown}' is left out: '{name}' is longer than {MAX_TOOL_NAME_BYTES} characters"
+            "cannot offer the tool '{shown}': the name '{name}' is longer than {MAX_TOOL_NAME_BYTES} characters"
         ));
     }
     match name.parse::<Rule>() {
         Ok(_) => Ok(name),
-        Err(error) => Err(format!("its tool '{shown}' is left out: {error}")),
+        Err(error) => Err(format!("cannot offer the tool '{shown}': {error}")),
     }
 }
 

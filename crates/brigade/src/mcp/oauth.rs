@@ -89,26 +89,26 @@ impl LoginFlow {
     pub async fn begin(endpoint: &HttpEndpoint) -> Result<LoginFlow, LoginError> {
         let login = &endpoint.login;
         let file =
-            login.file.clone().ok_or_else(|| "there is no file that a login could be kept in".to_owned())?;
+            login.file.clone().ok_or_else(|| "cannot store a login: no file is configured".to_owned())?;
         let token_file = TokenFile::new(file);
         let stored = token_file.read().await?;
         let challenge = connect::challenge(endpoint).await?;
         if has_token(endpoint) {
             return Err(LoginError(match challenge {
                 Some(_) => token_refused(),
-                None => "the server takes the Authorization header of its entry; take that away to log in"
+                None => "the server accepts the Authorization header in its configuration. Remove the header to log in."
                     .to_owned(),
             }));
         }
         if challenge.is_none() && stored.missing_scopes.is_none() {
-            return Err("the server does not ask for a login".to_owned().into());
+            return Err("the server does not require a login".to_owned().into());
         }
         let mut manager = discover(endpoint, challenge.as_deref()).await?;
         let scopes = match stored.missing_scopes.is_some() || !login.scopes.is_empty() {
             true => requested_scopes(login, &stored, &manager.metadata_scopes),
             false => manager.inner.select_initial_scopes(&[]).await,
         };
-        let no_port = |error: std::io::Error| format!("no port can be opened on this machine: {error}");
+        let no_port = |error: std::io::Error| format!("cannot open a local port: {error}");
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(no_port)?;
         let port = listener.local_addr().map_err(no_port)?.port();
         let redirect = format!("http://127.0.0.1:{port}{}", callback::PATH);
@@ -119,14 +119,14 @@ impl LoginFlow {
             None => {
                 manager.inner.register_client(CLIENT_NAME, &redirect, &scopes).await.map_err(|error| {
                     LoginError::new(
-                        "the server does not let us register; give `clientId` of a client that it knows",
+                        "cannot register a client (set `clientId` to use an existing one)",
                         &error,
                     )
                 })?
             }
         };
         let token_file = token_file.with_secret(config.client_secret.clone());
-        let cannot = |error| LoginError::new("the login cannot begin", &error);
+        let cannot = |error| LoginError::new("cannot start the login", &error);
         manager.inner.configure_client(config).map_err(cannot)?;
         manager.inner.set_credential_store(token_file.clone());
         let url = manager.inner.get_authorization_url(&scopes).await.map_err(cannot)?;
@@ -150,7 +150,7 @@ impl LoginFlow {
             let lock = token_file.lock().await?;
             let exchanged =
                 manager.exchange_code_for_token_with_issuer(&code, state, answer.issuer.as_deref()).await;
-            exchanged.map_err(|error| LoginError::new("the login did not come about", &error))?;
+            exchanged.map_err(|error| LoginError::new("cannot complete the login", &error))?;
             token_file.set_missing_scopes_locked(None, &lock).await?;
             Ok(())
         })
@@ -176,7 +176,7 @@ struct AuthServer {
 async fn discover(endpoint: &HttpEndpoint, challenge: Option<&str>) -> Result<AuthServer, LoginError> {
     let cannot = |error: AuthError| {
         let why = http_errors::redact_url(endpoint, &error.to_string());
-        LoginError(format!("the server does not say who lets people in: {}", sanitize(&why)))
+        LoginError(format!("cannot discover the authorization server: {}", sanitize(&why)))
     };
     let mut inner = AuthorizationManager::new(endpoint.url.expose()).await.map_err(cannot)?;
     let challenge = challenge.filter(|challenge| !challenge.is_empty());
@@ -248,7 +248,7 @@ pub(super) async fn manager(endpoint: &HttpEndpoint) -> Result<Option<Authorizat
     let Some(credentials) = stored.credentials else { return Ok(None) };
     let unusable = |error: AuthError| {
         format!(
-            "its login cannot be used: {}",
+            "cannot use the stored login: {}",
             sanitize(&http_errors::redact_url(endpoint, &error.to_string()))
         )
     };
@@ -271,7 +271,7 @@ async fn log_in_as_client(endpoint: &HttpEndpoint) -> Result<AuthorizationManage
     let secret = |client: &OAuthClient| client.secret.as_ref().map(|secret| secret.expose().to_owned());
     let client = login.client.as_ref().and_then(|client| Some((client.id.clone(), secret(client)?)));
     let (client_id, client_secret) = client
-        .ok_or_else(|| "a client that logs in itself needs `clientId` and `clientSecret`".to_owned())?;
+        .ok_or_else(|| "the client credentials grant requires `clientId` and `clientSecret`".to_owned())?;
     let challenge = connect::challenge(endpoint).await?;
     let AuthServer { mut inner, .. } = discover(endpoint, challenge.as_deref()).await?;
     let scopes = match login.scopes.is_empty() {
@@ -280,7 +280,7 @@ async fn log_in_as_client(endpoint: &HttpEndpoint) -> Result<AuthorizationManage
     };
     let resource = Some(endpoint.url.expose().to_owned());
     let config = ClientCredentialsConfig::ClientSecret { client_id, client_secret, scopes, resource };
-    let cannot = |error| LoginError::new("the login did not come about", &error);
+    let cannot = |error| LoginError::new("cannot complete the login", &error);
     inner.validate_client_credentials_metadata(&config).map_err(cannot)?;
     inner.configure_client_credentials(&config).map_err(cannot)?;
     inner.exchange_client_credentials(&config).await.map_err(cannot)?;
@@ -293,8 +293,8 @@ fn has_token(endpoint: &HttpEndpoint) -> bool {
 }
 
 fn token_refused() -> String {
-    "the server refused the Authorization header of its entry (401); write a token there that it takes, or take the \
-     header away where it wants a login (OAuth)"
+    "the server rejected the Authorization header in its configuration (401). Set a valid token, or remove the \
+     header to log in (OAuth)."
         .to_owned()
 }
 
@@ -304,8 +304,10 @@ pub(super) fn login_required_message(endpoint: &HttpEndpoint) -> String {
         return token_refused();
     }
     match endpoint.login.hint.as_str() {
-        "" => "it asks for authorisation (OAuth); if it takes a token, give it in `headers`".to_owned(),
-        how => format!("it asks you to log in (OAuth); {how}"),
+        "" => {
+            "it requires authorization (OAuth). If it accepts a token, set the token in `headers`.".to_owned()
+        }
+        how => format!("it requires a login (OAuth); {how}"),
     }
 }
 
@@ -352,7 +354,7 @@ pub(super) async fn auth_failure_message(endpoint: &HttpEndpoint, failure: AuthF
     match failure {
         AuthFailure::LoginRequired => login_required_message(endpoint),
         AuthFailure::InsufficientScope(scope) if has_token(endpoint) => format!(
-            "the Authorization header of its entry does not reach this far{}; write a token there that does",
+            "the Authorization header in its configuration lacks a required scope{}. Set a token that has it.",
             scope_suffix(scope.as_deref())
         ),
         AuthFailure::InsufficientScope(scope) => {
@@ -360,7 +362,7 @@ pub(super) async fn auth_failure_message(endpoint: &HttpEndpoint, failure: AuthF
                 let _ = TokenFile::new(file.clone()).set_missing_scopes(Some(scope)).await;
             }
             let rights = scope_suffix(scope.as_deref());
-            format!("your login does not reach this far{rights}; {}", login_hint(endpoint))
+            format!("your login lacks a required scope{rights}; {}", login_hint(endpoint))
         }
     }
 }
@@ -372,7 +374,7 @@ fn scope_suffix(scope: Option<&str>) -> String {
 
 fn login_hint(endpoint: &HttpEndpoint) -> &str {
     match endpoint.login.hint.as_str() {
-        "" => "a token with more rights can be given in `headers`",
+        "" => "set a token with this scope in `headers`",
         how => how,
     }
 }

@@ -124,8 +124,10 @@ impl Drop for CancelOnDrop {
         }
         let peer = self.peer.clone();
         spawn(async move {
-            let params =
-                CancelledNotificationParam::new(Some(request), Some("nobody waits any more".to_owned()));
+            let params = CancelledNotificationParam::new(
+                Some(request),
+                Some("the client no longer waits for the answer".to_owned()),
+            );
             let _ = peer.send_notification(CancelledNotification::new(params).into()).await;
         });
     }

@@ -100,15 +100,15 @@ impl Server {
                 Some(tool) if same.is_empty() => {
                     offered.push(Arc::new(ServerTool::new(self.clone(), name, tool)));
                 }
-                _ => problems
-                    .push(format!("several of its tools would be called '{name}', so none is offered")),
+                _ => problems.push(format!("cannot offer the tool '{name}': several tools have this name")),
             }
         }
         for resource_tool in ResourceTool::of(self, name) {
             let local_name = resource_tool.spec().name.clone();
             match offered.iter().any(|tool| tool.spec().name == local_name) {
-                true => problems
-                    .push(format!("it has a tool called '{local_name}' itself, so ours is not offered")),
+                true => problems.push(format!(
+                    "cannot offer the built-in tool '{local_name}': the server has a tool with this name"
+                )),
                 false => offered.push(Arc::new(resource_tool)),
             }
         }
@@ -283,8 +283,8 @@ impl Server {
         match self.approved().state(tool) {
             ToolState::Approved => Ok(()),
             ToolState::Changed(_) => Err(format!(
-                "the definition of its tool '{tool}' has changed since it was approved, so it was not called; call it \
-                 again, and the person is asked"
+                "its tool '{tool}' was not called: its definition has changed since it was approved. Call it again to ask \
+                 the user for approval."
             )),
             ToolState::Gone(why) => Err(why),
         }
@@ -309,7 +309,7 @@ async fn connect(
     let limit = config.start_timeout;
     let started = tokio::time::timeout(limit, async {
         let connection = Connection::open(name, &config.transport, changes).await?;
-        let tools = list(&connection).await.map_err(|why| format!("its tools cannot be listed: {why}"))?;
+        let tools = list(&connection).await.map_err(|why| format!("cannot list its tools: {why}"))?;
         Ok((connection, tools))
     });
     started.await.unwrap_or_else(|_| Err(format!("it was not ready within {}", seconds(limit))))
@@ -317,6 +317,7 @@ async fn connect(
 
 /// Message about a call that may have taken effect.
 fn outcome_unknown(why: &str) -> String {
+    let why = why.trim_end_matches('.');
     format!("outcome unknown: {why}. Check whether the call took effect before you repeat it.")
 }
 
@@ -339,10 +340,10 @@ pub(super) async fn error_message(connection: &Connection, error: ServiceError) 
     }
     match error {
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-            format!("it does not know what was asked of it: {}", sanitize(&error.message))
+            format!("it does not support this request: {}", sanitize(&error.message))
         }
         ServiceError::McpError(error) => format!("it answered with an error: {}", sanitize(&error.message)),
-        ServiceError::UnexpectedResponse => "it answered with something else than what was asked".to_owned(),
+        ServiceError::UnexpectedResponse => "it answered with an unexpected message".to_owned(),
         other => sanitize(&other.to_string()),
     }
 }
@@ -377,7 +378,7 @@ where
         };
         all.extend(more);
         if all.len() > max_entries {
-            return Err(format!("they are more than {max_entries}"));
+            return Err(format!("there are more than {max_entries} entries"));
         }
         match next {
             Some(next) => cursor = Some(next),

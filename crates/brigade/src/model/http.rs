@@ -53,5 +53,5 @@ pub(super) fn stream_reply<D: Decoder>(
 /// Error for a stream that ended before its terminal event.
 pub(super) fn truncated(endpoint: &Endpoint) -> ModelError {
     let name = endpoint.name();
-    ModelError::Transient(format!("{name} cut its reply off before the end"))
+    ModelError::Transient(format!("{name} ended the stream before its reply was complete"))
 }

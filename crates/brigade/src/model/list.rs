@@ -69,7 +69,7 @@ pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<ListedModel>, Lis
         FetchError::Unreachable(error) => ListError::Unreachable(error),
         FetchError::Failed(error) => ListError::Failed(error),
     })?;
-    read(&body).ok_or_else(|| ListError::Failed(http::invalid_reply(endpoint, "it is no list of models")))
+    read(&body).ok_or_else(|| ListError::Failed(http::invalid_reply(endpoint, "it is not a list of models")))
 }
 
 /// Lists the models of several providers at once. The results are in the order of `endpoints`.

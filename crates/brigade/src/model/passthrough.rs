@@ -72,11 +72,13 @@ fn reply(messages: &[Message]) -> Result<Vec<Chunk>, ModelError> {
         (Some(text), _) => (vec![Chunk::Text(text)], Stop::End),
         (None, Some(Message::User(task))) => {
             let call = parse_call(task.as_str())
-                .ok_or_else(|| ModelError::Fatal("the task names no call to be made".to_owned()))?;
+                .ok_or_else(|| ModelError::Fatal("the task does not name a tool call".to_owned()))?;
             let begin = Chunk::Call { name: call.name, provider_id: None };
             (vec![begin, Chunk::Arguments(call.arguments.to_string())], Stop::Calls)
         }
-        (None, _) => return Err(ModelError::Fatal("there is no call to be made".to_owned())),
+        (None, _) => {
+            return Err(ModelError::Fatal("the conversation does not contain a tool call".to_owned()));
+        }
     };
     chunks.extend([Chunk::Usage(Usage::default()), Chunk::Done(stop)]);
     Ok(chunks)

@@ -293,7 +293,7 @@ impl TryFrom<String> for NanoDollars {
     type Error = String;
 
     fn try_from(text: String) -> Result<NanoDollars, String> {
-        let refuse = || format!("'{text}' is no price");
+        let refuse = || format!("'{text}' is not a price");
         let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
         let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         if whole.is_empty() || fraction.len() > NANO_DIGITS || !is_number(whole) || !is_number(fraction) {

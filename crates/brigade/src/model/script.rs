@@ -99,7 +99,7 @@ impl Script {
         };
         if file.reply.is_empty() {
             return Err(ScriptError(
-                "it has no [[reply]]; a reply has at least a `text` or a [[reply.call]]".to_owned(),
+                "the script has no [[reply]]. Add one with a `text` or a [[reply.call]].".to_owned(),
             ));
         }
         Ok(Script { file: Arc::new(file) })
@@ -114,14 +114,14 @@ impl Script {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(journal);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
         written.map_err(|cause| {
-            ModelError::Fatal(format!("the script's journal {}: {cause}", journal.display()))
+            ModelError::Fatal(format!("cannot write the script's journal {}: {cause}", journal.display()))
         })
     }
 
     fn find_reply(&self, request: &Request) -> Result<(&ScriptedReply, Vec<Chunk>), ModelError> {
         let entry = self.file.reply.iter().find(|entry| entry.matches(request)).ok_or_else(|| {
             ModelError::Fatal(format!(
-                "the script has no reply for {} at turn {}, attempt {}; add a [[reply]] that fits",
+                "the script has no reply for {} at turn {}, attempt {}. Add a matching [[reply]].",
                 request.role.as_deref().unwrap_or(&request.agent),
                 request.turn,
                 request.attempt
@@ -221,9 +221,7 @@ impl Model for Script {
 }
 
 fn overflow_error() -> ModelError {
-    ModelError::Overflow(
-        "the conversation is longer than the context window of the scripted model".to_owned(),
-    )
+    ModelError::Overflow("the conversation exceeds the context window of the scripted model".to_owned())
 }
 
 fn text_chunks(text: &str, count: usize) -> Vec<Chunk> {

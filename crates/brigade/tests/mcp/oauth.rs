@@ -54,7 +54,7 @@ async fn user_logs_in_once_and_the_server_works() {
     let (harness, server) = (McpHarness::new(), OAuthServer::start(Behaviour::Good));
     let address = address(&harness, &server);
     let servers = start(&address).await;
-    assert_eq!(servers.problems()[0].message, "it asks you to log in (OAuth); type: login");
+    assert_eq!(servers.problems()[0].message, "it requires a login (OAuth); type: login");
     let page = log_in(&address).await.unwrap();
     assert!(page.contains("You are logged in"), "{page}");
     assert_eq!(call_echo(&harness, &address).await, "with read");
@@ -81,10 +81,7 @@ async fn token_is_refreshed_or_a_new_login_requested() {
     server.auth_state.lock().unwrap().is_strict = true;
     server.revoke();
     let text = harness.error(&servers, "mcp__s__echo").await;
-    assert!(
-        text.contains("it asks you to log in (OAuth); type: login") && !text.contains("sesame"),
-        "{text}"
-    );
+    assert!(text.contains("it requires a login (OAuth); type: login") && !text.contains("sesame"), "{text}");
 }
 
 #[tokio::test]
@@ -93,7 +90,7 @@ async fn insufficient_scope_is_requested_at_the_next_login() {
     let address = address(&harness, &server);
     log_in(&address).await.unwrap();
     let text = harness.error(&start(&address).await, "mcp__s__erase").await;
-    assert!(text.contains("your login does not reach this far (admin); type: login"), "{text}");
+    assert!(text.contains("your login lacks a required scope (admin); type: login"), "{text}");
     log_in(&address).await.unwrap();
     assert_eq!(harness.ok(&start(&address).await, "mcp__s__erase").await, "with read admin");
 }
@@ -118,7 +115,7 @@ async fn callback_with_another_state_is_ignored() {
     });
     attempt.finish().await.unwrap();
     let (strange, own) = browser.await.unwrap();
-    assert!(strange.contains("404") && strange.contains("not the login that was begun"), "{strange}");
+    assert!(strange.contains("404") && strange.contains("does not match the login in progress"), "{strange}");
     assert!(own.contains("You are logged in"), "{own}");
     assert_eq!(server.grants(), ["authorization_code"]);
 }
@@ -159,7 +156,7 @@ async fn client_credentials_log_in_again_after_expiry() {
         |secret: &str| Some(OAuthClient { id: "robot".to_owned(), secret: Some(Secret::new(secret)) });
     address.login.client = client("wrong-secret-1");
     let problems = start(&address).await.problems().to_vec();
-    assert!(problems[0].message.contains("the login did not come about"), "{problems:?}");
+    assert!(problems[0].message.contains("cannot complete the login"), "{problems:?}");
     assert!(!problems[0].message.contains("wrong-secret-1"), "{problems:?}");
     address.login.client = client("robot-secret-1");
     let servers = start(&address).await;

@@ -116,7 +116,7 @@ async fn task_longer_than_the_window_fails_with_a_clear_error() {
     let harness = Harness::new("window = 4000\n[[reply]]\ntext = 'never'\n");
     let result = harness.run_task(Task::new("x".repeat(16_000))).await;
     let Status::Failed { cause } = &result.outcome.status else { panic!("{:?}", result.outcome) };
-    assert!(cause.contains("longer than the context window"), "{cause}");
+    assert!(cause.contains("exceeds the context window"), "{cause}");
     assert_eq!(harness.replies.count(), 1, "it is not asked again and again");
 }
 

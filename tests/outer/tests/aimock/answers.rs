@@ -100,11 +100,13 @@ fn wrong_key_is_reported_without_showing_it() {
         let output = env.run_with_key(wrong, &[&RUN[..], &["a plain question"]].concat());
         assert_eq!(output.code, 1, "{format:?} {output:?}");
         let error = output.report()["error"].as_str().unwrap().to_owned();
-        let named = ["401", "Invalid API key", "check the key"].iter().all(|words| error.contains(words));
+        let named = ["401", "Invalid API key", "Check the provider's API key"]
+            .iter()
+            .all(|words| error.contains(words));
         assert!(named, "{error}");
         assert!(!format!("{output:?}").contains(wrong));
     }
-    assert!(aimock.journal().is_empty(), "nobody was let in");
+    assert!(aimock.journal().is_empty(), "every request was rejected");
 }
 
 #[test]

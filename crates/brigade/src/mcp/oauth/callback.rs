@@ -38,7 +38,7 @@ pub(super) async fn wait_for_redirect(
     loop {
         let (mut stream, target) = tokio::select! {
             accepted = listener.accept(), if pending.len() < MAX_CONNECTIONS => {
-                let (stream, _) = accepted.map_err(|error| format!("nobody can be waited for: {error}"))?;
+                let (stream, _) = accepted.map_err(|error| format!("cannot accept a connection from the browser: {error}"))?;
                 pending.push(read_request(stream));
                 continue;
             }
@@ -48,13 +48,13 @@ pub(super) async fn wait_for_redirect(
             },
         };
         let Some(answer) = parse_response(&target, state) else {
-            respond(&mut stream, "404 Not Found", "This is not the login that was begun.").await;
+            respond(&mut stream, "404 Not Found", "This does not match the login in progress.").await;
             continue;
         };
         let outcome = done(answer).await;
         let message = match &outcome {
             Ok(()) => "You are logged in. You can close this page.",
-            Err(_) => "The login did not come about. The terminal says why.",
+            Err(_) => "The login failed. See the terminal for the cause.",
         };
         respond(&mut stream, "200 OK", message).await;
         return outcome;
@@ -92,7 +92,7 @@ fn parse_response(target: &str, state: &str) -> Option<AuthResponse> {
     let code = match (parameter(&url, "error"), parameter(&url, "code")) {
         (Some(error), _) => Err(parameter(&url, "error_description").unwrap_or(error)),
         (None, Some(code)) => Ok(code),
-        (None, None) => Err("it came without a code".to_owned()),
+        (None, None) => Err("the redirect has no code".to_owned()),
     };
     Some(AuthResponse { code, issuer: parameter(&url, "iss") })
 }

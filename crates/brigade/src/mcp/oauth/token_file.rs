@@ -106,7 +106,7 @@ impl TokenFile {
                     tokio::time::sleep(LOCK_RETRY_DELAY).await;
                 }
                 Err(Errno::WOULDBLOCK) => {
-                    return Err(self.unusable(&"another process has not let go of it for a long time"));
+                    return Err(self.unusable(&"another process has held its lock for too long"));
                 }
                 Err(error) => return Err(self.unusable(&io::Error::from(error))),
             }
@@ -114,7 +114,7 @@ impl TokenFile {
     }
 
     fn unusable(&self, why: &dyn std::fmt::Display) -> String {
-        format!("the login in {} cannot be used: {why}", self.file.display())
+        format!("cannot use the login in {}: {why}", self.file.display())
     }
 
     async fn write(&self, stored: StoredLogin) -> Result<(), String> {

@@ -146,7 +146,7 @@ impl Decoder {
         chunks: &mut ChunkBuffer,
     ) -> Result<(), &'static str> {
         match (delta, self.open.get_mut(&index)) {
-            (_, None) => return Err("a delta belongs to no block"),
+            (_, None) => return Err("a delta does not belong to a block"),
             (Delta::Text { text }, Some(_)) => self.push_text(text, chunks),
             (Delta::Arguments { partial_json }, Some(Block::Call { arguments, .. })) => {
                 arguments.push_str(&partial_json);
@@ -167,7 +167,7 @@ impl Decoder {
 
     fn end_block(&mut self, index: u64, chunks: &mut ChunkBuffer) -> Result<(), &'static str> {
         match self.open.remove(&index) {
-            None => return Err("a block ends that did not begin"),
+            None => return Err("a block ends that was not started"),
             Some(Block::Call { id, name, whole, arguments }) => {
                 if name.is_empty() {
                     return Err("a tool call has no name");
@@ -264,7 +264,7 @@ impl http::Decoder for Decoder {
             return Ok(());
         }
         let decoded: StreamEvent = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API")
+            http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API")
         })?;
         let before = chunks.added();
         self.handle_event(decoded, chunks)?;

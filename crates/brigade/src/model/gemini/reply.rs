@@ -154,7 +154,7 @@ impl Decoder {
             (Some(why), _) => {
                 let name = self.endpoint.name();
                 return Err(ModelError::Fatal(format!(
-                    "{name} blocked the request before the model saw it: {why}; asking again would not help"
+                    "{name} blocked the request before it reached the model: {why}. A retry would not help."
                 )));
             }
             (None, Some((reason, message))) => self.stop(&reason, &message)?,
@@ -187,7 +187,7 @@ impl Decoder {
             | "MISSING_THOUGHT_SIGNATURE"
             | "OTHER" => {
                 let message =
-                    serde_json::json!({ "message": format!("it stopped with '{reason}' {message}") });
+                    serde_json::json!({ "message": format!("the reply ended with '{reason}' {message}") });
                 return Err(http::stream_error(&self.endpoint, &message));
             }
             _ if self.calls.is_empty() => Stop::End,
@@ -214,7 +214,8 @@ impl http::Decoder for Decoder {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let no_json = || http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API");
+        let no_json =
+            || http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API");
         // An error may arrive as a list with one element.
         let decoded: StreamEvent = match data.starts_with('[') {
             true => {

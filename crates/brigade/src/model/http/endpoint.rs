@@ -58,9 +58,7 @@ pub enum Locality {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// The base URL is invalid.
-    #[error(
-        "the base_url of the provider '{name}' cannot be used: {cause}; write one such as https://host/v1"
-    )]
+    #[error("invalid base_url of the provider '{name}': {cause}. Use a URL such as https://host/v1.")]
     Address {
         /// The provider.
         name: String,
@@ -68,10 +66,10 @@ pub enum EndpointError {
         cause: String,
     },
     /// The key cannot be sent in a header.
-    #[error("the key of the provider '{0}' is empty or has characters that no key has; copy it again")]
+    #[error("the API key of the provider '{0}' is empty or contains invalid characters. Copy it again.")]
     Key(String),
     /// The HTTP client cannot be created.
-    #[error("no connection to the provider '{name}' can be prepared: {cause}")]
+    #[error("cannot create a connection to the provider '{name}': {cause}")]
     Client {
         /// The provider.
         name: String,
@@ -80,7 +78,7 @@ pub enum EndpointError {
     },
     /// The proxy cannot be used.
     #[error(
-        "cannot reach the provider '{name}' through a proxy: {cause}. Change HTTPS_PROXY, or list the host of the provider in NO_PROXY"
+        "cannot reach the provider '{name}' through a proxy: {cause}. Change HTTPS_PROXY, or list the host of the provider in NO_PROXY."
     )]
     Proxy {
         /// The provider.
@@ -316,17 +314,17 @@ pub(in super::super) fn locality(base: &Url) -> Locality {
 
 fn parse_base_url(text: &str) -> Result<Url, String> {
     if !text.contains("://") {
-        return Err("it does not begin with http:// or https://".to_owned());
+        return Err("it does not start with http:// or https://".to_owned());
     }
     let url = Url::parse(text.trim()).map_err(|error| error.to_string())?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
-        return Err("it is not http or https".to_owned());
+        return Err("it is not an http or https URL".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it has a user name or password".to_owned());
+        return Err("it contains a user name or password".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("it has a part after ? or #".to_owned());
+        return Err("it contains a query or a fragment".to_owned());
     }
     Ok(url)
 }
@@ -340,7 +338,7 @@ mod tests {
         for text in ["127.0.0.1:8000/v1", "localhost:8000/v1", "host/v1", ""] {
             let error = Endpoint::new("mock", text, None).unwrap_err().to_string();
             assert!(
-                error.contains("it does not begin with http:// or https://; write one such as"),
+                error.contains("it does not start with http:// or https://. Use a URL such as"),
                 "{error}"
             );
         }

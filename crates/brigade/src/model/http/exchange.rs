@@ -295,7 +295,7 @@ impl<D: Decoder> Exchange<D> {
             }
             self.phase = Phase::Queued;
         } else {
-            let refused = format!("{message}; it refused the request {} times", self.refusals);
+            let refused = format!("{message} (refused {} times)", self.refusals);
             self.failed = Some(ModelError::Transient(refused));
         }
     }

@@ -60,22 +60,25 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
         None if message.is_empty() => String::new(),
         _ => format!(": {message}"),
     };
-    let fatal = |hint: &str| ModelError::Fatal(format!("{name} answered {status}{message}; {hint}"));
+    let fatal = |hint: &str| {
+        let message = message.trim_end_matches('.');
+        ModelError::Fatal(format!("{name} answered {status}{message}. {hint}"))
+    };
     match status {
         429 if kind.contains("insufficient_quota") || kind.contains("billing") => {
-            fatal("the account has no credit left")
+            fatal("The account has no credit left.")
         }
         408 | 409 | 425 | 429 | 500.. => {
             let wait = retry.map(sanitize).filter(|wait| !wait.is_empty());
             let wait = wait.map(|wait| format!(" (Retry-After: {wait})")).unwrap_or_default();
             ModelError::Transient(format!("{name} answered {status}{message}{wait}"))
         }
-        401 | 403 => fatal("check the key of this provider and what it may be used for"),
-        402 => fatal("the account has no credit left"),
-        404 => fatal("check the name of the model and the base_url of the provider"),
+        401 | 403 => fatal("Check the provider's API key and its permissions."),
+        402 => fatal("The account has no credit left."),
+        404 => fatal("Check the model name and the provider's base_url."),
         413 => overflow(name, message.trim_start_matches([':', ' '])),
-        300..=399 => fatal("redirects are not followed; write the final address as base_url"),
-        _ => fatal("asking again would not help"),
+        300..=399 => fatal("Redirects are not followed. Set base_url to the final address."),
+        _ => fatal("A retry would not help."),
     }
 }
 
@@ -93,7 +96,7 @@ pub(super) fn non_stream_reply(endpoint: &Endpoint, kind: &str, body: &str) -> N
     let value = value.as_ref().map(first_or_self);
     // Some servers report errors with a success status.
     if let Some(error) = value.and_then(|value| value.get("error")).filter(|error| !error.is_null()) {
-        return NonStreamReply::Failure(classify(endpoint, error, "instead of replying"));
+        return NonStreamReply::Failure(classify(endpoint, error, "instead of a reply"));
     }
     let (name, kind) = (endpoint.name(), sanitize(kind));
     let is_whole = COMPLETION_KEYS.iter().any(|key| match value {
@@ -103,14 +106,14 @@ pub(super) fn non_stream_reply(endpoint: &Endpoint, kind: &str, body: &str) -> N
     });
     if is_whole {
         return NonStreamReply::Billable(ModelError::Fatal(format!(
-            "{name} answered with a whole reply ({kind}) instead of an event stream; check the base_url of the \
-             provider: the server there, or a proxy before it, does not stream"
+            "{name} sent a complete reply ({kind}) instead of an event stream. Check the provider's base_url: the \
+             server, or a proxy in front of it, does not support streaming."
         )));
     }
     let (message, _) = parse_error_body(body);
-    let message = if message.is_empty() { String::new() } else { format!(": {message}") };
+    let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
     let error = ModelError::Transient(format!(
-        "{name} answered with {kind} instead of an event stream; check the base_url of the provider{message}"
+        "{name} answered with {kind} instead of an event stream{message}. Check the provider's base_url."
     ));
     if value.is_some() { NonStreamReply::Billable(error) } else { NonStreamReply::Failure(error) }
 }
@@ -128,7 +131,7 @@ fn classify(endpoint: &Endpoint, error: &Value, when: &str) -> ModelError {
     if is_overflow(&message, &kind) {
         return overflow(name, &message);
     }
-    let message = if message.is_empty() { "it does not say why".to_owned() } else { message };
+    let message = if message.is_empty() { "no cause given".to_owned() } else { message };
     let code = error.get("code").or_else(|| error.get("status_code")).and_then(Value::as_u64);
     let is_fatal = match code {
         Some(408 | 409 | 425 | 429) | Some(500..) => false,
@@ -136,19 +139,19 @@ fn classify(endpoint: &Endpoint, error: &Value, when: &str) -> ModelError {
         Some(_) | None => FATAL_ERROR_KINDS.iter().any(|word| kind.contains(word)),
     };
     match is_fatal {
-        true => ModelError::Fatal(format!("{name} refused {when}: {message}")),
-        false => ModelError::Transient(format!("{name} failed {when}: {message}")),
+        true => ModelError::Fatal(format!("{name} sent an error {when}: {message}")),
+        false => ModelError::Transient(format!("{name} sent an error {when}: {message}")),
     }
 }
 
 /// Error for a stream that violates the API.
 pub(in super::super) fn invalid_reply(endpoint: &Endpoint, what: &str) -> ModelError {
-    ModelError::Transient(format!("{} sent a reply that cannot be used: {what}", endpoint.name()))
+    ModelError::Transient(format!("invalid reply from {}: {what}", endpoint.name()))
 }
 
 /// Error for a request that cannot be built.
 pub(super) fn invalid_request(endpoint: &Endpoint, cause: &str) -> ModelError {
-    ModelError::Fatal(format!("the request to {} cannot be made: {}", endpoint.name(), sanitize(cause)))
+    ModelError::Fatal(format!("cannot build the request to {}: {}", endpoint.name(), sanitize(cause)))
 }
 
 /// Error for a connection that failed or broke.
@@ -161,14 +164,14 @@ pub(super) fn connection_error(endpoint: &Endpoint, error: ConnectionError) -> M
         ConnectionError::Unreachable(cause) => cause,
         ConnectionError::Proxy(error) => return tunnel_error(name, &error),
         ConnectionError::Broken(cause) => {
-            return ModelError::Transient(format!("the connection to {name} broke off: {cause}"));
+            return ModelError::Transient(format!("the connection to {name} was lost: {cause}"));
         }
     };
     let hint = match endpoint.locality() {
-        Locality::Local => "check that it runs and that its base_url is right",
-        Locality::Remote => "check your network connection and its base_url",
+        Locality::Local => "Check that it is running and that its base_url is correct.",
+        Locality::Remote => "Check your network connection and its base_url.",
     };
-    ModelError::Transient(format!("{name} cannot be reached: {cause}; {hint}"))
+    ModelError::Transient(format!("cannot reach {name}: {cause}. {hint}"))
 }
 
 /// Error for a failed connection through a proxy.
@@ -196,7 +199,7 @@ pub(super) fn total_timeout(endpoint: &Endpoint) -> ModelError {
 /// Error for a reply that did not start in time.
 pub(super) fn first_byte_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
     let (name, limit) = (endpoint.name(), format_seconds(limit));
-    ModelError::Transient(format!("{name} did not begin to answer within {limit} (first_byte_timeout)"))
+    ModelError::Transient(format!("{name} did not start to answer within {limit} (first_byte_timeout)"))
 }
 
 /// Error for a reply that stalled.
@@ -210,10 +213,7 @@ pub(super) fn idle_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
 /// Message about a requested wait that exceeds the limit.
 pub(super) fn wait_too_long(endpoint: &Endpoint, wait: Duration) -> String {
     let (name, limit) = (endpoint.name(), format_seconds(endpoint.rate_limiter().longest_wait()));
-    format!(
-        "{name} asks to wait {}, and the longest wait is {limit} (longest_wait)",
-        format_rounded_seconds(wait)
-    )
+    format!("{name} asks to wait {}, but the limit is {limit} (longest_wait)", format_rounded_seconds(wait))
 }
 
 /// Message about the reason why a request is queued.
@@ -223,14 +223,14 @@ pub(super) fn wait_message(endpoint: &Endpoint, reason: WaitReason) -> String {
         WaitReason::RetryAfter(wait) => {
             format!("{name} asks to wait {} (rate limit)", format_rounded_seconds(wait))
         }
-        WaitReason::Busy(count) => format!("in line for {name}, which has {count} requests under way"),
-        WaitReason::Paced => format!("in line for {name}, whose requests are spread over time"),
+        WaitReason::Busy(count) => format!("queued for {name}: {count} requests are in flight"),
+        WaitReason::Paced => format!("queued for {name}: requests are spread over time"),
     }
 }
 
 /// Message about a provider that has been silent for a while.
 pub(super) fn silence_message(endpoint: &Endpoint, quiet: Duration) -> String {
-    format!("no word of {} for {}", endpoint.name(), format_rounded_seconds(quiet))
+    format!("no response from {} for {}", endpoint.name(), format_rounded_seconds(quiet))
 }
 
 /// Formats a configured limit.
@@ -255,8 +255,8 @@ pub(super) fn root_cause(error: &dyn Error) -> String {
 fn overflow(name: &str, message: &str) -> ModelError {
     let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
     ModelError::Overflow(format!(
-        "the conversation is longer than the context window of the model of {name}{message}; give smaller parts to \
-         agents, or choose a model with a larger window"
+        "the conversation exceeds the context window of the {name} model{message}. Delegate smaller parts, or choose a \
+         model with a larger context window."
     ))
 }
 

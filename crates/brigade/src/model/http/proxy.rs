@@ -52,7 +52,7 @@ impl Proxies {
         if address.is_empty() || base.scheme() != "https" || locality(base) == Locality::Local {
             return Ok(None);
         }
-        let to = Uri::try_from(base.as_str()).map_err(|_| "its address cannot be read")?;
+        let to = Uri::try_from(base.as_str()).map_err(|_| "the address of the server is not valid")?;
         let proxy = |exempt: &str| Matcher::builder().https(address).no(exempt).build().intercept(&to);
         // An invalid proxy address and an exempt host both yield no proxy, so they are checked separately.
         let all = proxy("").ok_or("the address of the proxy is not a URL such as http://host:3128")?;

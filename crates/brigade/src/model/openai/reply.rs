@@ -237,7 +237,7 @@ impl Decoder {
             "length" | "max_tokens" | "model_length" => Stop::Length,
             "content_filter" | "refusal" | "safety" => Stop::Refusal,
             "error" | "insufficient_system_resource" | "abort" => {
-                return Err(http::invalid_reply(&self.endpoint, &format!("it stopped with '{reason}'")));
+                return Err(http::invalid_reply(&self.endpoint, &format!("the reply ended with '{reason}'")));
             }
             // The finish reason and the content disagree on some servers. The content counts.
             _ if self.refused => Stop::Refusal,
@@ -284,7 +284,7 @@ impl http::Decoder for Decoder {
             return Ok(());
         }
         let decoded: StreamEvent<'_> = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API")
+            http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API")
         })?;
         if let Some(text) = decoded.only_text() {
             self.template.learn(data, text);
