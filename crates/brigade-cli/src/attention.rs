@@ -89,7 +89,7 @@ impl Attention {
         if let Some(notifier) = &mut self.notifier {
             notifier.start(&[
                 ("EVENT", "question".to_owned()),
-                ("TITLE", "brigade: a question waits".to_owned()),
+                ("TITLE", "brigade: approval required".to_owned()),
                 ("MESSAGE", headline),
                 ("AGENT", approval_view::lineage(open, tree)),
                 ("SESSION", open.session.root_id().to_string()),
@@ -124,7 +124,7 @@ impl Attention {
         if let Some(notifier) = &mut self.notifier
             && let Some(problem) = notifier.finish().await
         {
-            output::note(&format!("warning: the program in `notify` failed: {problem}"));
+            output::note(&format!("warning: the `notify` program failed: {problem}"));
         }
     }
 

@@ -135,7 +135,7 @@ impl RunView {
             }
             Event::Called { .. } => {
                 if let Some(fault) = self.faults.get(session) {
-                    self.wait_reasons.insert(session.clone(), format!("trying again after: {fault}"));
+                    self.wait_reasons.insert(session.clone(), format!("retrying after: {fault}"));
                 }
             }
             Event::Replied { .. } | Event::CallFailed { .. } | Event::Ended { .. } => {
@@ -270,7 +270,8 @@ impl Signals {
     /// Installs the signal handlers. Ctrl-Z does not stop the process during a write to the store.
     pub(crate) fn listen(store: Arc<dyn Store>) -> Result<Signals, CliError> {
         let listen = |kind| {
-            signal(kind).map_err(|error| CliError::failed(format!("no signals can be heard: {error}")))
+            signal(kind)
+                .map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
         };
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
@@ -381,16 +382,12 @@ pub(crate) async fn follow(
             listener.close();
             progress.end();
             attention.restore_title();
-            output::note(&format!(
-                "Left before all agents had stopped. To continue: {}",
-                hints.resume(&root)
-            ));
+            output::note(&format!("Exited before all agents had stopped. Resume: {}", hints.resume(&root)));
             crate::exit_process(Exit::Cancelled.code());
         }
         cancel_state = CancelState::Requested;
-        progress
-            .announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
-        if let Err(error) = runtime.cancel(&root, "the person").await {
+        progress.announce(&view, "Stopping. The partial result follows. Press Ctrl-C again to exit at once.");
+        if let Err(error) = runtime.cancel(&root, "the user").await {
             progress.say(&view, &error.to_string());
         }
     };

@@ -42,8 +42,8 @@ pub(crate) fn stop_reason(
                         (limits.loop_limit)."
             .to_owned(),
         LimitKind::Permission => {
-            "Stopped: the external agent ended after it was denied a permission. The result \
-                              names the refused call and what would permit it."
+            "Stopped: the external agent ended after a permission request was denied. The result \
+                              names the denied call and the setting that permits it."
                 .to_owned()
         }
         LimitKind::Turns | LimitKind::Time | LimitKind::Agents => format!("Stopped at {limit}."),

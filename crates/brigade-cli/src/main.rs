@@ -122,7 +122,7 @@ fn print_usage_error(mut error: clap::Error) -> ! {
 }
 
 /// Exits the process at once.
-#[expect(clippy::disallowed_methods, reason = "this is the one place where the process is left")]
+#[expect(clippy::disallowed_methods, reason = "the only place that exits the process")]
 fn exit_process(code: i32) -> ! {
     std::process::exit(code)
 }

@@ -60,30 +60,30 @@ fn without_model(settings: &Settings, command: &str, rest: &str) -> CliError {
     let typed = |model: &str| format!("{command} --model {model} {rest}").trim_end().to_owned();
     let first = match ready_model(settings) {
         Some((model, variable)) => {
-            format!("{variable} is set, so this works now: {}", typed(&model))
+            format!("{variable} is set, so you can use: {}", typed(&model))
         }
         None => format!(
-            "In the cloud: export ANTHROPIC_API_KEY=..., then {}",
+            "Cloud: export ANTHROPIC_API_KEY=..., then {}",
             typed(&suggested_model("anthropic").unwrap_or_default())
         ),
     };
     CliError::usage(format!(
         "no model is set. {first}\n\
-         On this machine: ollama pull qwen3, then {}\n\
-         To choose one for good: brigade init; to see a brigade at work without any: brigade demo",
+         Local: ollama pull qwen3, then {}\n\
+         To set a default model: brigade init. To try Brigade without a model: brigade demo",
         typed("ollama/qwen3"),
     ))
 }
 
 /// Hint for a model that does not exist or cannot be used.
 pub(crate) fn hint_for_model(settings: &Settings, name: &str) -> String {
-    const SEE_ALSO: &str = "Those that can be used here: brigade models; without any: brigade demo";
+    const SEE_ALSO: &str = "List available models with: brigade models";
     let offers = settings.providers.list(&settings.environment);
     let key = |provider: &str| offers.iter().find(|offer| offer.name == provider).map(|offer| &offer.key);
     let suggestion = match name.split_once('/') {
         Some((provider, model)) => match key(provider) {
             Some(ApiKey::Missing(variable)) => {
-                return format!("export {variable}=... with your key. {SEE_ALSO}");
+                return format!("Set your key with: export {variable}=... {SEE_ALSO}");
             }
             Some(ApiKey::Set(_) | ApiKey::NotNeeded) => None,
             None => settings.providers.did_you_mean(provider).map(|near| format!("{near}/{model}")),
@@ -94,8 +94,8 @@ pub(crate) fn hint_for_model(settings: &Settings, name: &str) -> String {
         }
     };
     match suggestion {
-        Some(model) => format!("Perhaps you mean {}. {SEE_ALSO}", sanitize::line(&model)),
-        None => format!("Write PROVIDER/MODEL, such as ollama/qwen3, or script:FILE. {SEE_ALSO}"),
+        Some(model) => format!("Did you mean {}? {SEE_ALSO}", sanitize::line(&model)),
+        None => format!("Use PROVIDER/MODEL, such as ollama/qwen3, or script:FILE. {SEE_ALSO}"),
     }
 }
 

@@ -94,9 +94,7 @@ fn problem(end: ExitReason, output: &[u8]) -> Option<String> {
     match end {
         ExitReason::Exited(0) | ExitReason::Cancelled => None,
         ExitReason::Exited(code) => Some(format!("it exited with code {code}{last_line}")),
-        ExitReason::Signalled(signal) => Some(format!("it was ended by signal {signal}{last_line}")),
-        ExitReason::TimedOut => {
-            Some(format!("it took longer than {} seconds and was ended", NOTIFY_TIMEOUT.as_secs()))
-        }
+        ExitReason::Signalled(signal) => Some(format!("it was killed by signal {signal}{last_line}")),
+        ExitReason::TimedOut => Some(format!("it was stopped after {} seconds", NOTIFY_TIMEOUT.as_secs())),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn unknown_tools(settings: &Settings, tools: &Toolbox) -> Vec<String>
             for name in names.into_iter().flatten().filter(|name| !exists(name)) {
                 let near = did_you_mean(name, known.iter().copied());
                 let near = near.map_or_else(String::new, |near| format!(". Did you mean '{near}'?"));
-                unknown.push(format!("swarm.roles.{role}.{list}: there is no tool '{name}'{near}"));
+                unknown.push(format!("swarm.roles.{role}.{list}: unknown tool '{name}'{near}"));
             }
         }
     }

@@ -31,7 +31,7 @@ pub(crate) fn skills(settings: &Settings) -> Skills {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
-        warn_once(&format!("{more} more skills have problems. See them with: brigade doctor"));
+        warn_once(&format!("{more} more skills have problems. List them with: brigade doctor"));
     }
     skills
 }
@@ -142,7 +142,7 @@ impl ProjectInstructions {
                 self.problems.push(InstructionProblem {
                     path: file.path.clone(),
                     cause: format!(
-                        "is long: agents read {MAX_INSTRUCTION_BYTES} bytes of instructions, the nearest first"
+                        "is cut: agents read at most {MAX_INSTRUCTION_BYTES} bytes of instructions, the nearest files first"
                     ),
                     accept: None,
                 });
@@ -163,7 +163,7 @@ impl ProjectInstructions {
             let (path, cause) = (problem.path.display(), &problem.cause);
             match &problem.accept {
                 Some(command) => {
-                    warn_once(&format!("{path} {cause}. Look at it, and accept it with: {command}"))
+                    warn_once(&format!("{path} {cause}. Review it, then accept it with: {command}"))
                 }
                 None => warn_once(&format!("{path} {cause}")),
             }

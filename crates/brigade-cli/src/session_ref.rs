@@ -36,7 +36,7 @@ pub(crate) async fn resolve(store: &dyn Store, text: &str) -> Result<SessionId, 
     let is_id = |byte: u8| matches!(byte, b'a'..=b'z' | b'2'..=b'7');
     if beginning.len() < MIN_ID_CHARS || !beginning.bytes().all(is_id) {
         return Err(exact.hint(format!(
-            "The first {MIN_ID_CHARS} characters of an id are enough; `{LAST}` is the newest session."
+            "Use at least the first {MIN_ID_CHARS} characters of an id, or `{LAST}` for the newest session."
         )));
     }
     let mut matching: Vec<(SessionId, RootSummary)> = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) async fn resolve(store: &dyn Store, text: &str) -> Result<SessionId, 
     }
     match matching.as_slice() {
         [] => Err(CliError::usage(format!(
-            "no session begins with '{beginning}'; `brigade sessions list` shows those there are"
+            "no session id starts with '{beginning}'. List all sessions with: brigade sessions list"
         ))),
         [(root, _)] => setup::parse_session_id(&format!("{root}{below}")),
         _ => Err(ambiguous(beginning, &matching)),
@@ -75,7 +75,7 @@ pub(crate) async fn last_in_folder(
     start: &str,
 ) -> Result<SessionId, CliError> {
     let workspace = Workspace::open(folder)
-        .map_err(|error| CliError::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
+        .map_err(|error| CliError::usage(format!("cannot use the folder {}: {error}", folder.display())))?;
     let mut roots = store.roots().await?;
     roots.retain(|summary| summary.root.is_root());
     roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
@@ -86,7 +86,7 @@ pub(crate) async fn last_in_folder(
         }
     }
     Err(CliError::usage(format!(
-        "there is no session in {} yet; start one with: {start}",
+        "no sessions in {} yet. Start one with: {start}",
         workspace.root().display()
     )))
 }
@@ -94,11 +94,11 @@ pub(crate) async fn last_in_folder(
 async fn last(store: &dyn Store) -> Result<SessionId, CliError> {
     let roots = store.roots().await?;
     let newest = roots.into_iter().map(|summary| summary.root).find(|root| root.is_root());
-    newest.ok_or_else(|| CliError::usage("there are no sessions yet; start one with: brigade run \"TASK\""))
+    newest.ok_or_else(|| CliError::usage("no sessions yet. Start one with: brigade run \"TASK\""))
 }
 
 fn ambiguous(beginning: &str, matching: &[(SessionId, RootSummary)]) -> CliError {
-    let mut text = format!("{} sessions begin with '{beginning}'; type more of the id:", matching.len());
+    let mut text = format!("{} session ids start with '{beginning}'. Type more characters:", matching.len());
     for (root, summary) in matching.iter().take(MAX_SHOWN_MATCHES) {
         let (age, task) = match &summary.first {
             Ok(first) => (units::format_age(clock::now().saturating_sub(first.at)), task(&first.event)),
@@ -170,7 +170,7 @@ mod tests {
     fn resolve_ambiguous_prefix_lists_the_matches() {
         let (_, [first, second, _]) = store();
         let refused = find(&first.as_str()[..6]).unwrap_err();
-        assert!(refused.starts_with("2 sessions begin with 'aaaaaa'"), "{refused}");
+        assert!(refused.starts_with("2 session ids start with 'aaaaaa'"), "{refused}");
         for session in [&first, &second] {
             assert!(
                 refused.contains(session.as_str()) && refused.contains(&format!("task of {session}")),
@@ -188,7 +188,7 @@ mod tests {
                 "{refused}"
             );
         }
-        assert!(find("zzzz").unwrap_err().contains("no session begins with 'zzzz'"));
+        assert!(find("zzzz").unwrap_err().contains("no session id starts with 'zzzz'"));
         assert!(find("aaaaaaaaaaaaaaaaaaaaaaaaab.x").unwrap_err().contains("is not a session id"));
     }
 }

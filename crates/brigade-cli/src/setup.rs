@@ -92,7 +92,7 @@ pub(crate) async fn settings_for_session(
         if !folder.is_dir() {
             let folder = folder.display();
             return Err(CliError::usage(format!(
-                "{folder}, where {session} worked, is gone; name a folder with --cwd"
+                "cannot continue {session}: its folder {folder} no longer exists. Choose another with --cwd."
             )));
         }
         let flags = Flags { cwd: Some(folder), ..flags.clone() };
@@ -166,7 +166,7 @@ pub(crate) async fn run_settings(
         let (acp, problems) = external_agents(settings)?;
         for (name, what) in problems {
             output::note(&sanitize::line(&format!(
-                "warning: the external agent '{name}' cannot be used: {what}"
+                "warning: cannot use the external agent '{name}': {what}"
             )));
         }
         library.external = Some(Arc::new(acp));
@@ -199,7 +199,7 @@ pub(crate) async fn try_start_mcp_servers(
     let (definitions, mut problems) = settings.mcp_definitions(&guard_command()?);
     let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
     let waiting = format!(
-        "waiting for MCP servers to start, {} seconds at most: {}",
+        "waiting up to {} seconds for MCP servers to start: {}",
         DEFAULT_START_TIMEOUT.as_secs(),
         names.join(", ")
     );
@@ -220,11 +220,11 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     if !settings.folder.is_dir() {
         let folder = settings.folder.display();
         return Err(CliError::usage(format!(
-            "{folder} is not a folder that is there; name another with --cwd"
+            "{folder} does not exist or is not a directory. Choose another with --cwd."
         )));
     }
     let workspace = Workspace::open(&settings.folder).map_err(|error| {
-        CliError::usage(format!("{} cannot be worked in: {error}", settings.folder.display()))
+        CliError::usage(format!("cannot use the folder {}: {error}", settings.folder.display()))
     })?;
     let shell = ShellSettings {
         guard: guard_command()?,
@@ -265,7 +265,9 @@ fn agents(settings: &Settings) -> AgentCatalog {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
-        output::note(&format!("warning: {more} more agent files cannot be used; see: brigade agents list"));
+        output::note(&format!(
+            "warning: {more} more agent files cannot be used. List them with: brigade agents list"
+        ));
     }
     catalogue
 }
@@ -287,7 +289,7 @@ pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<
             let name = rule.tool();
             if !known.contains(name) && !name.starts_with("mcp__") && !name.starts_with("acp__") {
                 return Err(CliError::usage(format!(
-                    "permissions.{list}: `{rule}` names no tool there is; the tools are {}",
+                    "permissions.{list}: unknown tool in the rule `{rule}`. Known tools: {}",
                     known.into_iter().collect::<Vec<_>>().join(", ")
                 )));
             }
@@ -298,8 +300,9 @@ pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<
 
 /// Command line that starts this executable as a guard.
 pub(crate) fn guard_command() -> Result<GuardCommand, CliError> {
-    let program: PathBuf = std::env::current_exe()
-        .map_err(|error| CliError::failed(format!("this program cannot find itself: {error}")))?;
+    let program: PathBuf = std::env::current_exe().map_err(|error| {
+        CliError::failed(format!("cannot determine the path of the brigade executable: {error}"))
+    })?;
     Ok(GuardCommand { program, arguments: vec![OsString::from(crate::GUARD_ARG)] })
 }
 
@@ -343,7 +346,7 @@ pub(crate) fn check_model(settings: &Settings) -> Result<(), CliError> {
 
 fn load_script(file: &Path) -> Result<Script, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    Script::parse(&text).map_err(|error| format!("{} is no script: {error}", file.display()))
+    Script::parse(&text).map_err(|error| format!("{} is not a valid script: {error}", file.display()))
 }
 
 /// Limits of the next round.
@@ -377,5 +380,5 @@ pub(crate) fn current_thread_runtime() -> Result<tokio::runtime::Runtime, CliErr
 fn checked_runtime(
     runtime: std::io::Result<tokio::runtime::Runtime>,
 ) -> Result<tokio::runtime::Runtime, CliError> {
-    runtime.map_err(|error| CliError::failed(format!("no threads can be started: {error}")))
+    runtime.map_err(|error| CliError::failed(format!("cannot start the async runtime: {error}")))
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use brigade::model::passthrough;
 use brigade::{Detached, ResultSchema, RunError, Store};
-use brigade_core::delegation::LimitKind;
 use brigade_core::view::{Node, PendingApproval, Tree};
 use brigade_core::{SessionId, Spent, Status};
 
@@ -165,7 +164,7 @@ pub(crate) fn pending_approvals(tree: &Tree) -> Vec<(String, String)> {
     };
     let tell = |open: &PendingApproval| {
         let lines = render::approval_view::render(open, tree, look).lines;
-        (open.name(), format!("{}\nTo answer: brigade answer {}", lines.join("\n"), open.name()))
+        (open.name(), format!("{}\nReply: brigade answer {}", lines.join("\n"), open.name()))
     };
     tree.pending_approvals().map(tell).collect()
 }
@@ -230,7 +229,7 @@ fn print_structured(text: &str, schema: &str) -> Result<(), CliError> {
         Some(json) => output::raw(&format!("{}\n", sanitize::json(&json))),
         None if text.trim().is_empty() => Ok(()),
         None => {
-            output::note("This is not JSON that fits the schema, so standard output is empty:");
+            output::note("The result does not match the JSON Schema, so standard output is empty:");
             output::note(text);
             Ok(())
         }
@@ -253,45 +252,37 @@ fn print_next_steps(
         Status::Done | Status::Detached => {}
         Status::Incomplete { limit } => {
             output::note(&limits::stop_reason(*limit, spent, view, hints.timeout));
-            let label = match limit {
-                LimitKind::Loop | LimitKind::Permission => "To continue",
-                LimitKind::Turns
-                | LimitKind::Tokens
-                | LimitKind::Usd
-                | LimitKind::Time
-                | LimitKind::Agents => "To continue with more",
-            };
-            step(label, hints.resume(session) + &limits::raising_flag(*limit, view, hints.timeout));
+            step("Resume", hints.resume(session) + &limits::raising_flag(*limit, view, hints.timeout));
         }
         Status::Failed { cause } => {
             output::note(&format!("failed: {}", sanitize::line(cause)));
-            let label = if view.has_fatal_fault { "After fixing the cause" } else { "To try again" };
+            let label = if view.has_fatal_fault { "After fixing the cause" } else { "Retry" };
             step(label, hints.resume(session));
         }
         Status::Lost { cause } => {
             output::note(&format!("outcome unknown: {}", sanitize::line(cause)));
-            step("To go on", hints.resume(session));
+            step("Resume", hints.resume(session));
         }
         Status::Cancelled { by } => {
             output::note(&format!("cancelled by {}", sanitize::line(by)));
             if tell.is_some() {
-                step("To continue", hints.resume(session));
+                step("Resume", hints.resume(session));
             }
         }
     }
     let agents = view.tree.walk(session);
-    step("To look closer", hints.show(session, if agents.len() > 1 { "tree" } else { "show" }));
+    step("Details", hints.show(session, if agents.len() > 1 { "tree" } else { "show" }));
     let went_wrong = |node: &&&Node| {
         node.session != *session
             && matches!(AgentStatus::of(&node.activity), AgentStatus::Failed | AgentStatus::Incomplete)
     };
     if let Some(child) = agents.iter().find(went_wrong) {
-        step("To see what went wrong", hints.show(&child.session, "show"));
+        step("Failure details", hints.show(&child.session, "show"));
     }
     if let Some(tell) = tell
         && matches!(status, Status::Done | Status::Detached | Status::Incomplete { .. })
     {
-        step("To say more", tell);
+        step("Reply", tell);
     }
     output::note(&align_steps(&steps, terminal::stderr_columns()));
 }
@@ -318,7 +309,7 @@ fn stopped_failure(error: RunError, view: &RunView, hints: &CommandHints) -> Cli
         CliError::Usage(error) => CliError::Failed(error),
         other => other,
     };
-    failure.hint(format!("Nothing recorded is lost. To go on: {}", hints.resume(&view.root)))
+    failure.hint(format!("All recorded steps are kept. Resume: {}", hints.resume(&view.root)))
 }
 
 #[cfg(test)]

@@ -28,7 +28,9 @@ use crate::setup;
 /// Runs the command.
 pub(crate) fn run(global: Global, acp: Acp) -> Result<Exit, CliError> {
     if acp.flags.cwd.is_some() {
-        return Err(CliError::usage("the client says which folder a session works in; leave --cwd out"));
+        return Err(CliError::usage(
+            "cannot use --cwd with brigade acp: the client chooses the folder of a session. Omit it.",
+        ));
     }
     let settings = Settings::load_user_only(&global)?;
     let store = setup::open_store(&settings)?;
@@ -42,7 +44,7 @@ pub(crate) fn run(global: Global, acp: Acp) -> Result<Exit, CliError> {
 
 async fn serve(host: Arc<CliHost>) -> Result<Exit, CliError> {
     let mut signals = Signals::listen(host.store.clone())?;
-    let unusable = |error| CliError::failed(format!("standard input and output cannot be used: {error}"));
+    let unusable = |error| CliError::failed(format!("cannot use standard input and output: {error}"));
     let input = file(io::stdin().as_fd()).map_err(unusable)?;
     let output = file(io::stdout().as_fd()).map_err(unusable)?;
     agent::serve(host, input, output, signals.next()).await;

@@ -43,7 +43,7 @@ fn list(settings: &Settings, is_text: bool) -> Result<Exit, CliError> {
         let all: Vec<Value> = found.definitions.iter().map(entry).collect();
         output::json(&all)?;
     } else if found.definitions.is_empty() {
-        output::note("There are no agents beside the built-in lead. Write one with: brigade agents new ID");
+        output::note("No agents besides the built-in lead. Create one with: brigade agents new ID");
     } else {
         let longest = found.definitions.iter().map(|definition| definition.agent.id.len()).max().unwrap_or(0);
         let width = longest.clamp(2, MAX_ID_COLUMNS);
@@ -98,7 +98,7 @@ fn show(settings: &Settings, id: &str, is_text: bool) -> Result<Exit, CliError> 
 fn find(settings: &Settings, id: &str) -> Result<AgentDefinition, CliError> {
     let found = agents::discover_all(&settings.agent_dirs());
     found.definition(id).map_err(|error| match error {
-        LoadError::NotFound(_) => CliError::usage(error).hint("See: brigade agents list"),
+        LoadError::NotFound(_) => CliError::usage(error).hint("List all agents with: brigade agents list"),
         LoadError::Invalid(problem) => CliError::failed(problem),
     })
 }

@@ -35,7 +35,7 @@ struct ApprovalFilter {
 pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
-            "an agent runs this command, and what is asked is for a person to answer",
+            "cannot answer: an agent runs this command. Only the user can answer approval requests.",
         ));
     }
     let mut settings = Settings::load_user_only(global)?;
@@ -64,7 +64,7 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
             return list_as_json(questions_as_json(&tree, workspace));
         }
         if !is_open {
-            output::note(&format!("No question is open in {}.", filter.session));
+            output::note(&format!("No pending approval requests in {}.", filter.session));
         }
         list(global, &tree, workspace)
     })
@@ -85,8 +85,9 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
         }
         let folder = setup::session_folder(store, &summary.root).await?.filter(|folder| folder.is_dir());
         let folder = folder.unwrap_or_else(|| settings.folder.clone());
-        let workspace = Workspace::open(&folder)
-            .map_err(|error| CliError::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
+        let workspace = Workspace::open(&folder).map_err(|error| {
+            CliError::usage(format!("cannot use the folder {}: {error}", folder.display()))
+        })?;
         listed.push((tree, workspace));
     }
     if global.output_format != OutputFormat::Text {
@@ -95,7 +96,7 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
         );
     }
     if listed.is_empty() {
-        output::note("No question is open.");
+        output::note("No pending approval requests.");
     }
     for (tree, workspace) in &listed {
         list(global, tree, workspace)?;
@@ -142,7 +143,7 @@ async fn submit(
     let open: Vec<&PendingApproval> = tree.pending_approvals().collect();
     let [first, rest @ ..] = open.as_slice() else {
         return Err(CliError::failed(format!(
-            "no question is open in {session}; it may have been answered already"
+            "no pending approval requests in {session}. They may have been answered already."
         )));
     };
     let line = words.join(" ");
@@ -153,14 +154,14 @@ async fn submit(
             |open: &&PendingApproval| format!("  {}  {}", open.name(), approval_view::headline(open, tree));
         let names: Vec<String> = open.iter().map(name).collect();
         return Err(CliError::usage(format!(
-            "{} questions are open; name one of them, or answer all with `yes all` or `no all`:\n{}",
+            "{} approval requests are pending. Name one of them, or answer all with `yes all` or `no all`:\n{}",
             open.len(),
             names.join("\n")
         )));
     }
     let mut answered = Vec::new();
     for open in &open {
-        match runtime.answer(&open.session, open.call, given.clone(), "the person").await {
+        match runtime.answer(&open.session, open.call, given.clone(), "the user").await {
             Ok(()) => answered.push(open.name()),
             Err(RunError::NoSuchApproval { .. }) if !rest.is_empty() => {
                 output::note(&already_answered(open, tree));
@@ -179,7 +180,7 @@ async fn submit(
     if !is_running(&**runtime.store(), &root).await? {
         let store = store_flag(global);
         output::note(&format!(
-            "The run is not active. The answer takes effect with: brigade resume {root}{store}"
+            "The session is not running. The answer takes effect when you resume it: brigade resume {root}{store}"
         ));
     }
     Ok(Exit::Done)
@@ -200,7 +201,7 @@ fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> Stri
 
 /// Message for an approval request that was already answered.
 fn already_answered(open: &PendingApproval, tree: &Tree) -> String {
-    format!("{}: this was answered already.", approval_view::headline(open, tree))
+    format!("{}: already answered.", approval_view::headline(open, tree))
 }
 
 fn questions_as_json(tree: &Tree, workspace: &Workspace) -> Vec<Value> {
@@ -225,9 +226,9 @@ fn list(global: &Global, tree: &Tree, workspace: &Workspace) -> Result<Exit, Cli
         let mut lines = approval_view::render(open, tree, look).lines;
         let always = if open.always.is_some() { "always|" } else { "" };
         let (name, store) = (open.name(), store_flag(global));
-        lines.push(format!("  brigade answer {name}{store} yes|{always}no [REASON]   (denied in {left})"));
+        lines.push(format!("  brigade answer {name}{store} yes|{always}no [REASON]   (auto-deny in {left})"));
         if let Some(rule) = &open.always {
-            lines.push(format!("  always allows {}", sanitize::line(rule)));
+            lines.push(format!("  \"always\" allows {}", sanitize::line(rule)));
         }
         output::text(&lines.join("\n"))?;
     }

@@ -53,7 +53,7 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
     if let Some(status) = status {
         return Ok((status.as_str(), format!("{title} has already ended: {}", status.as_str())));
     }
-    runtime.cancel(session, "the person").await?;
+    runtime.cancel(session, "the user").await?;
     let root = session.root_id();
     if !is_running(store, &root).await? {
         // Another process may have ended it in the meantime. A session that has ended is not resumed, even if it has
@@ -74,7 +74,9 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
                 let message = format!("{title} stops as soon as its run is resumed: brigade resume {root}");
                 return Ok(("asked", message));
             }
-            Err(error) => return Err(CliError::from(error).hint("The session stops as soon as it goes on.")),
+            Err(error) => {
+                return Err(CliError::from(error).hint("The session stops as soon as it is resumed."));
+            }
         }
     }
     wait(store, session, &title).await
@@ -94,7 +96,7 @@ async fn wait(
         tokio::time::sleep(POLL_INTERVAL).await;
         waited += POLL_INTERVAL;
     }
-    Ok(("asked", format!("{title} was asked to stop and has not ended yet")))
+    Ok(("asked", format!("{title} is stopping, but has not ended yet")))
 }
 
 /// Status of a session whose last round has ended.

@@ -37,14 +37,14 @@ pub(crate) fn run(global: Global) -> Result<Exit, CliError> {
     if global.output_format == OutputFormat::Text {
         output::note(&format!(
             "A lead and three specialists repair a small project in {}.\n\
-             The model is scripted; agents, tools, budgets and the log are real.\n\
+             The model is scripted. Agents, tools, budgets and the log are real.\n\
              Task: {TASK}\n",
             folder.display()
         ));
     }
     let exit = super::run::start(&global, &flags, &settings, &TaskInput::new(TASK))?;
     if global.output_format == OutputFormat::Text {
-        output::note(&format!("The project is in {}; its tests: cd {0} && ./test.sh", folder.display()));
+        output::note(&format!("The project is in {}. Run its tests: cd {0} && ./test.sh", folder.display()));
     }
     Ok(exit)
 }
@@ -65,5 +65,5 @@ fn unpack(folder: &Path) -> Result<(), CliError> {
 }
 
 fn unwritable(error: std::io::Error) -> CliError {
-    CliError::failed(format!("the sample project cannot be written: {error}"))
+    CliError::failed(format!("cannot write the sample project: {error}"))
 }

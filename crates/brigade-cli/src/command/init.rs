@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
     };
     if scope == ConfigScope::Project && is_user_home(&settings) {
         return Err(CliError::usage(format!(
-            "{} is your own folder and no project; go to the folder of a project, or leave out --project",
+            "cannot use --project in {}: it is your home folder, not a project. Change to a project folder, or omit --project.",
             settings.folder.display()
         )));
     }
@@ -74,7 +74,7 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
         check(&settings, model).map_err(CliError::usage)?;
     }
     let Some(mut answers) = answers(&settings, scope, &init)? else {
-        output::note("Nothing was written. To see Brigade at work without a model: brigade demo");
+        output::note("Nothing was written. To try Brigade without a model: brigade demo");
         return Ok(Exit::Cancelled);
     };
     if scope == ConfigScope::User {
@@ -104,9 +104,9 @@ fn already_exists(file: &Path, scope: ConfigScope) -> CliError {
         ConfigScope::Project => "brigade init --project --force",
     };
     CliError::usage(format!(
-        "{} is there already and stays as it is\n\
-         To see what it says: brigade config show\n\
-         To begin anew and keep the old one beside it: {again}",
+        "{} already exists; not changed.\n\
+         Show the configuration: brigade config show\n\
+         Replace it and keep a backup: {again}",
         file.display()
     ))
 }
@@ -145,7 +145,7 @@ fn ask_user(
     mut answers: Answers,
     menu: &Menu,
 ) -> Result<Option<Answers>, CliError> {
-    let unreadable = |error| CliError::failed(format!("the answer cannot be read: {error}"));
+    let unreadable = |error| CliError::failed(format!("cannot read the answer: {error}"));
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stderr().lock());
     if answers.model.is_none() {
         let check = |name: &str| check(settings, name);
@@ -174,8 +174,8 @@ fn no_usable_model(menu: &Menu) -> CliError {
     let rows: Vec<_> = menu.choices.iter().chain(&menu.others).collect();
     let width = rows.iter().map(|row| row.model.chars().count()).max().unwrap_or(0);
     let mut text = String::from(
-        "cannot choose a model: no provider has its key here, and no model server runs on this machine. Set up one of \
-         these, or name a model with --model:",
+        "cannot choose a model: no provider key is set, and no model server runs on this machine. Set up one of \
+         these, or pass a model with --model:",
     );
     for row in rows {
         text.push_str(&format!(
@@ -184,7 +184,7 @@ fn no_usable_model(menu: &Menu) -> CliError {
             sanitize::line(&row.why)
         ));
     }
-    CliError::usage(text).hint("Nothing was written. To see Brigade at work without a model: brigade demo")
+    CliError::usage(text).hint("Nothing was written. To try Brigade without a model: brigade demo")
 }
 
 /// Checks that a text can be the address of a server.
@@ -199,7 +199,7 @@ fn check(settings: &Settings, name: &str) -> Result<(), String> {
     }
     let Some((provider, _)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
         return Err(format!(
-            "'{name}' names no model: write PROVIDER/MODEL, such as ollama/qwen3; all are listed by: brigade models"
+            "'{name}' is not a model name. Use PROVIDER/MODEL, such as ollama/qwen3. List all models with: brigade models"
         ));
     };
     if settings.providers.address(provider).is_none() {
@@ -263,7 +263,7 @@ fn needs(found: &[ProviderStatus]) -> (Vec<Choice>, Vec<Choice>) {
                 keys.push(variable.clone());
                 format!("needs a key in {variable}")
             }
-            (Availability::Running(_), _) => format!("runs at {} and has no model yet", offer.base_url),
+            (Availability::Running(_), _) => format!("running at {}, no model installed yet", offer.base_url),
             (Availability::NotRunning, Some(model)) => {
                 let name = model.split_once('/').map_or("", |(_, name)| name);
                 format!("needs a server at {} (ollama pull {name})", offer.base_url)
@@ -285,7 +285,7 @@ fn why(found: &ProviderStatus, variable: &str, model: &str) -> String {
     let price = found.models.get(name).and_then(|about| about.price);
     let price = price.map_or_else(String::new, |price| {
         let [input, output] = [price.input, price.output].map(units::format_price);
-        format!("; ${input} and ${output} for a million tokens in and out")
+        format!("; ${input} input, ${output} output per million tokens")
     });
     format!("{variable} is set{price}")
 }
@@ -333,11 +333,11 @@ fn back_up(files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 
 fn unwritable(file: &Path, error: &std::io::Error) -> CliError {
     let fix = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on its disk",
-        _ => "make its folder writable",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Free some disk space",
+        _ => "Make its folder writable",
     };
     CliError::failed(format!(
-        "{} cannot be written: {error}; {fix}, or set BRIGADE_HOME to another folder",
+        "cannot write {}: {error}. {fix}, or set BRIGADE_HOME to another folder.",
         file.display()
     ))
 }
@@ -363,16 +363,16 @@ fn report(
     }
     output::text(&sanitize::line(&file.display().to_string()))?;
     for backups in backups {
-        output::note(&format!("The old one is kept as {}.", backups.display()));
+        output::note(&format!("The previous configuration was saved as {}.", backups.display()));
     }
-    let not_set = "left to each person".to_owned();
+    let not_set = "set by each user".to_owned();
     let model = answers.model.as_deref().map_or_else(|| not_set.clone(), sanitize::line);
     output::note(&format!(
         "Model: {model}. Mode: {}.",
         answers.mode.map_or(not_set, |mode| mode.to_string())
     ));
     if let Some(variable) = missing_key(settings, answers) {
-        output::note(&format!("It needs a key: export {variable}=... before the first run."));
+        output::note(&format!("This model needs a key. Before the first run: export {variable}=..."));
     }
     output::note(&format!("Next: {next}"));
     Ok(())

@@ -19,7 +19,7 @@ pub(crate) fn run(man: &Man) -> Result<Exit, CliError> {
 
 fn main_page() -> Result<String, CliError> {
     let mut page = Vec::new();
-    let unwritable = |error| CliError::failed(format!("the manual page cannot be made: {error}"));
+    let unwritable = |error| CliError::failed(format!("cannot generate the manual page: {error}"));
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     clap_mangen::Man::new(command).render(&mut page).map_err(unwritable)?;
@@ -28,11 +28,12 @@ fn main_page() -> Result<String, CliError> {
 
 fn write(folder: &Path) -> Result<(), CliError> {
     let place = folder.display();
-    std::fs::create_dir_all(folder)
-        .map_err(|error| CliError::failed(format!("{place} cannot be made: {error}; name another folder")))?;
-    clap_mangen::generate_to(Args::command(), folder).map_err(|error| {
-        CliError::failed(format!("no pages can be written to {place}: {error}; name another folder"))
+    std::fs::create_dir_all(folder).map_err(|error| {
+        CliError::failed(format!("cannot create {place}: {error}. Choose another folder."))
     })?;
-    output::note(&format!("The pages are in {place}; the first is brigade.1"));
+    clap_mangen::generate_to(Args::command(), folder).map_err(|error| {
+        CliError::failed(format!("cannot write to {place}: {error}. Choose another folder."))
+    })?;
+    output::note(&format!("Wrote the manual pages to {place}, starting with brigade.1"));
     Ok(())
 }

@@ -210,14 +210,14 @@ fn advice(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeScope
     }
     let ollama = found.iter().find(|found| found.offer.name == "ollama").map(|found| &found.availability);
     let start = match ollama {
-        Some(Availability::Running(_)) => "fetch a model for Ollama (ollama pull qwen3)",
+        Some(Availability::Running(_)) => "install a model for Ollama (ollama pull qwen3)",
         _ => "start Ollama",
     };
     match (probe_scope, found) {
         (ProbeScope::Named, [found]) => Some(match &found.availability {
             Availability::NoKey(variable) => format!("set {variable} to use {}", found.offer.name),
             Availability::NotRunning => format!("start {} to use its models", found.offer.name),
-            Availability::Running(_) => format!("{} has no models yet; fetch one", found.offer.name),
+            Availability::Running(_) => format!("{} has no models yet; install one", found.offer.name),
             Availability::Failed(cause) | Availability::Misconfigured(cause) => cause.clone(),
             Availability::Ready => return None,
         }),
@@ -225,21 +225,21 @@ fn advice(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeScope
             let name = &chosen.offer.name;
             Some(match &chosen.availability {
                 Availability::NoKey(variable) => {
-                    format!("No model can be used yet: set {variable} to use {name}")
+                    format!("No model is available yet. Set {variable} to use {name}.")
                 }
                 Availability::NotRunning => format!(
-                    "No model can be used yet: start {name}, or correct providers.{name}.base_url in your configuration"
+                    "No model is available yet. Start {name}, or fix providers.{name}.base_url in your configuration."
                 ),
                 Availability::Running(_) | Availability::Ready => {
-                    format!("No model can be used yet: {name} has none")
+                    format!("No model is available yet: {name} has none")
                 }
                 Availability::Failed(cause) | Availability::Misconfigured(cause) => {
-                    format!("No model can be used yet: {cause}")
+                    format!("No model is available yet: {cause}")
                 }
             })
         }
         _ => Some(format!(
-            "No model can be used yet: set ANTHROPIC_API_KEY or {start}; brigade demo works without either"
+            "No model is available yet. Set ANTHROPIC_API_KEY or {start}. To try Brigade without a model: brigade demo"
         )),
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn refuse_agent(flags: &Flags) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::usage(
-        "cannot change the agent of a session with --agent. Leave it out, or start a session with: brigade run -a ID",
+        "cannot change the agent of a session with --agent. Omit it, or start a new session with: brigade run -a ID",
     ))
 }
 
@@ -115,7 +115,7 @@ pub(crate) async fn resume_session(
     let is_open = view.tree.node(session).is_some_and(|node| !matches!(node.activity, Activity::Ended(_)));
     if is_open && flags.has_limit() {
         output::note(
-            "This round was not over and goes on with the limits it began with; new ones count from its next round.",
+            "The interrupted round continues with its original limits. New limits apply from the next round.",
         );
     }
     let mut progress = Progress::new(global, &settings.environment);

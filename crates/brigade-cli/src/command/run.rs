@@ -167,7 +167,7 @@ pub(super) fn selected_agent(settings: &Settings, agents: &AgentCatalog) -> Resu
     let id = agents.resolve_id(&settings.agent).unwrap_or(&settings.agent);
     agents.load(id).map(Some).map_err(|error| match error {
         LoadError::NotFound(id) => CliError::usage(format!(
-            "there is no agent '{}'; there are: {} (brigade agents list)",
+            "unknown agent '{}'. Available agents: {}. List them with: brigade agents list",
             sanitize::line(&id),
             known.collect::<Vec<_>>().join(", ")
         )),

@@ -46,7 +46,7 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, CliError> {
 pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result<Exit, CliError> {
     let text = tell.text.join(" ");
     if text.trim().is_empty() {
-        return Err(CliError::usage("there is nothing to tell; say something after the id"));
+        return Err(CliError::usage("the message is empty. Write it after the id."));
     }
     refuse_agent(&tell.flags)?;
     let user_settings = Settings::load_user_only(&global)?;
@@ -70,7 +70,7 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
                 match resume_session(&global, &tell.flags, &settings, &runtime, &session, more).await {
                     Ok(ResumeOutcome::Ended(exit)) => return Ok(exit),
                     Ok(ResumeOutcome::AlreadyRunning(_)) => {}
-                    Err(failure) => return Err(failure.hint("The words are recorded all the same.")),
+                    Err(failure) => return Err(failure.hint("The message is recorded.")),
                 }
             }
             if then == AfterDelivery::Follow {
@@ -109,7 +109,7 @@ async fn follow_other_process(
         FollowOutcome::Abandoned => Ok(None),
         FollowOutcome::Interrupted => {
             output::note(&format!(
-                "Stopped waiting. {title} is still running. To stop it: brigade cancel {session}{}",
+                "Stopped waiting. {title} is still running. Stop it with: brigade cancel {session}{}",
                 store_flag(global)
             ));
             Ok(Some(Exit::Cancelled))

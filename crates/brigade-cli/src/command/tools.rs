@@ -43,7 +43,7 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Cli
     offered.extend(unstarted.map(not_started));
     offered.push((
         MESSAGE_TOOL.to_owned(),
-        "Send the person a short message now, while you go on working".to_owned(),
+        "Send the user a short message now, and continue working".to_owned(),
         json!({ "category": "other" }),
     ));
     let authority = Authority {
@@ -92,8 +92,8 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Cli
 /// Placeholder for the tools of a server that is not started.
 fn not_started(server: &McpServer) -> (String, String, serde_json::Value) {
     let about = match server.is_disabled {
-        true => "Tools of an MCP server that is disabled in its entry, so it is not started",
-        false => "Tools of an MCP server, which is not started for this list (--servers starts it)",
+        true => "Tools of an MCP server that is disabled",
+        false => "Tools of an MCP server that is not started (use --servers to start it)",
     };
     let rest = json!({ "category": "other", "disabled": server.is_disabled });
     (format!("mcp__{}__*", server.name.to_lowercase()), about.to_owned(), rest)

@@ -41,7 +41,7 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     // Otherwise an agent could accept its own instructions.
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
-            "cannot trust a folder: an agent runs this command. Only the user can decide that.",
+            "cannot trust a folder: an agent runs this command. Only the user can trust a project.",
         ));
     }
     let root = trust::find(&environment, &folder).or_else(|| trust::instructions_root(&folder));
@@ -50,11 +50,11 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     };
     let record = TrustStore::read(&environment)?;
     let files = ProjectFiles::read(&root)
-        .map_err(|problem| CliError::usage(format!("{} cannot be trusted: {problem}", root.display())))?;
+        .map_err(|problem| CliError::usage(format!("cannot trust {}: {problem}", root.display())))?;
     let instructions = instructions::all(&folder.canonicalize().unwrap_or(folder));
     let found = ProjectContents { config: ProjectConfig::read(&root, &files)?, root, files, instructions };
     if record.hash(&found.root) == Some(found.files.hash()) && found.is_accepted(&record) {
-        return found.report(global, "is trusted already; nothing has changed");
+        return found.report(global, "is already trusted and has not changed");
     }
     if trust.yes {
         // With --yes, the user still sees what was trusted.
@@ -66,7 +66,7 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
         if !terminal::can_prompt() {
             let folder = found.root.display().to_string();
             return Err(CliError::usage(format!(
-                "there is no terminal to ask at; if you trust these files: brigade trust --yes {}",
+                "cannot ask for confirmation: there is no terminal. If you trust these files, run: brigade trust --yes {}",
                 shell_quoted(&folder)
             )));
         }
@@ -76,16 +76,16 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
         }
     }
     TrustStore::trust(&environment, &found.root, found.files.hash(), found.accepted())?;
-    found.report(global, "is trusted, until one of these files changes")
+    found.report(global, "is now trusted, until one of these files changes")
 }
 
 fn nothing_to_trust(folder: &Path) -> CliError {
     if !folder.is_dir() {
-        return CliError::usage(format!("{} is not a folder", folder.display()));
+        return CliError::usage(format!("no such folder: {}", folder.display()));
     }
     CliError::usage(format!(
-        "there is nothing to trust in {} or above it: a project has a folder .brigade, a file .mcp.json or AGENTS.md, or \
-         agents or skills of another tool such as .claude/agents; your home folder is yours and needs no trust",
+        "nothing to trust in {} or above it. A project has a folder .brigade, a file .mcp.json or AGENTS.md, or agents \
+         or skills of another tool, such as .claude/agents. Your home folder needs no trust.",
         folder.display()
     ))
 }
@@ -97,7 +97,7 @@ fn confirm() -> Result<bool, CliError> {
     std::io::stdin()
         .lock()
         .read_line(&mut answer)
-        .map_err(|error| CliError::failed(format!("the answer cannot be read: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot read the answer: {error}")))?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
@@ -148,10 +148,7 @@ impl ProjectContents {
             lines.push("  has these settings:".to_owned());
             let hidden = settings.len().saturating_sub(MAX_SHOWN_SETTINGS);
             if hidden > 0 {
-                lines.push(format!(
-                    "    … {hidden} lines more than can be shown; read {}",
-                    sanitize::line(&config.file)
-                ));
+                lines.push(format!("    … and {hidden} more lines; read {}", sanitize::line(&config.file)));
             }
             lines.extend(settings.into_iter().skip(hidden));
         }
@@ -183,12 +180,9 @@ fn file_line(path: &Path, content: &FileContent) -> String {
     let line = match content {
         FileContent::File(_) => path,
         FileContent::Link(target) => {
-            format!(
-                "{path} (a link to {}, which is not followed)",
-                sanitize::line(&target.display().to_string())
-            )
+            format!("{path} (a link to {}, not followed)", sanitize::line(&target.display().to_string()))
         }
-        FileContent::Other(kind) => format!("{path} (a {kind}, which is not opened)"),
+        FileContent::Other(kind) => format!("{path} (a {kind}, not opened)"),
     };
     format!("    {}", fit(&line, MAX_LINE_COLUMNS))
 }
@@ -242,14 +236,14 @@ fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<E
     let candidates = [Some(exact), trust::find(environment, folder), repository];
     let Some(root) = candidates.into_iter().flatten().find(|root| record.hash(root).is_some()) else {
         return Err(CliError::usage(format!(
-            "{} is not trusted; brigade trust --list shows what is",
+            "{} is not trusted. List trusted projects with: brigade trust --list",
             folder.display()
         )));
     };
     TrustStore::revoke(environment, &root)?;
     match global.output_format {
         OutputFormat::Text => {
-            output::note(&format!("{} is trusted no longer.", sanitize::line(&root.display().to_string())));
+            output::note(&format!("{} is no longer trusted.", sanitize::line(&root.display().to_string())));
         }
         OutputFormat::Json | OutputFormat::StreamJson => {
             output::json(&json!({ "type": "trust", "folder": root, "status": "revoked" }))?;
@@ -276,7 +270,7 @@ fn list(global: &Global, environment: &Environment) -> Result<Exit, CliError> {
             .collect();
         output::json(&all)?;
     } else if entries.is_empty() {
-        output::note("No project is trusted. To look at one and decide: brigade trust DIR");
+        output::note("No trusted projects. Trust one with: brigade trust DIR");
     } else {
         let lines = entries.iter().map(|(folder, entry, state)| {
             let age = units::format_age(clock::now().saturating_sub(entry.at));

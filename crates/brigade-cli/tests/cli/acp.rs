@@ -110,7 +110,7 @@ fn tool_calls_of_an_external_agent_are_shown() {
         shown
             .exits_with(0)
             .stdout_contains("thought: first of all")
-            .stdout_contains("by itself: Look around");
+            .stdout_contains("tool call done: Look around");
     }
 }
 
@@ -275,7 +275,7 @@ fn doctor_initializes_external_agents() {
     home.write("home/config.json", &config(&home, lost));
     let done = home.brigade(&["doctor"]);
     done.stdout_contains("fix: fixture 7")
-        .stdout_contains("lost: it did not start: its program was not found");
+        .stdout_contains("lost: cannot initialize the agent: command not found");
     done.stdout_contains("empty: it has no `command`");
     home.brigade(&["doctor", "--offline"]).stdout_contains("fix: not started");
 }

@@ -350,6 +350,6 @@ fn missing_model_error_reaches_the_editor() {
     let mut editor = Editor::open(&home, &[]);
     let refused = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []})).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("model"), "{refused}");
-    home.brigade(&["acp", "--cwd", "."]).exits_with(2).stderr_contains("leave --cwd out");
+    home.brigade(&["acp", "--cwd", "."]).exits_with(2).stderr_contains("the client chooses the folder");
     home.brigade(&["acp", "--help"]).exits_with(0).stdout_contains("agent_servers");
 }

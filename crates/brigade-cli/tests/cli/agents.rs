@@ -155,14 +155,14 @@ fn new_writes_a_file_that_loads_and_never_overwrites() {
     home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("1 file: 1 can be used, 0 refused");
     let uncommented = text(&file).replace("# model: provider/model", "model: p/m").replace("\n# ", "\n");
     let without_prose = uncommented
-        .replace("What it may use; left out, it has what its parent lends. Names: brigade tools list\n", "");
+        .replace("Allowed tools; without this key, those that its parent passes on. List the names: brigade tools list\n", "");
     std::fs::write(&file, without_prose).unwrap();
     home.brigade(&["agents", "lint"])
         .exits_with(0)
         .stdout_contains("max_concurrency")
         .stdout_contains("1 can be used");
     let before = text(&file);
-    home.brigade(&["agents", "new", "scribe"]).exits_with(2).stderr_contains("is there already");
+    home.brigade(&["agents", "new", "scribe"]).exits_with(2).stderr_contains("already exists; not changed");
     assert_eq!(text(&file), before);
     let json = home
         .brigade(&["agents", "new", "scribe", "--project", "--output-format", "json"])
@@ -171,7 +171,7 @@ fn new_writes_a_file_that_loads_and_never_overwrites() {
     assert!(json["file"].as_str().unwrap().ends_with("work/.brigade/agents/scribe/AGENT.md"));
     assert!(home.work().join(".brigade/agents/scribe/AGENT.md").exists());
     for id in ["lead", "..", "A b", "../up", "", "-x"] {
-        home.brigade(&["agents", "new", "--", id]).exits_with(2).stderr_contains("cannot be the id");
+        home.brigade(&["agents", "new", "--", id]).exits_with(2).stderr_contains("the id is not valid");
     }
     std::os::unix::fs::symlink("/etc/passwd", home.home().join("agents/link")).unwrap();
     home.brigade(&["agents", "new", "link"]).exits_with(1);

@@ -22,7 +22,7 @@ fn answer_offers_always_only_if_a_rule_covers_the_call() {
         let open = home.brigade(&["answer", &running.session]);
         let offered = if has_rule { " yes|always|no [REASON]" } else { " yes|no [REASON]" };
         open.exits_with(0).stdout_contains(offered);
-        assert_eq!(open.stdout.contains("always allows shell(touch x)"), has_rule, "{}", open.stdout);
+        assert_eq!(open.stdout.contains("\"always\" allows shell(touch x)"), has_rule, "{}", open.stdout);
         if !has_rule {
             let refused = home.brigade(&["answer", &running.session, "always"]);
             refused
@@ -44,15 +44,15 @@ fn answer_offers_always_only_if_a_rule_covers_the_call() {
 #[test]
 fn without_an_id_the_questions_of_all_sessions_are_listed() {
     let home = Home::new();
-    home.brigade(&["answer"]).exits_with(0).stderr_contains("No question is open.");
+    home.brigade(&["answer"]).exits_with(0).stderr_contains("No pending approval requests.");
     let ended = home.report("[[reply]]\ntext = 'done'", &[]);
     let ended = ended["session_id"].as_str().unwrap();
     home.brigade(&["answer", "last"])
         .exits_with(0)
-        .stderr_contains(&format!("No question is open in {ended}."));
+        .stderr_contains(&format!("No pending approval requests in {ended}."));
     home.brigade(&["answer", "last", "yes"])
         .exits_with(1)
-        .stderr_contains(&format!("no question is open in {ended}"));
+        .stderr_contains(&format!("no pending approval requests in {ended}"));
     let running = ["touch x", "touch y"].map(|command| {
         let script = calling_script("shell", &format!("{{ command = \"{command}\" }}"));
         let mut running = BackgroundRun::start(&home, &script, &WAIT);
@@ -70,7 +70,7 @@ fn without_an_id_the_questions_of_all_sessions_are_listed() {
         home.brigade(&["answer", &running.session, "no"]).exits_with(0);
         assert_eq!(running.end().0, 0);
     }
-    home.brigade(&["answer"]).exits_with(0).stderr_contains("No question is open.");
+    home.brigade(&["answer"]).exits_with(0).stderr_contains("No pending approval requests.");
 }
 
 #[test]

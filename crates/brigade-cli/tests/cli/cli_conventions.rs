@@ -69,7 +69,7 @@ fn unquoted_words_are_one_task() {
         (&["-p", "fix it", "-m", "ollama/qwen3"], "brigade run 'fix it' -m ollama/qwen3"),
         (&["run", "--print", "fix it"], "brigade run 'fix it'"),
     ] {
-        home.brigade(typed).exits_with(2).stderr_contains(&format!("To give a task to a brigade: {command}"));
+        home.brigade(typed).exits_with(2).stderr_contains(&format!("To run a task: {command}"));
     }
 }
 
@@ -79,7 +79,7 @@ fn run_continues_the_last_or_the_named_session() {
     let model = home.script("[[reply]]\ntext = 'turn {turn}: {heard}'");
     home.brigade(&["run", "-c", "more", "-m", &model])
         .exits_with(2)
-        .stderr_contains("there is no session in")
+        .stderr_contains("no sessions in")
         .stderr_contains("brigade run");
     let id = |task: &str| {
         let report =

@@ -146,5 +146,5 @@ fn man_writes_a_page_for_every_command() {
     home.brigade(&["man", "--dir", "file/man1"])
         .exits_with(1)
         .stderr_contains("file/man1")
-        .stderr_contains("name another folder");
+        .stderr_contains("Choose another folder.");
 }

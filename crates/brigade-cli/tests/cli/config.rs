@@ -184,5 +184,5 @@ fn web_fetch_from_loopback_needs_user_config() {
     proxied.env("http_proxy", "http://127.0.0.1:9").env("ALL_PROXY", "http://127.0.0.1:9");
     crate::support::CommandResult::of(proxied.output().unwrap()).exits_with(0).stdout_contains("# inside");
     let denied = ["--set", "web.allow_loopback=true", "--set", "permissions.deny=['web_fetch(127.0.0.1)']"];
-    home.run(&script, &denied).exits_with(0).stdout_contains("in permissions.deny forbids this");
+    home.run(&script, &denied).exits_with(0).stdout_contains("in permissions.deny forbids it");
 }

@@ -210,7 +210,7 @@ fn interrupt_stops_waiting_for_another_process() {
     let pid = rustix::process::Pid::from_raw(waits.id() as i32).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     let waited = CommandResult::of(waits.wait_with_output().unwrap());
-    waited.exits_with(130).stderr_contains(&format!("To stop it: brigade cancel {}", running.session));
+    waited.exits_with(130).stderr_contains(&format!("Stop it with: brigade cancel {}", running.session));
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("running");
     running.signal(Signal::INT);
     assert_eq!(running.end().0, 130);

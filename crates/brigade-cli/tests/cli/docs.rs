@@ -116,7 +116,7 @@ fn config_sections_of_the_pages_are_the_defaults() {
             let all = without.as_array_mut().unwrap();
             let tool = all.iter_mut().find(|tool| tool["name"] == "delegate").unwrap();
             let described = tool["description"].as_str().unwrap();
-            let prepared = "Prepared roles: researcher. Any other role works too,";
+            let prepared = "Predefined roles: researcher. Any other role works too,";
             tool["description"] = described.replace("Name any role that fits the part,", prepared).into();
         }
         assert_eq!(with, without, "{face}");
@@ -187,7 +187,7 @@ fn example_config_loads() {
     assert_eq!(tools("researcher"), r#"["web_search","web_fetch","memory_search","memory_get"]"#);
     assert_eq!(tools("writer"), r#"["read_file","write_file","edit_file","memory_search"]"#);
     let tools = home.brigade(&["tools", "list", "--output-format", "json"]).exits_with(0).stdout.clone();
-    assert!(tools.contains("Prepared roles: researcher, writer."), "{tools}");
+    assert!(tools.contains("Predefined roles: researcher, writer."), "{tools}");
 
     let home = Home::new();
     home.write("home/config.toml", block(&page("docs/MULTI-TENANT.md"), "## Swarm configuration"));

@@ -337,7 +337,7 @@ fn lead_prompt_contains_the_environment() {
         &plain,
         &[
             "# Environment",
-            &format!("Working folder: {}\n", folder.display()),
+            &format!("Working directory: {}\n", folder.display()),
             "System: linux, ",
             "Date: 20",
             " (UTC)\n",

@@ -113,8 +113,8 @@ fn s06_subagent_with_a_tool_list_can_only_search_and_read() {
     );
     let result = report["result"].as_str().unwrap();
     assert!(result.contains("ERROR two"), "{result}");
-    assert!(result.contains("There is no tool 'write_file'"), "{result}");
-    assert!(result.contains("There is no tool 'shell'"), "{result}");
+    assert!(result.contains("Unknown tool `write_file`"), "{result}");
+    assert!(result.contains("Unknown tool `shell`"), "{result}");
     assert!(!home.work().join("x").exists());
 }
 
@@ -283,7 +283,7 @@ text = "{result:0}"
         agent_file(&home, "coder", "tools: [shell]\ntemperature: 0.2\n");
         let report = home.report(script, &["-a", "planner", "--mode", "auto"]);
         let result = report["result"].as_str().unwrap();
-        assert!(result.contains("There is no tool 'shell'"), "the planner itself has none: {result}");
+        assert!(result.contains("Unknown tool `shell`"), "the planner itself has none: {result}");
         assert_eq!(result.contains("built"), can, "{result}");
     }
 }
@@ -400,7 +400,7 @@ fn enabled_delegation_styles_follow_config_and_flag() {
     assert!(listed(&[]).contains("delegate") && !listed(&[]).contains("parallel_subagent"));
     assert!(listed(&["--set", "subagent.max_depth=3"]).contains("parallel_subagent"));
     let spawn = listed(&["--set", "delegation.faces=spawn"]);
-    assert!(spawn.contains("subagent_spawn") && !spawn.contains("Hand a self-contained part"), "{spawn}");
+    assert!(spawn.contains("subagent_spawn") && !spawn.contains("Delegate a self-contained task"), "{spawn}");
     home.brigade(&["tools", "list", "--set", "delegation.faces=swarm"])
         .exits_with(2)
         .stderr_contains("there is no face 'swarm'");

@@ -93,7 +93,7 @@ fn every_commented_setting_of_the_template_is_valid() {
         }
         let shown = check(&examples);
         assert_eq!(shown["config"]["swarm"]["roles"]["researcher"]["tools"][0], "grep");
-        assert_eq!(shown["config"]["budget"]["usd"], 2.5);
+        assert_eq!(shown["config"]["budget"]["usd"], "unlimited");
     }
 }
 
@@ -119,7 +119,7 @@ fn init_without_a_usable_model_writes_nothing_and_lists_needs() {
     for arguments in [&["init"][..], &["init", "--yes"], &["init", "--mode", "edit"]] {
         let done = brigade(&home, arguments, &[]);
         done.exits_with(2)
-            .stderr_contains("cannot choose a model: no provider has its key here")
+            .stderr_contains("cannot choose a model: no provider key is set")
             .stderr_contains("Nothing was written");
         let needs = |model: &str, words: &str| {
             let line = done.stderr.lines().find(|line| line.trim_start().starts_with(model));
@@ -184,7 +184,7 @@ fn init_keeps_an_existing_config_without_force() {
 fn init_refuses_an_unknown_model_before_writing() {
     let home = Home::new();
     for (model, words) in [
-        ("claude", "names no model: write PROVIDER/MODEL"),
+        ("claude", "is not a model name. Use PROVIDER/MODEL"),
         ("antropic/claude", "the nearest is 'anthropic'"),
         ("ollama/", "names no model"),
         ("script:nowhere.toml", "nowhere.toml cannot be read"),
@@ -204,7 +204,7 @@ fn init_project_writes_a_project_config_that_needs_trust() {
     let home = Home::new();
     let done = brigade(&home, &["init", "--project", "--mode", "plan"], &[("ANTHROPIC_API_KEY", "sesame")]);
     done.exits_with(0)
-        .stderr_contains("left to each person")
+        .stderr_contains("set by each user")
         .stderr_contains("Mode: plan")
         .stderr_contains("Next: brigade trust ");
     let config = text(home.work().join(".brigade/config.toml"));
@@ -217,7 +217,7 @@ fn init_project_writes_a_project_config_that_needs_trust() {
         .stderr_contains("brigade init --project --force");
     let own = home.work();
     let done = brigade(&home, &["init", "--project", "--force"], &[("HOME", own.to_str().unwrap())]);
-    done.exits_with(2).stderr_contains("is your own folder and no project");
+    done.exits_with(2).stderr_contains("it is your home folder, not a project");
 }
 
 #[test]

@@ -310,7 +310,7 @@ fn passthrough_session_refuses_messages() {
         .stderr_contains("one call of another program");
     assert_eq!(shown(), before, "the words are on record");
     let resumed = home.brigade(&["resume", &session]);
-    resumed.exits_with(0).stdout_contains("[Child]: Four.").stderr_contains("To look closer");
+    resumed.exits_with(0).stdout_contains("[Child]: Four.").stderr_contains("Details:");
     assert!(!resumed.stderr.contains("brigade tell"), "{}", resumed.stderr);
     // The session of the child can be continued.
     home.brigade(&["tell", &format!("{session}.1-0"), "And 3 + 3?", "--model", &home.script(SLOW_CHILD)])
@@ -416,7 +416,7 @@ fn http_token_file_is_removed_with_the_server() {
     let model = home.script(SLOW_CHILD);
     let mut listening =
         Listening::start(home.command(&["mcp", "--model", &model, "--listen", "127.0.0.1:0"]));
-    let file = listening.said.split("the token is in ").nth(1).unwrap().trim().to_owned();
+    let file = listening.said.split("The token is in ").nth(1).unwrap().trim().to_owned();
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let token = text(&file);
     assert!(token.len() == 64 && !listening.said.contains(&token), "{}", listening.said);
@@ -468,7 +468,7 @@ fn unusable_server_flags_are_refused_at_start() {
     home.brigade(&["mcp", "--model", "nowhere/x"]).exits_with(2).stderr_contains("nowhere");
     home.brigade(&["mcp", "--model", &model, "-a", "x"]).exits_with(2).stderr_contains("the client leads");
     let dispatch = home.brigade(&["mcp", "--model", &model, "--faces", "dispatch"]);
-    dispatch.exits_with(2).stderr_contains("no face is offered").stderr_contains("brigade agents new");
+    dispatch.exits_with(2).stderr_contains("no delegation tool is enabled").stderr_contains("brigade agents new");
     home.brigade(&["mcp", "--model", &model, "--faces", "zz"])
         .exits_with(2)
         .stderr_contains("--faces")

@@ -44,7 +44,7 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
     std::fs::create_dir(&other).unwrap();
     home.brigade(&["resume"])
         .exits_with(2)
-        .stderr_contains("there is no session in ")
+        .stderr_contains("no sessions in ")
         .stderr_contains("brigade run \"TASK\"");
     let here = home.report("[[reply]]\ntext = 'from here'", &[]);
     let there = home.report("[[reply]]\ntext = 'from there'", &["--cwd", "other"]);

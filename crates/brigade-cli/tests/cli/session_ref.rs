@@ -18,7 +18,7 @@ fn id_prefix_works_in_every_command() {
         .exits_with(0)
         .stderr_contains("lead \"the task\" has already ended: done");
     home.brigade(&["sessions", "rm", short]).exits_with(0).stderr_contains("lead \"the task\" is removed");
-    home.brigade(&["sessions", "show", short]).exits_with(2).stderr_contains("no session begins with");
+    home.brigade(&["sessions", "show", short]).exits_with(2).stderr_contains("no session id starts with");
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn id_prefix_reaches_children_and_running_trees() {
 #[test]
 fn last_names_the_newest_root_session() {
     let home = Home::new();
-    home.brigade(&["sessions", "show", "last"]).exits_with(2).stderr_contains("there are no sessions yet");
+    home.brigade(&["sessions", "show", "last"]).exits_with(2).stderr_contains("no sessions yet");
     home.report(SAYS, &[]);
     let report = home.report("[[reply]]\ntext = 'the newest'", &[]);
     home.brigade(&["sessions", "show", "last"]).exits_with(0).stdout_contains("the newest");
@@ -51,5 +51,5 @@ fn last_names_the_newest_root_session() {
     home.brigade(&["sessions", "rm", "la"])
         .exits_with(2)
         .stderr_contains("is not a session id")
-        .stderr_contains("`last` is the newest");
+        .stderr_contains("`last` for the newest");
 }

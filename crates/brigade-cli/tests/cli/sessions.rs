@@ -25,7 +25,7 @@ fn export_imported_again_is_the_same_session() {
     there
         .brigade(&["sessions", "import", file.to_str().unwrap()])
         .exits_with(0)
-        .stderr_contains("0 were not here before");
+        .stderr_contains(", 0 new");
     let cut: String = export.stdout.chars().take(export.stdout.len() - 30).collect();
     Home::new().with_input(&["sessions", "import", "-"], &cut).exits_with(1).stderr_contains("is damaged");
     there.with_input(&["sessions", "import", "-"], "nonsense").exits_with(2).stderr_contains("not an export");
@@ -63,9 +63,9 @@ fn running_session_cannot_be_removed() {
     let home = Home::new();
     let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
     running.wait_for("called");
-    home.brigade(&["sessions", "rm", &running.session]).exits_with(1).stderr_contains("is being run by");
+    home.brigade(&["sessions", "rm", &running.session]).exits_with(1).stderr_contains("is running in");
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("running");
-    home.brigade(&["resume", &running.session]).exits_with(1).stderr_contains("is being run by");
+    home.brigade(&["resume", &running.session]).exits_with(1).stderr_contains("is running in");
 }
 
 #[test]
@@ -243,9 +243,9 @@ fn empty_or_truncated_list_says_how_to_see_more() {
     empty
         .exits_with(0)
         .stderr_contains("None of 3 sessions fits")
-        .stderr_contains("fewer words, or leave out --status");
+        .stderr_contains("less text, or omit --status");
     assert_eq!(empty.stdout, "");
-    list(&["--limit", "2"]).exits_with(0).stderr_contains("The newest 2 of 3; --all shows every one.");
+    list(&["--limit", "2"]).exits_with(0).stderr_contains("Showing the newest 2 of 3. Use --all to show all.");
     list(&["--limit", "1", "--status", "done,failed"]).exits_with(0).stderr_contains("The newest 1 that fit");
     assert_eq!(list(&["--all"]).exits_with(0).stderr, "");
     assert_eq!(list(&["helped"]).exits_with(0).stdout.lines().last(), Some("    [Helper]: helped"));

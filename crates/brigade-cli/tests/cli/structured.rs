@@ -63,7 +63,7 @@ fn invalid_result_is_requested_again_and_then_fails() {
     let never = run(&home, "[[reply]]\ntext = '{\"n\": \"one\"}'", &[]);
     assert_eq!(never.exits_with(1).stdout, "");
     never
-        .stderr_contains("failed: the result does not fit the schema")
+        .stderr_contains("failed: the result does not match the schema")
         .stderr_contains("is not of type \"integer\"")
         .stderr_contains("(at /n)");
     let report = run(&home, "[[reply]]\ntext = 'One.'", &["--output-format", "json"]).exits_with(1).json();
@@ -76,7 +76,7 @@ fn incomplete_result_is_valid_json_or_empty() {
     let call = "[[reply]]\npurpose = 'turn'\n[[reply.call]]\ntool = 'list_dir'\narguments = { path = '.' }\n";
     let words = run(&home, &format!("{call}[[reply]]\ntext = 'Half of it.'"), &["--max-turns", "1"]);
     assert_eq!(words.exits_with(3).stdout, "");
-    words.stderr_contains("Half of it.").stderr_contains("not JSON that fits the schema");
+    words.stderr_contains("Half of it.").stderr_contains("does not match the JSON Schema");
     let json = run(&home, &format!("{call}[[reply]]\ntext = '{{\"n\": 1}}'"), &["--max-turns", "1"]);
     assert_eq!(json.exits_with(3).stdout, "{\"n\":1}\n");
     let unfit = run(&home, &format!("{call}[[reply]]\ntext = '{{}}'"), &["--max-turns", "1"]);

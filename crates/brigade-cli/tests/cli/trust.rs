@@ -103,7 +103,7 @@ fn trust_prompts_only_at_a_terminal() {
 #[test]
 fn trust_can_be_listed_and_revoked() {
     let home = Home::new();
-    home.brigade(&["trust", "--list"]).exits_with(0).stderr_contains("No project is trusted");
+    home.brigade(&["trust", "--list"]).exits_with(0).stderr_contains("No trusted projects");
     home.brigade(&["trust", "--revoke"])
         .exits_with(2)
         .stderr_contains("is not trusted")
@@ -186,7 +186,7 @@ fn symlinks_are_not_followed() {
     let link = project.join(".brigade/agents/b.md");
     symlink("/etc/passwd", &link).unwrap();
     symlink("..", project.join(".brigade/round")).unwrap();
-    trust(&home, &project).exits_with(0).stderr_contains("a link to /etc/passwd, which is not followed");
+    trust(&home, &project).exits_with(0).stderr_contains("a link to /etc/passwd, not followed");
     assert_applied(&home, &project);
     std::fs::remove_file(&link).unwrap();
     symlink("/etc/group", &link).unwrap();
@@ -209,7 +209,7 @@ fn named_pipes_do_not_block() {
         file
     };
     let there = pipe(".brigade/pipe");
-    home.brigade(&["trust", "--yes"]).exits_with(0).stderr_contains("a pipe, which is not opened");
+    home.brigade(&["trust", "--yes"]).exits_with(0).stderr_contains("a pipe, not opened");
     assert_applied(&home, &home.work());
     std::fs::remove_file(&there).unwrap();
     put(&home.work(), ".brigade/pipe", "pipe");

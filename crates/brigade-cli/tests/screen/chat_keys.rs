@@ -45,7 +45,7 @@ fn esc_interrupts_and_keeps_the_draft() {
     window.press("half");
     window.wait_for("> half");
     window.press(ESC);
-    window.wait_for("stopped by the person");
+    window.wait_for("stopped by the user");
     window.wait_until("what is typed stays", |screen| screen.ends_with("\n> half"));
     window.press(" a line\r");
     window.wait_for("half a line\n\nturn");
@@ -66,7 +66,7 @@ fn shift_tab_changes_the_mode() {
         window.wait_for(&format!("\nMode {mode}.\n>"));
     }
     window.press("go\r");
-    window.wait_for("plan mode only reads");
+    window.wait_for("plan mode is read-only");
     assert_eq!(text(home.work().join("made.txt")), "", "nothing is written in mode plan");
     window.press("\u{3}\u{3}");
     let mut window = window;
@@ -148,7 +148,7 @@ fn exclamation_mark_runs_a_user_command() {
         window.press("!!echo for-$((40+3))\r");
         window.wait_for("for-43");
         window.press("!sleep 60\r");
-        window.wait_for("Running sleep 60. Esc stops it.");
+        window.wait_for("Running sleep 60. Press Esc to stop it.");
         window.press(ESC);
         window.wait_for("(stopped)");
         let screen = wait_for_idle(&window);
@@ -175,7 +175,7 @@ fn compact_command_summarises_the_chat() {
     let script = "[[reply]]\npurpose = 'compaction'\ndelay_ms = 300\ntext = 'They talked.'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
     let window = chat(&home, (80, 24), script, &[]);
     window.press("/compact\r");
-    window.wait_for("Nothing was said yet.");
+    window.wait_for("No messages yet.");
     window.press("one\r");
     window.wait_for("turn 1: one");
     wait_for_idle(&window);
@@ -186,7 +186,7 @@ fn compact_command_summarises_the_chat() {
     wait_for_idle(&window);
     window.press("/compact\r");
     window.wait_for("summarising");
-    window.wait_for("(what was said before is a summary now)");
+    window.wait_for("(the conversation so far was replaced with a summary)");
     wait_for_idle(&window);
     window.press("three\r");
     window.wait_for("turn 4: three");
@@ -201,7 +201,7 @@ fn a_new_session_begins_after_clear() {
     window.wait_for("turn 1: one");
     wait_for_idle(&window);
     window.press("/clear\r");
-    let screen = window.wait_for("To continue the last one:\n/resume ");
+    let screen = window.wait_for("Resume the last one:\n/resume ");
     assert!(!screen.contains("turn 1: one"), "the window is empty: {screen}");
     window.press("two\r");
     window.wait_for("turn 1: two");

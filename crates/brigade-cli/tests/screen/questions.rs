@@ -147,7 +147,7 @@ fn approval_at_depth_three_is_answered_from_another_terminal() {
     assert!(other.contains("third.txt (new file, +2 -0)") && other.contains("+in two lines"), "{other}");
     assert!(other.contains("Third may not write third.txt: that is mine"), "{other}");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert!(window.text().contains("The answer was no"), "{}", window.text());
+    assert!(window.text().contains("The user denied this"), "{}", window.text());
     assert!(!home.work().join("third.txt").exists());
     let late = home.brigade(&["answer", &root, "yes"]);
     assert_eq!(late.code, 1, "{}", late.stderr);
@@ -168,7 +168,7 @@ fn end_of_a_padded_command_is_on_the_screen() {
     window.press("not like this\r");
     assert_eq!(window.end(), 0, "{}", window.text());
     let text = window.text().replace('\n', " ");
-    assert!(text.contains("The answer was no: not like this"), "{text}");
+    assert!(text.contains("call: not like this"), "{text}");
     let sent = window.sent();
     assert!(
         !sent.contains('\u{202e}') && !sent.contains('\u{200b}') && !sent.contains("\u{1b}[3J"),
@@ -214,15 +214,15 @@ fn twenty_approvals_are_queued() {
     let home = Home::new();
     let at_once = ["--set", "swarm.max_concurrent=20", "--set", "budget.tokens=unlimited"];
     let mut window = Window::run(&home, (80, 24), &twenty_approvals(), &at_once, &[("NO_COLOR", "1")]);
-    window.wait_for("19 more wait");
+    window.wait_for("19 more waiting");
     answer(&window, "y");
-    window.wait_for("18 more wait");
+    window.wait_for("18 more waiting");
     answer(&window, "r");
     window.press("no more of these\r");
-    window.wait_for("17 more wait");
+    window.wait_for("17 more waiting");
     answer(&window, "\t");
     answer(&window, "Y");
-    window.wait_for("same again to allow all");
+    window.wait_for("Repeat your answer to allow all");
     answer(&window, "Y");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert_eq!(std::fs::read_dir(home.work()).unwrap().count(), 19);
@@ -276,7 +276,7 @@ fn run_without_a_terminal_can_wait_for_brigade_answer() {
     });
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(
-        run.stderr.contains("lead asks: shell {\"command\":\"touch x\"} (brigade answer "),
+        run.stderr.contains("lead requests approval: shell {\"command\":\"touch x\"} (brigade answer "),
         "{}",
         run.stderr
     );
@@ -294,11 +294,11 @@ fn approval_in_a_chat_waits_until_the_message_is_sent() {
     window.press("go on\r");
     window.wait_for("thinking");
     window.press("y");
-    let screen = window.wait_for("An agent asks something. Esc brings its question up.");
+    let screen = window.wait_for("An agent requests approval. Press Esc to answer.");
     assert!(screen.contains("lead wants to run `touch x`"), "{screen}");
     // The text that was being typed is still a message, not an answer.
     window.press(" it is\r");
-    window.wait_for("heard at the next step");
+    window.wait_for("delivered at the next step");
     assert!(!home.work().join("x").exists());
     window.press("\u{1b}");
     window.wait_for("y allow once");
@@ -324,7 +324,7 @@ fn input_typed_before_an_approval_is_discarded() {
         assert!(!home.work().join("x").exists(), "{}", window.text());
         window.press(&format!("n{enter}"));
         assert_eq!(window.end(), 0, "{}", window.text());
-        assert!(window.text().contains("the answer was no"), "{}", window.text());
+        assert!(window.text().contains("The user denied this"), "{}", window.text());
         assert!(!home.work().join("x").exists());
     }
 }
@@ -337,7 +337,7 @@ fn approval_times_out_after_stdin_is_closed() {
     window.wait_for("y allow once");
     window.press("\u{4}");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert!(window.text().contains("nobody answered in time"), "{}", window.text());
+    assert!(window.text().contains("call timed out"), "{}", window.text());
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn agent_cannot_answer_for_the_user() {
     assert!(!home.work().join("x").exists(), "{}", window.text());
     window.press("n");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert!(window.text().contains("is for a person to answer"), "{}", window.text());
+    assert!(window.text().contains("Only the user can answer"), "{}", window.text());
     assert!(!home.work().join("x").exists());
 }
 

@@ -140,7 +140,7 @@ fn two_hundred_children_are_folded_to_the_screen() {
     let home = Home::new();
     let all = ["--max-agents", "300", "--set", "swarm.max_concurrent=150", "--set", "limits.concurrency=150"];
     let window = Window::run(&home, (100, 24), MANY, &all, &[]);
-    window.wait_for("11 failed, 79 at work, 111 done");
+    window.wait_for("11 failed, 79 running, 111 done");
     assert_snapshot!("two_hundred_wide", window.screen());
     assert_eq!(window.screen(), window.text(), "nothing was pushed out of the window");
     window.resize(40, 12);
@@ -155,9 +155,9 @@ fn calls_that_wait_for_a_slot_are_counted() {
     let home = Home::new();
     let few = ["--max-agents", "300", "--set", "swarm.max_concurrent=8"];
     let window = Window::run(&home, (70, 8), MANY, &few, &[]);
-    let all = ["waits for 8 agents, 190 in line", "9 at work"];
+    let all = ["waiting for 8 agents, 190 queued", "9 running"];
     let steady = |screen: &str| all.iter().all(|text| screen.contains(text));
-    assert_snapshot!(window.wait_until("eight at work", steady));
+    assert_snapshot!(window.wait_until("eight running", steady));
 }
 
 /// Text that must not reach a terminal: it would clear the screen, set the title, move the cursor, reorder text or

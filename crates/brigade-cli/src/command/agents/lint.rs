@@ -44,7 +44,7 @@ fn places(settings: &Settings, paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliErr
     }
     for path in paths {
         if let Err(error) = path.symlink_metadata() {
-            return Err(CliError::usage(format!("{} cannot be read: {error}", path.display())));
+            return Err(CliError::usage(format!("cannot read {}: {error}", path.display())));
         }
     }
     Ok(paths.iter().map(|path| settings.environment.absolute(path).components().collect()).collect())
@@ -72,7 +72,7 @@ fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> St
     let count =
         |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
     text.push_str(&format!(
-        "{}: {} can be used, {refused} refused",
+        "{}: {} usable, {refused} refused",
         count(reports.len(), "file"),
         reports.len() - refused
     ));

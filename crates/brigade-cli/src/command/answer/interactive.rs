@@ -35,7 +35,7 @@ pub(super) async fn answer_at_terminal(
     if !terminal::can_redraw(environment) {
         return answer_in_lines(runtime, filter).await;
     }
-    output::note("Esc leaves the questions open.");
+    output::note("Press Esc to exit and leave the requests pending.");
     let colour = terminal::stderr_colour(environment);
     let raw = RawTerminal::enter()?;
     let mut answers = AnswerScreen {
@@ -138,7 +138,7 @@ async fn answer(
     tree: &Tree,
     answer: &Answer,
 ) -> Result<String, CliError> {
-    match runtime.answer(&open.session, open.call, answer.clone(), "the person").await {
+    match runtime.answer(&open.session, open.call, answer.clone(), "the user").await {
         Ok(()) => Ok(confirmation(open, tree, answer)),
         Err(RunError::NoSuchApproval { .. }) => Ok(already_answered(open, tree)),
         Err(error) => Err(error.into()),
@@ -157,7 +157,7 @@ async fn answer_in_lines(runtime: &Runtime, filter: &ApprovalFilter) -> Result<E
         let look = ViewOptions { columns, colour: Colour::Off, workspace, diff_detail: DiffDetail::Full };
         output::note(&approval_view::render(current, &tree, look).lines.join("\n"));
         let choices = approval_prompt::choices(current, all.len(), InputKind::Lines, false, columns);
-        output::note(&format!("{}\nEnter alone leaves it open.", choices.join("\n")));
+        output::note(&format!("{}\nPress Enter to leave it pending.", choices.join("\n")));
         output::write_stderr("> ");
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);

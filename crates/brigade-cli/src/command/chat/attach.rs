@@ -266,7 +266,7 @@ mod tests {
             ("@large", "64 KiB"),
             ("@binary", "UTF-8"),
             ("@../x", "leads out"),
-            ("@.env", "may not be touched"),
+            ("@.env", "is denied"),
             ("@nofile.txt", "there is no such file"),
             ("see @src/nofile.", "there is no such file"),
             ("@\"no file\"", "there is no such file"),
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(whole("@.e"), one("@.env"));
         let several = vec!["notes.txt".to_owned(), "novel.md".to_owned()];
         assert_eq!(whole("@n"), Some(("@no".to_owned(), several)));
-        assert_eq!(whole("@FILE"), one("@\"src/my file.txt\""), "it is found by its name");
+        assert_eq!(whole("@FILE"), one("@\"src/my file.txt\""), "found by name");
         let found = vec!["notes.txt".to_owned(), "src/my file.txt".to_owned()];
         assert_eq!(whole("@txt"), Some(("@txt".to_owned(), found)));
         for text in ["see not", "@nothing", "@../", "@/etc/pass", "a@not", "@notes.txt and", "/tr"] {

@@ -207,9 +207,7 @@ impl Conversation {
             return Ok(Sent::Ready(round));
         };
         self.runtime.tell(&session, text).await?;
-        self.prepare_next_round()
-            .await
-            .map_err(|failure| failure.hint("The words are recorded all the same."))
+        self.prepare_next_round().await.map_err(|failure| failure.hint("The message is recorded."))
     }
 
     /// Sends a message to a running session.
@@ -221,7 +219,7 @@ impl Conversation {
     /// Cancels a running session.
     pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), CliError> {
         self.wait_until_started(session).await;
-        self.runtime.cancel(session, "the person").await.map_err(CliError::from)
+        self.runtime.cancel(session, "the user").await.map_err(CliError::from)
     }
 
     /// Waits for the first event of a new session.

@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(line.editor.text(), "draft");
         line.key(Key::Up);
         assert_eq!(line.key(Key::Enter), send("two\nlines"));
-        assert_eq!(line.key(Key::Enter), InputAction::Nothing, "nothing is no message");
+        assert_eq!(line.key(Key::Enter), InputAction::Nothing, "an empty line is not sent");
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         line.key(Key::Search);
         assert_eq!(line.editor.text(), "fix the tests", "there is no older one");
         insert(&mut line, "x");
-        assert_eq!(line.editor.text(), "draft", "nothing has these words");
+        assert_eq!(line.editor.text(), "draft", "nothing matches");
         line.key(Key::Edit(Edit::Backspace));
         assert_eq!(line.editor.text(), "run the tests");
         assert_eq!(line.key(Key::Interrupt), InputAction::Nothing);

@@ -136,14 +136,14 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     let mut attention = ui.approvals.take_attention();
     drop(ui);
     for (session, label) in left {
-        output::note(&format!("{label} was left at its work; to go on: brigade resume {session}"));
+        output::note(&format!("{label} was still running. Resume: brigade resume {session}"));
     }
     attention.finish().await;
     Ok(exit)
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, CliError> {
-    signal(kind).map_err(|error| CliError::failed(format!("no signals can be heard: {error}")))
+    signal(kind).map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
 }
 
 async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
@@ -211,10 +211,10 @@ impl ChatUi<'_> {
         let model = self.conversation.model().await.map(|model| format!(", {}", sanitize::line(&model)));
         let (model, mode) = (model.unwrap_or_default(), self.conversation.mode().await);
         let who = sanitize::line(self.conversation.agent_label());
-        let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
+        let greeting = format!("{who}{model}, mode {mode}. Type /help for commands.");
         lines.extend(wrap_text(&greeting, columns).lines().map(|line| self.colour.paint("2", line)));
         if self.conversation.is_open() {
-            let open = "Its last round is not over; it goes on with your next message.";
+            let open = "Its last round has not ended. It continues with your next message.";
             lines.extend(wrap_text(open, columns).lines().map(str::to_owned));
         }
         lines.push(String::new());
@@ -308,7 +308,7 @@ impl ChatUi<'_> {
             Ok(ParsedLine::Message(message)) => {
                 let ComposedMessage { text, notes } = self.conversation.compose(&message);
                 if self.round.is_some() {
-                    lines.push(self.colour.paint("2", "  (heard at the next step)"));
+                    lines.push(self.colour.paint("2", "  (delivered at the next step)"));
                 }
                 for note in &notes {
                     let note = wrap_text(&format!("  ({note})"), self.columns());
@@ -348,7 +348,7 @@ impl ChatUi<'_> {
         match sent {
             Ok(Sent::Ready(round)) => self.follow(round),
             Ok(Sent::RunningElsewhere) => {
-                self.note("This session is run elsewhere and hears it there before its next turn.");
+                self.note("This session is running in another process, which delivers the message before its next turn.");
             }
             Err(failure) => self.fail(&failure),
         }
@@ -415,7 +415,7 @@ impl ChatUi<'_> {
         for session in ending.iter().flat_map(|ending| ending.detached.sessions()) {
             let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
             let label = node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label));
-            self.note(&format!("{label} goes on by itself as {session}"));
+            self.note(&format!("{label} continues in the background as {session}"));
             self.detached.insert(session.clone(), label);
         }
         let has_answer = ending
@@ -425,7 +425,7 @@ impl ChatUi<'_> {
             ending.as_ref().is_ok_and(|ending| matches!(ending.outcome.status, Status::Cancelled { .. }));
         if self.conversation.has_unread_input().await {
             if was_cancelled {
-                self.note("What you said last is heard with your next message.");
+                self.note("Your last message will be delivered with the next one.");
             } else if ending.is_ok() {
                 let sent = self.conversation.prepare_next_round().await;
                 self.begin(sent);

@@ -134,7 +134,9 @@ async fn run_round(
     let run = match conversation.send_message(&text).await? {
         Sent::Ready(round) => round,
         Sent::RunningElsewhere => {
-            output::note("This session is run elsewhere and hears it there before its next turn.");
+            output::note(
+                "This session is running in another process, which delivers the message before its next turn.",
+            );
             return Ok(Exit::Done);
         }
     };
@@ -177,7 +179,7 @@ pub(super) fn status_notice(status: &Status) -> Option<String> {
     match status {
         Status::Done | Status::Detached => None,
         Status::Incomplete { limit } => Some(format!(
-            "incomplete: stopped at the {}; the next message begins with fresh limits",
+            "incomplete: stopped at the {}; the next message starts with new limits",
             limit.label()
         )),
         Status::Failed { cause } => Some(format!("failed: {}", sanitize::line(cause))),
@@ -197,24 +199,24 @@ async fn run_slash_command(conversation: &mut Conversation, command: Command) ->
             conversation.set_model(model).await?;
             slash_output::model(conversation).await
         }
-        Command::Mode(None) => format!("The mode is {}.", conversation.mode().await),
+        Command::Mode(None) => format!("Mode: {}.", conversation.mode().await),
         Command::Mode(Some(mode)) => {
             conversation.set_mode(mode).await?;
-            format!("The mode is {mode} from the next round on.")
+            format!("Mode: {mode} (from the next round).")
         }
         Command::Resume(None) => slash_output::sessions(&**conversation.runtime.store(), columns).await?,
         Command::Resume(Some(id)) => {
             let session = session_ref::resolve(&**conversation.runtime.store(), &id).await?;
             conversation.switch(&session).await?;
-            format!("This is {} now.", conversation.agent_label())
+            format!("Switched to {}.", conversation.agent_label())
         }
         Command::Undo => conversation.undo().await?,
         Command::Clear => match conversation.leave_session() {
-            Some(session) => format!("A new session begins. To continue the last one: /resume {session}"),
-            None => "A new session begins.".to_owned(),
+            Some(session) => format!("Started a new session. Resume the last one: /resume {session}"),
+            None => "Started a new session.".to_owned(),
         },
         Command::Compact => return Ok(NextStep::Follow(Box::new(conversation.compact().await?))),
-        Command::Tell(_) | Command::Stop(_) => return Err(CliError::usage("nobody works now")),
+        Command::Tell(_) | Command::Stop(_) => return Err(CliError::usage("no agents are running")),
         Command::Help => commands::help(),
         Command::Quit => return Ok(NextStep::Quit),
     };

@@ -48,7 +48,7 @@ impl Search {
     pub(super) fn notice(&self) -> String {
         let query = sanitize::line(&self.query);
         match (query.is_empty(), self.found) {
-            (true, _) => "Search: type words of an earlier message. Ctrl-C cancels.".to_owned(),
+            (true, _) => "Search: type part of an earlier message. Ctrl-C cancels.".to_owned(),
             (false, Some(_)) => {
                 format!("Search: {query} (Enter sends, Tab edits, Ctrl-R older, Ctrl-C cancels)")
             }

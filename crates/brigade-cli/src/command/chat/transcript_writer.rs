@@ -162,7 +162,9 @@ impl TranscriptWriter {
                 }
                 self.note(Some("2"), &format!("· {what}"))
             }
-            Event::Compacted { .. } => self.note(Some("2"), "(what was said before is a summary now)"),
+            Event::Compacted { .. } => {
+                self.note(Some("2"), "(the conversation so far was replaced with a summary)")
+            }
             Event::LimitReached { which, .. } => {
                 self.note(Some("33"), &format!("reached the {}", which.label()))
             }
@@ -204,7 +206,7 @@ impl TranscriptWriter {
         }
         let mut lines = self.flush();
         if !streamed.is_empty() {
-            lines.extend(self.note(Some("2"), "(some of it was missed; here is the whole)"));
+            lines.extend(self.note(Some("2"), "(some of the text was missed; the complete reply follows)"));
         }
         lines.extend(self.show_text(text));
         lines
@@ -215,13 +217,13 @@ impl TranscriptWriter {
         let was_cut = std::mem::take(&mut self.was_cut) || !self.streamed.is_empty();
         self.streamed.clear();
         let text = match cause {
-            CallFault::Transient { .. } if was_cut => "(that reply was cut off; asking again)".to_owned(),
+            CallFault::Transient { .. } if was_cut => "(the reply was cut off; retrying)".to_owned(),
             CallFault::Transient { message } => {
-                format!("(the model failed: {}; asking again)", sanitize::line(message))
+                format!("(the model call failed: {}; retrying)", sanitize::line(message))
             }
             CallFault::GivenUp { .. } => format!("({})", sanitize::line(&cause.to_string())),
             CallFault::Fatal { .. } | CallFault::Overflow { .. } if was_cut => {
-                "(that reply was cut off)".to_owned()
+                "(the reply was cut off)".to_owned()
             }
             CallFault::Fatal { .. }
             | CallFault::Overflow { .. }
@@ -268,7 +270,7 @@ pub(super) fn end_notice(label: &str, outcome: &Outcome) -> String {
         Status::Done | Status::Detached => format!("{label} is done{result}"),
         Status::Incomplete { limit } => format!("{label} reached its {}{result}", limit.label()),
         Status::Failed { cause } => format!("{label} failed: {}", first_line(cause)),
-        Status::Lost { cause } => format!("{label} is lost: {}", first_line(cause)),
+        Status::Lost { cause } => format!("{label}: outcome unknown: {}", first_line(cause)),
         Status::Cancelled { .. } => format!("{label} was stopped{result}"),
     }
 }

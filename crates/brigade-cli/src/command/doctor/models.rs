@@ -22,9 +22,9 @@ fn configured_models(settings: &Settings) -> impl Iterator<Item = &String> {
 fn models(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeScope) -> Vec<Finding> {
     if settings.model.is_none() {
         let now = model_hints::ready_model(settings).map_or_else(String::new, |(model, variable)| {
-            format!("; {variable} is set, so --model {model} works now")
+            format!(". {variable} is set, so you can also use --model {model}")
         });
-        return vec![Finding::warn("no model is set", format!("Choose one: brigade init{now}"))];
+        return vec![Finding::warn("no model is set", format!("Choose one with: brigade init{now}"))];
     }
     configured_models(settings).map(|name| model(settings, name, found, probe_scope)).collect()
 }
@@ -36,7 +36,7 @@ fn model(settings: &Settings, name: &str, found: &[ProviderStatus], probe_scope:
     let (provider, model) = name.split_once('/').unwrap_or((name, ""));
     let Some(found) = found.iter().find(|found| found.offer.name == provider) else {
         return Finding::problem(
-            format!("{name}: there is no provider '{provider}'"),
+            format!("{name}: unknown provider '{provider}'"),
             model_hints::hint_for_model(settings, name),
         );
     };
@@ -47,14 +47,14 @@ fn model(settings: &Settings, name: &str, found: &[ProviderStatus], probe_scope:
     };
     if !found.availability.is_usable() {
         return Finding::problem(
-            format!("{name} cannot be used now"),
-            format!("See {provider} among the providers below, or choose another: brigade models"),
+            format!("{name} is currently not available"),
+            format!("See {provider} in the providers below, or choose another model: brigade models"),
         );
     }
     if has_list && !found.models.contains_key(model) {
         return Finding::warn(
-            format!("{name} is not in the list that {provider} gives of its models"),
-            format!("Compare: brigade models {provider}"),
+            format!("{name} is not in the model list of {provider}"),
+            format!("List its models with: brigade models {provider}"),
         );
     }
     Finding::ok(name)
@@ -114,30 +114,27 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
                 ApiKey::Set(variable) => format!("{variable} is set"),
                 ApiKey::NotNeeded | ApiKey::Missing(_) => "no key is needed".to_owned(),
             };
-            let reached = if probe_scope == ProbeScope::WithKeys {
-                "it answers"
-            } else {
-                "it was not asked (--offline)"
-            };
+            let reached =
+                if probe_scope == ProbeScope::WithKeys { "it responds" } else { "not queried (--offline)" };
             Finding::ok(format!("{name}: {key}; {reached}"))
         }
         Availability::Running(0) => problem(
-            format!("{name}: it runs at {address}, but has no models"),
+            format!("{name}: running at {address}, but has no models"),
             format!(
-                "Fetch one, such as: {}",
+                "Install a model: {}",
                 if name == "ollama" { "ollama pull qwen3" } else { "brigade models" }
             ),
         ),
         Availability::Running(count) => {
-            Finding::ok(format!("{name}: it runs at {address} and has {count} models"))
+            Finding::ok(format!("{name}: running at {address} with {count} models"))
         }
         Availability::NotRunning => problem(
-            format!("{name}: nobody answers at {address}"),
-            format!("Start it, or say where it is in providers.{name}.base_url"),
+            format!("{name}: no response from {address}"),
+            format!("Start it, or set its address in providers.{name}.base_url"),
         ),
         Availability::NoKey(variable) => problem(
             format!("{name}: {variable} is not set"),
-            format!("export {variable}=..., or name another variable in providers.{name}.api_key_env"),
+            format!("export {variable}=..., or set another variable in providers.{name}.api_key_env"),
         ),
         // The cause contains the fix.
         Availability::Failed(cause) => {
@@ -145,7 +142,7 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
         }
         Availability::Misconfigured(cause) => Finding::problem(
             format!("{name}: {cause}"),
-            format!("Mend providers.{name} in your configuration"),
+            format!("Fix providers.{name} in your configuration"),
         ),
     }
 }

@@ -11,14 +11,13 @@ use crate::setup;
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.servers.is_empty() {
         return Ok(vec![Finding::note(
-            "none; mcpServers in the configuration or .mcp.json of a project name them",
+            "none. Define them in mcpServers of the configuration, or in .mcp.json of a project.",
         )]);
     }
     let (disabled, wanted): (Vec<&McpServer>, Vec<&McpServer>) =
         settings.servers.iter().partition(|server| server.is_disabled);
-    let disabled = disabled
-        .into_iter()
-        .map(|server| Finding::note(format!("{}: disabled in its entry, so it is not started", server.name)));
+    let disabled =
+        disabled.into_iter().map(|server| Finding::note(format!("{}: disabled, not started", server.name)));
     if offline {
         let named = wanted.iter().map(|server| Finding::note(format!("{}: not started", server.name)));
         return Ok(named.chain(disabled).collect());
@@ -33,7 +32,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
         counts.into_iter().map(|(name, count)| Finding::ok(format!("{name}: {count} tools"))).collect();
     findings.extend(disabled);
     findings.extend(problems.iter().map(|problem| {
-        Finding::warn(problem.to_string(), "Mend its entry in mcpServers; runs go on without it")
+        Finding::warn(problem.to_string(), "Fix its entry in mcpServers; runs continue without it")
     }));
     Ok(findings)
 }

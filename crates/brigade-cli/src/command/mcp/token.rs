@@ -27,7 +27,9 @@ impl Drop for TokenFile {
 pub(super) fn from_variable(environment: &Environment, name: &str) -> Result<Token, CliError> {
     let secret = environment.secret(name).ok_or_else(|| {
         let state = if environment.variable(name).is_some() { "empty" } else { "not set" };
-        CliError::usage(format!("{name} is {state}; put the token for clients there"))
+        CliError::usage(format!(
+            "cannot use --token-env {name}: the variable is {state}. Set it to the token for clients."
+        ))
     })?;
     Token::new(secret.expose()).map_err(|error| CliError::usage(format!("{name}: {error}")))
 }
@@ -43,8 +45,7 @@ pub(super) fn generate(settings: &Settings, port: u16) -> Result<(Token, TokenFi
         file.write_all(text.as_bytes())?;
         file.persist(&path).map_err(|error| error.error)
     });
-    let refused =
-        |error| CliError::failed(format!("the token cannot be written to {}: {error}", path.display()));
+    let refused = |error| CliError::failed(format!("cannot write the token to {}: {error}", path.display()));
     persisted.map_err(refused)?;
     Ok((token, TokenFile(path)))
 }

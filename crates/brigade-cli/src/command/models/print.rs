@@ -32,13 +32,13 @@ pub(super) fn text(
     let models = models(settings, &shown, probe_scope, max_columns);
     if !models.is_empty() {
         let date = settings.prices.date().unwrap_or_default();
-        let head = format!("Dollars for a million tokens, at the dearest, as of {date}; - is not known.");
+        let head = format!("USD per million tokens (highest tier), as of {date}; \"-\" = unknown");
         text.push_str(&format!("\n{head}\n\n{models}"));
     }
     text.push('\n');
     text.push_str(&default_model_line(settings));
     if probe_scope == ProbeScope::LocalOnly {
-        text.push_str("brigade models PROVIDER asks a provider for all its models.\n");
+        text.push_str("List all models of a provider with: brigade models PROVIDER\n");
     }
     text
 }
@@ -81,8 +81,8 @@ fn state(found: &ProviderStatus) -> String {
         Availability::Running(count) => format!("running, {count} models"),
         Availability::NotRunning => format!("not running at {}", sanitize::line(&offer.base_url)),
         Availability::NoKey(variable) => format!("no key: set {variable}"),
-        Availability::Failed(cause) => format!("no list of models: {}", sanitize::line(cause)),
-        Availability::Misconfigured(cause) => format!("cannot be used: {}", sanitize::line(cause)),
+        Availability::Failed(cause) => format!("no model list: {}", sanitize::line(cause)),
+        Availability::Misconfigured(cause) => format!("misconfigured: {}", sanitize::line(cause)),
     }
 }
 
@@ -130,9 +130,9 @@ fn cells(settings: &Settings, name: &str, about: &ModelInfo) -> [String; 7] {
 /// Line with the default model.
 fn default_model_line(settings: &Settings) -> String {
     match &settings.model {
-        Some(model) => format!("* Runs use {} where nothing else is said.\n", sanitize::line(model)),
+        Some(model) => format!("* Default model: {}\n", sanitize::line(model)),
         None => format!(
-            "No model is set: name one with --model, or write model = \"PROVIDER/MODEL\" into\n{}\n",
+            "No model is set. Pass one with --model, or set model = \"PROVIDER/MODEL\" in\n{}\n",
             sanitize::line(&settings.config_file.display().to_string())
         ),
     }

@@ -28,13 +28,13 @@ pub(super) fn check(export: &SessionsExport) -> Result<(), CliError> {
     let known = ["", "jsonl", "ndjson", "json", "txt", "log", "md", "markdown", "html", "htm"];
     if export.format.is_none() && !known.contains(&ending.as_str()) {
         return Err(CliError::usage(format!(
-            "{} could be anything: end the name with .html, .md or .jsonl, or say --format",
+            "cannot determine the format from the name {}. Use .html, .md or .jsonl, or pass --format.",
             file.display()
         )));
     }
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => Err(CliError::usage(format!(
-            "{} is no file that could be replaced; for a pipe or a device, leave --output out",
+            "cannot replace {}: it is not a regular file. For a pipe or a device, omit --output.",
             file.display()
         ))),
         Ok(_) if !export.force => Err(exists(file)),
@@ -45,7 +45,7 @@ pub(super) fn check(export: &SessionsExport) -> Result<(), CliError> {
 /// Writes the file atomically. Only its owner can read it, because it contains all messages.
 pub(super) fn write(file: &Path, text: &str, export: &SessionsExport) -> Result<(), CliError> {
     let unwritable =
-        |error: std::io::Error| CliError::failed(format!("{} cannot be written: {error}", file.display()));
+        |error: std::io::Error| CliError::failed(format!("cannot write {}: {error}", file.display()));
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut partial =
         tempfile::Builder::new().prefix(".brigade-export-").tempfile_in(folder).map_err(unwritable)?;
@@ -59,5 +59,5 @@ pub(super) fn write(file: &Path, text: &str, export: &SessionsExport) -> Result<
 }
 
 fn exists(file: &Path) -> CliError {
-    CliError::usage(format!("{} is there already; --force replaces it", file.display()))
+    CliError::usage(format!("{} already exists. Use --force to overwrite it.", file.display()))
 }

@@ -294,16 +294,15 @@ impl Listing {
             !list.text.is_empty() || !list.status.is_empty() || list.agent.is_some() || list.since.is_some();
         let shown = self.entries.len();
         match (self.all, shown) {
-            (0, _) => Some(
-                "There are no sessions yet. Start one with: brigade run \"TASK\", or look at: brigade demo"
-                    .to_owned(),
-            ),
-            (all, 0) => Some(format!("None of {} fits. {}", session_count(all), widen_hint(list))),
+            (0, _) => {
+                Some("No sessions yet. Start one with: brigade run \"TASK\", or try: brigade demo".to_owned())
+            }
+            (all, 0) => Some(format!("No match in {}. {}", session_count(all), widen_hint(list))),
             (_, shown) if self.has_more && is_filtered => {
-                Some(format!("The newest {shown} that fit; --all shows every one."))
+                Some(format!("Showing the newest {shown} matches. Use --all to show all."))
             }
             (all, shown) if self.has_more => {
-                Some(format!("The newest {shown} of {all}; --all shows every one."))
+                Some(format!("Showing the newest {shown} of {all}. Use --all to show all."))
             }
             _ => None,
         }
@@ -318,16 +317,16 @@ fn session_count(sessions: usize) -> String {
 fn widen_hint(list: &SessionsList) -> String {
     let mut ways = Vec::new();
     if !list.text.is_empty() {
-        ways.push("search for fewer words");
+        ways.push("search for less text");
     }
     if !list.status.is_empty() {
-        ways.push("leave out --status");
+        ways.push("omit --status");
     }
     if list.agent.is_some() {
-        ways.push("leave out --agent");
+        ways.push("omit --agent");
     }
     if list.since.is_some() {
-        ways.push("go back further with --since");
+        ways.push("use an earlier --since");
     }
-    format!("To see more, {}.", ways.join(", or "))
+    format!("To find more, {}.", ways.join(", or "))
 }

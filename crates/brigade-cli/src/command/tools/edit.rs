@@ -41,7 +41,7 @@ pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, CliError> {
     }
     append(&mut config.document, name, entry).map_err(|cause| config.unusable(cause))?;
     config.write()?;
-    let hint = "To see its tools: brigade tools list --servers";
+    let hint = "List its tools with: brigade tools list --servers";
     report(
         global,
         &config,

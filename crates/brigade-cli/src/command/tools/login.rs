@@ -19,7 +19,7 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, CliError>
     let address = settings.mcp_address(server, &setup::guard_command()?)?;
     let shown = sanitize::line(server);
     let failed =
-        |error: LoginError| CliError::failed(sanitize::line(&format!("no login to {server}: {error}")));
+        |error: LoginError| CliError::failed(sanitize::line(&format!("cannot log in to {server}: {error}")));
     setup::current_thread_runtime()?.block_on(async {
         let started = tokio::time::timeout(DEFAULT_START_TIMEOUT, LoginFlow::begin(&address)).await;
         let late = || format!("{shown} did not answer within {} seconds", DEFAULT_START_TIMEOUT.as_secs());
@@ -33,11 +33,11 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, CliError>
             Err(_) => {
                 let minutes = LOGIN_TIMEOUT.as_secs() / 60;
                 return Err(CliError::failed(format!(
-                    "nobody logged in to {shown} within {minutes} minutes"
+                    "the login to {shown} was not completed within {minutes} minutes"
                 )));
             }
         }
-        output::text(&format!("You are logged in to {shown}."))?;
+        output::text(&format!("Logged in to {shown}."))?;
         Ok(Exit::Done)
     })
 }
@@ -49,8 +49,8 @@ pub(super) fn logout(settings: &Settings, server: &str) -> Result<Exit, CliError
     let was_logged_in = was_logged_in.map_err(|error| CliError::failed(error.to_string()))?;
     let shown = sanitize::line(server);
     output::text(&match was_logged_in {
-        true => format!("The login to {shown} is forgotten."),
-        false => format!("There was no login to {shown}."),
+        true => format!("Logged out of {shown}."),
+        false => format!("Not logged in to {shown}."),
     })?;
     Ok(Exit::Done)
 }

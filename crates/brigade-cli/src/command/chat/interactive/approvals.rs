@@ -14,7 +14,7 @@ use crate::keyboard::keys::Key;
 use crate::terminal::Colour;
 
 /// Notice while an approval is pending and a message is being typed.
-const PENDING_NOTICE: &str = "An agent asks something. Esc brings its question up.";
+const PENDING_NOTICE: &str = "An agent requests approval. Press Esc to answer.";
 
 /// Pending approvals, and the target of typed keys.
 pub(super) struct ApprovalPrompts {
@@ -110,7 +110,7 @@ impl ChatUi<'_> {
             }
             PromptAction::Answers(given) => {
                 for given in given {
-                    let (answer, by) = (given.answer.clone(), "the person");
+                    let (answer, by) = (given.answer.clone(), "the user");
                     let answered =
                         self.conversation.runtime.answer(&given.session, given.call, answer, by).await;
                     if let Err(error) = answered {

@@ -87,7 +87,7 @@ impl ChatUi<'_> {
             InputAction::Interrupt => self.interrupt().await,
             InputAction::Leave if self.round.is_none() => Some(Exit::Done),
             InputAction::Leave => {
-                self.notice = Some("Ctrl-C stops the round, and leaves when it is pressed again.".to_owned());
+                self.notice = Some("Press Ctrl-C to stop the round, and again to quit.".to_owned());
                 None
             }
             InputAction::Redraw => {
@@ -108,10 +108,10 @@ impl ChatUi<'_> {
         let exit = self.exit();
         self.first_ctrl_c = Some(FirstCtrlC { at: Instant::now(), exit });
         if self.round.is_some() {
-            self.notice = Some("Stopping. Ctrl-C again leaves.".to_owned());
+            self.notice = Some("Stopping. Press Ctrl-C again to quit.".to_owned());
             self.stop().await;
         } else {
-            self.notice = Some("Press Ctrl-C again to leave.".to_owned());
+            self.notice = Some("Press Ctrl-C again to quit.".to_owned());
         }
         None
     }
@@ -123,7 +123,7 @@ impl ChatUi<'_> {
         } else if let Some(command) = &mut self.command {
             command.stop();
         } else if self.round.as_ref().is_some_and(|round| round.stop_state == StopState::NotRequested) {
-            self.notice = Some("Stopping. Ctrl-C leaves.".to_owned());
+            self.notice = Some("Stopping. Press Ctrl-C to quit.".to_owned());
             self.stop().await;
         } else {
             self.plan = None;

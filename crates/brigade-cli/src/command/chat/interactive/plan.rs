@@ -10,7 +10,8 @@ use super::ChatUi;
 
 /// Message to the agent when its plan is approved.
 const APPROVAL_MESSAGE: &str = "The plan is approved. Carry it out.";
-const APPROVAL_NOTICE: &str = "Enter approves this plan and continues in mode edit. Or type what to change.";
+const APPROVAL_NOTICE: &str =
+    "Press Enter to approve this plan and continue in mode edit, or type what to change.";
 /// Enter within this time after the plan appeared is ignored, because it was meant for something else.
 const MIN_PLAN_DISPLAY_TIME: Duration = Duration::from_millis(400);
 
@@ -65,7 +66,7 @@ impl ChatUi<'_> {
         self.screen.clear();
         match self.conversation.set_mode(mode).await {
             Ok(()) => {
-                let when = if self.round.is_some() { " from the next round on" } else { "" };
+                let when = if self.round.is_some() { " (from the next round)" } else { "" };
                 self.notice = Some(format!("Mode {mode}{when}."));
             }
             Err(failure) => self.fail(&failure),

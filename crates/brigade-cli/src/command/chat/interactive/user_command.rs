@@ -36,7 +36,7 @@ impl RunningCommand {
     pub(super) fn notice(&self) -> String {
         let command = fit(&sanitize::line(&self.command.text), MAX_COMMAND_COLUMNS);
         match self.stop {
-            Some(_) => format!("Running {command}. Esc stops it."),
+            Some(_) => format!("Running {command}. Press Esc to stop it."),
             None => format!("Stopping {command}."),
         }
     }
@@ -54,8 +54,9 @@ impl ChatUi<'_> {
     pub(super) fn run_user_command(&mut self, command: UserCommand) {
         if let Some(running) = &self.command {
             let other = sanitize::line(&running.command.text);
-            return self
-                .note(&format!("cannot run a second command: `{other}` is still running. Esc stops it."));
+            return self.note(&format!(
+                "cannot run a second command: `{other}` is still running. Press Esc to stop it."
+            ));
         }
         let Some(shell) = self.conversation.runtime.settings().shell.clone() else {
             return self.note("cannot run a command: there is no shell here.");
@@ -106,13 +107,13 @@ fn output_text(finished: &JobResult) -> String {
         ExitReason::Exited(0) if text.is_empty() => Some("(no output)".to_owned()),
         ExitReason::Exited(0) => None,
         ExitReason::Exited(code) => Some(format!("(exit code {code})")),
-        ExitReason::Signalled(signal) => Some(format!("(ended by signal {signal})")),
-        ExitReason::TimedOut => Some("(ended at its time limit)".to_owned()),
+        ExitReason::Signalled(signal) => Some(format!("(killed by signal {signal})")),
+        ExitReason::TimedOut => Some("(stopped at the time limit)".to_owned()),
         ExitReason::Cancelled => Some("(stopped)".to_owned()),
     };
     let dropped = match finished.dropped_bytes {
         0 => None,
-        bytes => Some(format!("({bytes} bytes in the middle are left out)")),
+        bytes => Some(format!("({bytes} bytes in the middle omitted)")),
     };
     for line in dropped.into_iter().chain(end) {
         if !text.is_empty() {
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(say(ExitReason::Exited(0), b"", 0), "(no output)");
         assert_eq!(
             say(ExitReason::Exited(3), b"hi\n", 7),
-            "hi\n(7 bytes in the middle are left out)\n(exit code 3)"
+            "hi\n(7 bytes in the middle omitted)\n(exit code 3)"
         );
         assert_eq!(say(ExitReason::Cancelled, b"", 0), "(stopped)");
     }
