@@ -169,7 +169,7 @@ pub enum StoreError {
     },
     /// A session is missing.
     #[error(
-        "cannot read session {child}: {parent} delegated to it, but the store does not contain it. Restore the store from a backup."
+        "session {child} is missing: {parent} delegated to it, but the store does not contain it. Restore the store from a backup."
     )]
     MissingSession {
         /// The session.
