@@ -139,7 +139,7 @@ fn missing_provider_settings_are_named() {
     model("gemini/gemini-2.5-flash").exits_with(2).stderr_contains("GEMINI_API_KEY is not set");
     model("deepseek/deepseek-chat").exits_with(2).stderr_contains("DEEPSEEK_API_KEY is not set");
     model("groq/x").exits_with(2).stderr_contains("GROQ_API_KEY is not set");
-    model("ollama").exits_with(2).stderr_contains("write ollama/MODEL");
+    model("ollama").exits_with(2).stderr_contains("expected ollama/MODEL");
     model("nobody/x").exits_with(2).stderr_contains(
         "anthropic, deepseek, gemini, groq, llamacpp, lmstudio, ollama, openai, openai-responses, openrouter, vllm",
     );
