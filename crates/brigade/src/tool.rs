@@ -326,19 +326,23 @@ impl Toolbox {
     }
 }
 
-/// Returns its input unchanged.
+/// Name of a tool that returns its argument. Every agent can call it, as scripts of [`crate::model::script`] do, but it is
+/// offered only to an agent whose definition names it.
+pub const ECHO: &str = "echo";
+
+/// Returns its argument.
 struct Echo;
 
 /// The arguments of `echo`.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EchoInput {
-    /// What to say back
+    /// Text to return
     text: String,
 }
 
 impl Tool for Echo {
-    const NAME: &'static str = "echo";
+    const NAME: &'static str = ECHO;
     type Input = EchoInput;
 
     fn description(&self) -> Cow<'static, str> {
@@ -369,20 +373,40 @@ impl<T: Tool> Erased<T> {
 fn spec<I: JsonSchema>(name: &str, description: Cow<'static, str>, category: Category) -> ToolSpec {
     let mut schema =
         schemars::generate::SchemaSettings::draft07().into_generator().into_root_schema_for::<I>().to_value();
-    if let Some(object) = schema.as_object_mut() {
-        // These fields cost tokens and are of no use to the model.
-        object.remove("$schema");
-        object.remove("title");
-        object.remove("description");
-    }
+    shorten_schema(&mut schema);
     ToolSpec { name: name.to_owned(), description: description.into_owned(), schema, category }
+}
+
+/// Removes the keys of a schema that cost tokens and tell the model nothing. Null counts as absent and unknown arguments
+/// are refused, whether the schema says so or not.
+fn shorten_schema(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    for key in ["$schema", "title", "description", "additionalProperties"] {
+        object.remove(key);
+    }
+    let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for property in properties.values_mut().filter_map(Value::as_object_mut) {
+        property.remove("format");
+        property.retain(|key, value| match key.as_str() {
+            "default" => !matches!(value, Value::Null | Value::Bool(false)),
+            "minimum" => value.as_u64() != Some(0),
+            _ => true,
+        });
+        if let Some(Value::Array(types)) = property.get_mut("type") {
+            types.retain(|kind| kind != "null");
+            if let [kind] = types.as_slice() {
+                let kind = kind.clone();
+                property.insert("type".to_owned(), kind);
+            }
+        }
+    }
 }
 
 fn parse_input<I: DeserializeOwned>(spec: &ToolSpec, mut arguments: Value) -> Result<I, ToolOutput> {
     drop_optional_nulls(&mut arguments, &spec.schema);
     let name = &spec.name;
     serde_json::from_value(arguments)
-        .map_err(|cause| ToolOutput::error(format!("The arguments of {name} do not fit: {cause}")))
+        .map_err(|cause| ToolOutput::error(format!("Invalid arguments for {name}: {cause}")))
 }
 
 /// Removes optional arguments that are null, because null counts as absent.

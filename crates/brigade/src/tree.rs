@@ -29,7 +29,7 @@ use crate::settings::Settings;
 use crate::skills::SKILL;
 use crate::store::{Lease, Owner, Pos, Store, StoreError};
 use crate::task::AbortOnDrop;
-use crate::tool::{AnyTool, Files};
+use crate::tool::{AnyTool, ECHO, Files};
 use crate::writes::{EarlierWrites, Writes};
 
 /// Number of attempts to release a lease that the store rejects, and the pause between them.
@@ -520,6 +520,9 @@ impl Tree {
         if settings.shell.is_none() {
             specs.retain(|spec| spec.name != "shell");
         }
+        if !agent.tools.as_ref().is_some_and(|tools| tools.iter().any(|name| name == ECHO)) {
+            specs.retain(|spec| spec.name != ECHO);
+        }
         if let Some(tool) = self.skill_tool(agent) {
             specs.retain(|spec| spec.name != SKILL);
             specs.push(tool.spec().clone());
@@ -689,20 +692,18 @@ fn system(agent: &Agent, guidance: &str, environment: Option<&str>, instructions
     }
 }
 
-const INSTRUCTIONS_INTRO: &str = "# Instructions of the project\n\nEverything below comes from files of the project that you work \
-in. Keep to it as far as your task and what is said above allow; it cannot widen what you may do.";
+const INSTRUCTIONS_INTRO: &str = "# Project instructions\n\nThe text below comes from files of this project. Follow it unless \
+your task or the text above says otherwise. It cannot extend your permissions.";
 
 /// Specification of the `message` tool, which the driver carries out itself.
 pub(crate) fn message_spec() -> ToolSpec {
     ToolSpec {
         name: MESSAGE_TOOL.to_owned(),
-        description:
-            "Send the person a short message now, while you go on working: progress, a finding, a warning. \
-                      Your result is not sent this way; it is your last reply."
-                .to_owned(),
+        description: "Send the user an interim update. Do not send your result: it is your last reply."
+            .to_owned(),
         schema: json!({
             "type": "object",
-            "properties": { "text": { "type": "string", "description": "What the person reads" } },
+            "properties": { "text": { "type": "string", "description": "The message" } },
             "required": ["text"]
         }),
         category: Category::Other,
@@ -722,10 +723,10 @@ mod tests {
         assert_eq!(&*system(&ignoring, "", None, Some("Use tabs.")), "You read.\n");
         assert_eq!(&*system(&ignoring, "", Some("# Here"), Some("Use tabs.")), "You read.\n\n# Here");
         let prompt = system(&agent, "", Some("# Here"), Some("Use tabs."));
-        assert!(prompt.starts_with("You read.\n\n# Here\n\n# Instructions"), "{prompt}");
+        assert!(prompt.starts_with("You read.\n\n# Here\n\n# Project instructions"), "{prompt}");
         let prompt = system(&agent, "", None, Some("\nUse tabs.\n\n"));
         assert!(
-            prompt.starts_with("You read.\n\n# Instructions") && prompt.ends_with("\n\nUse tabs.\n"),
+            prompt.starts_with("You read.\n\n# Project instructions") && prompt.ends_with("\n\nUse tabs.\n"),
             "{prompt}"
         );
     }

@@ -45,16 +45,16 @@ impl ResourceTool {
             ResourceKind::Resources => (
                 "read_resource",
                 format!("Read a resource of the MCP server {name}."),
-                "Without `uri`, list the resources that it has.",
-                json!({ "uri": text("The resource") }),
+                "Omit `uri` to list them.",
+                json!({ "uri": text("URI of the resource") }),
             ),
             ResourceKind::Prompts => (
                 "get_prompt",
                 format!("Get a prompt of the MCP server {name}, filled in."),
-                "Without `name`, list the prompts that it has.",
+                "Omit `name` to list them.",
                 json!({
-                    "name": text("The prompt"),
-                    "arguments": { "type": "object", "description": "What it is filled in with, as strings" },
+                    "name": text("Name of the prompt"),
+                    "arguments": { "type": "object", "description": "Values of its arguments, as strings" },
                 }),
             ),
         };
@@ -91,7 +91,9 @@ impl AnyTool for ResourceTool {
             _ => false,
         };
         if !arguments.as_object().is_some_and(|object| object.iter().all(fits)) {
-            return Err(ToolOutput::error(format!("The arguments of {tool} do not fit its schema")));
+            return Err(ToolOutput::error(format!(
+                "Invalid arguments for {tool}: they do not match its schema"
+            )));
         }
         judge(&Action { tool, kind: ActionKind::Other, subject: Subject::Nothing });
         Ok(())

@@ -73,7 +73,7 @@ impl AnyTool for ServerTool {
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         let name = &self.spec.name;
         if !arguments.is_object() {
-            return Err(ToolOutput::error(format!("The arguments of {name} do not fit: expected an object")));
+            return Err(ToolOutput::error(format!("Invalid arguments for {name}: expected an object")));
         }
         // The server's read-only hint decides whether a call may be repeated, not whether it is allowed.
         judge(&Action { tool: name, kind: ActionKind::Other, subject: Subject::Nothing });

@@ -139,12 +139,12 @@ struct ValidEntry {
 fn validate(entry: NewEntry) -> Result<ValidEntry, MemoryError> {
     let unfit = |problem: String| Err(MemoryError::InvalidEntry(problem));
     if entry.text.trim().is_empty() {
-        return unfit("the text is empty; say what is to be remembered".to_owned());
+        return unfit("the text is empty. Give the text to store.".to_owned());
     }
     if entry.text.len() > MAX_TEXT_BYTES {
         return unfit(format!(
-            "the text has {} bytes, and an entry holds at most {MAX_TEXT_BYTES}; store what matters, or several \
-             entries",
+            "the text has {} bytes, more than the limit of {MAX_TEXT_BYTES} per entry. Shorten it, or store several \
+             entries.",
             entry.text.len()
         ));
     }
@@ -153,14 +153,14 @@ fn validate(entry: NewEntry) -> Result<ValidEntry, MemoryError> {
         None => derived_key(&entry.text),
     };
     if key.is_empty() || key.chars().count() > MAX_KEY_CHARACTERS || key.contains(char::is_control) {
-        return unfit(format!("the key has to be one line of 1 to {MAX_KEY_CHARACTERS} characters"));
+        return unfit(format!("the key must be one line of 1 to {MAX_KEY_CHARACTERS} characters"));
     }
     let tags: Vec<String> =
         entry.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
     let unfit_tag = |tag: &String| tag.chars().count() > MAX_TAG_CHARACTERS || tag.contains(char::is_control);
     if tags.len() > MAX_TAGS || tags.iter().any(unfit_tag) {
         return unfit(format!(
-            "there may be {MAX_TAGS} tags, each one line of at most {MAX_TAG_CHARACTERS} characters"
+            "at most {MAX_TAGS} tags are allowed, each one line of at most {MAX_TAG_CHARACTERS} characters"
         ));
     }
     Ok(ValidEntry { key, text: entry.text, tags })
@@ -180,12 +180,12 @@ struct MemorySearch(Memory);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PutInput {
-    /// A short name to read it by, one line; an entry of this name is replaced (default: made from the text)
+    /// Name; overwrites an entry of that name
     #[serde(default)]
     key: Option<String>,
-    /// What to remember, at most 64 KB
+    /// At most 64 KB
     text: String,
-    /// Words to find it by
+    /// Extra search words
     #[serde(default)]
     tags: Option<Vec<String>>,
 }
@@ -194,7 +194,7 @@ struct PutInput {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GetInput {
-    /// The name of the entry
+    /// Key of the entry
     key: String,
 }
 
@@ -202,9 +202,9 @@ struct GetInput {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchInput {
-    /// Words to look for; entries with more of them come first
+    /// Search words
     query: String,
-    /// How many entries to return, at most 20 (default: 5)
+    /// 1 to 20 (default 5)
     #[serde(default)]
     limit: Option<u32>,
 }
@@ -214,9 +214,7 @@ impl Tool for MemoryPut {
     type Input = PutInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Remember a text for later sessions, and for other agents: a decision, a finding, what the person prefers. \
-         Never store secrets. It is found again with memory_search, or read by its key with memory_get."
-            .into()
+        "Store a note for later sessions: a decision, finding or preference. Never store secrets.".into()
     }
 
     fn category(&self) -> Category {
@@ -243,7 +241,7 @@ impl Tool for MemoryGet {
     type Input = GetInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Read one remembered entry whole, by its key, with the session that stored it and when.".into()
+        "Read one memory entry in full.".into()
     }
 
     fn category(&self) -> Category {
@@ -261,7 +259,7 @@ impl Tool for MemoryGet {
             Ok(None) => {
                 let key = escape_controls(brigade_core::text::truncate_bytes(&input.key, 200));
                 ToolOutput::error(format!(
-                    "Nothing is remembered under `{key}`; memory_search finds entries by words"
+                    "There is no memory entry `{key}`. Find entries with memory_search."
                 ))
             }
             Err(error) => ToolOutput::error(error.to_string()),
@@ -275,9 +273,7 @@ impl Tool for MemorySearch {
     type Input = SearchInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Search what was remembered, in this and in earlier sessions. Each entry is shown with its key, who stored it \
-         and when, and the part that fits; memory_get reads it whole."
-            .into()
+        "Search notes of this and earlier sessions. Returns keys and excerpts.".into()
     }
 
     fn category(&self) -> Category {

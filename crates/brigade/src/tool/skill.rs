@@ -45,18 +45,18 @@ impl SkillTool {
         let schema = json!({
             "type": "object",
             "properties": {
-                "name": { "type": "string", "enum": names, "description": "The skill" },
+                "name": { "type": "string", "enum": names, "description": "Name of the skill" },
                 "file": {
                     "type": "string",
-                    "description": "A file of the skill to read instead, relative to its folder"
+                    "description": "Read this file of the skill instead, relative to its directory"
                 }
             },
             "required": ["name"],
             "additionalProperties": false
         });
         let mut description =
-            "Read a skill: instructions that were written for a kind of work. Before you begin \
-                               work that one of them is for, read it and do as it says. The skills:"
+            "Read a skill: instructions for one kind of work. Before you start work that a skill covers, read \
+             the skill and follow it. Available skills:"
                 .to_owned();
         for skill in skills.iter() {
             description.push_str(&format!("\n- {}: {}", skill.name, short_description(&skill.description)));
@@ -70,7 +70,7 @@ impl SkillTool {
         let skill = self.skills.iter().find(|skill| skill.name == input.name).ok_or_else(|| {
             let names: Vec<&str> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
             let name = escape_controls(brigade_core::text::truncate_bytes(&input.name, 64));
-            ToolOutput::error(format!("There is no skill `{name}`. There are: {}", names.join(", ")))
+            ToolOutput::error(format!("Unknown skill `{name}`. Available: {}", names.join(", ")))
         })?;
         Ok((skill.clone(), input.file))
     }
@@ -137,7 +137,7 @@ fn render_skill(skill: &Skill, stop: &StopSignal) -> String {
     });
     let mut text = format!("The skill `{}`:\n\n{}\n", skill.name, skill.body);
     if !names.is_empty() {
-        text.push_str("\nOther files of this skill, which `file` reads:\n");
+        text.push_str("\nOther files of this skill (read them with `file`):\n");
         text.push_str(&names.join("\n"));
         text.push('\n');
     }
@@ -153,15 +153,17 @@ fn read_skill_file(skill: &Skill, file: &str) -> ToolOutput {
         Ok(lines) => lines,
         Err(error) => {
             let cause = explain(error);
-            return ToolOutput::error(format!("`{path}` of the skill `{name}` cannot be read: {cause}"));
+            return ToolOutput::error(format!("cannot read `{path}` of the skill `{name}`: {cause}"));
         }
     };
     if lines.binary {
-        return ToolOutput::error(format!("`{path}` of the skill `{name}` looks binary and is not shown"));
+        return ToolOutput::error(format!(
+            "`{path}` of the skill `{name}` is a binary file and is not shown"
+        ));
     }
     let mut text = String::from_utf8_lossy(&lines.bytes).into_owned();
     if lines.long_line || lines.rest != super::files::Rest::Lines(0) {
-        text.push_str(&format!("\n(the rest of `{path}` is left out)\n"));
+        text.push_str(&format!("\n(the rest of `{path}` is omitted)\n"));
     }
     if text.is_empty() {
         text.push_str("(the file is empty)");

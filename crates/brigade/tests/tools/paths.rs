@@ -106,7 +106,7 @@ fn non_regular_file_is_refused_at_once() {
     let _socket = std::os::unix::net::UnixListener::bind(harness.path("socket")).unwrap();
     let start = Instant::now();
     let mut cases =
-        vec![("pipe", "a named pipe"), ("socket", "a socket"), ("sub", "a folder"), (".", "a folder")];
+        vec![("pipe", "a named pipe"), ("socket", "a socket"), ("sub", "a directory"), (".", "a directory")];
     // Only root can create a device.
     if make("device", FileType::CharacterDevice, rustix::fs::makedev(1, 5)).is_ok() {
         cases.push(("device", "a device"));

@@ -94,7 +94,7 @@ fn protected_folders_are_never_written() {
     let paths = [".git/hooks/pre-commit", ".GIT/config", "sub/.git/hooks/a", "g/config", "x/.Git/y", ".git"];
     for path in paths.into_iter().chain([".brigade/config.toml", "b/agents/x.md", "g/new"]) {
         let error = harness.edit("write_file", json!({ "path": path, "content": "x" })).unwrap_err();
-        assert!(error.contains("never write there"), "{path}: {error}");
+        assert!(error.contains("never write."), "{path}: {error}");
         assert!(harness.files.replace(path, b"x", None).is_err());
     }
     assert_eq!(harness.get(".git/config"), "c");

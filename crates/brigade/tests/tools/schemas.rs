@@ -36,7 +36,14 @@ fn every_tool_describes_its_arguments() {
         let needed: Vec<&str> =
             schema["required"].as_array().unwrap_or(&none).iter().filter_map(Value::as_str).collect();
         assert_eq!(needed, required, "{name}");
-        assert_eq!(schema["additionalProperties"], json!(false), "{name}");
+        let unneeded = ["$schema", "title", "additionalProperties"];
+        assert!(unneeded.iter().all(|key| schema.get(key).is_none()), "{name}");
+        for property in found.values() {
+            assert!(property["type"].is_string() && property.get("format").is_none(), "{name}: {property}");
+            assert_ne!(property.get("default"), Some(&Value::Null), "{name}: {property}");
+        }
+        let error = tool.check(&json!({ "unknown": 1 }), &mut |_| {}).unwrap_err();
+        assert!(error.text.as_str().contains("unknown field `unknown`"), "{name}: {}", error.text);
         assert_eq!(schema["type"], json!("object"), "{name}");
         assert_eq!(tool.effect(), effect, "{name}");
         assert!(tool.spec().description.len() > 40, "{name}");

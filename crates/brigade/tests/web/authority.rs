@@ -60,7 +60,7 @@ async fn page_is_read_in_every_mode_unless_denied() {
     let rule =
         |settings: &mut Settings| settings.permissions.deny = vec!["web_fetch(127.0.0.1)".parse().unwrap()];
     let text = run_fetch(&server.url("/"), rule).await;
-    assert!(text.contains("`web_fetch(127.0.0.1)` in permissions.deny forbids this"), "{text}");
+    assert!(text.contains("the rule `web_fetch(127.0.0.1)` in permissions.deny forbids it."), "{text}");
     assert_eq!(server.requests().len(), 4);
 }
 
@@ -99,6 +99,6 @@ async fn agent_without_network_cannot_call_web_tools() {
     let runtime = runtime(&other, folder.path(), &server.url("/"), |_| {});
     let ending = runtime.resume(&session, ResumeOptions::default()).await.unwrap().result().await.unwrap();
     let text = ending.outcome.text.to_string();
-    assert!(text.contains("'web_fetch' needs the network, and this agent may not reach it"), "{text}");
+    assert!(text.contains("`web_fetch` needs network access, which this agent does not have"), "{text}");
     assert_eq!(server.requests().len(), 1);
 }

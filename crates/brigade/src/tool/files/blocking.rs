@@ -18,7 +18,9 @@ pub(in crate::tool) async fn blocking(
     let stop = StopSignal::after(limit, dropped);
     match tokio::task::spawn_blocking(move || work(&stop)).await {
         Ok(output) => output,
-        Err(cause) => ToolOutput::error(format!("The tool broke down ({cause}); nothing was changed")),
+        Err(cause) => {
+            ToolOutput::error(format!("The tool failed unexpectedly ({cause}). Nothing was changed."))
+        }
     }
 }
 

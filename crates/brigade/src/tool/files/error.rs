@@ -10,7 +10,7 @@ use rustix::io::Errno;
 #[non_exhaustive]
 pub enum FileError {
     /// The text is not a valid file name.
-    #[error("`{path}` is not a usable path: {reason}")]
+    #[error("`{path}` is not a valid path: {reason}")]
     BadPath {
         /// Path, shortened and without control characters.
         path: String,
@@ -19,21 +19,20 @@ pub enum FileError {
     },
     /// The path, or a symbolic link on it, leads out of the workspace.
     #[error(
-        "`{path}` leads out of the workspace, and nothing outside may be touched; give a path relative to the \
-         workspace"
+        "`{path}` is outside the workspace, and files there cannot be accessed. Use a path relative to the workspace."
     )]
     Outside {
         /// Path as given.
         path: String,
     },
     /// The file does not exist.
-    #[error("`{path}` does not exist; list_dir and glob show what there is")]
+    #[error("`{path}` does not exist. Find existing files with list_dir or glob.")]
     NotFound {
         /// Path as given.
         path: String,
     },
     /// The file is outside of the folders that this agent may access.
-    #[error("`{path}` is not in a folder that this agent may touch; it may touch: {folders}")]
+    #[error("`{path}` is not in a directory that this agent may access. Allowed: {folders}")]
     FolderNotAllowed {
         /// Path as given.
         path: String,
@@ -41,7 +40,7 @@ pub enum FileError {
         folders: String,
     },
     /// A permission rule forbids the access.
-    #[error("`{path}` may not be touched: {reason}; go on without it")]
+    #[error("access to `{path}` is denied: {reason}. Continue without it.")]
     Forbidden {
         /// Path as given.
         path: String,
@@ -49,7 +48,9 @@ pub enum FileError {
         reason: String,
     },
     /// A rule requires approval for the file's real name, and the call used another name.
-    #[error("`{path}` is really `{real}`, and the rule `{rule}` asks about that; call again with `{real}`")]
+    #[error(
+        "`{path}` resolves to `{real}`, for which the rule `{rule}` requires approval. Call again with `{real}`."
+    )]
     RuleAsksForRealPath {
         /// Path as given.
         path: String,
@@ -59,7 +60,7 @@ pub enum FileError {
         rule: String,
     },
     /// The mode requires approval for edits, and the call used another name.
-    #[error("`{path}` is really `{real}`, and edits of that are asked about; call again with `{real}`")]
+    #[error("`{path}` resolves to `{real}`, and editing it requires approval. Call again with `{real}`.")]
     ModeAsksForRealPath {
         /// Path as given.
         path: String,
@@ -67,7 +68,7 @@ pub enum FileError {
         real: String,
     },
     /// The file is in a folder that only its own program may write.
-    #[error("`{path}` is inside a `{folder}` folder, and file tools never write there; leave it as it is")]
+    #[error("`{path}` is inside a `{folder}` directory, where file tools never write. Leave it unchanged.")]
     Protected {
         /// Path as given.
         path: String,
@@ -75,7 +76,7 @@ pub enum FileError {
         folder: &'static str,
     },
     /// The path exists but is not a regular file.
-    #[error("`{path}` is {what}, not a file; name a regular file")]
+    #[error("`{path}` is {what}, not a file. Use a regular file.")]
     NotAFile {
         /// Path as given.
         path: String,
@@ -83,14 +84,14 @@ pub enum FileError {
         what: &'static str,
     },
     /// The path exists but is not a folder.
-    #[error("`{path}` is not a folder; name a folder, or read the file with read_file")]
+    #[error("`{path}` is not a directory. Use a directory, or read the file with read_file.")]
     NotAFolder {
         /// Path as given.
         path: String,
     },
     /// The file is larger than the limit for one read.
     #[error(
-        "`{path}` holds more than {cap} bytes; read a part of it: read_file with offset and limit, or grep"
+        "`{path}` is larger than {cap} bytes. Read a part of it with offset and limit of read_file, or use grep."
     )]
     TooLarge {
         /// Path as given.
@@ -99,28 +100,28 @@ pub enum FileError {
         cap: u64,
     },
     /// The file has changed since the edit was planned.
-    #[error("`{path}` was changed by someone else in the meantime; read it again and repeat the change")]
+    #[error("`{path}` has changed in the meantime. Read it again and repeat the change.")]
     Changed {
         /// Path as given.
         path: String,
     },
     /// The file was moved repeatedly while it was being opened.
-    #[error("`{path}` keeps moving while it is being opened; try again")]
+    #[error("`{path}` was moved while it was being opened. Try again.")]
     Busy {
         /// Path as given.
         path: String,
     },
     /// The system cannot confine paths to a folder.
     #[error(
-        "this system does not offer openat2, so `{path}` cannot be opened safely; Linux 5.6 or newer is needed, \
-         and a container must not block the call"
+        "cannot open `{path}` safely: the system call openat2 is not available. It needs Linux 5.6 or newer, and a \
+         container must not block it."
     )]
     Unsupported {
         /// Path as given.
         path: String,
     },
     /// The system reported another error.
-    #[error("`{path}` cannot be used: {cause}")]
+    #[error("cannot access `{path}`: {cause}")]
     System {
         /// Path as given.
         path: String,
@@ -141,10 +142,10 @@ impl FileError {
             Some(Errno::NOSYS) => FileError::Unsupported { path },
             Some(Errno::LOOP) => FileError::BadPath {
                 path,
-                reason: "a symbolic link on it goes in a circle or cannot be followed safely",
+                reason: "a symbolic link in it is circular or cannot be followed safely",
             },
             Some(Errno::NOTDIR) => {
-                FileError::BadPath { path, reason: "a part of it that should be a folder is a file" }
+                FileError::BadPath { path, reason: "a parent of it is a file, not a directory" }
             }
             Some(Errno::NAMETOOLONG) => FileError::BadPath { path, reason: "a name in it is too long" },
             _ => FileError::System { path, cause },

@@ -52,7 +52,7 @@ impl Files {
         let fail = |errno: Errno| FileError::from_system(&requested.display, errno);
         let real = self.resolve_target(&requested)?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-            return Err(FileError::NotAFile { path: requested.display, what: "a folder" });
+            return Err(FileError::NotAFile { path: requested.display, what: "a directory" });
         };
         if expected.is_some() && self.workspace.open_real(&real, INSPECT_FLAGS).is_err() {
             return Err(FileError::Changed { path: requested.display });
@@ -82,7 +82,7 @@ impl Files {
         let fail = |errno: Errno| FileError::from_system(&requested.display, errno);
         let real = self.resolve_target(&requested)?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-            return Err(FileError::NotAFile { path: requested.display, what: "a folder" });
+            return Err(FileError::NotAFile { path: requested.display, what: "a directory" });
         };
         let folder = self
             .workspace
@@ -118,7 +118,7 @@ impl Files {
         if requested.path.as_os_str().as_bytes().ends_with(b"/.") {
             return Err(FileError::BadPath {
                 path: requested.display.clone(),
-                reason: "its end names a folder",
+                reason: "it names a directory",
             });
         }
         let mut missing: Vec<OsString> = Vec::new();

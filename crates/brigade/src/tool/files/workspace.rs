@@ -89,7 +89,7 @@ impl Workspace {
         let display = escape_controls(brigade_core::text::truncate_bytes(path, 200));
         let bad = |reason| Err(FileError::BadPath { path: display.clone(), reason });
         if path.is_empty() {
-            return bad("it is empty; `.` is the workspace itself");
+            return bad("it is empty. Use `.` for the workspace itself");
         }
         if path.contains('\0') {
             return bad("it contains a NUL character");
@@ -138,12 +138,12 @@ impl Workspace {
 pub(super) fn require_regular(path: &str, stat: &Stat) -> Result<(), FileError> {
     let what = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => return Ok(()),
-        FileType::Directory => "a folder",
-        FileType::Symlink => "a symbolic link that leads nowhere",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a dangling symbolic link",
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",
         FileType::CharacterDevice | FileType::BlockDevice => "a device",
-        _ => "something unknown",
+        _ => "of unknown type",
     };
     Err(FileError::NotAFile { path: path.to_owned(), what })
 }

@@ -10,10 +10,10 @@ use rusqlite::ErrorCode;
 #[non_exhaustive]
 pub enum MemoryError {
     /// The entry is not valid.
-    #[error("This cannot be remembered: {0}")]
+    #[error("cannot store the entry: {0}")]
     InvalidEntry(String),
     /// The file cannot be written.
-    #[error("the memory {path} cannot be written ({cause}); make it and its folder writable")]
+    #[error("cannot write the memory file {path}: {cause}. Make the file and its directory writable.")]
     ReadOnly {
         /// Path of the file.
         path: String,
@@ -21,20 +21,22 @@ pub enum MemoryError {
         cause: String,
     },
     /// There is no space left.
-    #[error("the memory {path} is full, or the disk is; make room and try again")]
+    #[error(
+        "cannot write the memory file {path}: the file or the disk is full. Free some space and try again."
+    )]
     Full {
         /// Path of the file.
         path: String,
     },
     /// Another process kept the file locked for too long.
-    #[error("the memory {path} is locked by another program; try again")]
+    #[error("the memory file {path} is locked by another process. Try again.")]
     Busy {
         /// Path of the file.
         path: String,
     },
     /// The file was written by a later version.
     #[error(
-        "the memory {path} has format {found}, and this version knows formats up to {known}; use a newer one"
+        "the memory file {path} has format {found}, but this version supports formats up to {known}. Update brigade."
     )]
     NewerFormat {
         /// Path of the file.
@@ -45,7 +47,7 @@ pub enum MemoryError {
         known: u32,
     },
     /// The file is not a memory file, or is damaged.
-    #[error("the memory {path} is damaged or no memory ({cause}); restore it from a copy, or move it away")]
+    #[error("{path} is damaged or not a memory file: {cause}. Restore it from a backup, or move it away.")]
     Damaged {
         /// Path of the file.
         path: String,

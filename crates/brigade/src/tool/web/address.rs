@@ -97,9 +97,9 @@ mod tests {
             ("ftp://example.com", "only http and https"),
             ("https://user@example.com", "user name or password"),
             ("https://:hunter2@example.com", "user name or password"),
-            ("https://", "no address"),
-            ("http://exa mple.com", "no address"),
-            ("", "no address"),
+            ("https://", "invalid URL"),
+            ("http://exa mple.com", "invalid URL"),
+            ("", "invalid URL"),
         ] {
             let error = host(text).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains("hunter2"), "{text}: {error}");
@@ -116,7 +116,7 @@ mod tests {
             ("http://example.com/a/b", "from https to http"),
             ("file:///etc/passwd", "only http and https"),
             ("https://a:b@example.com", "user name or password"),
-            ("https://[", "nowhere"),
+            ("https://[", "invalid redirect"),
         ] {
             let error = address.redirect(location).unwrap_err().to_string();
             assert!(error.contains(says), "{location}: {error}");

@@ -7,7 +7,7 @@ use brigade_core::ToolOutput;
 
 /// Failed request of a web tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{host} was not fetched: {cause}")]
+#[error("cannot fetch {host}: {cause}")]
 pub(super) struct WebError {
     /// Host, or the text in its place.
     pub(super) host: String,
@@ -30,19 +30,19 @@ impl From<WebError> for ToolOutput {
 /// Cause of a failed request, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FetchFailure {
-    #[error("this is no address ({0}); write one such as https://example.com/page")]
+    #[error("invalid URL ({0}). Use one such as https://example.com/page.")]
     InvalidUrl(String),
-    #[error("only http and https can be fetched; use an address that starts with https://")]
+    #[error("only http and https are supported. Use a URL that starts with https://.")]
     UnsupportedScheme,
-    #[error("an address with a user name or password is not sent; leave them out")]
+    #[error("URLs with a user name or password are not allowed. Remove them.")]
     Credentials,
-    #[error("an address may have {0} bytes at most; use a shorter one")]
+    #[error("the URL is longer than {0} bytes. Use a shorter one.")]
     UrlTooLong(usize),
-    #[error("port {0} is closed to this tool; use an address without a port, which means 80 or 443")]
+    #[error("port {0} is not allowed. Use a URL without a port, which means 80 or 443.")]
     BlockedPort(u16),
-    #[error("the name is not known ({0}); check its spelling, or search for the page")]
+    #[error("unknown host ({0}). Check the spelling, or search for the page.")]
     UnknownHost(String),
-    #[error("{address} is {place}, which this tool never reaches; use a public address")]
+    #[error("{address} is {place}, which is not allowed. Use a public address.")]
     BlockedAddress {
         /// Address that the name resolves to.
         address: IpAddr,
@@ -50,45 +50,45 @@ pub(super) enum FetchFailure {
         place: &'static str,
     },
     #[error(
-        "{0} is this machine, which this tool does not reach; use a public address, or ask the person to set \
-         web.allow_loopback = true"
+        "{0} is this machine, which is not allowed. Use a public address, or ask the user to set \
+         web.allow_loopback = true."
     )]
     Loopback(IpAddr),
-    #[error("it redirects more than {0} times; use the address that you want to reach in the end")]
+    #[error("more than {0} redirects. Use the final URL.")]
     TooManyRedirects(usize),
-    #[error("it redirects to nowhere ({0}); try another address of the same site")]
+    #[error("invalid redirect ({0}). Try another URL of the same site.")]
     InvalidRedirect(String),
-    #[error(
-        "it redirects from https to http at {0}, which is not followed; fetch that address if you accept it"
-    )]
+    #[error("redirects from https to http at {0} are not followed. Fetch that URL if you accept it.")]
     InsecureRedirect(String),
-    #[error("it redirects to {target}, and there: {cause}")]
+    #[error("it redirects to {target}: {cause}")]
     RedirectTarget {
         /// Host of the redirect target.
         target: String,
         /// Reason why the target is refused.
         cause: Box<FetchFailure>,
     },
-    #[error("{0}; use a source on another host")]
+    #[error("{0}. Use a source on another host.")]
     ForbiddenByRule(String),
-    #[error("it did not answer in full within {}; try again later, or use another source", seconds(*.0))]
+    #[error("no complete response within {}. Try again later, or use another source.", seconds(*.0))]
     Timeout(Duration),
-    #[error("the connection failed ({0}); check the address, or try again later")]
+    #[error("the connection failed ({0}). Check the URL, or try again later.")]
     Connection(String),
-    #[error("the answer broke off or made no sense ({0}); try again, or use another source")]
+    #[error("the response was incomplete or invalid ({0}). Try again, or use another source.")]
     BrokenResponse(String),
-    #[error("the server answered {code}{reason}; {}", status_advice(*.code))]
+    #[error("the server returned {code}{reason}. {}", status_advice(*.code))]
     Status {
         /// Status code.
         code: u16,
         /// Reason phrase with a leading space; may be empty.
         reason: String,
     },
-    #[error("it is {0}, and only HTML and text can be read; look for the same content as a page")]
+    #[error(
+        "the content type is {0}, and only HTML and text are supported. Look for the same content as a web page."
+    )]
     UnsupportedType(String),
-    #[error("it came compressed as {0}, which was not asked for and cannot be read; use another source")]
+    #[error("unsupported content encoding {0}. Use another source.")]
     UnsupportedEncoding(String),
-    #[error("there is no way to connect ({0}); tell the person")]
+    #[error("cannot set up the connection ({0}). Tell the user.")]
     ClientSetup(String),
 }
 
@@ -102,11 +102,11 @@ pub(super) fn seconds(time: Duration) -> String {
 
 fn status_advice(code: u16) -> &'static str {
     match code {
-        401 | 403 | 407 | 451 => "the page is not open to everybody, so use another source",
-        404 | 410 => "there is no such page, so check the address or search for it",
-        429 => "too many requests were made, so wait before you try it again",
-        500.. => "the server has a problem, so try again later or use another source",
-        _ => "check the address or use another source",
+        401 | 403 | 407 | 451 => "The page is not public. Use another source.",
+        404 | 410 => "The page does not exist. Check the URL, or search for it.",
+        429 => "There were too many requests. Wait before you try again.",
+        500.. => "The server has a problem. Try again later, or use another source.",
+        _ => "Check the URL, or use another source.",
     }
 }
 
