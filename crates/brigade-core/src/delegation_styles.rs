@@ -297,20 +297,20 @@ impl DelegationStyles {
                     "background".to_owned(),
                     json!({
                         "enum": [false, true, "detach"],
-                        "description": "Go on at once; the end is told to you later. `tell` and `stop` reach the \
-                                        sub-agent until then. Your own end waits for it, unless you write detach"
+                        "description": "true: continue at once; you get the result later, and your run waits for \
+                                        it. Use `tell` and `stop` meanwhile. detach: your run does not wait"
                     }),
                 ),
                 ExtraParameter::Schema => properties.insert(
                     "schema".to_owned(),
-                    json!({ "type": "object", "description": "A JSON Schema that the result has to fit" }),
+                    json!({ "type": "object", "description": "JSON Schema of the result" }),
                 ),
                 ExtraParameter::Tokens => properties.insert(
                     "tokens".to_owned(),
                     json!({
                         "type": "integer",
                         "minimum": 1,
-                        "description": "The most tokens that the sub-agent may use, input and output together"
+                        "description": "Token budget of the sub-agent, input and output"
                     }),
                 ),
                 ExtraParameter::Usd => properties.insert(
@@ -318,7 +318,7 @@ impl DelegationStyles {
                     json!({
                         "type": "number",
                         "exclusiveMinimum": 0,
-                        "description": "The most dollars that the sub-agent may spend"
+                        "description": "Cost budget of the sub-agent, in dollars"
                     }),
                 ),
             };
@@ -371,14 +371,15 @@ impl DelegationStyles {
             return Ok(());
         }
         let settings = match style {
-            DelegationStyle::Run | DelegationStyle::Dispatch => "limits.max_depth sets".to_owned(),
-            DelegationStyle::Delegate => "swarm.max_depth and limits.max_depth set".to_owned(),
+            DelegationStyle::Run | DelegationStyle::Dispatch => "limits.max_depth".to_owned(),
+            DelegationStyle::Delegate => "swarm.max_depth or limits.max_depth".to_owned(),
             DelegationStyle::Subagent | DelegationStyle::Spawn => {
-                format!("{style}.max_depth and limits.max_depth set")
+                format!("{style}.max_depth or limits.max_depth")
             }
         };
         Err(format!(
-            "No agent may start below depth {} here (recursion limit; {settings} how deep a tree may get)",
+            "Delegation refused: the maximum depth ({}) is reached (recursion limit). Do the task yourself. The user can \
+             raise the limit with {settings}.",
             caller.depth
         ))
     }
@@ -408,9 +409,7 @@ impl DelegationStyles {
                     delegation.schema = Some(Text::from(schema.to_string()));
                 }
                 (ExtraParameter::Schema, Some(_)) => {
-                    return Err(
-                        "Invalid 'schema' argument: expected a JSON Schema, which is an object".to_owned()
-                    );
+                    return Err("Invalid 'schema' argument: expected a JSON Schema object".to_owned());
                 }
                 (ExtraParameter::Tokens, Some(value)) => {
                     let invalid = |cause| format!("Invalid 'tokens' argument: {cause}");
@@ -558,7 +557,7 @@ fn provider(agent: &Agent) -> Option<&str> {
 }
 
 fn not_available(tool: &str) -> String {
-    format!("'{tool}' is not available here (recursion limit or configuration)")
+    format!("`{tool}` is not available (recursion limit or configuration). Do the task yourself.")
 }
 
 /// Maximum length of a title that is not shortened, in characters.
@@ -612,7 +611,7 @@ fn truncate_with_handle(text: &str, limit: usize, handle: &str) -> String {
     let mut truncated = truncate_bytes(text, limit).to_owned();
     if text.len() > limit {
         truncated.push_str(&format!(
-            "\n(cut after {limit} bytes; `read_result` with handle {handle} has the rest)"
+            "\n(truncated after {limit} bytes; read the rest with `read_result`, handle {handle})"
         ));
     }
     truncated
@@ -630,7 +629,7 @@ pub fn failure_cause(status: &Status) -> Option<String> {
 
 /// Formats the partial result of a failed child for the model.
 fn partial_result(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{text}") }
+    if text.is_empty() { String::new() } else { format!("\nPartial result:\n{text}") }
 }
 
 /// Resolves the tools that a whitelist names, by any of their names. A name that cannot be lent stays as written,

@@ -306,15 +306,15 @@ pub struct AuthorityRequest {
 pub enum AttenuateError {
     /// The tree would become too deep.
     #[error(
-        "no agent may start below depth {max_depth}: limits.max_depth and max_depth of the section that delegates (swarm, subagent, \
-         dispatch, spawn) set that, here and where the work comes from"
+        "the maximum depth ({max_depth}) is reached. Do the task yourself. The user can raise the limit with \
+         limits.max_depth, or max_depth of swarm, subagent or spawn, here and in the program that delegated the work"
     )]
     Depth {
         /// Maximum depth.
         max_depth: u32,
     },
     /// The model is not permitted.
-    #[error("the model '{0}' is not among the models that this agent may use")]
+    #[error("this agent may not use the model '{0}'")]
     Model(String),
 }
 

@@ -195,7 +195,7 @@ impl Permissions {
         if let Some((_, rule)) =
             denies().filter(|(found, _)| *found == Match::Yes).min_by_key(|(_, rule)| *rule)
         {
-            return Verdict::Deny { reason: format!("`{rule}` in permissions.deny forbids this") };
+            return Verdict::Deny { reason: format!("the rule `{rule}` in permissions.deny forbids it") };
         }
         if self.mode == Mode::Plan && action.kind != ActionKind::Pure {
             return Verdict::Deny { reason: plan_reason(action.tool) };
@@ -314,7 +314,7 @@ fn applies_to(tool: &str, action: &Action<'_>) -> bool {
 
 fn plan_reason(tool: &str) -> String {
     format!(
-        "plan mode only reads, and `{tool}` does more; a wider mode is chosen with `--mode ask`, \
-         `--mode edit` or `--mode auto`"
+        "plan mode is read-only, and `{tool}` is not. Describe the change in your plan instead. The user can choose \
+         `--mode ask`, `--mode edit` or `--mode auto`"
     )
 }

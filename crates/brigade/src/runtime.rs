@@ -38,7 +38,7 @@ pub use task::{Detached, ResumeOptions, RunError, RunResult, Task};
 /// Interval at which a runner renews its leases.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-const CONTINUE_MESSAGE: &str = "Continue the task where you left off and finish it.";
+const CONTINUE_MESSAGE: &str = "Continue the task where you left off, and finish it.";
 
 /// Maximum length of a failure cause in a message to the model.
 const MAX_CAUSE_CHARS: usize = 300;
@@ -671,17 +671,17 @@ fn cannot_compact(state: &State, cause: &str) -> RunError {
 fn resume_message(state: &State) -> String {
     let cause = match state.ended().map(|outcome| &outcome.status) {
         Some(Status::Incomplete { limit }) => {
-            format!("Your last round reached its {}. You have a new limit now. ", limit.label())
+            format!("Your last round reached its {}. You now have a new limit. ", limit.label())
         }
         Some(Status::Failed { cause }) => {
             let cause: String = cause.chars().take(MAX_CAUSE_CHARS).collect();
             format!("Your last round failed: {cause}. This is a retry. ")
         }
         Some(Status::Lost { .. }) => {
-            "Your last round was interrupted, and the outcome of its last step is unknown. Check it first. "
+            "Your last round was interrupted, and the outcome of its last step is unknown. Check that step first. "
                 .to_owned()
         }
-        Some(Status::Cancelled { .. }) => "Your last round was stopped before it was finished. ".to_owned(),
+        Some(Status::Cancelled { .. }) => "Your last round was cancelled before it finished. ".to_owned(),
         Some(Status::Done | Status::Detached) | None => String::new(),
     };
     format!("{cause}{CONTINUE_MESSAGE}")

@@ -133,8 +133,8 @@ impl Default for Limits {
 pub const DEFAULT_BUDGET: Budget =
     Budget { tokens: Limit::AtMost(2_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(100) };
 
-const LEAD_PROMPT: &str = "You are the lead agent: the user's task comes to you. Work out what the task needs, do it, \
-and answer with the finished result.";
+const LEAD_PROMPT: &str = "You are the lead agent and work for the user. Complete the task, check the result, and report it: \
+what you found or changed, how you verified it, and what is still open.";
 
 impl Settings {
     /// Creates settings with defaults: the standard tools, mode `edit`, no `shell`.

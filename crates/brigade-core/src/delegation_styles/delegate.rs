@@ -168,27 +168,27 @@ impl SwarmConfig {
         listed.extend(agents.filter(|id| self.preset(id).is_none()));
         listed.truncate(MAX_LISTED_ROLES);
         let roles = if listed.is_empty() {
-            format!("Name any role that fits the part, for example {EXAMPLE_ROLES}.")
+            format!("Use any role, e.g. {EXAMPLE_ROLES}.")
         } else {
             let listed = listed.join(", ");
-            format!("Prepared roles: {listed}. Any other role works too, for example {EXAMPLE_ROLES}.")
+            format!("Predefined roles: {listed}. Any other role works too, e.g. {EXAMPLE_ROLES}.")
         };
         ToolSpec {
             name: NAME.to_owned(),
             description: format!(
-                "Hand a self-contained part of your work to a sub-agent in a role of its own and get its result back. \
-                 Delegate when a part needs its own focus or can run beside others; several calls in one reply run at \
-                 once. The sub-agent sees nothing of this conversation: put all that it needs into the task. {roles}"
+                "Delegate a self-contained task to a sub-agent and get its result. Use it for work that is large, needs \
+                 a specialist, or can run in parallel (several calls in one reply run at once); do small tasks \
+                 yourself. {roles}"
             ),
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "role": { "type": "string", "description": "The role that the sub-agent plays" },
-                    "task": { "type": "string", "description": "What it is to do, with all it needs to know" },
+                    "role": { "type": "string", "description": "Role of the sub-agent" },
+                    "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
                     "tools": {
                         "type": "array",
                         "items": { "type": "string" },
-                        "description": "The only tools that it may use; when absent, those of the role, or yours"
+                        "description": "Restrict it to these tools (default: those of the role, else yours)"
                     }
                 },
                 "required": ["role", "task"]
@@ -204,9 +204,11 @@ impl SwarmConfig {
             return Err(format!("Delegation is disabled in configuration ({setting} is 0)"));
         }
         if depth >= self.depth_limit(authority.max_depth) {
-            return Err("Cannot delegate from within a delegated task (recursion limit); \
-                        swarm.max_depth and limits.max_depth set how deep a tree may get"
-                .to_owned());
+            return Err(
+                "Cannot delegate from within a delegated task (recursion limit). Do the task yourself. \
+                        The user can raise the limit with swarm.max_depth or limits.max_depth."
+                    .to_owned(),
+            );
         }
         if !self.enabled {
             return Err("Delegation is disabled in configuration (swarm.enabled)".to_owned());
@@ -217,7 +219,8 @@ impl SwarmConfig {
         let role = text("role").ok_or("Missing 'role' argument")?;
         let task = text("task").ok_or("Missing 'task' argument")?;
         if !is_role(role) {
-            return Err("Invalid 'role' argument: one line of 1 to 64 characters without brackets".to_owned());
+            return Err("Invalid 'role' argument: expected one line of 1 to 64 characters without brackets"
+                .to_owned());
         }
         let tools = whitelist(&value, authority)?;
         Ok(Delegation {
@@ -255,8 +258,8 @@ impl SwarmConfig {
             Some(prompt) => (prompt.replace("{role}", role), Guidance::None),
             None => {
                 let prompt = format!(
-                    "You are {role}, a specialist that another agent has called in. Do the task below thoroughly and \
-                     completely, and then return the result: your last reply is all that your caller sees."
+                    "You are {role}, a sub-agent. Do the task thoroughly and check your work. Your last reply is all that \
+                     your caller sees: return the result, with evidence, changed files and open problems."
                 );
                 (prompt, Guidance::Role)
             }
@@ -320,7 +323,7 @@ pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: 
             ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{partial_result}{note}"))
         }
         None if outcome.status == Status::Detached => {
-            ToolOutput::ok(format!("[{role}]: goes on by itself as session {handle}{note}"))
+            ToolOutput::ok(format!("[{role}]: still running in the background as session {handle}{note}"))
         }
         None => ToolOutput::ok(format!("[{role}]: {text}{note}")),
     }

@@ -34,16 +34,16 @@ pub fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
     Some(ToolSpec {
         name: NAME.to_owned(),
         description: format!(
-            "Dispatch a task to a specialized subagent. It works in a session of its own that can be continued later; \
-             the result comes back as JSON with `result` and `session_id`.\n<available_agents>\n{}\n</available_agents>",
+            "Dispatch a task to a specialized subagent. It works in its own session, which can be resumed later. Returns \
+             JSON with `result` and `session_id`. Do small tasks yourself.\n<available_agents>\n{}\n</available_agents>",
             listed.join("\n")
         ),
         schema: json!({
             "type": "object",
             "properties": {
-                "agent_id": { "type": "string", "enum": ids, "description": "Who is to do it" },
-                "task": { "type": "string", "description": "What to do" },
-                "context": { "type": "string", "default": "", "description": "What to know for it" }
+                "agent_id": { "type": "string", "enum": ids, "description": "Agent to run" },
+                "task": { "type": "string", "description": "Complete briefing: the agent sees nothing of this conversation" },
+                "context": { "type": "string", "default": "", "description": "Background that the task needs" }
             },
             "required": ["agent_id", "task"]
         }),
@@ -148,7 +148,11 @@ pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: 
             ToolOutput::error(format!("Agent '{id}' failed: {cause}{partial_result}{note}"))
         }
         None => {
-            let text = if outcome.status == Status::Detached { "goes on by itself".to_owned() } else { text };
+            let text = if outcome.status == Status::Detached {
+                "still running in the background".to_owned()
+            } else {
+                text
+            };
             ToolOutput::ok(json!({ "result": format!("{text}{note}"), "session_id": handle }).to_string())
         }
     }

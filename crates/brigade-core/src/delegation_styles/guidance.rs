@@ -15,25 +15,24 @@ pub fn guidance(kind: Guidance, offered: &[ToolSpec], delegation: &[&str]) -> St
     match kind {
         Guidance::None => return String::new(),
         Guidance::Lead if has_tools && !delegation.is_empty() => {
-            sentences.push("Do small things yourself with your tools.".to_owned());
+            sentences.push("Do small tasks yourself with your tools.".to_owned());
         }
         Guidance::Lead | Guidance::Role | Guidance::Helper if has_tools => {
-            sentences.push("Use your tools for the work.".to_owned());
+            sentences.push("Make independent tool calls in one reply.".to_owned());
         }
         Guidance::Lead | Guidance::Role | Guidance::Helper => {}
     }
     if !delegation.is_empty() {
         sentences.push(format!(
-            "Hand parts that stand on their own to other agents with {}, several in one reply if they can run in \
-             parallel, and tell each agent everything it needs to know. Check what comes back and combine the results.",
+            "Delegate work that is large, needs a specialist or can run in parallel with {}; start independent tasks \
+             in one reply. A sub-agent sees nothing of this conversation: give it the goal, the context, the files, \
+             the constraints and the form of the result. Verify what it reports before you use it.",
             join_with_or(delegation)
         ));
     }
     let speaks = offered.iter().any(|spec| spec.name == MESSAGE_TOOL);
     if kind == Guidance::Role && speaks {
-        sentences.push(format!(
-            "If the user should hear something while you work, send it with the `{MESSAGE_TOOL}` tool."
-        ));
+        sentences.push(format!("Send interim updates to the user with `{MESSAGE_TOOL}`."));
     }
     sentences.join(" ")
 }
@@ -71,13 +70,13 @@ mod tests {
             &["grep", "subagent", "parallel_subagent"],
             &["subagent", "parallel_subagent"],
         );
-        assert!(text.starts_with("Do small things yourself with your tools. Hand parts"), "{text}");
-        assert!(text.contains("with `subagent` or `parallel_subagent`, several"), "{text}");
+        assert!(text.starts_with("Do small tasks yourself with your tools. Delegate work"), "{text}");
+        assert!(text.contains("with `subagent` or `parallel_subagent`; start"), "{text}");
         assert!(!text.contains("`delegate`"), "{text}");
         let three = guidance_for(Guidance::Lead, &["grep"], &["delegate", "subagent", "subagent_spawn"]);
         assert!(three.contains("`delegate`, `subagent` or `subagent_spawn`"), "{three}");
         let none = guidance_for(Guidance::Lead, &["grep", MESSAGE_TOOL], &[]);
-        assert_eq!(none, "Use your tools for the work.");
+        assert_eq!(none, "Make independent tool calls in one reply.");
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub const NAME: &str = "subagent_spawn";
 /// Tool that runs one generation.
 pub const DELEGATE_NAME: &str = "subagent_delegate";
 
-const SYSTEM_PROMPT: &str =
-    "You are a sub-agent with one task. Your last reply is what your caller gets back.";
+const SYSTEM_PROMPT: &str = "You are a sub-agent with one task. Do it and check your work. Your last reply is all that your caller sees: return the \
+     result.";
 
 /// Section `spawn` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl SpawnConfig {
         let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
         let turns = match value.get("maxTurns").and_then(number) {
             None => self.default_max_turns,
-            Some(turns) => positive_integer(&turns).ok_or("maxTurns must be a whole number of at least 1")?,
+            Some(turns) => positive_integer(&turns).ok_or("maxTurns must be an integer of at least 1")?,
         };
         // Anything but a string falls back to the configured prompt.
         let prompt = value.get("systemPrompt").and_then(Value::as_str).map(str::trim);
@@ -91,14 +91,17 @@ impl SpawnConfig {
         let Some(server) = server.or_else(|| self.server.clone()) else {
             return match agent {
                 Some(agent) => Err(format!(
-                    "agentId '{}' needs a server: name it in serverName, or set spawn.server",
+                    "agentId '{}' needs a server. Set serverName, or spawn.server in the configuration.",
                     sanitize_title(&agent, 64)
                 )),
                 None => Ok(None),
             };
         };
         if server.contains('/') {
-            return Err(format!("Unknown serverName '{}': a name has no '/'", sanitize_title(&server, 64)));
+            return Err(format!(
+                "Unknown serverName '{}': a server name contains no '/'",
+                sanitize_title(&server, 64)
+            ));
         }
         Ok(Some(match agent {
             Some(agent) => format!("{server}/{agent}"),
@@ -179,20 +182,20 @@ pub fn spec(config: &SpawnConfig) -> ToolSpec {
     ToolSpec {
         name: NAME.to_owned(),
         description:
-            "Run a sub-agent in a loop of its own, with your tools, and get its final text back. It sees \
-                      nothing of this conversation: put all that it needs into the task."
+            "Run a sub-agent with your tools and get its final text. Use it for large or separable work, with \
+                      several calls in one reply to run in parallel; do small tasks yourself."
                 .to_owned(),
         schema: json!({
             "type": "object",
             "properties": {
-                "task": { "type": "string", "description": "What to do, with all there is to know" },
-                "description": { "type": "string", "description": "A few words for whoever watches" },
+                "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
+                "description": { "type": "string", "description": "Short title, shown to the user" },
                 "maxTurns": {
                     "type": "number",
                     "default": default_turns,
-                    "description": format!("How many replies it may make (default: {default_turns})")
+                    "description": format!("Maximum number of replies (default: {default_turns})")
                 },
-                "systemPrompt": { "type": "string", "description": "Who it is, where the usual prompt does not fit" }
+                "systemPrompt": { "type": "string", "description": "Replaces the default system prompt" }
             },
             "required": ["task", "description"]
         }),
@@ -205,16 +208,15 @@ pub fn delegate_spec() -> ToolSpec {
     ToolSpec {
         name: DELEGATE_NAME.to_owned(),
         description:
-            "Get one answer, without tools and without a loop, from an external agent or, where none is \
-                      named, from the model."
+            "Get one answer, without tools, from an external agent, or from the model if no agent is named."
                 .to_owned(),
         schema: json!({
             "type": "object",
             "properties": {
-                "task": { "type": "string", "description": "What to answer, with all there is to know" },
-                "description": { "type": "string", "description": "A few words for whoever watches" },
-                "serverName": { "type": "string", "description": "The external agent's server" },
-                "agentId": { "type": "string", "description": "The agent of that server" }
+                "task": { "type": "string", "description": "Complete question: the agent sees nothing of this conversation" },
+                "description": { "type": "string", "description": "Short title, shown to the user" },
+                "serverName": { "type": "string", "description": "Server of the external agent" },
+                "agentId": { "type": "string", "description": "Agent of that server" }
             },
             "required": ["task", "description"]
         }),
@@ -232,9 +234,9 @@ pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: 
             let partial_result = partial_result(if outcome.text.is_empty() { "" } else { &text });
             ToolOutput::error(format!("Subagent '{description}' failed: {cause}{partial_result}{note}"))
         }
-        None if outcome.status == Status::Detached => {
-            ToolOutput::ok(format!("'{description}' goes on by itself as session {handle}{note}"))
-        }
+        None if outcome.status == Status::Detached => ToolOutput::ok(format!(
+            "'{description}' is still running in the background as session {handle}{note}"
+        )),
         None => ToolOutput::ok(format!("{text}{note}")),
     }
 }

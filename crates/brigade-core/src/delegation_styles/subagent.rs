@@ -37,8 +37,8 @@ const MIN_REPORT_BYTES: usize = 256;
 /// Suffix of a truncated report.
 const TRUNCATION_MARKER: &str = "\n... (truncated)";
 
-const SYSTEM_PROMPT: &str = "You are a helper that another agent has called in for one task. Work on it until it is done. At \
-the end you are asked for a report, which is all that your caller sees.";
+const SYSTEM_PROMPT: &str = "You are a sub-agent working on one task for another agent. Work until it is done, and check your \
+work. You are then asked for a report, which is all that your caller sees.";
 
 /// Section `subagent` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,9 +105,8 @@ impl SubagentConfig {
     pub fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: NAME.to_owned(),
-            description: "Have a helper do one task in a conversation of its own, and get its report back. The helper \
-                          sees nothing of this conversation: put all that it needs into task_prompt. When it is done \
-                          it is asked summary_prompt, and the answer to that is the result."
+            description: "Run a helper on one task in its own conversation. When it is done it answers summary_prompt, and \
+                          that answer is the result. Use it for large or separable work; do small tasks yourself."
                 .to_owned(),
             schema: json!({ "type": "object", "properties": self.properties(), "required": ["label", "task_prompt"] }),
             category: Category::Subagent,
@@ -124,18 +123,18 @@ impl SubagentConfig {
         ToolSpec {
             name: PARALLEL_NAME.to_owned(),
             description:
-                "Have several helpers work side by side, as `subagent` does with one, and get all their reports \
-                          back as JSON, in the order of the tasks."
+                "Run several independent `subagent` tasks in parallel. Returns all reports as JSON, in the order \
+                          of the tasks."
                     .to_owned(),
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper for each" },
+                    "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper per task" },
                     "max_concurrent": { "type": "integer", "minimum": 1, "default": DEFAULT_MAX_CONCURRENT },
                     "fail_fast": {
                         "type": "boolean",
                         "default": false,
-                        "description": "Stop the others as soon as one fails"
+                        "description": "Stop the others when one fails"
                     }
                 },
                 "required": ["tasks"]
@@ -180,7 +179,10 @@ impl SubagentConfig {
             return Err("tasks cannot be empty".to_owned());
         }
         if input.tasks.len() > MAX_TASKS {
-            return Err(format!("tasks has {} entries, at most {MAX_TASKS} are possible", input.tasks.len()));
+            return Err(format!(
+                "tasks has {} entries, more than the limit of {MAX_TASKS}",
+                input.tasks.len()
+            ));
         }
         let delegation = |(index, task): (usize, Value)| {
             self.parse_task(caller, task).map_err(|cause| format!("tasks[{index}]: {cause}"))
@@ -237,9 +239,9 @@ impl SubagentConfig {
                 "Subagent '{label}' failed: {cause}{}{note}",
                 partial_result(&text)
             )),
-            None if outcome.status == Status::Detached => {
-                ToolOutput::ok(format!("'{label}' goes on by itself as session {handle}{note}"))
-            }
+            None if outcome.status == Status::Detached => ToolOutput::ok(format!(
+                "'{label}' is still running in the background as session {handle}{note}"
+            )),
             None => ToolOutput::ok(format!("{text}{note}")),
         }
     }
@@ -316,25 +318,25 @@ struct TaskResult {
 
 fn properties(default_turns: u32) -> Value {
     json!({
-        "label": { "type": "string", "description": "A short name for the task" },
-        "task_prompt": { "type": "string", "description": "What to do, with all there is to know" },
+        "label": { "type": "string", "description": "Short name of the task" },
+        "task_prompt": { "type": "string", "description": "Complete briefing: the helper sees nothing of this conversation" },
         "summary_prompt": {
             "type": "string",
             "default": DEFAULT_SUMMARY_PROMPT,
-            "description": "What the helper is asked at its end; the answer is the result"
+            "description": "Asked at the end; the answer is the result"
         },
         "allowed_tools": {
             "type": ["array", "null"],
             "items": { "type": "string" },
             "default": null,
-            "description": "The only tools that it may use; all of yours when absent"
+            "description": "Restrict it to these tools (default: yours)"
         },
         "max_turns": {
             "type": "integer",
             "minimum": 1,
             "maximum": MAX_TURNS,
             "default": default_turns,
-            "description": "How many replies it may make before its report"
+            "description": "Maximum number of replies before the report"
         }
     })
 }

@@ -109,8 +109,8 @@ impl Default for Transcript {
 pub fn wrap_up_prompt(limit: Option<LimitKind>) -> String {
     let limit = limit.map_or("a".to_owned(), |which| format!("the {which}"));
     format!(
-        "You have reached {limit} limit, and no more tools will run. Say now, in one reply: what you achieved, with \
-         the results so far, and what is left to do."
+        "You have reached {limit} limit. Do not call tools: none will run. Reply once with what you achieved, the \
+         results so far, and what is left to do."
     )
 }
 
@@ -136,7 +136,7 @@ impl Transcript {
         };
         let message = match &delegation.schema {
             Some(schema) => Text::from(format!(
-                "{message}\n\nAnswer with JSON only, without any other text, that fits this JSON Schema:\n{schema}"
+                "{message}\n\nReply with JSON only, with no other text. It must match this JSON Schema:\n{schema}"
             )),
             None => message,
         };
@@ -148,8 +148,8 @@ impl Transcript {
     pub(super) fn heard(&mut self, from: &Speaker, text: &Text) {
         let message = match from {
             Speaker::Person => text.clone(),
-            Speaker::Parent => Text::from(format!("Your caller says:\n{text}")),
-            Speaker::Child(child) => Text::from(format!("Sub-agent {child} says:\n{text}")),
+            Speaker::Parent => Text::from(format!("Message from your caller:\n{text}")),
+            Speaker::Child(child) => Text::from(format!("Message from sub-agent {child}:\n{text}")),
             Speaker::Runtime => Text::from(format!("Note from the runtime: {text}")),
         };
         self.unread += 1;

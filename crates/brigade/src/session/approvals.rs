@@ -26,6 +26,9 @@ const DEFINITION_CHANGED: &str = "its definition has changed since it was approv
 /// Recorded author of an answer to a request that timed out.
 const BY_TIMEOUT: &str = "the time limit";
 
+/// Recorded reason of a denial by the time limit.
+const TIMED_OUT: &str = "the approval timed out";
+
 /// Maximum length of a rule that a refusal suggests.
 const MAX_RULE_BYTES: usize = 300;
 
@@ -41,7 +44,7 @@ pub(super) struct Decision {
 impl Decision {
     /// Decision for a call without declared effects.
     pub(super) fn undeclared() -> Decision {
-        let reason = "the tool did not say what it would do".to_owned();
+        let reason = "the tool did not declare its effects".to_owned();
         Decision { verdict: Verdict::Deny { reason }, always: None, change: None }
     }
 
@@ -223,28 +226,30 @@ impl Driver {
 /// Tool result if a tool changed after its approval was requested.
 fn changed_while_pending(tool: &str) -> ToolOutput {
     ToolOutput::error(format!(
-        "'{tool}' was not called: {DEFINITION_CHANGED}, while the question about it was open. Call it again, and the person is \
-         shown what changed"
+        "`{tool}` was not called: {DEFINITION_CHANGED}, while its approval was pending. Call it again to show the user what \
+         changed."
     ))
 }
 
 /// Tool result if a tool changed and no user can review the change.
 fn changed_unapproved(tool: &str) -> ToolOutput {
     ToolOutput::error(format!(
-        "'{tool}' is not allowed: {DEFINITION_CHANGED}, and nobody can be asked here. A new run reads and shows the new one"
+        "`{tool}` is not allowed: {DEFINITION_CHANGED}, and no user is available to approve it. Continue without it. A new \
+         run uses the new definition."
     ))
 }
 
 /// Answer if the user does not reply.
 fn default_answer() -> Answer {
-    Answer::Deny { word: Some("nobody answered in time".to_owned()) }
+    Answer::Deny { word: Some(TIMED_OUT.to_owned()) }
 }
 
 /// Tool result if the user denied the call.
 pub(super) fn denial(tool: &str, word: Option<&str>) -> ToolOutput {
     ToolOutput::error(match word {
-        Some(word) => format!("'{tool}' was not allowed. The answer was no: {word}"),
-        None => format!("'{tool}' was not allowed: the answer was no"),
+        Some(TIMED_OUT) => format!("The approval of this `{tool}` call timed out. Continue without it."),
+        Some(word) => format!("The user denied this `{tool}` call: {word}"),
+        None => format!("The user denied this `{tool}` call."),
     })
 }
 
@@ -259,10 +264,10 @@ fn ask_reason(rule: Option<&Rule>) -> String {
 /// rule covers it.
 fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
     match verdict {
-        Verdict::Deny { reason } => ToolOutput::error(format!("'{tool}' is not allowed: {reason}")),
+        Verdict::Deny { reason } => ToolOutput::error(format!("`{tool}` is not allowed: {reason}.")),
         Verdict::Ask { rule: Some(rule) } => ToolOutput::error(format!(
-            "'{tool}' is not allowed: the rule `{rule}` in permissions.ask asks before it, and nobody can be asked here. \
-             The user can permit it by removing that rule, or by running this in a terminal"
+            "`{tool}` is not allowed: the rule `{rule}` in permissions.ask requires approval, and no user is available. \
+             Continue without it. The user can allow it by removing that rule, or by running this in a terminal."
         )),
         Verdict::Ask { rule: None } => {
             let exact = exact.map(|rule| format!("the rule `{rule}` in permissions.allow"));
@@ -270,8 +275,8 @@ fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
                 .filter(|rule| rule.len() <= MAX_RULE_BYTES)
                 .unwrap_or_else(|| "a rule in permissions.allow that covers the whole call".to_owned());
             ToolOutput::error(format!(
-                "'{tool}' is not allowed: this mode asks before it, and nobody can be asked here. The user can permit it \
-                 with {permits}, or with --mode {}",
+                "`{tool}` is not allowed: this mode requires approval, and no user is available. Continue without it. The \
+                 user can allow it with {permits}, or with --mode {}.",
                 Mode::Auto
             ))
         }

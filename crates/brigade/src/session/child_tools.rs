@@ -89,7 +89,7 @@ impl Driver {
             let known: Vec<&str> = self.children.keys().map(SessionId::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let shown: String = id.chars().filter(|c| !c.is_control()).take(80).collect();
-            ToolOutput::error(format!("'{shown}' is none of your sub-agents that work now: {known}"))
+            ToolOutput::error(format!("'{shown}' is not a running sub-agent of yours. Running: {known}"))
         })
     }
 
@@ -104,9 +104,9 @@ impl Driver {
             at: clock::now(),
         };
         let appended = self.tree.store().append(append).await;
-        appended.map_err(|error| ToolOutput::error(format!("It could not be told: {error}")))?;
+        appended.map_err(|error| ToolOutput::error(format!("cannot send the message: {error}")))?;
         self.tree.notify([&child]);
-        Ok(ToolOutput::ok("Told. It hears this at its next step."))
+        Ok(ToolOutput::ok("Sent. The sub-agent reads it at its next step."))
     }
 
     fn stop_child(&self, id: &str) -> Result<ToolOutput, ToolOutput> {
@@ -114,11 +114,15 @@ impl Driver {
         if let Some(inbox) = self.children.get(&child) {
             let _ = inbox.unbounded_send(DriverMessage::Cancel("its caller".into()));
         }
-        Ok(ToolOutput::ok("It stops; you will be told what there is of its result."))
+        Ok(ToolOutput::ok("Stopping. You get its partial result when it has ended."))
     }
 
     async fn read_result(&self, handle: &str, arguments: &Value) -> Result<ToolOutput, ToolOutput> {
-        let refuse = || ToolOutput::error("The handle is not the session of one of your sub-agents");
+        let refuse = || {
+            ToolOutput::error(
+                "The handle is not a session of one of your sub-agents. Use the handle that the truncated result names.",
+            )
+        };
         let session: SessionId = handle.parse().map_err(|_| refuse())?;
         if !self.state.session().contains(&session) || session == *self.state.session() {
             return Err(refuse());
@@ -129,7 +133,7 @@ impl Driver {
             Event::Ended { outcome, .. } => Some(outcome.text.clone()),
             _ => None,
         });
-        let result = ended.ok_or_else(|| ToolOutput::error("That sub-agent has no result yet"))?;
+        let result = ended.ok_or_else(|| ToolOutput::error("That sub-agent has no result yet."))?;
         let number = |key: &str| arguments.get(key).and_then(Value::as_u64);
         match arguments.get("pattern").and_then(Value::as_str) {
             Some(pattern) => lines_with(result.as_str(), pattern),
@@ -140,7 +144,7 @@ impl Driver {
 
 fn lines_with(result: &str, pattern: &str) -> Result<ToolOutput, ToolOutput> {
     let matcher = grep_regex::RegexMatcher::new_line_matcher(pattern)
-        .map_err(|error| ToolOutput::error(format!("The pattern is no regular expression: {error}")))?;
+        .map_err(|error| ToolOutput::error(format!("Invalid regular expression: {error}")))?;
     let mut found = String::new();
     let mut count = 0;
     for (number, line) in (1..).zip(result.lines()) {
@@ -172,7 +176,10 @@ fn range(result: &str, offset: u64, limit: Option<u64>) -> ToolOutput {
     if end == result.len() {
         return ToolOutput::ok(format!("{excerpt}\n(end of {} bytes)", result.len()));
     }
-    ToolOutput::ok(format!("{excerpt}\n(bytes {from} to {end} of {}; go on with offset {end})", result.len()))
+    ToolOutput::ok(format!(
+        "{excerpt}\n(bytes {from} to {end} of {}; continue with offset {end})",
+        result.len()
+    ))
 }
 
 fn child_tool_spec(name: &str, description: &str, schema: Value) -> ToolSpec {
@@ -187,12 +194,12 @@ fn child_tool_spec(name: &str, description: &str, schema: Value) -> ToolSpec {
 fn tell_spec() -> ToolSpec {
     child_tool_spec(
         TELL,
-        "Say something to a sub-agent that works in the background. It hears it at its next step.",
+        "Send a message to a background sub-agent. It reads it at its next step.",
         json!({
             "type": "object",
             "properties": {
-                "session_id": { "type": "string", "description": "The sub-agent's session" },
-                "text": { "type": "string", "description": "What it is to hear" }
+                "session_id": { "type": "string", "description": "Session of the sub-agent" },
+                "text": { "type": "string", "description": "The message" }
             },
             "required": ["session_id", "text"]
         }),
@@ -202,10 +209,10 @@ fn tell_spec() -> ToolSpec {
 fn stop_spec() -> ToolSpec {
     child_tool_spec(
         STOP,
-        "Stop a sub-agent that works in the background. You are told what there is of its result.",
+        "Stop a background sub-agent. You get its partial result.",
         json!({
             "type": "object",
-            "properties": { "session_id": { "type": "string", "description": "The sub-agent's session" } },
+            "properties": { "session_id": { "type": "string", "description": "Session of the sub-agent" } },
             "required": ["session_id"]
         }),
     )
@@ -214,14 +221,14 @@ fn stop_spec() -> ToolSpec {
 fn read_spec() -> ToolSpec {
     child_tool_spec(
         READ_RESULT,
-        "Read more of a sub-agent's result that was cut: a range of bytes, or the lines that match a pattern.",
+        "Read more of a truncated sub-agent result: a range of bytes, or the lines that match a pattern.",
         json!({
             "type": "object",
             "properties": {
-                "handle": { "type": "string", "description": "The session that the cut result names" },
-                "offset": { "type": "integer", "minimum": 0, "description": "The first byte (default: 0)" },
-                "limit": { "type": "integer", "minimum": 1, "description": "How many bytes (at most 16384)" },
-                "pattern": { "type": "string", "description": "A regular expression: matching lines instead of a range" }
+                "handle": { "type": "string", "description": "Session that the truncated result names" },
+                "offset": { "type": "integer", "minimum": 0, "description": "First byte (default 0)" },
+                "limit": { "type": "integer", "minimum": 1, "description": "Number of bytes (maximum 16384)" },
+                "pattern": { "type": "string", "description": "Regular expression; returns matching lines instead of a range" }
             },
             "required": ["handle"]
         }),

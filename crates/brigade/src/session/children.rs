@@ -126,8 +126,8 @@ impl Driver {
             }
             let what = if agents_left == 0 { "agents" } else { "tokens or money" };
             let text = format!(
-                "Not delegated: the budget has not enough {what} left for another agent \
-                 (budget.tokens, budget.usd and budget.agents, or --budget-tokens, --budget-usd, --max-agents)"
+                "Not delegated: the budget does not have enough {what} left for another agent. Do the task yourself. The \
+                 user can raise budget.tokens, budget.usd or budget.agents (--budget-tokens, --budget-usd, --max-agents)."
             );
             self.refuse_child(pending, text);
             return LoanAttempt::Refused;
@@ -146,7 +146,10 @@ impl Driver {
             grant,
         };
         if !self.record(delegated) {
-            self.refuse_child(pending, "Not delegated: the budget does not cover it".to_owned());
+            self.refuse_child(
+                pending,
+                "Not delegated: the budget does not cover it. Do the task yourself.".to_owned(),
+            );
             return LoanAttempt::Refused;
         }
         if is_background(&pending.delegation) {

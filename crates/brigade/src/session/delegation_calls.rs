@@ -99,7 +99,7 @@ impl Driver {
             return Ok(());
         }
         let advice = match left {
-            0 => "Do the work yourself.".to_owned(),
+            0 => "Do the tasks yourself.".to_owned(),
             1 => "Send 1 task.".to_owned(),
             _ => format!("Send at most {left} tasks."),
         };
@@ -271,9 +271,7 @@ impl Driver {
             Ok(Ok(agent)) => Ok(Some(agent)),
             Ok(Err(error @ LoadError::NotFound(_))) => Err(ToolOutput::error(error.to_string())),
             Ok(Err(LoadError::Invalid(problem))) => Err(self.failed_output(request, problem.to_string())),
-            Err(error) => {
-                Err(self.failed_output(request, format!("its definition could not be read: {error}")))
-            }
+            Err(error) => Err(self.failed_output(request, format!("cannot read its definition: {error}"))),
         }
     }
 
@@ -282,8 +280,8 @@ impl Driver {
         self.groups.remove(&call);
         let name = request.role.as_deref().or(request.agent.as_deref()).unwrap_or_default();
         let text = format!(
-            "'{name}' works in the background as {child}. You will be told when it ends; until then `tell` and \
-             `stop` reach it."
+            "'{name}' runs in the background as {child}. You get its result when it ends. Send it messages with `tell`, \
+             or end it with `stop`."
         );
         self.answer(call, ToolOutput::ok(text));
     }
@@ -479,7 +477,7 @@ fn tool_warning(unknown: &[String], lacking: &[String], agent: &str) -> Option<S
     let listed = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
     let mut warnings = Vec::new();
     if !unknown.is_empty() {
-        warnings.push(format!("no such tool to lend: {}", listed(unknown)));
+        warnings.push(format!("tools that you cannot lend: {}", listed(unknown)));
     }
     if !lacking.is_empty() {
         warnings.push(format!("not among the tools of '{}': {}", shown(agent), listed(lacking)));

@@ -37,8 +37,8 @@ impl Objection {
     /// The reason, for the model.
     fn reason(&self, path: &str) -> String {
         match self {
-            Objection::Unread => format!("{path} exists, and you have not read it"),
-            Objection::Partial => format!("You have read only a part of {path}"),
+            Objection::Unread => format!("{path} exists, but you have not read it"),
+            Objection::Partial => format!("You have read only part of {path}"),
             Objection::Changed { by } => format!("{path} was changed by {by} since you read it"),
         }
     }
@@ -46,11 +46,11 @@ impl Objection {
     /// Refusal for an agent that can read the file itself.
     fn refusal(&self, path: &str) -> String {
         let advice = match self {
-            Objection::Unread => "read it first.",
-            Objection::Partial => "read all of it before you replace it, or use edit_file.",
-            Objection::Changed { .. } => "read it again.",
+            Objection::Unread => "Read it first.",
+            Objection::Partial => "Read all of it before you replace it, or use edit_file.",
+            Objection::Changed { .. } => "Read it again.",
         };
-        format!("{}; {advice}", self.reason(path))
+        format!("{}. {advice}", self.reason(path))
     }
 }
 
@@ -77,8 +77,7 @@ impl Driver {
         let planned =
             move || tool.plan(arguments, &files).map(|plan| (old_content(&plan, &files, &tree), plan));
         let planned = tokio::task::spawn_blocking(planned).await;
-        let planned =
-            planned.map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))?;
+        let planned = planned.map_err(|error| ToolOutput::error(format!("cannot plan the edit: {error}")))?;
         let (old, plan) = match planned {
             Ok(planned) => planned,
             // The text to replace is missing now, but was there when the agent read the file.
@@ -170,7 +169,7 @@ impl Driver {
         }
         if matches!(objection, Objection::Partial) {
             let text = format!(
-                "{path} is too large to be shown to you in full, so that you cannot replace it. Write to another path."
+                "{path} is too large to be shown in full, so you cannot replace it. Write to another path."
             );
             return (ToolOutput::error(text), None);
         }
@@ -216,10 +215,7 @@ impl Driver {
                 }
                 Ok(Err(error)) => error,
                 Err(error) => {
-                    return ToolOutput::error(format!(
-                        "{} could not be written: {error}",
-                        escape_controls(&path)
-                    ));
+                    return ToolOutput::error(format!("cannot write {}: {error}", escape_controls(&path)));
                 }
             };
             tree.writes.withdraw(number);
@@ -256,7 +252,7 @@ impl Driver {
         };
         match now {
             Ok(now) if now.is_some() && now == after => {
-                let text = format!("{shown} has the new content (the runner ended right after writing it)");
+                let text = format!("{shown} has the new content (the process ended right after writing it)");
                 let seen =
                     found.ok().and_then(Result::ok).flatten().and_then(|found| found.seen(Extent::Part));
                 let seen =
@@ -271,7 +267,12 @@ impl Driver {
                 }
             }
             Ok(now) if now == before => {
-                self.answer(call, ToolOutput::error("interrupted: the file was not changed"));
+                self.answer(
+                    call,
+                    ToolOutput::error(
+                        "interrupted: the file was not changed. Repeat the edit if it is still needed.",
+                    ),
+                );
             }
             Ok(_) | Err(()) => {
                 let text = format!(

@@ -216,8 +216,8 @@ impl Driver {
             self.record(Event::limit_reached(LimitKind::Loop));
         } else if warning > 0 && repeats >= warning && !self.state.is_warned_of_repeats() {
             let text = format!(
-                "You have made the same calls with the same results {repeats} times in a row. Try something else, or \
-                 finish with what you have."
+                "You have made the same calls with the same results {repeats} times in a row. Do not repeat them: try \
+                 something else, or finish with what you have."
             );
             self.record(Event::Heard { from: Speaker::Runtime, text: text.into() });
         }

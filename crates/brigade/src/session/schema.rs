@@ -21,12 +21,12 @@ impl Driver {
             Ok(json) => Some(Outcome { text: Text::from(json), ..outcome }),
             Err(cause) if self.state.reminders() < MAX_SCHEMA_RETRIES => {
                 let text =
-                    format!("Your result does not fit the schema: {cause}. Answer again, with JSON only.");
+                    format!("Your result does not match the schema: {cause}. Reply again with JSON only.");
                 self.record(Event::Heard { from: Speaker::Runtime, text: text.into() });
                 None
             }
             Err(cause) => {
-                let cause = format!("the result does not fit the schema: {cause}");
+                let cause = format!("the result does not match the schema: {cause}");
                 Some(Outcome { status: Status::Failed { cause }, ..outcome })
             }
         }

@@ -96,12 +96,13 @@ impl Driver {
         }
         let arguments = json::parse(tool_call.arguments.as_str()).map_err(|cause| {
             let cut = match self.state.last_stop() {
-                Some(Stop::Length) => {
-                    "; your reply was cut off at its output limit, so make the call shorter"
-                }
+                Some(Stop::Length) => ". Your reply was cut off at its output limit. Make the call shorter.",
                 _ => "",
             };
-            ToolOutput::error(format!("The arguments of {} are no JSON: {cause}{cut}", tool_call.name))
+            ToolOutput::error(format!(
+                "Invalid arguments for {}: not valid JSON: {cause}{cut}",
+                tool_call.name
+            ))
         })?;
         if tool_call.name == MESSAGE_TOOL {
             return self.send_message(call, &arguments).map(|()| None);
@@ -137,8 +138,9 @@ impl Driver {
     ) -> Result<Option<Arc<dyn AnyTool>>, ToolOutput> {
         let tool = self.tree.tool(&self.resolved, name).ok_or_else(|| self.no_such_tool(name))?.clone();
         if tool.network() && self.resolved.authority.network == Access::Denied {
-            let text =
-                format!("'{name}' needs the network, and this agent may not reach it; work without it");
+            let text = format!(
+                "`{name}` needs network access, which this agent does not have. Continue without it."
+            );
             return Err(ToolOutput::error(text));
         }
         let mut decided: Option<Decision> = None;
@@ -167,11 +169,11 @@ impl Driver {
         let known: Vec<&str> = self.resolved.specs.iter().map(|spec| spec.name.as_str()).collect();
         if DELEGATION_TOOLS.contains(&name) {
             return ToolOutput::error(format!(
-                "'{name}' is not available here (recursion limit or configuration)"
+                "`{name}` is not available (recursion limit or configuration). Do the task yourself."
             ));
         }
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-        ToolOutput::error(format!("There is no tool '{shown}'. You have: {}", known.join(", ")))
+        ToolOutput::error(format!("Unknown tool `{shown}`. Available tools: {}", known.join(", ")))
     }
 
     fn send_message(&mut self, call: CallId, arguments: &Value) -> Result<(), ToolOutput> {
@@ -216,8 +218,12 @@ impl Driver {
                 })
                 .await;
                 let output = match ended {
-                    Ok(Ok(_)) => unknown("the runner ended while this call ran; it is not run again"),
-                    Ok(Err(error)) => unknown(&format!("the runner ended while this call ran, and {error}")),
+                    Ok(Ok(_)) => unknown(
+                        "the process ended while this call ran. It is not repeated. Check whether it took effect.",
+                    ),
+                    Ok(Err(error)) => unknown(&format!(
+                        "the process ended while this call ran ({error}). Check whether it took effect."
+                    )),
                     Err(error) => unknown(&error.to_string()),
                 };
                 self.answer(call, output);
@@ -272,10 +278,10 @@ impl Driver {
             let (output, seen) = tokio::select! {
                 output = safe => match output {
                     Ok(output) => (output, seen.take()),
-                    Err(_) => (ToolOutput::error("The tool failed in an unexpected way"), None),
+                    Err(_) => (ToolOutput::error("The tool failed unexpectedly."), None),
                 },
                 () = stopped => {
-                    (ToolOutput::error("interrupted, outcome unknown: it did not stop in time"), None)
+                    (ToolOutput::error("interrupted, outcome unknown: the call did not stop in time"), None)
                 }
             };
             let done = ToolDone { call, output, spent: loan.spent(), seen };

@@ -44,7 +44,7 @@ async fn call_needs_a_rule_or_mode_that_allows_it() {
     let text = run_script(&harness, &servers, ECHO, |settings| settings.permissions.mode = Mode::Auto).await;
     assert!(text.contains("deep"), "{text}");
     let text = run_script(&harness, &servers, ECHO, |settings| settings.permissions.mode = Mode::Plan).await;
-    assert!(text.contains("plan mode only reads"), "{text}");
+    assert!(text.contains("plan mode is read-only"), "{text}");
 }
 
 /// A script with a lead that lends these tools to a child, which calls the server's `echo`.
@@ -68,7 +68,7 @@ async fn child_has_server_tools_only_if_lent() {
     }
     for kept in ["['read_file']", "['mcp__s__env']", "['mcp__t__*']"] {
         let text = run_script(&harness, &servers, &lending(kept), allow).await;
-        assert!(text.contains("There is no tool 'mcp__s__echo'"), "{kept}: {text}");
+        assert!(text.contains("Unknown tool `mcp__s__echo`"), "{kept}: {text}");
     }
 }
 
@@ -138,13 +138,13 @@ async fn changed_tool_is_not_called_without_approval() {
     let servers = harness.start("").await;
     let (questions, text) = run_with_answer(&harness, &servers, Answer::Deny { word: None }).await;
     assert_eq!(questions.len(), 2, "{questions:?}");
-    assert!(!text.contains("deep") && text.contains("the answer was no"), "{text}");
+    assert!(!text.contains("deep") && text.contains("The user denied this `"), "{text}");
     let harness = McpHarness::new();
     let servers = harness.start("").await;
     let text = run_script(&harness, &servers, CHANGE, allow).await;
     assert!(!text.contains("deep"), "{text}");
     assert!(
-        text.contains("its definition has changed since it was approved, and nobody can be asked here"),
+        text.contains("its definition has changed since it was approved, and no user is available to approve it"),
         "{text}"
     );
 }

@@ -224,7 +224,7 @@ async fn twenty_parallel_approvals_are_answered_individually() {
     assert_eq!(result.outcome.status, Status::Done);
     let files = std::fs::read_dir(harness.path()).unwrap().count();
     assert_eq!(files, 10);
-    assert_eq!(result.outcome.text.as_str().matches("The answer was no: not ").count(), 10);
+    assert_eq!(result.outcome.text.as_str().matches("call: not ").count(), 10);
     let log = harness.log(&result.session).await;
     assert_eq!((count(&log, "asked"), count(&log, "answered")), (20, 20));
     check_questions(&log);
@@ -292,7 +292,7 @@ async fn call_without_an_approver_is_refused_at_once() {
     });
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(result.outcome.text.as_str().contains("nobody can be asked here"), "{}", result.outcome.text);
+    assert!(result.outcome.text.as_str().contains("no user is available"), "{}", result.outcome.text);
     assert_eq!(count(&harness.log(&result.session).await, "asked"), 0);
     assert!(!harness.path().join("third.txt").exists());
 }
@@ -305,7 +305,11 @@ async fn unanswered_approval_is_denied() {
     });
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(result.outcome.text.as_str().contains("nobody answered in time"), "{}", result.outcome.text);
+    assert!(
+        result.outcome.text.as_str().contains("call timed out. Continue without it."),
+        "{}",
+        result.outcome.text
+    );
     let log = harness.log(&result.session).await;
     let by = log.iter().find_map(|record| match &record.event {
         Event::Answered { by, .. } => Some(by.clone()),
@@ -357,7 +361,9 @@ async fn only_pending_approvals_accept_answers_with_valid_rules() {
         &refused[..],
         [Err(RunError::Rule(_)), Err(RunError::NoSuchApproval { .. }), Err(RunError::NoSuchApproval { .. })]
     ));
-    assert!(result.unwrap().outcome.text.as_str().contains("The answer was no: use a pipe"));
+    assert!(
+        result.unwrap().outcome.text.as_str().contains("The user denied this `write_file` call: use a pipe")
+    );
     assert!(!harness.path().join("third.txt").exists());
 }
 
@@ -390,7 +396,7 @@ text = "done {results}"
     check_questions(&log);
     let result = run_with(&harness(), answer_immediately(Answer::Deny { word: None })).await;
     assert_eq!(
-        result.outcome.text.as_str().matches("the answer was no").count(),
+        result.outcome.text.as_str().matches("The user denied this `").count(),
         2,
         "{}",
         result.outcome.text
@@ -566,7 +572,7 @@ async fn pending_approval_is_denied_on_resume_without_an_approver() {
     let root = run_until_pending(&harness, 1, 2).await;
     is_alone.store(true, Ordering::SeqCst);
     let result = resume(&harness, &root).await;
-    assert!(result.outcome.text.as_str().contains("nobody can be asked here"), "{}", result.outcome.text);
+    assert!(result.outcome.text.as_str().contains("no user is available"), "{}", result.outcome.text);
     let log = harness.log(&root).await;
     assert_eq!((count(&log, "asked"), count(&log, "answered")), (1, 1));
     check_questions(&log);
@@ -628,7 +634,7 @@ text = "{results}"
     asks.store(true, Ordering::SeqCst);
     let result = resume(&harness, &root).await;
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(result.outcome.text.as_str().contains("asks before it"), "{}", result.outcome.text);
+    assert!(result.outcome.text.as_str().contains("requires approval"), "{}", result.outcome.text);
     check_questions(&harness.log(&root).await);
     assert!(!harness.path().join("out.txt").exists());
 }
@@ -648,7 +654,7 @@ text = "{results}"
     std::fs::write(harness.path().join("deploy.sh"), "deploy").unwrap();
     std::os::unix::fs::symlink("deploy.sh", harness.path().join("notes.txt")).unwrap();
     let result = run_with(&harness, answer_immediately(Answer::Once)).await;
-    assert!(result.outcome.text.as_str().contains("is really `deploy.sh`"), "{}", result.outcome.text);
+    assert!(result.outcome.text.as_str().contains("resolves to `deploy.sh`"), "{}", result.outcome.text);
     assert_eq!(std::fs::read_to_string(harness.path().join("deploy.sh")).unwrap(), "deploy");
 }
 

@@ -160,7 +160,7 @@ async fn child_cancelled_while_it_streams_returns_its_partial_text() {
     assert_eq!(result.outcome.status, Status::Done);
     let answer = harness.answers(&root).await.remove(0);
     assert!(answer.starts_with("Sub-agent 'Writer' failed: cancelled by the person"), "{answer}");
-    let (_, kept) = answer.split_once("What there is so far:\n").unwrap();
+    let (_, kept) = answer.split_once("Partial result:\n").unwrap();
     assert!(kept.starts_with(&streamed) && "one two three four five six".starts_with(kept), "{answer}");
     assert!(kept.len() < "one two three four five six".len(), "{answer}");
     assert!(!harness.path().join("made").exists(), "no call of a partial reply runs");
@@ -252,7 +252,7 @@ async fn cancelled_session_continues_only_on_request() {
     let more = ResumeOptions { continue_cancelled: true, ..ResumeOptions::default() };
     let result = end(harness.runtime().resume(&root, more.clone()).await.unwrap()).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done);
-    let words = "Your last round was stopped before it was finished. Continue the task";
+    let words = "Your last round was cancelled before it finished. Continue the task";
     assert!(result.outcome.text.as_str().contains(words), "{:?}", result.outcome.text);
     check_laws(&harness.log(&root).await);
     let records = harness.log(&root).await.len();

@@ -146,11 +146,7 @@ text = "{result:0}"
     let result =
         end(harness.runtime().resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(
-        result.outcome.text.as_str().contains("There is no tool 'write_file'"),
-        "{}",
-        result.outcome.text
-    );
+    assert!(result.outcome.text.as_str().contains("Unknown tool `write_file`"), "{}", result.outcome.text);
     check_laws(&harness.log(&child).await);
 }
 

@@ -96,9 +96,9 @@ async fn environment_block_is_in_the_prompt_of_the_lead_only() {
     let (_, helper) = prompts.iter().find(|(who, _)| who == "Helper").unwrap();
     let folder = fixture.folder.path().canonicalize().unwrap();
     let block = format!(
-        "\n\n# Environment\n\nDate and git state are those of the moment when this session began.\n\n\
-         Working folder: {}\nSystem: linux\nDate: 2026-11-17\nGit: branch main, clean\n\
-         Permission mode: edit (files can be edited; commands need approval)\n\n# Instructions of the project",
+        "\n\n# Environment (as of the start of this session)\n\n\
+         Working directory: {}\nSystem: linux\nDate: 2026-11-17\nGit: branch main, clean\n\
+         Permission mode: edit (edits are allowed; commands need approval)\n\n# Project instructions",
         folder.display()
     );
     assert!(lead.contains(&block), "{lead}");

@@ -56,7 +56,9 @@ async fn remote_depth_continues_from_the_caller() {
     // Another level deeper there is room for none.
     let refused =
         harness.runtime().start(Task::new("x").hop(Some(RemoteContext { depth: 5, ..remote_context }))).await;
-    assert!(matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("depth 4")));
+    assert!(
+        matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("the maximum depth (4)"))
+    );
 }
 
 #[tokio::test]
@@ -66,7 +68,9 @@ async fn settings_limit_a_caller_without_limits() {
         .runtime()
         .start(Task::new("x").hop(Some(RemoteContext { depth: 4, ..RemoteContext::default() })))
         .await;
-    assert!(matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("depth 3")));
+    assert!(
+        matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("the maximum depth (3)"))
+    );
 }
 
 #[tokio::test]

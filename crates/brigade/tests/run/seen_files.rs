@@ -124,7 +124,7 @@ agent = "Coder"
 text = "coded"
 "#;
 
-const REFUSAL: &str = "calc.py was changed by Coder since you read it; read it again.";
+const REFUSAL: &str = "calc.py was changed by Coder since you read it. Read it again.";
 
 #[tokio::test]
 async fn change_of_a_file_that_another_agent_changed_is_refused_and_names_it() {
@@ -200,7 +200,7 @@ async fn change_of_a_file_that_was_not_read_is_refused() {
     ]));
     put(&harness, "a", "old\n");
     let answers = answers(&harness).await;
-    let refusal = "a exists, and you have not read it; read it first.";
+    let refusal = "a exists, but you have not read it. Read it first.";
     assert_eq!(answers[1..3], [refusal, refusal]);
     assert_eq!(content(&harness, "a"), "new", "{answers:?}");
 }
@@ -219,7 +219,7 @@ async fn partial_read_suffices_for_an_edit_only() {
     ]));
     put(&harness, "a", "one\ntwo\nthree\n");
     let answers = answers(&harness).await;
-    let refusal = "You have read only a part of a; read all of it before you replace it, or use edit_file.";
+    let refusal = "You have read only part of a. Read all of it before you replace it, or use edit_file.";
     assert_eq!([&answers[1], &answers[3]], [refusal, refusal]);
     assert!(answers[2].starts_with("Changed a\n") && answers[6] == "Wrote 3 bytes to a", "{answers:?}");
 }
@@ -250,7 +250,7 @@ async fn change_by_another_program_is_noticed() {
     );
     put(&harness, "a", "one\n");
     let answers = answers(&harness).await;
-    let refusal = "a was changed by another program since you read it; read it again.";
+    let refusal = "a was changed by another program since you read it. Read it again.";
     assert_eq!(answers[2..], [refusal, refusal]);
     assert_eq!(content(&harness, "a"), "meddled\n");
 }
@@ -299,10 +299,10 @@ text = "written"
     let result = harness.run().await;
     let writer = result.session.child("1-0".parse().unwrap());
     let answers = harness.answers(&writer).await;
-    let refusal = "a exists, and you have not read it. Nothing was written. Repeat the change if it still \
+    let refusal = "a exists, but you have not read it. Nothing was written. Repeat the change if it still \
                    applies to the current content:\none\ntwo\n";
     assert_eq!(answers[0], refusal);
-    assert!(answers[1].starts_with("binary exists, and you have not read it. Its content cannot be shown"));
+    assert!(answers[1].starts_with("binary exists, but you have not read it. Its content cannot be shown"));
     assert_eq!(answers[2], "Wrote 3 bytes to a");
     assert_eq!((content(&harness, "a"), content(&harness, "binary")), ("new".to_owned(), "\0".to_owned()));
 }

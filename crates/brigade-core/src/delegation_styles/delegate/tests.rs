@@ -734,7 +734,7 @@ fn schema_matches_the_contract() {
 fn description_lists_example_roles() {
     for swarm in [presets(), SwarmConfig::default()] {
         let description = swarm.spec(&[]).description;
-        assert!(description.contains("for example Researcher, Writer or Security Auditor."), "{description}");
+        assert!(description.contains("e.g. Researcher, Writer or Security Auditor."), "{description}");
     }
 }
 

@@ -87,7 +87,7 @@ async fn c71_resumed_session_keeps_its_permission_rules() {
     harness.runtime.tell(&child, "write it").await.unwrap();
     let again = end(harness.runtime.resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert!(!harness.folder.path().join("x.txt").exists());
-    assert!(again.outcome.text.as_str().contains("'write_file' is not allowed"), "{}", again.outcome.text);
+    assert!(again.outcome.text.as_str().contains("`write_file` is not allowed"), "{}", again.outcome.text);
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn c60_a_dispatched_agent_prints_nothing_itself() {
         tree.agent_messages().iter().map(|said| (said.role.as_str(), said.text.as_str())).collect();
     assert_eq!(said, [("speaker", "hear me")]);
     let answers = harness.answers(&session_of(&tree, "quiet")).await;
-    assert!(answers[0].contains("There is no tool 'message'"), "{answers:?}");
+    assert!(answers[0].contains("Unknown tool `message`"), "{answers:?}");
 }
 
 /// A rule of the user and a rule of the parent's own definition apply to the children of every style.
@@ -174,7 +174,7 @@ async fn c71_the_parents_denial_binds_the_child() {
             assert!(!harness.folder.path().join("x.txt").exists());
             let child = session_of(&harness.tree(&ending.session).await, "child");
             let answers = harness.answers(&child).await;
-            assert!(answers[0].contains("'write_file' is not allowed"), "{answers:?}");
+            assert!(answers[0].contains("`write_file` is not allowed"), "{answers:?}");
         }
     }
 }
@@ -254,7 +254,8 @@ async fn c85_planner_lends_unused_tools_unless_restricted() {
         assert!(!harness.folder.path().join("p.txt").exists());
         assert_eq!(harness.folder.path().join("c.txt").exists(), !lends_nothing);
         let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
-        let note = if lends_nothing { "done\n(warning: no such tool to lend: write_file)" } else { "done" };
+        let note =
+            if lends_nothing { "done\n(warning: tools that you cannot lend: write_file)" } else { "done" };
         assert_eq!(result["result"], note);
     }
 }
@@ -287,7 +288,7 @@ async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     let ending = harness.run_task(Task::new("read").agent(reader)).await;
     assert!(!harness.folder.path().join("x.txt").exists());
     let answers = harness.answers(&ending.session).await;
-    assert_eq!(answers[0], "[Adhoc]: done\n(warning: no such tool to lend: write_file, shell)");
+    assert_eq!(answers[0], "[Adhoc]: done\n(warning: tools that you cannot lend: write_file, shell)");
     assert_eq!(answers[3], "Unknown tool in allowed_tools: write_file");
     for name in names {
         let request = harness.requests(name).remove(0);

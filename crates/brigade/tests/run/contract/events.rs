@@ -135,7 +135,7 @@ async fn c67_results_name_the_call_that_they_belong_to() {
         results,
         [
             ("1-0", "echo", "one", OutputStatus::Ok),
-            ("1-1", "nothing_like_it", "The", OutputStatus::Error),
+            ("1-1", "nothing_like_it", "Unk", OutputStatus::Error),
             ("1-2", "echo", "two", OutputStatus::Ok)
         ]
     );

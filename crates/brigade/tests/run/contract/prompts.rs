@@ -56,7 +56,7 @@ async fn lead_prompt_without_delegation_tools_mentions_none() {
     let none = |settings: &mut Settings| settings.faces.delegation.faces = only(&[]);
     for system in [lead(off).await, lead(flat).await, lead(denied).await, lead(none).await] {
         assert_eq!(named(&system), Vec::<&str>::new(), "{system}");
-        assert!(!system.contains("agents") && system.contains("Use your tools"), "{system}");
+        assert!(!system.contains("agents") && system.contains("independent tool calls"), "{system}");
     }
 }
 
@@ -73,7 +73,11 @@ async fn subagent_at_the_depth_limit_is_not_told_to_delegate() {
     // The tool stays visible at its limit and refuses there.
     assert!(two.tools.contains(&"subagent".to_owned()), "{:?}", two.tools);
     assert_eq!(named(&two.system), Vec::<&str>::new());
-    assert!(two.system.contains("Use your tools") && !two.system.contains("other agents"), "{}", two.system);
+    assert!(
+        two.system.contains("independent tool calls") && !two.system.contains("other agents"),
+        "{}",
+        two.system
+    );
 }
 
 #[tokio::test]
@@ -111,8 +115,12 @@ async fn c09_role_prompt_mentions_message_if_available() {
     let poet = |harness: &ContractHarness| harness.requests("Poet").remove(0);
     let harness = ContractHarness::new(&replies);
     harness.run().await;
-    assert!(poet(&harness).system.contains("send it with the `message` tool"), "{}", poet(&harness).system);
-    assert!(poet(&harness).system.contains("Use your tools"), "{}", poet(&harness).system);
+    assert!(
+        poet(&harness).system.contains("Send interim updates to the user with `message`"),
+        "{}",
+        poet(&harness).system
+    );
+    assert!(poet(&harness).system.contains("independent tool calls"), "{}", poet(&harness).system);
     let harness = ContractHarness::with(&replies, |settings| {
         settings.permissions.deny = vec!["message".parse().unwrap()]
     });

@@ -191,7 +191,7 @@ async fn parallel_tasks_share_the_agent_budget_with_calls_before_them() {
         "exactly as many as there are"
     );
     assert!(answers[2].contains("the call has 4 tasks, and the budget has agents for 0 "), "{answers:?}");
-    assert!(answers[2].ends_with("Do the work yourself."), "{answers:?}");
+    assert!(answers[2].ends_with("Do the tasks yourself."), "{answers:?}");
     assert_eq!(ending.spent.agents, 4);
 }
 
