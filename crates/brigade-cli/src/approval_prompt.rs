@@ -256,7 +256,7 @@ impl ApprovalPrompt {
             .iter()
             .flat_map(|open| self.lines(open, tree, columns, DiffDetail::Bounded).lines)
             .collect();
-        lines.push("These are all open questions. Answer the same again to allow all of them.".to_owned());
+        lines.push("These are all pending requests. Repeat your answer to allow all of them.".to_owned());
         self.shown.extend(unseen.iter().map(|open| approval_id(open)));
         self.key_prompt.open();
         Some(lines)
@@ -301,8 +301,8 @@ impl ApprovalPrompt {
     fn status(&self, open: &PendingApproval, count: usize) -> String {
         let headline = self.current.as_ref().map_or("", |current| current.headline.as_str());
         let left = units::format_elapsed(open.until.saturating_sub(clock::now()));
-        let others = if count > 1 { format!(", {} more wait", count - 1) } else { String::new() };
-        format!("? {headline} (denied in {left}{others})")
+        let others = if count > 1 { format!(", {} more waiting", count - 1) } else { String::new() };
+        format!("? {headline} (auto-deny in {left}{others})")
     }
 }
 

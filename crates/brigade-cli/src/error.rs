@@ -104,7 +104,7 @@ impl Display for CliError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             CliError::Usage(error) | CliError::Failed(error) => write!(f, "{error:#}"),
-            CliError::OutputClosed => f.write_str("nobody reads the output any more"),
+            CliError::OutputClosed => f.write_str("standard output was closed"),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn raw(text: &str) -> Result<(), CliError> {
     let result = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     result.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => CliError::OutputClosed,
-        _ => CliError::failed(format!("standard output cannot be written: {error}")),
+        _ => CliError::failed(format!("cannot write to standard output: {error}")),
     })
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
 /// Serializes a JSON value as one line.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String, CliError> {
     let text = serde_json::to_string(value)
-        .map_err(|error| CliError::failed(format!("this cannot be written as JSON: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot serialize the output as JSON: {error}")))?;
     let mut line = sanitize::json(&text).into_owned();
     line.push('\n');
     Ok(line)

@@ -185,13 +185,13 @@ pub(crate) fn answer_line(run_event: &RunEvent, view: &RunView) -> Option<String
     let Event::Answered { answer, by, .. } = &record.event else { return None };
     let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
     let answer = match answer {
-        Answer::Once => "yes".to_owned(),
-        Answer::Always(rule) => format!("always, {}", sanitize::line(rule)),
+        Answer::Once => "allowed once".to_owned(),
+        Answer::Always(rule) => format!("always allowed with {}", sanitize::line(rule)),
         Answer::Deny { word } => {
-            word.as_deref().map_or("no".to_owned(), |word| format!("no: {}", sanitize::line(word)))
+            word.as_deref().map_or("denied".to_owned(), |word| format!("denied: {}", sanitize::line(word)))
         }
     };
-    Some(format!("{}: answered {answer} (by {})", sanitize::line(role), sanitize::line(by)))
+    Some(format!("{}: {answer} (by {})", sanitize::line(role), sanitize::line(by)))
 }
 
 /// Indents the following lines of a message, so that none looks like a message from another sender.

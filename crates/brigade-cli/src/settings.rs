@@ -245,7 +245,7 @@ impl Settings {
             (None, None | Some("sqlite")) => (paths.sessions, StoreOrigin::Default),
             (None, Some(other)) if other.contains("://") => {
                 return Err(CliError::usage(format!(
-                    "store = \"{other}\" is not supported; use \"sqlite\" or a path"
+                    "store = \"{other}\" is not supported. Use \"sqlite\" or a path"
                 )));
             }
             (None, Some(path)) => (environment.absolute(Path::new(path)), StoreOrigin::Named),

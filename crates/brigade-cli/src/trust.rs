@@ -62,7 +62,7 @@ pub(crate) fn load_trusted_project(
     };
     let path = root.display().to_string();
     let line = format!(
-        "brigade: the settings, agents and skills of {path} are ignored: {reason}. Look and decide: brigade trust {}",
+        "brigade: the settings, agents and skills of {path} are ignored: {reason}. To review and trust them: brigade trust {}",
         shell_quoted(&path)
     );
     output::note(&sanitize::line(&line));

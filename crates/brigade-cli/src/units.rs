@@ -10,7 +10,8 @@ const BILLION: u64 = 1_000_000_000;
 
 /// Parses a duration: `500ms`, `30s`, `10m`, `2h`, `1h30m`, `2d`. A plain number is seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let refuse = || format!("'{text}' is not a duration: write 500ms, 30s, 10m, 2h, 1h30m or 2d");
+    let refuse =
+        || format!("'{text}' is not a duration. Use a form such as 500ms, 30s, 10m, 2h, 1h30m or 2d");
     let mut rest = text.trim();
     let mut millis: u64 = 0;
     if rest.is_empty() {
@@ -34,7 +35,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         millis = number.checked_mul(factor).and_then(|more| millis.checked_add(more)).ok_or_else(refuse)?;
     }
     if millis == 0 {
-        return Err(format!("'{text}' leaves no time; write at least 1ms"));
+        return Err(format!("'{text}' is too short. Use at least 1ms"));
     }
     Ok(Duration::from_millis(millis))
 }
@@ -66,7 +67,7 @@ pub(crate) fn parse_since(text: &str) -> Result<Since, String> {
         return Ok(Since::At(moment));
     }
     parse_duration(text).map(Since::Ago).map_err(|_| {
-        format!("'{text}' is neither a time before now such as 30m, 12h or 2d, nor a day such as 2026-11-16")
+        format!("'{text}' is not a time. Use an age such as 30m, 12h or 2d, or a day such as 2026-11-16")
     })
 }
 

@@ -10,8 +10,7 @@ use crate::render::wrap_items;
 use crate::sanitize;
 
 /// Message for a call that cannot always be allowed.
-pub(super) const NO_RULE: &str =
-    "No rule covers exactly this call, so that it cannot always be allowed. y allows it once.";
+pub(super) const NO_RULE: &str = "No rule matches exactly this call. Press y to allow it once.";
 
 /// Approvals that an answer applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,15 +41,13 @@ impl InvalidAnswer {
     pub(crate) fn for_command(&self) -> String {
         match self {
             InvalidAnswer::NoRule => {
-                "No rule covers exactly this call, so that it cannot always be allowed. \
-                                    `yes` allows it once."
-                    .to_owned()
+                "No rule matches exactly this call. Use `yes` to allow it once.".to_owned()
             }
             InvalidAnswer::InvalidRule(error) => error.to_string(),
             InvalidAnswer::Unknown { word, has_rule } => {
                 let always = if *has_rule { "`always`, " } else { "" };
                 format!(
-                    "'{}' is not an answer. Write `yes`, {always}`no` or `no REASON`.",
+                    "'{}' is not an answer. Use `yes`, {always}`no` or `no REASON`.",
                     sanitize::line(word)
                 )
             }
@@ -65,7 +62,7 @@ impl Display for InvalidAnswer {
             InvalidAnswer::InvalidRule(error) => error.fmt(f),
             InvalidAnswer::Unknown { word, has_rule } => {
                 let choices = if *has_rule { "y, a or n" } else { "y or n" };
-                write!(f, "'{}' is not an answer. Type {choices}, and press Enter.", sanitize::line(word))
+                write!(f, "'{}' is not an answer. Type {choices} and press Enter.", sanitize::line(word))
             }
         }
     }
@@ -96,7 +93,7 @@ pub(crate) fn choices(
     choices.push("n deny".to_owned());
     let (reason, rest) = match input {
         InputKind::Keys => {
-            ("r deny with a reason", ["Y allow all", "N deny all", "Tab next question"].as_slice())
+            ("r deny with a reason", ["Y allow all", "N deny all", "Tab next request"].as_slice())
         }
         InputKind::Lines => ("n REASON deny with a reason", ["y all", "n all"].as_slice()),
     };
@@ -156,7 +153,7 @@ mod tests {
             answer("a shell(git *)", None),
             Ok((Answer::Always("shell(git *)".to_owned()), Scope::One))
         );
-        assert!(answer("a", None).unwrap_err().to_string().contains("y allows it once"));
+        assert!(answer("a", None).unwrap_err().to_string().contains("Press y to allow it once"));
         assert!(answer("a shell(", None).is_err());
         // A user who was in the middle of a sentence has not answered.
         for line in ["yesterday", "y please", "yes, but", "not now", "also", "all", "ok", "r"] {

@@ -148,7 +148,7 @@ impl KeyPrompt {
         }
         match &mut self.field {
             Some((_, editor)) => editor.apply(Edit::Insert(text.replace('\n', " "))),
-            None => self.hint = Some("A pasted text is not an answer.".to_owned()),
+            None => self.hint = Some("Pasted text is not an answer.".to_owned()),
         }
     }
 
@@ -161,8 +161,8 @@ impl KeyPrompt {
     pub(crate) fn field(&self, columns: usize) -> Option<(&'static str, Layout)> {
         let (field, editor) = self.field.as_ref()?;
         let label = match field {
-            Field::Reason => "Reason for the agent. Enter denies the call, Esc goes back.",
-            Field::Rule => "Rule to always allow. Enter allows the call, Esc goes back.",
+            Field::Reason => "Reason for the agent (Enter to deny, Esc to go back)",
+            Field::Rule => "Rule to always allow (Enter to allow, Esc to go back)",
         };
         Some((label, editor.layout(columns, MAX_FIELD_ROWS)))
     }
@@ -181,5 +181,8 @@ fn rule(text: &str, open: &PendingApproval) -> Result<String, String> {
         return Ok(rule.to_string());
     }
     let tool = sanitize::line(open.tool());
-    Err(format!("`{}` is not a rule for {tool}. Name {tool}.", sanitize::line(&rule.to_string())))
+    Err(format!(
+        "`{}` is not a rule for {tool}. Start the rule with {tool}.",
+        sanitize::line(&rule.to_string())
+    ))
 }

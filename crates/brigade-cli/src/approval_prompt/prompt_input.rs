@@ -147,8 +147,7 @@ impl PromptInput {
                 self.lines = None;
                 self.keys = None;
                 progress.set_footer(None);
-                progress
-                    .say(view, "Nobody can type here any more; questions are answered with brigade answer.");
+                progress.say(view, "Terminal input is closed. Answer requests with: brigade answer");
                 return Ok(RunAction::Continue);
             }
         };
@@ -160,7 +159,7 @@ impl PromptInput {
             PromptAction::Answers(given) => {
                 for given in given {
                     let answer = given.answer.clone();
-                    let answered = runtime.answer(&given.session, given.call, answer, "the person").await;
+                    let answered = runtime.answer(&given.session, given.call, answer, "the user").await;
                     if let Err(error) = answered {
                         self.prompt.failed(&given);
                         progress.say(view, &error.to_string());

@@ -69,7 +69,7 @@ fn allow_all_covers_only_approvals_that_were_shown() {
     look(&mut prompt, &two);
     let PromptAction::Show(lines) = prompt.line("y all", &two) else { panic!("not shown yet") };
     let message = lines.join("\n");
-    assert!(message.contains("make") && message.contains("same again to allow all"), "{message}");
+    assert!(message.contains("make") && message.contains("Repeat your answer to allow all"), "{message}");
     prompt.key_prompt.settle();
     // One more approval arrived in the meantime.
     let three = tree(&[(&one, 0), (&one, 1), (&one, 2)]);
@@ -170,12 +170,12 @@ fn unavailable_key_answers_nothing_and_shows_a_hint() {
     look(&mut prompt, &tree);
     assert!(!footer(&prompt, &tree).contains("always"));
     assert_eq!(press(&mut prompt, "a", &tree), PromptAction::Nothing);
-    assert!(footer(&prompt, &tree).contains("y allows it once"));
+    assert!(footer(&prompt, &tree).contains("Press y to allow it once"));
     assert_eq!(press(&mut prompt, "x", &tree), PromptAction::Nothing);
     assert!(footer(&prompt, &tree).contains("'x' is not an answer"));
     prompt.paste("y");
     assert!(prompt.is_open());
-    assert!(footer(&prompt, &tree).contains("pasted"));
+    assert!(footer(&prompt, &tree).contains("Pasted text"));
     assert_eq!(indexes(press(&mut prompt, "n", &tree)), [0]);
 }
 

@@ -43,7 +43,7 @@ static IS_RAW: AtomicBool = AtomicBool::new(false);
 
 fn enable() -> Result<(), CliError> {
     enable_raw_mode()
-        .map_err(|error| CliError::failed(format!("the terminal cannot be typed on: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot put the terminal into raw mode: {error}")))?;
     keep_newline_translation();
     output::write_stderr(BRACKETED_PASTE_ON);
     Ok(())

@@ -90,7 +90,7 @@ impl Lines {
                 let who = approval_view::lineage(approval, &view.tree);
                 let what = sanitize::line(approval.what.as_str());
                 let (name, store) = (approval.name(), &self.store_flag);
-                Some(format!("{who} asks: {what} (brigade answer {name}{store} yes|no)"))
+                Some(format!("{who} requests approval: {what} (brigade answer {name}{store} yes|no)"))
             }
             Event::ToolStarted { call, .. } if calls => {
                 Some(format!("{label}: {}", view.call_label(&record.session, *call)))
@@ -102,10 +102,10 @@ impl Lines {
             Event::CallFailed {
                 cause: cause @ (CallFault::Fatal { .. } | CallFault::GivenUp { .. }),
                 ..
-            } => Some(format!("{label}: the model failed: {}", sanitize::line(&cause.to_string()))),
+            } => Some(format!("{label}: model error: {}", sanitize::line(&cause.to_string()))),
             Event::LimitReached { which, .. } => Some(format!("{label}: reached the {}", which.label())),
             Event::CancelAsked { by } if record.session == view.root => {
-                Some(format!("{label}: asked to stop by {}", sanitize::line(by)))
+                Some(format!("{label}: cancel requested by {}", sanitize::line(by)))
             }
             Event::Ended { outcome, .. } if record.session != view.root => {
                 let cause = match &outcome.status {

@@ -242,7 +242,7 @@ fn doing(node: &Node, active: usize, view: &RunView) -> (String, &'static str) {
         return (format!("asks: {}", view.call_label(&node.session, approval.call)), "33;1");
     }
     match &node.activity {
-        Activity::Pending => ("waits for its turn".to_owned(), "2"),
+        Activity::Pending => ("queued".to_owned(), "2"),
         Activity::Thinking if view.wait_reason(&node.session).is_some() => {
             (view.wait_reason(&node.session).unwrap_or_default().to_owned(), "33")
         }
@@ -256,16 +256,16 @@ fn doing(node: &Node, active: usize, view: &RunView) -> (String, &'static str) {
         Activity::Delegating => {
             let in_line = match view.queued_delegations(&node.session) {
                 0 => String::new(),
-                count => format!(", {count} in line"),
+                count => format!(", {count} queued"),
             };
             match active {
-                0 if in_line.is_empty() => ("reads the results".to_owned(), "36"),
-                1 => (format!("waits for 1 agent{in_line}"), "2"),
-                count => (format!("waits for {count} agents{in_line}"), "2"),
+                0 if in_line.is_empty() => ("reading results".to_owned(), "36"),
+                1 => (format!("waiting for 1 agent{in_line}"), "2"),
+                count => (format!("waiting for {count} agents{in_line}"), "2"),
             }
         }
         Activity::Compacting => ("summarising".to_owned(), "33"),
-        Activity::WrappingUp => ("last word".to_owned(), "33"),
+        Activity::WrappingUp => ("wrapping up".to_owned(), "33"),
         Activity::Ended(outcome) => render::status_cell(&outcome.status),
     }
 }

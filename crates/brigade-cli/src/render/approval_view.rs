@@ -139,7 +139,7 @@ fn text_columns(options: ViewOptions<'_>) -> usize {
 fn diff(change: &FileChange, options: ViewOptions<'_>) -> (Vec<String>, bool) {
     let diff = change.diff.strip_suffix('\n').unwrap_or(&change.diff);
     if diff.is_empty() {
-        return (vec![format!("{MARGIN}The content stays the same.")], false);
+        return (vec![format!("{MARGIN}No changes.")], false);
     }
     let lines: Vec<&str> = diff.split('\n').collect();
     // If every line ends like this, the mark carries no information.
@@ -159,9 +159,9 @@ fn diff(change: &FileChange, options: ViewOptions<'_>) -> (Vec<String>, bool) {
     let shown = ends.iter().filter(|end| **end <= MAX_DIFF_ROWS).count();
     let is_within_line = shown.checked_sub(1).map_or(0, |last| ends[last]) < MAX_DIFF_ROWS;
     let hidden = match (is_within_line, ends.len() - shown) {
-        (false, count) => format!("{count} more lines are hidden"),
-        (true, 1) => "the rest of this line is hidden".to_owned(),
-        (true, count) => format!("the rest of this line and {} more lines are hidden", count - 1),
+        (false, count) => format!("{count} more lines hidden"),
+        (true, 1) => "rest of this line hidden".to_owned(),
+        (true, count) => format!("rest of this line and {} more lines hidden", count - 1),
     };
     rows.push(format!("{MARGIN}⟨{hidden}⟩"));
     (rows, true)
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(rows[1..], ["  │ -a", "  │ +b"]);
         let (rows, _) = super::tests::rows("a\r\n", "a\n", DiffDetail::Bounded);
         assert_eq!(rows[1..], [r"  │ -a\u{d}", "  │ +a"]);
-        assert_eq!(super::tests::rows("a", "a", DiffDetail::Bounded).0, ["  │ The content stays the same."]);
+        assert_eq!(super::tests::rows("a", "a", DiffDetail::Bounded).0, ["  │ No changes."]);
     }
 
     #[test]
@@ -392,7 +392,7 @@ mod tests {
         let (bounded, is_cut) = rows("", &many, DiffDetail::Bounded);
         assert!(is_cut);
         assert_eq!(bounded.len(), MAX_DIFF_ROWS + 1);
-        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨41 more lines are hidden⟩");
+        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨41 more lines hidden⟩");
         let (whole, is_cut) = rows("", &many, DiffDetail::Full);
         assert_eq!((whole.len(), is_cut), (101, false));
         // A note in place of two lines would save nothing.
@@ -400,6 +400,6 @@ mod tests {
         assert!(!rows("", &few, DiffDetail::Bounded).1);
         let long = format!("{}\nb\nc\n", "x".repeat(5000));
         let (bounded, _) = rows("", &long, DiffDetail::Bounded);
-        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨the rest of this line and 2 more lines are hidden⟩");
+        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨rest of this line and 2 more lines hidden⟩");
     }
 }

@@ -10,7 +10,7 @@ use brigade_core::view::Node;
 use super::RowContent;
 use super::export_model::{ExportedRun, OutcomeLabel, anchor, outcome_label, status_label};
 use super::timeline::{
-    ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, capitalize, usage_text,
+    ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, usage_text,
 };
 use crate::clock;
 use crate::sanitize;
@@ -81,11 +81,11 @@ impl HtmlPage {
         self.push("</dl>\n");
         if totals.spent.unconfirmed.tokens > 0 {
             let tokens = units::format_compact(totals.spent.unconfirmed.tokens);
-            self.push(&format!("<p class=\"trouble\">Up to {tokens} more tokens are in doubt: their answers were never seen.</p>\n"));
+            self.push(&format!("<p class=\"trouble\">Up to {tokens} more tokens may have been billed: their replies never arrived.</p>\n"));
         }
         if let Some(fault) = &run.fault {
             self.push(&format!(
-                "<p class=\"trouble\">Not all of this session can be read: {}</p>\n",
+                "<p class=\"trouble\">Part of this session cannot be read: {}</p>\n",
                 line(fault)
             ));
         }
@@ -126,7 +126,7 @@ impl HtmlPage {
             ));
         }
         self.push(
-            "</tbody>\n</table></div>\n<p class=\"hint\">Σ is the agent with all below it.</p>\n</nav>\n",
+            "</tbody>\n</table></div>\n<p class=\"hint\">Σ: the agent and its descendants.</p>\n</nav>\n",
         );
     }
 
@@ -148,13 +148,13 @@ impl HtmlPage {
         match item {
             Item::RoundStarted(started) => self.round_started(started),
             Item::Message { from, text } => {
-                self.message_block("heard", &format!("{} says", line(&capitalize(from))), "", text)
+                self.message_block("heard", &format!("Message from {}", line(from)), "", text)
             }
             Item::Turn(turn) => self.turn(turn),
             Item::Compacted { keep_from, summary } => {
                 self.message_block(
                     "compacted",
-                    &format!("Turns before {keep_from} became a summary"),
+                    &format!("Turns before {keep_from} were summarized"),
                     "",
                     summary,
                 );
@@ -162,8 +162,11 @@ impl HtmlPage {
             Item::Note(note) => self.push(&format!("<p class=\"note\">{}</p>\n", line(note))),
             Item::Problem(problem) => self.push(&format!("<p class=\"trouble\">{}</p>\n", line(problem))),
             Item::RoundEnded { outcome, spent, took, result } => {
-                let used =
-                    format!("{} with all below, in {}", usage_text(spent), units::format_elapsed(*took));
+                let used = format!(
+                    "{} including sub-agents, in {}",
+                    usage_text(spent),
+                    units::format_elapsed(*took)
+                );
                 self.push(&format!(
                     "<div class=\"end\">{}<small>{used}</small></div>\n",
                     badge(&status_label(&outcome.status))
@@ -178,26 +181,26 @@ impl HtmlPage {
 
     fn round_started(&mut self, started: &RoundStarted<'_>) {
         let mut note =
-            format!("Began {}; may use {}.", clock::format_utc(started.at), line(&started.budget_text()));
+            format!("Started {}; budget: {}.", clock::format_utc(started.at), line(&started.budget_text()));
         if let Some(parent) = started.parent {
             let parent = match self.root.contains(parent) {
                 true => format!("<a href=\"#{}\"><code>{parent}</code></a>", anchor(parent)),
                 false => format!("<code>{parent}</code>"),
             };
-            note.push_str(&format!(" Delegated by {parent} through {}.", started.delegation.style));
+            note.push_str(&format!(" Delegated by {parent} with {}.", started.delegation.style));
         }
         self.push(&format!("<p class=\"note\">{note}</p>\n"));
         self.warnings(&started.delegation.warnings);
         if !started.delegation.task.is_empty() {
             self.message_block(
                 "heard",
-                &format!("{} asks", capitalize(started.requester())),
+                &format!("Task from {}", started.requester()),
                 "",
                 started.delegation.task.as_str(),
             );
         }
         if let Some(context) = &started.delegation.context {
-            self.folded("What there is to know", context.as_str());
+            self.folded("Context", context.as_str());
         }
     }
 
@@ -245,7 +248,7 @@ impl HtmlPage {
             Some(FileChange { added, removed: 0, .. }) => format!("<ins>+{added}</ins>"),
             Some(FileChange { added: 0, removed, .. }) => format!("<del>−{removed}</del>"),
             Some(FileChange { added, removed, .. }) => format!("<ins>+{added}</ins> <del>−{removed}</del>"),
-            None if call.user_message.is_some() => "said to the person".to_owned(),
+            None if call.user_message.is_some() => "message to the user".to_owned(),
             None if lines > 0 => units::format_line_count(lines),
             None => String::new(),
         };
@@ -284,9 +287,9 @@ impl HtmlPage {
     }
 
     fn approval(&mut self, approval: &ApprovalItem<'_>) {
-        let answer = approval.answer.as_deref().unwrap_or("not answered yet");
+        let answer = approval.answer.as_deref().unwrap_or("pending");
         self.push(&format!(
-            "<p class=\"question\"><b>asked</b> {}<br><b>answer</b> {}</p>\n",
+            "<p class=\"question\"><b>approval requested</b> {}<br><b>answer</b> {}</p>\n",
             line(approval.what),
             line(answer)
         ));
@@ -295,7 +298,7 @@ impl HtmlPage {
     fn child(&mut self, child: &Child<'_>) {
         let (label, target) = (line(child.label), anchor(child.session));
         let returned = match &child.returned {
-            None => "<small>not returned yet</small>".to_owned(),
+            None => "<small>still running</small>".to_owned(),
             Some((outcome, spent, took)) => {
                 let status = badge(&status_label(&outcome.status));
                 format!("{status}<small>{}, {}</small>", units::format_elapsed(*took), usage_text(spent))

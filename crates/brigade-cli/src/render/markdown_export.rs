@@ -6,9 +6,7 @@ use brigade_core::view::Node;
 
 use super::export_model::{ExportedRun, anchor, outcome_label, status_label};
 use super::links::remove_unsafe_links;
-use super::timeline::{
-    ApprovalItem, CallItem, Child, Item, RoundStarted, Timeline, Turn, capitalize, usage_text,
-};
+use super::timeline::{ApprovalItem, CallItem, Child, Item, RoundStarted, Timeline, Turn, usage_text};
 use super::{RowContent, fit};
 use crate::clock;
 use crate::sanitize;
@@ -44,7 +42,7 @@ impl MarkdownPage {
         self.paragraph(&format!("# {}", escape_markdown(&run.title())));
         if let Some(fault) = &run.fault {
             self.paragraph(&format!(
-                "> **Not all of this session can be read:** {}",
+                "> **Part of this session cannot be read:** {}",
                 escape_markdown(&sanitize::line(fault))
             ));
         }
@@ -56,7 +54,7 @@ impl MarkdownPage {
                 "outcome",
                 run.root().map(|node| escape_markdown(&outcome_label(node).text)).unwrap_or_default(),
             ),
-            ("began", started),
+            ("started", started),
             ("time", units::format_elapsed(totals.time)),
             ("agents", totals.agents.to_string()),
             ("turns", totals.turns.to_string()),
@@ -94,7 +92,7 @@ impl MarkdownPage {
             ));
         }
         self.paragraph(&table);
-        self.paragraph("Σ is the agent with all below it.");
+        self.paragraph("Σ: the agent and its descendants.");
     }
 
     fn agent(&mut self, run: &ExportedRun, node: &Node, timeline: &Timeline<'_>) {
@@ -112,12 +110,12 @@ impl MarkdownPage {
         match item {
             Item::RoundStarted(started) => self.round_started(started, level),
             Item::Message { from, text } => {
-                self.heading(level, &format!("{} says", capitalize(from)));
+                self.heading(level, &format!("Message from {from}"));
                 self.message_block(text);
             }
             Item::Turn(turn) => self.turn(turn, level),
             Item::Compacted { keep_from, summary } => {
-                self.heading(level, &format!("Turns before {keep_from} became a summary"));
+                self.heading(level, &format!("Turns before {keep_from} were summarized"));
                 self.message_block(summary);
             }
             Item::Note(note) => self.paragraph(&format!("*{}*", escape_markdown(&sanitize::line(note)))),
@@ -128,7 +126,7 @@ impl MarkdownPage {
                 let status = status_label(&outcome.status);
                 self.heading(level, &format!("Ended: {}", escape_markdown(&status.text)));
                 self.paragraph(&format!(
-                    "Used {} with all below, in {}.",
+                    "Used {} including sub-agents, in {}.",
                     usage_text(spent),
                     units::format_elapsed(*took)
                 ));
@@ -141,22 +139,23 @@ impl MarkdownPage {
     }
 
     fn round_started(&mut self, started: &RoundStarted<'_>, level: u32) {
-        let mut line = format!("Began {}; may use {}.", clock::format_utc(started.at), started.budget_text());
+        let mut line =
+            format!("Started {}; budget: {}.", clock::format_utc(started.at), started.budget_text());
         if let Some(parent) = started.parent {
             let parent = match self.root.contains(parent) {
                 true => format!("[`{parent}`](#{})", anchor(parent)),
                 false => format!("`{parent}`"),
             };
-            line.push_str(&format!(" Delegated by {parent} through {}.", started.delegation.style));
+            line.push_str(&format!(" Delegated by {parent} with {}.", started.delegation.style));
         }
         self.paragraph(&line);
         self.warnings(&started.delegation.warnings);
         if !started.delegation.task.is_empty() {
-            self.heading(level, &format!("{} asks", capitalize(started.requester())));
+            self.heading(level, &format!("Task from {}", started.requester()));
             self.message_block(started.delegation.task.as_str());
         }
         if let Some(context) = &started.delegation.context {
-            self.paragraph("With this to know:");
+            self.paragraph("Context:");
             self.output(context.as_str(), "text");
         }
     }
@@ -199,7 +198,7 @@ impl MarkdownPage {
         call.approvals.iter().for_each(|approval| self.approval(approval));
         call.children.iter().for_each(|child| self.child(child));
         if let Some(message) = call.user_message {
-            self.paragraph("Said to the person:");
+            self.paragraph("Message to the user:");
             return self.message_block(message);
         }
         if let Some(change) = &call.change {
@@ -217,16 +216,19 @@ impl MarkdownPage {
 
     fn approval(&mut self, approval: &ApprovalItem<'_>) {
         if !approval.what.is_empty() {
-            self.paragraph(&format!("Asked: {}", escape_markdown(&sanitize::line(approval.what))));
+            self.paragraph(&format!(
+                "Approval requested: {}",
+                escape_markdown(&sanitize::line(approval.what))
+            ));
         }
-        let answer = approval.answer.as_deref().unwrap_or("not answered yet");
+        let answer = approval.answer.as_deref().unwrap_or("pending");
         self.paragraph(&format!("Answer: {}", escape_markdown(&sanitize::line(answer))));
     }
 
     fn child(&mut self, child: &Child<'_>) {
         let (label, target) = (escape_markdown(&sanitize::line(child.label)), anchor(child.session));
         let returned = match &child.returned {
-            None => "not returned yet".to_owned(),
+            None => "still running".to_owned(),
             Some((outcome, spent, took)) => format!(
                 "{}, after {}, {}",
                 escape_markdown(&status_label(&outcome.status).text),

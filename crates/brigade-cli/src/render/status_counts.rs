@@ -25,8 +25,8 @@ const LABELS: [(AgentStatus, &str); 6] = [
     (AgentStatus::Failed, "failed"),
     (AgentStatus::Incomplete, "incomplete"),
     (AgentStatus::Cancelled, "cancelled"),
-    (AgentStatus::Working, "at work"),
-    (AgentStatus::Waiting, "wait"),
+    (AgentStatus::Working, "running"),
+    (AgentStatus::Waiting, "waiting"),
     (AgentStatus::Done, "done"),
 ];
 
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!((counts.to_string(), counts.sum()), (format!("2 {word}"), 2));
             everything.add(status);
         }
-        let shown = "1 failed, 1 incomplete, 1 cancelled, 1 at work, 1 wait, 1 done";
+        let shown = "1 failed, 1 incomplete, 1 cancelled, 1 running, 1 waiting, 1 done";
         assert_eq!(everything.to_string(), shown);
     }
 }

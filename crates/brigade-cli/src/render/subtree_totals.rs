@@ -82,10 +82,10 @@ pub(crate) fn subtree_totals(view: &RunView, detail: TreeDetail, colour: Colour,
             (units::format_compact(spent.reported.tokens), units::format_dollars(spent.reported.usd));
         let agents = match spent.reported.agents {
             0 => String::new(),
-            agents => format!(" and started {}", count(agents, "sub-agent")),
+            agents => format!(" and {}", count(agents, "sub-agent")),
         };
         let reported =
-            format!("external agents say they used {tokens} tokens, {usd}{agents}, on their own account");
+            format!("external agents report {tokens} tokens, {usd}{agents} of their own");
         text.push_str(&format!("{}\n", wrap_text(&reported, room)));
     }
     text.push_str(&failure_causes(view, colour, room));
@@ -144,8 +144,8 @@ fn failure_causes(view: &RunView, colour: Colour, room: usize) -> String {
         }
     }
     if unfinished.len() > MAX_CAUSES {
-        let more = count((unfinished.len() - MAX_CAUSES) as u64, "more agent");
-        text.push_str(&format!("✗ … and {more} that did not finish\n"));
+        let more = count((unfinished.len() - MAX_CAUSES) as u64, "more unfinished agent");
+        text.push_str(&format!("✗ … and {more}\n"));
     }
     text
 }

@@ -180,7 +180,7 @@ fn usage_cells(spent: &Spent) -> [String; 3] {
     [units::format_compact(input), units::format_compact(usage.output), units::format_cost(spent)]
 }
 
-/// Outcome of all agents together.
+/// Outcome of an agent, as text and style.
 pub(super) fn outcome_cell(activity: &Activity) -> (String, &'static str) {
     match activity {
         Activity::Pending => ("waiting".to_owned(), "2"),

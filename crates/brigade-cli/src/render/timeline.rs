@@ -129,10 +129,7 @@ impl<'a> Timeline<'a> {
                 }));
             }
             Event::Resumed { downtime, .. } => {
-                self.add_note(format!(
-                    "resumed after {} in which nobody ran it",
-                    units::format_elapsed(*downtime)
-                ));
+                self.add_note(format!("resumed after a downtime of {}", units::format_elapsed(*downtime)));
             }
             Event::Heard { from, text } => {
                 self.items.push(Item::Message { from: sender_label(from), text: text.as_str() });
@@ -146,7 +143,7 @@ impl<'a> Timeline<'a> {
                 self.items.push(Item::Compacted { keep_from: *keep_from, summary: summary.as_str() });
             }
             Event::LimitReached { which, .. } => self.add_problem(format!("reached the {}", which.label())),
-            Event::CancelAsked { by } => self.add_problem(format!("asked to stop by {by}")),
+            Event::CancelAsked { by } => self.add_problem(format!("cancel requested by {by}")),
             Event::Ended { outcome, spent } => {
                 let text = outcome.text.as_str();
                 let is_new = !text.is_empty() && text.trim() != self.last_text.trim();
@@ -167,14 +164,14 @@ impl<'a> Timeline<'a> {
         let remark = match (self.purpose, reply.stop) {
             (Purpose::Compaction, _) => {
                 // The summary itself is shown where it takes effect.
-                self.add_note(format!("summarised what was said before: {}", usage_text(&spent)));
+                self.add_note(format!("summarized the earlier conversation: {}", usage_text(&spent)));
                 return;
             }
-            (Purpose::Grace, _) => Some("last word"),
+            (Purpose::Grace, _) => Some("wrap-up"),
             (Purpose::Summary, _) => Some("report"),
-            (Purpose::Turn, Stop::Length) => Some("cut off by the output limit"),
+            (Purpose::Turn, Stop::Length) => Some("cut off at the output limit"),
             (Purpose::Turn, Stop::Refusal) => Some("refused"),
-            (Purpose::Turn, Stop::Denied) => Some("ended after a denied permission"),
+            (Purpose::Turn, Stop::Denied) => Some("ended after a denied request"),
             (Purpose::Turn, Stop::End | Stop::Calls) => None,
         };
         let text = reply.text.as_str();
@@ -243,7 +240,7 @@ impl<'a> Timeline<'a> {
                 call.approvals.push(ApprovalItem { what: why, answer: None });
             }
             Event::Answered { answer, by, .. } => {
-                let answer = format!("{}, says {by}", answer_label(answer));
+                let answer = format!("{} (by {by})", answer_label(answer));
                 match call.approvals.iter_mut().rev().find(|approval| approval.answer.is_none()) {
                     Some(approval) => approval.answer = Some(answer),
                     None => call.approvals.push(ApprovalItem { what: "", answer: Some(answer) }),
@@ -266,7 +263,7 @@ impl<'a> Timeline<'a> {
 impl RoundStarted<'_> {
     /// Sender of the task.
     pub(crate) fn requester(&self) -> &'static str {
-        if self.parent.is_some() { "the parent" } else { "the person" }
+        if self.parent.is_some() { "the parent agent" } else { "the user" }
     }
 
     /// Budget as text.
@@ -282,8 +279,8 @@ pub(crate) fn label(delegation: &Delegation) -> &str {
 
 fn sender_label(from: &Speaker) -> String {
     match from {
-        Speaker::Person => "the person".to_owned(),
-        Speaker::Parent => "the parent".to_owned(),
+        Speaker::Person => "the user".to_owned(),
+        Speaker::Parent => "the parent agent".to_owned(),
         Speaker::Child(child) => child.to_string(),
         Speaker::Runtime => "the runtime".to_owned(),
     }
@@ -291,10 +288,10 @@ fn sender_label(from: &Speaker) -> String {
 
 fn answer_label(answer: &Answer) -> String {
     match answer {
-        Answer::Once => "yes".to_owned(),
-        Answer::Always(rule) => format!("always ({rule})"),
-        Answer::Deny { word: None } => "no".to_owned(),
-        Answer::Deny { word: Some(word) } => format!("no: {word}"),
+        Answer::Once => "allowed once".to_owned(),
+        Answer::Always(rule) => format!("always allowed with {rule}"),
+        Answer::Deny { word: None } => "denied".to_owned(),
+        Answer::Deny { word: Some(word) } => format!("denied: {word}"),
     }
 }
 
@@ -313,11 +310,11 @@ pub(crate) fn status_text(status: &Status) -> String {
 pub(crate) fn usage_text(spent: &Spent) -> String {
     let doubt = match spent.unconfirmed.tokens {
         0 => String::new(),
-        tokens => format!(", {tokens} in doubt"),
+        tokens => format!(", up to {tokens} unconfirmed"),
     };
     let reported = match spent.reported.tokens {
         0 => String::new(),
-        tokens => format!(", {tokens} by its own account"),
+        tokens => format!(", {tokens} self-reported"),
     };
     let agents = match spent.reported.agents {
         0 => String::new(),
@@ -332,8 +329,8 @@ fn cost_text(spent: &Spent) -> String {
         (0, 1.., _) => "cost not reported".to_owned(),
         (0, 0, 1..) => "cost unknown".to_owned(),
         (usd, 0, 0) => units::format_dollars(usd),
-        (usd, 0, _) => format!("{} and a cost that is unknown", units::format_dollars(usd)),
-        (usd, _, _) => format!("{} and a cost that was not reported", units::format_dollars(usd)),
+        (usd, 0, _) => format!("{} plus an unknown cost", units::format_dollars(usd)),
+        (usd, _, _) => format!("{} plus an unreported cost", units::format_dollars(usd)),
     }
 }
 
@@ -350,12 +347,6 @@ fn budget_text(grant: &Grant) -> String {
         text.push_str(&format!(", {}", count(agents, "agent")));
     }
     text
-}
-
-/// A text that begins with a capital letter.
-pub(crate) fn capitalize(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }
 
 /// Number with a noun, in the plural unless it is 1.

@@ -78,14 +78,14 @@ pub(super) fn resolve(raw: RawAcp, layers: &layers::Layers) -> Result<Vec<AcpSer
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if !(1..=MAX_NAME_BYTES).contains(&name.len()) || !name.chars().all(is_plain) || name.contains("__") {
             return Err(CliError::usage(format!(
-                "acp.servers: '{}' cannot be a name: 1 to {MAX_NAME_BYTES} letters, digits, '-' and '_'",
+                "acp.servers: '{}' is not a valid name. Use 1 to {MAX_NAME_BYTES} letters, digits, '-' and '_'",
                 name.escape_debug()
             )));
         }
         let some_time = |key: &str, value: &Option<Value>, usual: Duration| {
             let time = duration(value.as_ref(), usual)?;
             match time.is_zero() {
-                true => Err(CliError::usage(format!("acp.servers.{name}.{key} is 0; give it some time"))),
+                true => Err(CliError::usage(format!("acp.servers.{name}.{key} must be greater than 0"))),
                 false => Ok(time),
             }
         };
@@ -128,13 +128,13 @@ pub(super) fn check_names(faces: &DelegationStyles, servers: &[AcpServer]) -> Re
         let Some(server) = servers.iter().find(|server| server.name == name) else {
             let known = list(servers.iter().map(|server| server.name.as_str()).collect());
             return Err(CliError::usage(format!(
-                "{key}: there is no acp.servers.{name}; there are: {known}"
+                "{key}: unknown server acp.servers.{name}. Known servers: {known}"
             )));
         };
         if !agent.is_empty() && !server.raw.agents.contains_key(agent) {
             let known = list(server.raw.agents.keys().map(String::as_str).collect());
             return Err(CliError::usage(format!(
-                "{key}: there is no acp.servers.{name}.agents.{agent}; there are: {known}"
+                "{key}: unknown agent acp.servers.{name}.agents.{agent}. Known agents: {known}"
             )));
         }
     }
@@ -168,7 +168,7 @@ impl AcpServer {
         };
         let all = |words: &[String]| words.iter().map(|word| fill(word)).collect::<Result<Vec<_>, _>>();
         let command = raw.command.as_deref().filter(|command| !command.is_empty());
-        let command = command.ok_or("it has no `command`; write which program is started")?;
+        let command = command.ok_or("`command` is missing. Set it to the program to start")?;
         let mut environment = passed_variables(settings, &raw.env);
         for (name, value) in &raw.env {
             environment.push((name.clone(), Secret::new(fill(value)?)));

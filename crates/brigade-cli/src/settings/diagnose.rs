@@ -113,11 +113,12 @@ impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
                 });
                 return Some(TrustedProject { root, files });
             }
-            TrustStatus::Unknown => "its settings and agents are not trusted and do not count".to_owned(),
+            TrustStatus::Unknown => "its settings and agents are ignored: they are not trusted".to_owned(),
             TrustStatus::Changed => {
-                "its files have changed since they were trusted and do not count".to_owned()
+                "its settings and agents are ignored: its files have changed since they were trusted"
+                    .to_owned()
             }
-            TrustStatus::Invalid(problem) => format!("its settings and agents do not count: {problem}"),
+            TrustStatus::Invalid(problem) => format!("its settings and agents are ignored: {problem}"),
         };
         self.layers.push(Layer { source, state: State::Untrusted(reason) });
         None

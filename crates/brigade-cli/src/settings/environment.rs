@@ -37,7 +37,7 @@ impl Environment {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
     pub(crate) fn read() -> Result<Environment, CliError> {
         let current_dir = std::env::current_dir()
-            .map_err(|error| CliError::usage(format!("the current folder cannot be used: {error}")))?;
+            .map_err(|error| CliError::usage(format!("cannot determine the current folder: {error}")))?;
         Environment::from_variables(std::env::vars_os(), current_dir)
     }
 
@@ -75,7 +75,8 @@ impl Environment {
             if let Some(key) = name.strip_prefix(BRIGADE_PREFIX)
                 && name != HOME_VARIABLE
             {
-                let text = value.to_str().ok_or_else(|| CliError::usage(format!("{name} is not UTF-8")))?;
+                let text =
+                    value.to_str().ok_or_else(|| CliError::usage(format!("{name} is not valid UTF-8")))?;
                 found.config_variables.push((key.to_owned(), text.to_owned()));
             }
             if shell::can_pass_on(name, value.to_str()) {
@@ -164,18 +165,16 @@ impl Environment {
         let Some(file) = model.strip_prefix(SCRIPT_PREFIX) else { return Ok(model.to_owned()) };
         let path = self.absolute(Path::new(file));
         let unreadable =
-            |cause: &str| CliError::usage(format!("the script {} cannot be read: {cause}", path.display()));
+            |cause: &str| CliError::usage(format!("cannot read the script {}: {cause}", path.display()));
         let canonical = path.canonicalize().map_err(|error| unreadable(&error.to_string()))?;
-        let text = canonical.to_str().ok_or_else(|| unreadable("its path is not UTF-8"))?;
+        let text = canonical.to_str().ok_or_else(|| unreadable("its path is not valid UTF-8"))?;
         Ok(format!("{SCRIPT_PREFIX}{text}"))
     }
 }
 
 /// Error for a missing home folder.
 pub(super) fn no_home_error() -> CliError {
-    CliError::usage(
-        "neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions",
-    )
+    CliError::usage("cannot locate the configuration and the sessions: neither BRIGADE_HOME nor HOME is set")
 }
 
 #[cfg(test)]

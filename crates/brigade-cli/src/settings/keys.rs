@@ -118,17 +118,15 @@ fn all_keys() -> Vec<String> {
 }
 
 fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), String> {
-    let wrong = |expected: &str| {
-        Err(format!("`{}` has to be {expected}, not {} `{value}`", dotted(path), value.type_str()))
-    };
+    let wrong = |expected: &str| Err(format!("`{}` must be {expected}; got `{value}`", dotted(path)));
     let is_texts = || value.as_array().is_some_and(|items| items.iter().all(Value::is_str));
     match kind {
         Text if value.is_str() => Ok(()),
-        Text => wrong("text"),
+        Text => wrong("a string"),
         Texts if is_texts() => Ok(()),
-        Texts => wrong("a list of texts"),
+        Texts => wrong("a list of strings"),
         TextOrTexts if value.is_str() || is_texts() => Ok(()),
-        TextOrTexts => wrong("text or a list of texts"),
+        TextOrTexts => wrong("a string or a list of strings"),
         OneOf(words) if value.as_str().is_some_and(|text| words.contains(&text)) => Ok(()),
         OneOf(words) => wrong(&format!("one of {}", words.join(", "))),
         Bool if value.is_bool() => Ok(()),
@@ -144,7 +142,7 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
         Dollars if is_unlimited(value) || dollars(value).is_ok() => Ok(()),
         Dollars => wrong("dollars such as 2.50, or \"unlimited\""),
         Price if price(value).is_some() => Ok(()),
-        Price => wrong("dollars for a million tokens, such as 2.50, and at most 1000000"),
+        Price => wrong("dollars per million tokens such as 2.50, at most 1000000"),
         Tokens if value.as_integer().is_some_and(|number| (1..=MAX_TOKENS).contains(&number)) => Ok(()),
         Tokens => wrong("a number of tokens from 1 to 1000000000"),
         Time if duration(value).is_ok() => Ok(()),
@@ -168,7 +166,7 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
                 let place = [path, &[name.as_str()]].concat();
                 check_value(value, inner, &place)
             }),
-            None => wrong("a section with a name for each entry"),
+            None => wrong("a section with one entry per name"),
         },
         Models(inner) => match value.as_table() {
             Some(table) => table.iter().try_for_each(|(name, value)| {
@@ -178,12 +176,12 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
                         check_value(value, inner, &place)
                     }
                     _ => Err(format!(
-                        "`{}` names no model: write provider/model in quotes, as in [prices.\"openai/gpt-4.1\"]",
+                        "`{}` is not a model. Write PROVIDER/MODEL in quotes, as in [prices.\"openai/gpt-4.1\"]",
                         dotted(&place)
                     )),
                 }
             }),
-            None => wrong("a section for each model, as in [prices.\"openai/gpt-4.1\"]"),
+            None => wrong("a section with one entry per model, as in [prices.\"openai/gpt-4.1\"]"),
         },
     }
 }
@@ -305,18 +303,15 @@ mod tests {
 
     #[test]
     fn wrong_types_are_named() {
-        assert!(problem("swarm.enabled = 'yes'").contains("`swarm.enabled` has to be true or false"));
+        assert!(problem("swarm.enabled = 'yes'").contains("`swarm.enabled` must be true or false"));
         assert!(problem("limits.lead_turns = -1").contains("whole number"));
         for wrong in ["0", "-1", "1.5", "'many'", "4294967296"] {
             let message = problem(&format!("providers.a.concurrency = {wrong}"));
-            assert!(
-                message.contains("`providers.a.concurrency` has to be a whole number from 1"),
-                "{message}"
-            );
+            assert!(message.contains("`providers.a.concurrency` must be a whole number from 1"), "{message}");
         }
         for wrong in ["0", "-1", "1.5", "'0s'", "'soon'", "true"] {
             let message = problem(&format!("providers.a.idle_timeout = {wrong}"));
-            assert!(message.contains("`providers.a.idle_timeout` has to be a duration"), "{message}");
+            assert!(message.contains("`providers.a.idle_timeout` must be a duration"), "{message}");
         }
         assert!(problem("providers.a.url = 'x'").contains("nearest known key is `providers.a.base_url`"));
         assert!(problem("permissions.mode = 'yolo'").contains("one of plan, ask, edit, auto"));
@@ -331,7 +326,7 @@ mod tests {
         for wrong in ["-1", "nan", "inf", "'dear'", "1e7", "true", "0.0000000001", "[]"] {
             let problem = problem(&format!("{model}.input = {wrong}"));
             assert!(
-                problem.contains("`prices.\"a/b.c\".input` has to be dollars for a million tokens"),
+                problem.contains("`prices.\"a/b.c\".input` must be dollars per million tokens"),
                 "{problem}"
             );
         }
@@ -345,9 +340,9 @@ mod tests {
             problem(&format!("{model}.inptu = 1")).contains("nearest known key is `prices.\"a/b.c\".input`")
         );
         for wrong in ["prices.x.input = 1", "prices.'/x'.input = 1", "prices.'x/'.input = 1"] {
-            assert!(problem(wrong).contains("names no model: write provider/model"), "{wrong}");
+            assert!(problem(wrong).contains("is not a model. Write PROVIDER/MODEL"), "{wrong}");
         }
-        assert!(problem("prices = 3").contains("a section for each model"));
+        assert!(problem("prices = 3").contains("a section with one entry per model"));
     }
 
     #[test]

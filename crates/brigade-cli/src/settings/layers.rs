@@ -23,7 +23,7 @@ impl Layers {
     /// Layers with the default values only.
     pub(super) fn defaults() -> Result<Layers, CliError> {
         let table = super::default_table(super::default_mode())
-            .map_err(|error| CliError::failed(format!("the defaults: {error}")))?;
+            .map_err(|error| CliError::failed(format!("cannot serialize the default settings: {error}")))?;
         let mut layers = Layers::default();
         layers.add(table, "default")?;
         Ok(layers)
@@ -207,7 +207,7 @@ pub(super) fn parse(
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
             let names = format!("{} and {}", toml_file.display(), json_file.display());
-            return Err(CliError::usage(format!("{names} both exist; keep one of them")));
+            return Err(CliError::usage(format!("{names} both exist. Delete one of them")));
         }
         (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string())),
         (None, Some(text)) => (json_file.as_path(), from_json(&text)),
@@ -216,8 +216,7 @@ pub(super) fn parse(
     let mut table = table.map_err(|error| {
         let failure = CliError::usage(format!("{origin}: {}", error.trim_end()));
         if error.contains("duplicate key") {
-            return failure
-                .hint("It stands in the file already: put the lines beneath the one that is there.");
+            return failure.hint("This table or key is already defined. Add the lines to the existing one.");
         }
         failure
     })?;
@@ -231,17 +230,16 @@ fn read(file: &Path) -> Result<Option<String>, CliError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         // A home that is a file has no configuration. The store reports that problem.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
-        Err(error) => Err(CliError::usage(format!("{} cannot be read: {error}", file.display()))),
+        Err(error) => Err(CliError::usage(format!("cannot read {}: {error}", file.display()))),
     }
 }
 
 pub(super) fn from_json(text: &str) -> Result<Table, String> {
     let value = brigade_core::json::parse(text).map_err(|error| error.to_string())?;
-    let value =
-        Value::try_from(value).map_err(|error| format!("this has no place in a configuration: {error}"))?;
+    let value = Value::try_from(value).map_err(|error| format!("unsupported value: {error}"))?;
     match value {
         Value::Table(table) => Ok(table),
-        _ => Err("expected an object with the keys of the configuration".to_owned()),
+        _ => Err("expected a JSON object with configuration keys".to_owned()),
     }
 }
 

@@ -67,8 +67,8 @@ pub(super) fn resolve(
         if raw.has_price() && alone.is_none() && !is_known() {
             let missing = if raw.input.is_none() { "input" } else { "output" };
             return Err(wrong(format!(
-                "there is no `{missing}`, and the table of prices has no entry to take it from; write both `input` and \
-                 `output`, in dollars for a million tokens"
+                "`{missing}` is missing, and the built-in price list has no entry for this model. Set both `input` and \
+                 `output`, in dollars per million tokens"
             )));
         }
         list = list.with(name, figures);

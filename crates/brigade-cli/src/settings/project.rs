@@ -55,12 +55,12 @@ impl ProjectConfig {
                 None => Ok(None),
                 Some(FileContent::File(bytes)) => match std::str::from_utf8(bytes) {
                     Ok(text) => Ok(Some(text.to_owned())),
-                    Err(_) => Err(wrong("is not UTF-8")),
+                    Err(_) => Err(wrong("is not valid UTF-8")),
                 },
-                Some(FileContent::Link(_)) => {
-                    Err(wrong("is a symbolic link, which is not followed; put the file itself there"))
-                }
-                Some(FileContent::Other(_)) => Err(wrong("is not a file")),
+                Some(FileContent::Link(_)) => Err(wrong(
+                    "is a symbolic link, and links are not followed. Replace it with the file itself",
+                )),
+                Some(FileContent::Other(_)) => Err(wrong("is not a regular file")),
             }
         };
         let (mut table, mut file) =
@@ -80,8 +80,8 @@ impl ProjectConfig {
         keys::check(&table).map_err(|problem| CliError::usage(format!("{file}: {problem}")))?;
         if let Some(key) = table.keys().find(|key| !ALLOWED_KEYS.contains(&key.as_str())) {
             return Err(CliError::usage(format!(
-                "{file}: a project may not set `{key}`, only you can; move it to your own configuration \
-                 (brigade config show names the file)"
+                "{file}: a project cannot set `{key}`. Move it to your own configuration \
+                 (`brigade config show` names the file)"
             )));
         }
         resolve_script_paths(&mut table, root);

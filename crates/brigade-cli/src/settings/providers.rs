@@ -137,11 +137,12 @@ impl Providers {
     pub(super) fn resolve(raw: BTreeMap<String, RawProvider>) -> Result<Providers, CliError> {
         let mut providers = built_in();
         for (name, raw) in raw {
-            let missing =
-                |key: &str, fix: &str| CliError::usage(format!("providers.{name} has no `{key}`: {fix}"));
+            let missing = |key: &str, fix: &str| {
+                CliError::usage(format!("providers.{name}: `{key}` is missing. {fix}"))
+            };
             if name.is_empty() || name.contains(['/', ':']) {
                 return Err(CliError::usage(format!(
-                    "providers.\"{name}\": a provider's name is neither empty nor has `/` or `:` in it"
+                    "providers.\"{name}\": invalid provider name. It must not be empty or contain `/` or `:`"
                 )));
             }
             let (pace, times) = (raw.pace(), raw.times()?);
@@ -149,10 +150,10 @@ impl Providers {
             let kind =
                 raw.kind.as_deref().map(ApiKind::of).or_else(|| known.as_ref().map(|known| known.kind));
             let kind = kind.ok_or_else(|| {
-                missing("kind", &format!("write the API that it speaks, one of {}", KINDS.join(", ")))
+                missing("kind", &format!("Set it to the API of the provider, one of {}", KINDS.join(", ")))
             })?;
             let base_url = raw.base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
-            let base_url = base_url.ok_or_else(|| missing("base_url", "write where it is"))?;
+            let base_url = base_url.ok_or_else(|| missing("base_url", "Set it to the URL of the API"))?;
             let key = raw.api_key_env.or_else(|| known.map(|known| known.key)).unwrap_or_default();
             providers.insert(name, Provider { kind, base_url, key, pace, times });
         }
@@ -184,7 +185,7 @@ impl Providers {
         environment: &Environment,
         prices: &PriceList,
     ) -> Result<Arc<dyn Model>, String> {
-        let provider = self.0.get(name).ok_or_else(|| format!("there is no provider '{name}'"))?;
+        let provider = self.0.get(name).ok_or_else(|| format!("unknown provider '{name}'"))?;
         let base_url = override_.base_url.as_deref().unwrap_or(&provider.base_url);
         let is_elsewhere = base_url.trim_end_matches('/') != provider.base_url.trim_end_matches('/');
         let key = match provider.key.as_str() {
@@ -195,7 +196,7 @@ impl Providers {
                 Some(key) => Some(key),
                 None => {
                     return Err(format!(
-                        "the provider '{name}' needs a key, and {variable} is not set: set it, or name another \
+                        "the provider '{name}' needs a key, but {variable} is not set. Set it, or name another \
                          variable in providers.{name}.api_key_env"
                     ));
                 }

@@ -23,15 +23,16 @@ const NANO_PER_DOLLAR: f64 = 1_000_000_000.0;
 /// pattern cannot express, such as a rule for an unknown tool.
 pub(crate) fn schema() -> Result<Value, CliError> {
     let defaults = super::default_table(Mode::default())
-        .map_err(|error| CliError::failed(format!("the defaults: {error}")))?;
-    let mut defaults = serde_json::to_value(defaults)
-        .map_err(|error| CliError::failed(format!("the defaults cannot be written as JSON: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot serialize the default settings: {error}")))?;
+    let mut defaults = serde_json::to_value(defaults).map_err(|error| {
+        CliError::failed(format!("cannot serialize the default settings as JSON: {error}"))
+    })?;
     // The default depends on whether a user can be asked.
     if let Some(permissions) = defaults.get_mut("permissions").and_then(Value::as_object_mut) {
         permissions.remove("mode");
     }
     let mut schema = section_schema(keys::ROOT, Some(&defaults));
-    let ignored = json!({ "description": "Of other programs; it says nothing here" });
+    let ignored = json!({ "description": "Used by other programs; ignored here" });
     for key in servers::IGNORED_TOP_LEVEL_KEYS {
         schema["properties"][key] = ignored.clone();
     }
@@ -39,10 +40,11 @@ pub(crate) fn schema() -> Result<Value, CliError> {
     for key in servers::IGNORED_SERVER_KEYS {
         server[key] = ignored.clone();
     }
-    server[servers::ENABLED_KEY] = json!({ "type": "boolean", "description": "The opposite of disabled" });
+    server[servers::ENABLED_KEY] = json!({ "type": "boolean", "description": "Opposite of disabled" });
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Configuration of brigade");
-    schema["description"] = json!("config.toml or config.json; a project may set a part of it in .brigade");
+    schema["description"] =
+        json!("config.toml or config.json; a project may set some of the keys in .brigade");
     Ok(schema)
 }
 

@@ -114,7 +114,7 @@ pub(super) fn resolve(
         let timeout =
             raw.timeout.as_ref().map_or(Ok(DEFAULT_CALL_TIMEOUT), call_timeout).map_err(CliError::usage)?;
         if timeout.is_zero() {
-            return Err(CliError::usage(format!("mcpServers.{name}.timeout is 0; give calls some time")));
+            return Err(CliError::usage(format!("mcpServers.{name}.timeout must be greater than 0")));
         }
         let is_from_project = layers.is_from_project(&["mcpServers", &name]);
         Ok(Server { name, is_disabled: raw.disabled, raw: Hidden(raw), timeout, is_from_project })
@@ -141,15 +141,15 @@ impl Settings {
         let Some(server) = self.servers.iter().find(|server| server.name.eq_ignore_ascii_case(name)) else {
             let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
             let available = match names.is_empty() {
-                true => "there is none".to_owned(),
-                false => format!("there are {}", names.join(", ")),
+                true => "No servers are configured".to_owned(),
+                false => format!("Configured servers: {}", names.join(", ")),
             };
-            return Err(CliError::usage(format!("mcpServers has no server '{name}'; {available}")));
+            return Err(CliError::usage(format!("unknown MCP server '{name}'. {available}")));
         };
         let wrong = |message: &str| CliError::usage(format!("MCP server '{}': {message}", server.name));
         match server.definition(self, guard).map_err(|message| wrong(&message))?.transport {
             Transport::Http(address) => Ok(address),
-            Transport::Stdio(_) => Err(wrong("it is started here, so there is no login to it")),
+            Transport::Stdio(_) => Err(wrong("it is a local program and needs no login")),
         }
     }
 
@@ -175,17 +175,15 @@ impl Server {
         };
         let transport = match (raw.kind.as_deref(), &raw.command, &raw.url) {
             (Some("sse"), ..) => {
-                return Err(
-                    "servers that speak the older SSE are not supported; ask for its streamable HTTP \
-                            address and write `type = \"http\"`"
-                        .to_owned(),
-                );
+                return Err("the SSE transport is not supported. Use the streamable HTTP address of the \
+                                                server and set `type = \"http\"`"
+                    .to_owned());
             }
             (_, Some(_), Some(_)) => {
-                return Err("it has both `command` and `url`; keep one of them".to_owned());
+                return Err("both `command` and `url` are set. Remove one of them".to_owned());
             }
             (_, None, None) => {
-                return Err("it has neither `command` nor `url`; write how it is reached".to_owned());
+                return Err("neither `command` nor `url` is set. Set one of them".to_owned());
             }
             (_, Some(command), None) => {
                 let mut environment = passed_variables(settings, &raw.env);
@@ -242,7 +240,7 @@ impl Server {
             },
             client,
             scopes: raw.scopes.clone(),
-            hint: format!("type: brigade tools login {}", self.name),
+            hint: format!("run: brigade tools login {}", self.name),
         })
     }
 }
@@ -266,7 +264,7 @@ pub(super) fn variable(
     let is_ours = name.starts_with(BRIGADE_PREFIX) || settings.has_key_in(name);
     if is_from_project && is_ours {
         return Err(format!(
-            "a project may not give it {name}, only you can; define it in your own configuration"
+            "a project cannot pass {name} to it. Define the server in your own configuration"
         ));
     }
     Ok(settings.environment.variable(name))
@@ -287,7 +285,7 @@ pub(super) fn expand_variables(
         };
         let value = variable(name)?.filter(|value| !value.is_empty() || default.is_none());
         let value = value.or_else(|| default.map(str::to_owned));
-        let value = value.ok_or_else(|| format!("it needs the variable {name}, which is not set"))?;
+        let value = value.ok_or_else(|| format!("the variable {name} is not set"))?;
         whole.push_str(before);
         whole.push_str(&value);
         rest = remaining;
@@ -302,9 +300,11 @@ pub(super) fn from_mcp_json(text: &str) -> Result<Table, String> {
     let mut table = layers::from_json(text)?;
     remove_ignored_keys(&mut table);
     let Some(servers) = table.remove("mcpServers") else { return Ok(Table::new()) };
-    let Value::Table(mut servers) = servers else { return Err("`mcpServers` is no object".to_owned()) };
+    let Value::Table(mut servers) = servers else { return Err("`mcpServers` is not an object".to_owned()) };
     for (name, server) in &mut servers {
-        let Value::Table(server) = server else { return Err(format!("`mcpServers.{name}` is no object")) };
+        let Value::Table(server) = server else {
+            return Err(format!("`mcpServers.{name}` is not an object"));
+        };
         let is_known = |key: &str| keys::kind(&["mcpServers", name, key].map(str::to_owned)).is_some();
         server.retain(|key, _| is_known(key) || keys::is_typo(&["mcpServers", name, key]));
         if let Some(Value::Table(login)) = server.get_mut("oauth") {
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(expand_variables("${LOOP} $A ${"), Ok("${A} $A ${".to_owned()));
         assert_eq!(expand_variables("${B:-two} ${EMPTY:-three} ${EMPTY}"), Ok("two three ".to_owned()));
         assert_eq!(expand_variables("${KEY}"), Err("no".to_owned()));
-        assert_eq!(expand_variables("${B}"), Err("it needs the variable B, which is not set".to_owned()));
+        assert_eq!(expand_variables("${B}"), Err("the variable B is not set".to_owned()));
     }
 
     #[test]

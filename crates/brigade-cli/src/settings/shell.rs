@@ -32,8 +32,8 @@ impl RawShell {
         for (key, names) in lists {
             if let Some(name) = names.iter().find(|name| !is_pattern(name)) {
                 return Err(CliError::usage(format!(
-                    "shell.{key}: `{name}` is not the name of a variable. Write names such as DATABASE_URL, or the \
-                     beginning of names such as AWS_*."
+                    "shell.{key}: `{name}` is not the name of a variable. Use names such as DATABASE_URL, or \
+                     prefixes such as AWS_*."
                 )));
             }
         }

@@ -78,7 +78,7 @@ impl ProjectFiles {
     /// names the cause.
     pub(crate) fn read(root: &Path) -> Result<ProjectFiles, String> {
         let folder = rustix::fs::open(root, DIR_FLAGS, Mode::empty())
-            .map_err(|error| format!("{} cannot be read: {error}", root.display()))?;
+            .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
         let mut scan = Scan { root, files: ProjectFiles::default(), count: 0, bytes: 0 };
         for covered in COVERED_DIRS {
             scan.covered_dir(folder.as_fd(), Path::new(covered))?;
@@ -168,7 +168,7 @@ impl Scan<'_> {
 
     fn folder(&mut self, folder: OwnedFd, path: &Path, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
-            return Err(format!("{} is more than {MAX_DEPTH} folders deep", self.display_path(path)));
+            return Err(format!("{} is nested more than {MAX_DEPTH} folders deep", self.display_path(path)));
         }
         let mut names: Vec<CString> = Vec::new();
         let entries = Dir::read_from(&folder).map_err(|error| self.unreadable(path, error))?;
@@ -179,7 +179,7 @@ impl Scan<'_> {
             }
             self.count += 1;
             if self.count > MAX_ENTRIES {
-                return Err(format!("they are more than {MAX_ENTRIES} files"));
+                return Err(format!("there are more than {MAX_ENTRIES} files"));
             }
             names.push(entry.file_name().to_owned());
         }
@@ -193,7 +193,7 @@ impl Scan<'_> {
 
     fn entry(&mut self, folder: impl AsFd, name: &OsStr, path: &Path, depth: usize) -> Result<(), String> {
         let content = match self.kind(folder.as_fd(), name, path)? {
-            None => return Err(format!("{} went away while it was looked at", self.display_path(path))),
+            None => return Err(format!("{} disappeared while it was being read", self.display_path(path))),
             Some(FileType::Directory) => {
                 let inner = self.open(folder, name, DIR_FLAGS, path)?;
                 return self.folder(inner, path, depth + 1);
@@ -217,18 +217,18 @@ impl Scan<'_> {
         let opened = self.open(folder, name, READ_FLAGS, path)?;
         let stat = rustix::fs::fstat(&opened).map_err(|error| self.unreadable(path, error))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(format!("{} was replaced while it was looked at", self.display_path(path)));
+            return Err(format!("{} was replaced while it was being read", self.display_path(path)));
         }
         let mut bytes = Vec::new();
         let read = File::from(opened).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
         let length =
-            read.map_err(|error| format!("{} cannot be read: {error}", self.display_path(path)))? as u64;
+            read.map_err(|error| format!("cannot read {}: {error}", self.display_path(path)))? as u64;
         if length > MAX_FILE_BYTES {
             return Err(format!("{} is larger than 1 MB", self.display_path(path)));
         }
         self.bytes += length;
         if self.bytes > MAX_TOTAL_BYTES {
-            return Err("they are more than 32 MB in all".to_owned());
+            return Err("the files are larger than 32 MB in total".to_owned());
         }
         Ok(bytes)
     }
@@ -251,7 +251,7 @@ impl Scan<'_> {
     }
 
     fn unreadable(&self, path: &Path, error: Errno) -> String {
-        format!("{} cannot be read: {error}", self.display_path(path))
+        format!("cannot read {}: {error}", self.display_path(path))
     }
 }
 

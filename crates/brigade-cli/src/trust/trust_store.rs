@@ -88,7 +88,7 @@ impl TrustStore {
     ) -> Result<(), CliError> {
         let name = root.to_str().ok_or_else(|| {
             CliError::usage(format!(
-                "{} cannot be kept on record: its path is not UTF-8; rename it",
+                "cannot trust {}: its path is not valid UTF-8. Rename the folder.",
                 root.display()
             ))
         })?;
@@ -115,11 +115,11 @@ fn read(file: &Path) -> Result<TrustStore, CliError> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(TrustStore::default());
         }
-        Err(error) => return Err(CliError::usage(format!("{} cannot be read: {error}", file.display()))),
+        Err(error) => return Err(CliError::usage(format!("cannot read {}: {error}", file.display()))),
     };
     let damaged = |error: &dyn std::fmt::Display| {
         CliError::usage(format!(
-            "{} is damaged: {error}\nRemove it, then trust your projects again with: brigade trust DIR",
+            "cannot parse {}: {error}\nDelete the file and trust your projects again with: brigade trust DIR",
             file.display()
         ))
     };
@@ -131,7 +131,7 @@ fn read(file: &Path) -> Result<TrustStore, CliError> {
 /// Replaces the file atomically, under a lock.
 fn change(file: &Path, change: impl FnOnce(&mut TrustStore)) -> Result<(), CliError> {
     let unwritable =
-        |error: std::io::Error| CliError::failed(format!("{} cannot be written: {error}", file.display()));
+        |error: std::io::Error| CliError::failed(format!("cannot write {}: {error}", file.display()));
     let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unwritable)?;
     let opened = File::open(&folder).map_err(unwritable)?;
@@ -139,8 +139,9 @@ fn change(file: &Path, change: impl FnOnce(&mut TrustStore)) -> Result<(), CliEr
     let _ = rustix::fs::flock(&opened, FlockOperation::LockExclusive);
     let mut store = read(file)?;
     change(&mut store);
-    let mut text = serde_json::to_string_pretty(&store.folders)
-        .map_err(|error| CliError::failed(format!("this cannot be written as JSON: {error}")))?;
+    let mut text = serde_json::to_string_pretty(&store.folders).map_err(|error| {
+        CliError::failed(format!("cannot serialize the trusted folders as JSON: {error}"))
+    })?;
     text.push('\n');
     // The temporary file is readable only by the user, and keeps that mode after the rename.
     let mut new = tempfile::NamedTempFile::new_in(&folder).map_err(unwritable)?;

@@ -230,7 +230,7 @@ fn demo_repairs_the_project() {
     let done = home.command(&["demo"]).env("TMPDIR", home.work()).output().unwrap();
     let done = crate::support::CommandResult::of(done);
     done.exits_with(0)
-        .stdout_contains("The project is repaired")
+        .stdout_contains("The project is fixed")
         .stdout_contains("0 failed")
         .stderr_contains("[Writer]: ")
         .stderr_contains("Fixer");

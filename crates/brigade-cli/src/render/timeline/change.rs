@@ -61,7 +61,7 @@ fn edit_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<File
         None => Some(FileChange::between(
             old,
             new,
-            Some("the lines of the call; where they stand in the file is not on record"),
+            Some("lines of the call; their position in the file is not recorded"),
         )),
     }
 }
@@ -69,10 +69,14 @@ fn edit_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<File
 fn write_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<FileChange> {
     let content = call.argument("content")?;
     let change = match call.before {
-        None => FileChange::between("", content, Some("a new file")),
+        None => FileChange::between("", content, Some("new file")),
         Some(before) => match contents.0.get(&before) {
             Some(known) => FileChange::between(known, content, None),
-            None => FileChange::between("", content, Some("replaces a file; what it held is not on record")),
+            None => FileChange::between(
+                "",
+                content,
+                Some("replaces a file; its previous content is not recorded"),
+            ),
         },
     };
     contents.0.insert(Hash::of(content.as_bytes()), content.to_owned());

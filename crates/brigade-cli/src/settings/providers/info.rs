@@ -71,8 +71,8 @@ impl Providers {
     /// Error message for an unknown provider.
     pub(crate) fn unknown(&self, name: &str) -> String {
         let near =
-            self.did_you_mean(name).map_or_else(String::new, |near| format!(" the nearest is '{near}';"));
-        format!("there is no provider '{name}';{near} all are listed by: brigade models")
+            self.did_you_mean(name).map_or_else(String::new, |near| format!(" Did you mean '{near}'?"));
+        format!("unknown provider '{name}'.{near} To list all providers: brigade models")
     }
 }
 
