@@ -111,7 +111,7 @@ async fn listen(connection: &Arc<ClientConnection>, reader: impl AsyncRead + Unp
         while tasks.try_join_next().is_some() {}
         let incoming = match line {
             BoundedLine::TooLong => {
-                let message = format!("a message may have {} bytes at most", MAX_LINE_BYTES);
+                let message = format!("the message exceeds the limit of {MAX_LINE_BYTES} bytes");
                 Err(Box::new((agent_client_protocol::v1::schema::RequestId::Null, errors::request(message))))
             }
             BoundedLine::Complete(line) if line.iter().all(u8::is_ascii_whitespace) => continue,

@@ -89,21 +89,22 @@ impl ApprovalRequest {
     fn form(&self) -> Option<ElicitRequestParams> {
         let (session, agent, what, why) = (&self.session, &self.agent, &self.what, &self.why);
         let mut choices = vec!["no"];
-        let mut message = format!("The agent '{agent}' (session {session}) wants to call: {what}\n");
+        let mut message =
+            format!("The agent '{agent}' (session {session}) requests approval to call: {what}\n");
         if self.hidden > 0 {
             message.push_str(&format!(
-                "({why}) {} more bytes of the call are not shown, so that it cannot be permitted here; whoever has \
-                 to see it whole leaves this open and calls `brigade answer {session}`.",
+                "({why}) {} more bytes of the call are not shown, so it cannot be approved here. To see the whole call, \
+                 leave this form open and run `brigade answer {session}`.",
                 self.hidden
             ));
         } else {
             choices.insert(0, "once");
-            message.push_str(&format!("({why}) May it?"));
+            message.push_str(&format!("({why}) Allow this call?"));
         }
         if let Some(rule) = &self.always {
             choices.insert(1, "always");
             message.push_str(&format!(
-                " `always` permits {} to this agent.",
+                " `always` allows {} for this agent from now on.",
                 text::one_line(rule, MAX_CALL_BYTES)
             ));
         }
@@ -113,8 +114,8 @@ impl ApprovalRequest {
             "requestedSchema": {
                 "type": "object",
                 "properties": {
-                    "answer": { "type": "string", "title": "May it?", "enum": choices },
-                    "word": { "type": "string", "title": "A word to the agent, where the answer is no" }
+                    "answer": { "type": "string", "title": "Allow this call?", "enum": choices },
+                    "word": { "type": "string", "title": "Message to the agent, if the answer is no" }
                 },
                 "required": ["answer"]
             }

@@ -119,7 +119,7 @@ impl Calls {
 impl ActiveCall {
     /// Waits for the result of the tree.
     pub(crate) async fn result(&mut self) -> Result<RunResult, RunError> {
-        let lost = |_| RunError::Bug("a call went away".to_owned());
+        let lost = |_| RunError::Bug("the task of a call ended without a result".to_owned());
         (&mut self.end).await.unwrap_or_else(|error| Err(lost(error)))
     }
 
@@ -161,7 +161,9 @@ async fn supervise(
     }
     match tokio::time::timeout(STOP_TIMEOUT, ending).await {
         Ok(ending) => ending,
-        Err(_) => Err(RunError::Config(format!("{root} did not stop in time and was left where it stood"))),
+        Err(_) => Err(RunError::Config(format!(
+            "{root} did not stop in time. Resume it with `brigade resume {root}`."
+        ))),
     }
 }
 

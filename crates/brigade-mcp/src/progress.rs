@@ -55,7 +55,7 @@ impl ProgressNotes {
         // The root session only forwards the call and is not shown.
         if let Some(node) = self.tree.node(session).filter(|_| *session != self.root) {
             let text = match waits {
-                Some(why) => format!("{} waits: {why}", node.label),
+                Some(why) => format!("{} is waiting: {why}", node.label),
                 None => describe(node),
             };
             self.pending = Some(text::one_line(&text, MAX_NOTE_BYTES));
@@ -90,12 +90,12 @@ impl ProgressNotes {
 fn describe(node: &Node) -> String {
     let label = &node.label;
     match &node.activity {
-        Activity::Pending => format!("{label} is about to begin"),
-        Activity::Thinking => format!("{label} thinks (turn {})", node.turns.saturating_add(1)),
-        Activity::Tool(tool) => format!("{label} uses {tool}"),
-        Activity::Delegating => format!("{label} waits for {} agents", node.children.len()),
-        Activity::WrappingUp => format!("{label} finishes"),
-        Activity::Compacting => format!("{label} sums up what was said"),
+        Activity::Pending => format!("{label} is starting"),
+        Activity::Thinking => format!("{label} is thinking (turn {})", node.turns.saturating_add(1)),
+        Activity::Tool(tool) => format!("{label} is calling {tool}"),
+        Activity::Delegating => format!("{label} is waiting for {} agents", node.children.len()),
+        Activity::WrappingUp => format!("{label} is wrapping up"),
+        Activity::Compacting => format!("{label} is compacting the conversation"),
         Activity::Ended(outcome) => format!("{label}: {}", outcome.status.as_str()),
     }
 }

@@ -42,10 +42,10 @@ use arguments::Arguments;
 /// Agent of the root session of every tree that a client starts.
 pub const AGENT: &str = "mcp";
 
-const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Hand parts \
-of your work that stand on their own to them, several calls at once where they can run side by side, and give each \
-all it needs to know: they see nothing of your conversation. The session of a call stands in its result under \
-_meta brigade/session; session_status, tell, stop and read_result take it.";
+const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that \
+is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each \
+one the goal, the context, the files and the form of the result. Each result has its session under _meta \
+brigade/session; pass it to session_status, tell, stop and read_result.";
 
 /// Brigade as an MCP server. Clones share their state.
 #[derive(Clone)]
@@ -93,7 +93,7 @@ impl Runtimes {
 pub enum SetupError {
     /// No delegation style is enabled.
     #[error(
-        "no face is offered, so there is nothing to serve; name some with --faces delegate,subagent,spawn (dispatch is offered where there is an agent file: brigade agents new writes one)"
+        "no delegation tool is enabled, so there is nothing to serve. Enable some with --faces delegate,subagent,spawn. Dispatch also needs an agent file; create one with: brigade agents new"
     )]
     NoDelegationTools,
 }
@@ -109,7 +109,7 @@ impl Server {
         let agent = Agent {
             id: AGENT.to_owned(),
             name: AGENT.to_owned(),
-            description: "passes on a call of an MCP client".to_owned(),
+            description: "Forwards a call of an MCP client".to_owned(),
             model: Some(passthrough::in_front_of(&settings.model)),
             fallbacks: settings.fallbacks.clone(),
             // This agent represents the client, which defines the children. They are limited by the user's

@@ -77,7 +77,7 @@ fn initialize_result(error: ServerInitializeError) -> io::Result<()> {
         | ServerInitializeError::TransportError { .. }
         | ServerInitializeError::Cancelled => return Ok(()),
         ServerInitializeError::InitializeFailed(error) => error.message.into_owned(),
-        _ => "it did not begin with `initialize`".to_owned(),
+        _ => "the first message is not `initialize`".to_owned(),
     };
     Err(io::Error::new(io::ErrorKind::InvalidData, cause))
 }

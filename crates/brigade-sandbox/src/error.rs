@@ -10,7 +10,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum GuardError {
     /// The job is invalid. Nothing was started.
-    #[error("the job `{tag}` was not started: {reason}; correct the job and try again")]
+    #[error("cannot start the job `{tag}`: {reason}")]
     InvalidJob {
         /// Tag of the job.
         tag: String,
@@ -19,7 +19,7 @@ pub enum GuardError {
     },
     /// The guard program could not be started. Nothing was run.
     #[error(
-        "cannot start the guard program `{}` for `{tag}`: {source}; check that the file exists and may be run",
+        "cannot start the guard program `{}` for `{tag}`: {source}. Check that the file exists and is executable.",
         program.display()
     )]
     CannotStart {
@@ -32,8 +32,7 @@ pub enum GuardError {
     },
     /// The working directory of the command cannot be used. Nothing was run.
     #[error(
-        "the command of `{tag}` was not started: its directory `{}` cannot be used: {reason}; \
-         create the directory or name another one",
+        "cannot start the command of `{tag}` in `{}`: {reason}. Create the directory or choose another one.",
         directory.display()
     )]
     Directory {
@@ -45,9 +44,7 @@ pub enum GuardError {
         reason: String,
     },
     /// The guard could not start the command. Nothing was run.
-    #[error(
-        "the guard of `{tag}` could not start the command: {reason}; check its length, environment and limits"
-    )]
+    #[error("cannot start the command of `{tag}`: {reason}. Check its length, environment and limits.")]
     CannotRun {
         /// Tag of the job.
         tag: String,
@@ -56,8 +53,8 @@ pub enum GuardError {
     },
     /// The guard exited without a report. Processes that the command had detached may still be running.
     #[error(
-        "the guard of `{tag}` ended without a report ({status}); whether the command did its work is unknown: \
-         look at its effects, and look for processes that it left behind"
+        "the guard of `{tag}` exited without a report ({status}). The outcome of the command is unknown. \
+         Check its effects, and look for processes that it left behind."
     )]
     Died {
         /// Tag of the job.
@@ -67,7 +64,7 @@ pub enum GuardError {
     },
     /// The guard program does not speak the guard protocol.
     #[error(
-        "the guard of `{tag}` sent something that is no report: {detail}; check that its program calls `guard_main` and has the same version"
+        "the guard of `{tag}` sent an invalid report: {detail}. Check that its program calls `guard_main` and has the same version."
     )]
     Protocol {
         /// Tag of the job.
@@ -76,7 +73,7 @@ pub enum GuardError {
         detail: String,
     },
     /// The guard did not respond in time, so the runner killed it and its descendants.
-    #[error("the guard of `{tag}` gave no sign of life for {}, so it and its command were killed; the output is lost and the command may have done part of its work", seconds(*limit))]
+    #[error("the guard of `{tag}` did not respond for {}, so it and its command were killed. The output is lost, and the command may have done part of its work.", seconds(*limit))]
     Unresponsive {
         /// Tag of the job.
         tag: String,
@@ -84,7 +81,7 @@ pub enum GuardError {
         limit: Duration,
     },
     /// Processes of the job could not be killed.
-    #[error("{count} processes of `{tag}` are still alive after {}; look at them with `ps` (they may wait for a device or belong to another user) and end them by hand", seconds(*limit))]
+    #[error("{count} processes of `{tag}` are still running after {}. They may be waiting for a device or belong to another user. Find them with `ps` and kill them.", seconds(*limit))]
     StillAlive {
         /// Tag of the job.
         tag: String,
@@ -94,7 +91,7 @@ pub enum GuardError {
         limit: Duration,
     },
     /// The process table could not be read.
-    #[error("cannot look for processes of `{tag}`: {source}; check that /proc is mounted and readable")]
+    #[error("cannot find the processes of `{tag}`: {source}. Check that /proc is mounted and readable.")]
     ProcessTable {
         /// Tag of the job.
         tag: String,
@@ -103,7 +100,7 @@ pub enum GuardError {
     },
     /// Communication with the guard failed.
     #[error(
-        "lost the connection to the guard of `{tag}`: {source}; its command is being ended, and its result is unknown"
+        "lost the connection to the guard of `{tag}`: {source}. Its command is being killed, and its outcome is unknown."
     )]
     Connection {
         /// Tag of the job.

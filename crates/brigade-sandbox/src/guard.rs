@@ -141,7 +141,7 @@ fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
     // The handle is dropped without a wait, because `Children` reaps every child, including this one.
     let child = command.spawn()?;
     let main =
-        Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no number"))?;
+        Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no process id"))?;
     Ok((main, reader))
 }
 

@@ -145,7 +145,8 @@ impl Job {
 pub(crate) fn check_tag(tag: &str) -> Result<(), GuardError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".:_-".contains(&byte);
     if tag.is_empty() || tag.starts_with('-') || !tag.bytes().all(allowed) {
-        let reason = "a mark consists of ASCII letters, digits and `.:_-` and does not start with `-`".into();
+        let reason =
+            "a tag must consist of ASCII letters, digits and `.:_-` and must not start with `-`".into();
         return Err(GuardError::InvalidJob { tag: tag.escape_default().to_string(), reason });
     }
     Ok(())

@@ -88,7 +88,7 @@ pub(crate) enum Report {
 pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
     if body.len() > MAX_FRAME_BYTES {
-        let text = format!("the message has {} bytes, the most is {MAX_FRAME_BYTES}", body.len());
+        let text = format!("the message has {} bytes; the limit is {MAX_FRAME_BYTES}", body.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let mut frame = (body.len() as u32).to_le_bytes().to_vec();
@@ -100,7 +100,7 @@ pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
 pub(crate) fn body_length(prefix: [u8; 4]) -> io::Result<usize> {
     let length = u32::from_le_bytes(prefix) as usize;
     if length > MAX_FRAME_BYTES {
-        let text = format!("a length of {length} bytes was announced, the most is {MAX_FRAME_BYTES}");
+        let text = format!("the announced length is {length} bytes; the limit is {MAX_FRAME_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(length)

@@ -156,7 +156,7 @@ impl GuardProcess {
         match timeout(READY_TIMEOUT, output.read_u8()).await {
             Ok(Ok(READY)) => {}
             Ok(Ok(byte)) => {
-                return Err(ReportError::Malformed(format!("it began with the byte {byte:#04x}")));
+                return Err(ReportError::Malformed(format!("it starts with the byte {byte:#04x}")));
             }
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => return Err(ReportError::Silent),

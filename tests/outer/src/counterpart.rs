@@ -80,7 +80,7 @@ impl Everything {
         let process = Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let started = std::time::Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed().as_secs() < 60, "the server does not listen");
+            assert!(started.elapsed().as_secs() < 60, "the server is not listening");
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         Everything { address: format!("http://127.0.0.1:{port}/mcp"), _process: process }
@@ -159,7 +159,7 @@ impl Process {
         });
         // The rest is read as well, so that the process never blocks on its output.
         std::thread::spawn(move || lines.count());
-        found.unwrap_or_else(|| panic!("the server ended before it was there"))
+        found.unwrap_or_else(|| panic!("the server exited before it was ready"))
     }
 }
 
@@ -181,7 +181,7 @@ fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
 /// Path of a tool that `scripts/test` installed.
 pub(crate) fn tools(path: &str) -> PathBuf {
     let path = cache().join(path);
-    assert!(path.exists(), "{} is missing; run scripts/test, which installs it", path.display());
+    assert!(path.exists(), "{} is missing. Install it with scripts/test.", path.display());
     path
 }
 

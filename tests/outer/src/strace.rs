@@ -41,7 +41,7 @@ pub fn trace(command: &Command, trace: &Path) -> Vec<Step> {
             None => strace.env_remove(name),
         };
     }
-    let output = strace.output().unwrap_or_else(|error| panic!("strace does not start: {error}"));
+    let output = strace.output().unwrap_or_else(|error| panic!("cannot start strace: {error}"));
     assert!(output.status.success(), "{output:?}");
     steps(&std::fs::read_to_string(trace).unwrap())
 }

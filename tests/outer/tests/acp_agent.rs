@@ -77,7 +77,7 @@ fn wait_until_no_process_is_left(env: &TestEnv) {
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(30), "not so: {what}");
+        assert!(started.elapsed() < Duration::from_secs(30), "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -10,10 +10,10 @@ const MODE: &str = "mode";
 const MODEL: &str = "model";
 
 const MODES: [(Mode, &str, &str); 4] = [
-    (Mode::Plan, "Plan", "Only read; nothing else is possible at all"),
-    (Mode::Ask, "Ask", "Read freely; ask about everything else"),
-    (Mode::Edit, "Edit", "Read and edit files freely; ask about commands and the rest"),
-    (Mode::Auto, "Auto", "Do all that no rule forbids or asks about"),
+    (Mode::Plan, "Plan", "Read only; everything else is refused"),
+    (Mode::Ask, "Ask", "Read freely; request approval for everything else"),
+    (Mode::Edit, "Edit", "Read and edit files freely; request approval for commands and everything else"),
+    (Mode::Auto, "Auto", "Do everything unless a rule denies it or requires approval"),
 ];
 
 /// The modes that the session may use.
@@ -44,10 +44,10 @@ pub(super) fn options(open_session: &OpenSession) -> Vec<acp::SessionConfigOptio
         .collect();
     vec![
         acp::SessionConfigOption::select(MODE, "Mode", open_session.mode().as_str(), modes)
-            .description("What is done without asking, from the next prompt on".to_owned())
+            .description("Actions that need no approval; applies from the next prompt on".to_owned())
             .category(acp::SessionConfigOptionCategory::Mode),
         acp::SessionConfigOption::select(MODEL, "Model", current, models)
-            .description("The model, from the next prompt on".to_owned())
+            .description("The model; applies from the next prompt on".to_owned())
             .category(acp::SessionConfigOptionCategory::Model),
     ]
 }
@@ -57,7 +57,7 @@ pub(super) fn set_mode(open_session: &OpenSession, name: &str) -> Result<(), acp
     let mode = allowed_modes(open_session).find(|(mode, _, _)| mode.as_str() == name);
     let Some((mode, _, _)) = mode else {
         let known: Vec<_> = allowed_modes(open_session).map(|(mode, _, _)| mode.as_str()).collect();
-        return Err(errors::params(format!("there is no such mode here; there are: {}", known.join(", "))));
+        return Err(errors::params(format!("unknown mode. Available modes: {}", known.join(", "))));
     };
     open_session.set_mode(mode);
     Ok(())
@@ -67,7 +67,7 @@ pub(super) fn set_mode(open_session: &OpenSession, name: &str) -> Result<(), acp
 pub(super) fn set_model(open_session: &OpenSession, name: &str) -> Result<(), acp::Error> {
     if open_session.environment.runtime.model_info(name).is_none() {
         return Err(errors::params(format!(
-            "there is no model '{}' that can be used here; `brigade models` lists what there is",
+            "unknown model '{}'. List the available models with `brigade models`.",
             super::calls::brief(name)
         )));
     }
@@ -84,7 +84,7 @@ pub(super) fn set(
     match (&*request.config_id.0, value) {
         (MODE, Some(mode)) => set_mode(open_session, mode),
         (MODEL, Some(model)) => set_model(open_session, model),
-        (MODE | MODEL, None) => Err(errors::params("the value of this option is one of its choices")),
-        _ => Err(errors::params("there is no such option; there are: mode, model")),
+        (MODE | MODEL, None) => Err(errors::params("the value of this option must be one of its choices")),
+        _ => Err(errors::params("unknown option. Available options: mode, model")),
     }
 }

@@ -84,7 +84,7 @@ impl ClientConnection {
             return self.peer.respond(&id, result).await;
         }
         let Some(client) = self.client() else {
-            let text = "say who you are first: initialize";
+            let text = "the connection is not initialized. Send initialize first.";
             return self.peer.respond::<()>(&id, Err(errors::request(text))).await;
         };
         match method.as_str() {
@@ -231,7 +231,7 @@ impl ClientConnection {
                 return Ok(());
             }
             ParsedPrompt::Resume if !open_session.is_started() => {
-                return Err(errors::request("nothing has begun that could go on; say what is to be done"));
+                return Err(errors::request("there is no round to resume. Send a prompt first."));
             }
             ParsedPrompt::Resume => None,
             ParsedPrompt::Message(text) => Some(text.to_owned()),
@@ -331,7 +331,7 @@ impl ClientConnection {
         let session = errors::parse_session_id(&request.session_id.0)?;
         let open_session = self.open_sessions().get(&session).cloned();
         if open_session.as_ref().is_some_and(|open_session| open_session.is_busy()) {
-            return Err(errors::request("the session is at work; cancel it first"));
+            return Err(errors::request("the session is running. Cancel it first."));
         }
         let is_started = open_session.is_none_or(|open_session| open_session.is_started());
         if is_started {

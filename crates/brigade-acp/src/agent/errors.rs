@@ -15,7 +15,7 @@ pub(super) fn request(message: impl Into<String>) -> Error {
 
 /// Unknown method.
 pub(super) fn method(name: &str) -> Error {
-    Error::new(-32601, format!("there is no method {name}"))
+    Error::new(-32601, format!("unknown method {name}"))
 }
 
 /// Invalid parameters.
@@ -31,17 +31,17 @@ pub(super) fn failed(message: impl Into<String>) -> Error {
 /// Unknown session.
 pub(super) fn session(id: &str) -> Error {
     let id = text::truncate_bytes(id, MAX_ID_BYTES);
-    Error::new(-32002, format!("there is no session '{id}'")).data(json!({ "sessionId": id }))
+    Error::new(-32002, format!("unknown session '{id}'")).data(json!({ "sessionId": id }))
 }
 
 /// Error of a run that could not start or resume.
 pub(super) fn run(error: &RunError) -> Error {
     match error {
-        RunError::EmptyTask => params("the prompt is empty; say what is to be done"),
+        RunError::EmptyTask => params("the prompt is empty"),
         RunError::Passthrough(_) => request(error.to_string()),
         RunError::Store(StoreError::UnknownSession(id)) => session(id.as_str()),
         RunError::Store(StoreError::Held { .. }) => request(format!(
-            "{error}. It hears what you said before its next turn; to follow it, wait for its end and load the session"
+            "{error}. Your message will be delivered before its next turn. To see the result, load the session after it has ended."
         )),
         _ => failed(error.to_string()),
     }

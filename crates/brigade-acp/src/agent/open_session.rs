@@ -175,8 +175,8 @@ impl OpenSession {
         let mut state = self.state();
         if state.round.is_some() {
             return Err(errors::request(
-                "the session is at work: wait for its end, cancel it, or say something to an agent of it with \
-                 /tell AGENT TEXT",
+                "the session is running. Wait for it to end, cancel it, or send a message to one of its agents with \
+                 /tell AGENT TEXT.",
             ));
         }
         let (sender, stop) = watch::channel(false);
@@ -293,7 +293,7 @@ fn max_mode(agent_mode: Option<Mode>, remote_context: Option<&RemoteContext>) ->
 fn check_depth(remote_context: &RemoteContext, depth: u32) -> Result<(), acp::Error> {
     if remote_context.depth > depth {
         return Err(errors::request(format!(
-            "the session was begun at depth {depth} and cannot go on at depth {}; open a new one",
+            "cannot resume a session of depth {depth} at depth {}. Open a new session.",
             remote_context.depth
         )));
     }

@@ -35,16 +35,16 @@ pub(super) type InvalidMessage = Box<(acp::RequestId, acp::Error)>;
 pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
     let no_id = acp::RequestId::Null;
     let value: Value = serde_json::from_slice(line).map_err(|error| {
-        Box::new((no_id.clone(), acp::Error::new(-32700, format!("this is no JSON: {error}"))))
+        Box::new((no_id.clone(), acp::Error::new(-32700, format!("invalid JSON: {error}"))))
     })?;
     let Value::Object(mut message) = value else {
-        return Err(Box::new((no_id, errors::request("a message is one JSON object"))));
+        return Err(Box::new((no_id, errors::request("a message must be a JSON object"))));
     };
     let id = match message.remove("id").map(serde_json::from_value::<acp::RequestId>) {
         None => None,
         Some(Ok(id)) => Some(id),
         Some(Err(_)) => {
-            let message_text = "the id of a message is a string or a whole number";
+            let message_text = "the id of a message must be a string or an integer";
             return Err(Box::new((no_id, errors::request(message_text))));
         }
     };
@@ -52,7 +52,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
         Box::new((id.clone().unwrap_or(acp::RequestId::Null), errors::request(message_text)))
     };
     if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(invalid("a message says \"jsonrpc\": \"2.0\""));
+        return Err(invalid("a message must contain \"jsonrpc\": \"2.0\""));
     }
     let params = message.remove("params").unwrap_or_else(|| json!({}));
     match (message.remove("method"), id.clone()) {
@@ -61,12 +61,12 @@ pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
         (None, Some(id)) if message.contains_key("result") || message.contains_key("error") => {
             let result = match message.remove("error") {
                 Some(error) => Err(serde_json::from_value(error)
-                    .unwrap_or_else(|_| acp::Error::new(-32603, "an error that cannot be read"))),
+                    .unwrap_or_else(|_| acp::Error::new(-32603, "malformed error object"))),
                 None => Ok(message.remove("result").unwrap_or_default()),
             };
             Ok(Incoming::Response { id, result })
         }
-        _ => Err(invalid("a message has a method, or it answers one")),
+        _ => Err(invalid("a message must have a method, a result or an error")),
     }
 }
 
@@ -176,7 +176,7 @@ impl PendingRequest {
     pub(super) async fn answer(mut self) -> Result<Value, acp::Error> {
         match (&mut self.answer).await {
             Ok(result) => result,
-            Err(_) => Err(errors::failed("the client has gone")),
+            Err(_) => Err(errors::failed("the client has disconnected")),
         }
     }
 }

@@ -99,7 +99,7 @@ fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPer
         let whole = acp::ToolCallUpdate::from(mapper.tool_call(session, question.call, call));
         fields = whole.fields;
         fields.status = None;
-        let why = format!("{} asks: {}.", mapper.label(session), question.why);
+        let why = format!("{} requests approval: {}.", mapper.label(session), question.why);
         fields.content.get_or_insert_default().push(why.as_str().into());
     } else {
         fields = fields.title(calls::brief(question.what.as_str()));

@@ -15,9 +15,9 @@ pub(super) fn to_text(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error
             acp::ContentBlock::Text(text) => (text.text.clone(), true),
             acp::ContentBlock::ResourceLink(link) => (link_text(link), false),
             acp::ContentBlock::Resource(embedded) => (resource_text(&embedded.resource)?, false),
-            acp::ContentBlock::Image(_) => return Err(errors::params("images are not understood")),
-            acp::ContentBlock::Audio(_) => return Err(errors::params("sound is not understood")),
-            _ => return Err(errors::params("this kind of content is not understood")),
+            acp::ContentBlock::Image(_) => return Err(errors::params("images are not supported")),
+            acp::ContentBlock::Audio(_) => return Err(errors::params("audio is not supported")),
+            _ => return Err(errors::params("this content type is not supported")),
         };
         // A link in the middle of a sentence stays inline. A file gets lines of its own.
         let is_in_line = (is_text || !block_text.contains('\n')) && (follows_text || output.is_empty());
@@ -35,7 +35,7 @@ pub(super) fn to_text(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error
         follows_text = !block_text.contains("```");
     }
     if output.trim().is_empty() {
-        return Err(errors::params("the prompt is empty; say what is to be done"));
+        return Err(errors::params("the prompt is empty"));
     }
     Ok(output)
 }
@@ -54,9 +54,9 @@ fn resource_text(resource: &acp::EmbeddedResourceResource) -> Result<String, acp
             Ok(format!("\n{path}:\n{fence}\n{text}\n{fence}\n"))
         }
         acp::EmbeddedResourceResource::BlobResourceContents(file) => {
-            Err(errors::params(format!("{} is no text, and only text is understood", file.uri)))
+            Err(errors::params(format!("cannot read {}: only text resources are supported", file.uri)))
         }
-        _ => Err(errors::params("this kind of resource is not understood")),
+        _ => Err(errors::params("this resource type is not supported")),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn remote_context(params: &Value) -> Result<Option<RemoteContext>, ac
     match params.get("_meta") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(meta)) => RemoteContext::from_meta(meta).map_err(errors::params),
-        Some(_) => Err(errors::params("`_meta` is no object")),
+        Some(_) => Err(errors::params("`_meta` must be an object")),
     }
 }
 

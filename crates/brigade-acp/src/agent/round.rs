@@ -184,7 +184,9 @@ impl ActiveRound<'_> {
             }
             Status::Cancelled { .. } => acp::PromptResponse::new(acp::StopReason::Cancelled),
             Status::Failed { cause } => return Err(errors::failed(cause.clone())),
-            Status::Lost { cause } => return Err(errors::failed(format!("the round was lost: {cause}"))),
+            Status::Lost { cause } => {
+                return Err(errors::failed(format!("the outcome of the round is unknown: {cause}")));
+            }
         };
         response.usage = Some(usage(&spent));
         Ok(response.meta(meta))

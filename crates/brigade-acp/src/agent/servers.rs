@@ -39,7 +39,7 @@ pub(super) async fn add(
         let name = &tool.spec().name;
         if settings.tools.get(name).is_some() {
             return Err(errors::params(format!(
-                "there is a tool {name} already: a server of the configuration has the same name; rename yours"
+                "cannot add tool {name}: it already exists. A configured MCP server has the same name. Rename yours."
             )));
         }
     }
@@ -56,7 +56,7 @@ fn definition(
         acp::McpServer::Stdio(server) => {
             let Some(shell) = &settings.shell else {
                 return Err(errors::params(
-                    "no programs can be started here, so no stdio servers can be used",
+                    "cannot use stdio MCP servers: starting programs is disabled here",
                 ));
             };
             let is_set = |name: &str| server.env.iter().any(|variable| variable.name == name);
@@ -89,8 +89,8 @@ fn definition(
                 _ => "an MCP server".to_owned(),
             };
             return Err(errors::params(format!(
-                "{name} cannot be used: servers are reached by stdio or streamable HTTP, not by the older SSE or another \
-                 way; give its streamable HTTP address, or leave it out"
+                "cannot use {name}: only the stdio and streamable HTTP transports are supported. Use its streamable HTTP \
+                 URL, or remove it."
             )));
         }
     };

@@ -23,7 +23,7 @@ pub(super) async fn list(
     let mut rest = roots.iter();
     if let Some(cursor) = &request.cursor {
         rest.find(|summary| summary.root.as_str() == cursor)
-            .ok_or_else(|| errors::params("the cursor names no place in the list; begin without one"))?;
+            .ok_or_else(|| errors::params("invalid cursor. List the sessions again without a cursor."))?;
     }
     let wanted = request.cwd.as_deref().map(canonical);
     let mut sessions = Vec::new();

@@ -255,7 +255,7 @@ impl UpdateMapper {
         let id = message_id(session, streamed);
         streamed.attempt += 1;
         streamed.text.clear();
-        let message = "\n\n(The model was cut off and is asked again.)\n\n";
+        let message = "\n\n(The reply was interrupted. Retrying.)\n\n";
         self.push(session, SessionUpdate::AgentMessageChunk(chunk(message).message_id(id)));
     }
 

@@ -74,11 +74,11 @@ impl fmt::Display for AgentUpdate {
                 state.as_ref().map_or(Ok(()), |state| write!(f, " ({state})"))
             }
             AgentUpdate::ToolCall { tool_call, kind, status } => {
-                let what = tool_call.as_deref().filter(|what| !what.is_empty()).unwrap_or("a tool call");
+                let what = tool_call.as_deref().filter(|what| !what.is_empty()).unwrap_or("untitled");
                 match status {
-                    Some(ToolCallStatus::Completed) => write!(f, "done by itself: {what}"),
-                    Some(ToolCallStatus::Failed) => write!(f, "failed by itself: {what}"),
-                    _ => write!(f, "does by itself: {what}"),
+                    Some(ToolCallStatus::Completed) => write!(f, "tool call done: {what}"),
+                    Some(ToolCallStatus::Failed) => write!(f, "tool call failed: {what}"),
+                    _ => write!(f, "tool call: {what}"),
                 }?;
                 // The names of the kinds are in snake case.
                 match kind.and_then(|kind| serde_json::to_value(kind).ok()) {
@@ -120,8 +120,8 @@ mod tests {
             [
                 "thought: hm",
                 "plan: look; mend",
-                "does by itself: Read a.txt (read)",
-                "failed by itself: a tool call",
+                "tool call: Read a.txt (read)",
+                "tool call failed: untitled",
                 "sub-agent Scout: find it (done)",
                 "sub-agent s1"
             ]

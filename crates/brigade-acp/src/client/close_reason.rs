@@ -64,6 +64,6 @@ impl CloseReason {
     /// Returns the reason. If the connection closed without one, waits shortly for the exit of the process.
     pub(super) async fn reason(&self) -> String {
         let _ = tokio::time::timeout(EXIT_WAIT, self.closed()).await;
-        self.reason.borrow().clone().unwrap_or_else(|| "it closed the connection".to_owned())
+        self.reason.borrow().clone().unwrap_or_else(|| "the process closed the connection".to_owned())
     }
 }

@@ -127,17 +127,20 @@ impl Peer {
         let params_sent = initialize_request();
         let initialized = connection.request("initialize", &params_sent);
         let answer = match tokio::time::timeout(server.start_timeout, initialized).await {
-            Ok(answer) => answer.map_err(|cause| format!("it did not start: {cause}"))?,
+            Ok(answer) => answer.map_err(|cause| format!("cannot initialize the agent: {cause}"))?,
             Err(_) => {
                 let time = server.start_timeout.as_secs();
-                return Err(format!("it did not answer within {time} s of its start"));
+                return Err(format!("cannot initialize the agent: no response within {time} s"));
             }
         };
         let answer: InitializeResponse = serde_json::from_value(answer).map_err(|cause| {
-            format!("its greeting cannot be read: {}", connection.redactor.sanitize(&cause.to_string()))
+            format!("invalid response to initialize: {}", connection.redactor.sanitize(&cause.to_string()))
         })?;
         if answer.protocol_version != ProtocolVersion::V1 {
-            return Err(format!("it speaks version {} of the protocol, not 1", answer.protocol_version));
+            return Err(format!(
+                "unsupported ACP version {}. Only version 1 is supported.",
+                answer.protocol_version
+            ));
         }
         connection.close_reason.connected();
         let title = answer.agent_info.map(|info| sanitize(&format!("{} {}", info.name, info.version)));
@@ -206,7 +209,10 @@ impl Drop for SessionSlot {
         }
         let rest = peer.idle_generation.fetch_add(1, Ordering::SeqCst) + 1;
         if peer.retired.load(Ordering::SeqCst) {
-            return peer.connection.close_reason.set("it did not stop when it was told to, so it was ended");
+            return peer
+                .connection
+                .close_reason
+                .set("the process was terminated because it ignored a cancel");
         }
         let idle = Arc::downgrade(peer);
         task::detach(async move {
@@ -216,7 +222,7 @@ impl Drop for SessionSlot {
                 && peer.idle_generation.load(Ordering::SeqCst) == rest
             {
                 peer.retire();
-                peer.connection.close_reason.set("it was not needed any more");
+                peer.connection.close_reason.set("the process was terminated because it was idle");
             }
         });
     }
@@ -285,7 +291,7 @@ impl AgentConnection {
         let is_too_much = before > 0 && before.saturating_add(bytes) > MAX_QUEUED_BYTES;
         if is_too_much || matches!(self.outbox.try_send(line), Err(mpsc::error::TrySendError::Full(_))) {
             self.unsent.fetch_sub(bytes, Ordering::SeqCst);
-            self.close_reason.set("it does not read what it is sent, so it was ended");
+            self.close_reason.set("the process was terminated because it does not read its input");
         }
     }
 
@@ -325,20 +331,20 @@ impl AgentConnection {
             let stray_lines = self.stray_lines.fetch_add(1, Ordering::SeqCst) + 1;
             return match stray_lines > MAX_STRAY_LINES {
                 true => Err(format!(
-                    "it printed more than {MAX_STRAY_LINES} lines that are no messages, so it was ended"
+                    "the process was terminated because it printed more than {MAX_STRAY_LINES} lines that are not messages"
                 )),
                 false => Ok(()),
             };
         }
         let message: Message = serde_json::from_slice(line).map_err(|cause| {
             let cause = self.redactor.sanitize(&cause.to_string());
-            format!("it sent a message that cannot be read ({cause}), so it was ended")
+            format!("the process was terminated because it sent an invalid message: {cause}")
         })?;
         match (message.method, message.id) {
             (Some(_), Some(id)) if !is_id(&id) => {
                 return Err(format!(
-                    "it asked with an id that is neither a number nor a text of at most {MAX_ID_BYTES} bytes, so it was \
-                     ended"
+                    "the process was terminated because it sent a request id that is neither a number nor a string of \
+                     at most {MAX_ID_BYTES} bytes"
                 ));
             }
             (Some(method), Some(id)) => self.handle_request(&method, id, message.params, line.len()),
@@ -348,7 +354,8 @@ impl AgentConnection {
                     (_, Some(error)) => Err(self.redactor.sanitize(&error_text(&error))),
                     (Some(result), None) => Ok(result),
                     (None, None) => {
-                        return Err("it sent a message that says nothing, so it was ended".to_owned());
+                        return Err("the process was terminated because it sent a message without method, result or error"
+                            .to_owned());
                     }
                 };
                 return self.handle_response(id.as_ref(), answer, line.len());
@@ -368,7 +375,9 @@ impl AgentConnection {
             let mut state = lock(&self.state);
             let id = id.and_then(Value::as_u64).filter(|id| *id < state.next);
             let Some(id) = id else {
-                return Err("it answered a question that was never asked, so it was ended".to_owned());
+                return Err(
+                    "the process was terminated because it responded to an unknown request".to_owned()
+                );
             };
             state.pending.remove(&id)
         };
@@ -411,8 +420,8 @@ impl AgentConnection {
     fn handle_request(&self, method: &str, id: Value, params: Value, bytes: usize) {
         let Some((session, sub_agent)) = self.session(&params) else {
             return match METHODS.contains(&method) {
-                true => self.refuse(&id, INVALID_PARAMS, "there is no such session"),
-                false => self.refuse(&id, METHOD_NOT_FOUND, "there is no such method"),
+                true => self.refuse(&id, INVALID_PARAMS, "unknown session"),
+                false => self.refuse(&id, METHOD_NOT_FOUND, "unknown method"),
             };
         };
         session.handle_request(method, id, params, sub_agent, bytes);
@@ -478,9 +487,9 @@ async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
             }
             Ok(Some(BoundedLine::TooLong)) => {
                 let limit = MAX_LINE_BYTES >> 20;
-                connection
-                    .close_reason
-                    .set(format!("it sent a message of more than {limit} MB, so it was ended"));
+                connection.close_reason.set(format!(
+                    "the process was terminated because it sent a message of more than {limit} MB"
+                ));
                 break;
             }
             Ok(None) | Err(_) => break,

@@ -146,7 +146,7 @@ impl Model for ExternalModel {
         match self.pool.upgrade() {
             Some(pool) => turn::stream(pool, self.target.clone(), request),
             None => {
-                let gone = ModelError::Fatal("there are no external agents any more".to_owned());
+                let gone = ModelError::Fatal("the external agents have been shut down".to_owned());
                 Box::pin(futures::stream::iter([Err(gone)]))
             }
         }
@@ -166,7 +166,7 @@ impl Pool {
         self.servers.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.servers.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            format!("unknown server '{}'; [acp.servers.NAME] has: {known}", sanitize(name))
+            format!("unknown server '{}'. Servers in [acp.servers]: {known}", sanitize(name))
         })
     }
 
@@ -181,7 +181,7 @@ impl Pool {
                     let known: Vec<&str> = server.agents.keys().map(String::as_str).collect();
                     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                     format!(
-                        "unknown agent '{}' of the server '{name}'; [acp.servers.{name}.agents] has: {known}",
+                        "unknown agent '{}' of server '{name}'. Agents in [acp.servers.{name}.agents]: {known}",
                         sanitize(agent)
                     )
                 })?;
@@ -216,7 +216,7 @@ impl Pool {
                 Err(_) => {
                     peer.retire();
                     let time = target.server.start_timeout.as_secs();
-                    return Err(format!("it did not open a session within {time} s"));
+                    return Err(format!("cannot open a session: no response within {time} s"));
                 }
             }
         };
@@ -284,11 +284,11 @@ impl AgentTarget {
         let peer = slot.peer.clone();
         let request = NewSessionRequest::new(self.server.workspace.clone());
         let answer = peer.connection.request("session/new", &request).await;
-        let answer = answer.map_err(|cause| format!("it opened no session: {cause}"))?;
+        let answer = answer.map_err(|cause| format!("cannot open a session: {cause}"))?;
         let models = answer.get("models").cloned();
         let answer: NewSessionResponse = serde_json::from_value(answer).map_err(|cause| {
             format!(
-                "its answer to session/new cannot be read: {}",
+                "invalid response to session/new: {}",
                 peer.connection.redactor.sanitize(&cause.to_string())
             )
         })?;
@@ -382,7 +382,7 @@ impl AgentTarget {
         let mut options = answer.config_options.iter().flatten();
         let Some(option) = options.find(|option| option.category.as_ref() == Some(&category)) else {
             let known = if known.is_empty() { "none".to_owned() } else { sanitize(&known.join(", ")) };
-            return Err(format!("it has no {what} '{value}'; it offers: {known}"));
+            return Err(format!("unknown {what} '{value}'. The agent offers: {known}"));
         };
         let value_id = agent_client_protocol::v1::schema::SessionConfigValueId::new(value.to_owned());
         let request = SetSessionConfigOptionRequest::new(session.id.clone(), option.id.clone(), value_id);
@@ -398,5 +398,5 @@ async fn set(
     request: &impl serde::Serialize,
 ) -> Result<(), String> {
     let answer = session.connection().request(method, request).await;
-    answer.map(|_| ()).map_err(|cause| format!("it cannot be given the {what} '{value}': {cause}"))
+    answer.map(|_| ()).map_err(|cause| format!("cannot set the {what} '{value}': {cause}"))
 }

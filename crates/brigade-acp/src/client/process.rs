@@ -37,7 +37,7 @@ pub(super) fn start(
     let closing = close_reason.clone();
     let (stream, run) =
         brigade_sandbox::serve(server.guard.clone(), job, async move { closing.closed().await })
-            .map_err(|error| format!("it cannot be started: {error}"))?;
+            .map_err(|error| format!("cannot start the process: {error}"))?;
     let ending = close_reason.clone();
     let process = task::spawn(async move {
         ending.set(match run.await {
@@ -52,10 +52,10 @@ pub(super) fn start(
 /// cause.
 fn exit_message(finished: &JobResult, redactor: &Redactor, since: Option<Duration>) -> String {
     let status = match finished.end {
-        ExitReason::Exited(127) => "its program was not found".to_owned(),
-        ExitReason::Exited(code) => format!("it ended with exit code {code}"),
-        ExitReason::Signalled(signal) => format!("it was ended by signal {signal}"),
-        ExitReason::TimedOut | ExitReason::Cancelled => "it was ended".to_owned(),
+        ExitReason::Exited(127) => "command not found".to_owned(),
+        ExitReason::Exited(code) => format!("the process exited with code {code}"),
+        ExitReason::Signalled(signal) => format!("the process was terminated by signal {signal}"),
+        ExitReason::TimedOut | ExitReason::Cancelled => "the process was terminated".to_owned(),
     };
     let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
     let stderr = String::from_utf8_lossy(stderr);

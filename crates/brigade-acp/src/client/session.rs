@@ -135,7 +135,7 @@ impl ExternalSession {
             return Ok(put_back);
         }
         if self.overflowed.load(Ordering::SeqCst) {
-            return Err("it sent more than anybody can keep up with".to_owned());
+            return Err("more unprocessed updates than allowed".to_owned());
         }
         let mut receiver = self.receiver.lock().await;
         match receiver.recv().await {
@@ -179,12 +179,12 @@ impl ExternalSession {
             };
         }
         let request = match AgentRequest::parse(method, id.clone(), params, sub_agent) {
-            None => return self.connection().refuse(&id, METHOD_NOT_FOUND, "there is no such method"),
+            None => return self.connection().refuse(&id, METHOD_NOT_FOUND, "unknown method"),
             Some(Err(cause)) => return self.connection().refuse(&id, INVALID_PARAMS, &cause),
             Some(Ok(request)) => request,
         };
         if !*self.working.borrow() {
-            return request.refuse(self.connection(), "there is no prompt under way");
+            return request.refuse(self.connection(), "no prompt is running");
         }
         let open_requests =
             self.queued_requests.load(Ordering::SeqCst) + lock(&self.state).open_requests.len();
@@ -192,7 +192,7 @@ impl ExternalSession {
             return self.connection().refuse(
                 &id,
                 REFUSED,
-                "too many requests at once; wait for answers first",
+                "too many open requests. Wait for responses first.",
             );
         }
         self.queued_requests.fetch_add(1, Ordering::SeqCst);

@@ -302,7 +302,7 @@ impl Turn {
             Ok(Err(cause)) => {
                 let cause = session.connection().redactor.sanitize(&cause.to_string());
                 return self
-                    .fail_with_usage(&session, &format!("the end of its reply cannot be read: {cause}"));
+                    .fail_with_usage(&session, &format!("invalid response to session/prompt: {cause}"));
             }
             Err(cause) if let Some(denied) = denied => {
                 let text = format!("{denied}\n(then the external agent failed: {cause})");
@@ -334,9 +334,9 @@ impl Turn {
                 (Stop::End, Some(text.to_owned()))
             }
             StopReason::Cancelled => {
-                return self.fail_after_report(reported, "it says that it was cancelled");
+                return self.fail_after_report(reported, "the agent reported that it was cancelled");
             }
-            _ => return self.fail_after_report(reported, "it stopped for a reason that is not known here"),
+            _ => return self.fail_after_report(reported, "unknown stop reason"),
         };
         self.conclude(*listening, stop, text, reported);
     }

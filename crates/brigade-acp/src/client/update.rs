@@ -53,7 +53,7 @@ impl CollectedUpdates {
     ) -> Result<(), String> {
         self.updates += 1;
         if self.updates > MAX_UPDATES {
-            return Err(format!("it sent more than {MAX_UPDATES} updates in one reply"));
+            return Err(format!("more than {MAX_UPDATES} updates in one reply"));
         }
         match update {
             SessionUpdate::ToolCall(call) => {
@@ -146,7 +146,7 @@ impl CollectedUpdates {
         let text = format!("{separator}{text}");
         self.text += text.len();
         if self.text > MAX_TEXT_BYTES {
-            return Err(format!("it said more than {} MB in one reply", MAX_TEXT_BYTES >> 20));
+            return Err(format!("more than {} MB of text in one reply", MAX_TEXT_BYTES >> 20));
         }
         // Text from before the last request is a separate paragraph.
         let before = if is_first && !state.reply_text.is_empty() { SEPARATOR } else { "" };
@@ -324,7 +324,7 @@ mod tests {
         take(&mut collected, "tool_call_update", json!({"toolCallId": "2", "status": "failed"}));
         assert_eq!(
             kept(std::mem::take(&mut collected)),
-            ["does by itself: Terminal: cargo test (execute)", "failed by itself: Edit: a.rs (edit)"]
+            ["tool call: Terminal: cargo test (execute)", "tool call failed: Edit: a.rs (edit)"]
         );
         // It ends in the next reply, after a request.
         take(
@@ -332,7 +332,7 @@ mod tests {
             "tool_call_update",
             json!({"toolCallId": "1", "title": "`cargo test`", "status": "completed"}),
         );
-        assert_eq!(kept(collected), ["done by itself: `cargo test` (execute)"]);
+        assert_eq!(kept(collected), ["tool call done: `cargo test` (execute)"]);
         let shown: Vec<String> = out
             .into_iter()
             .map(|chunk| match chunk {
@@ -368,8 +368,8 @@ mod tests {
             [
                 "sub-agent Scout",
                 "sub-agent Helper",
-                "does by itself: Look (other)",
-                "does by itself: Scout: Read a.txt (other)"
+                "tool call: Look (other)",
+                "tool call: Scout: Read a.txt (other)"
             ]
         );
     }

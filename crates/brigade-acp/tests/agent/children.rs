@@ -109,13 +109,13 @@ async fn tell_command_reaches_a_running_agent() {
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let id = client.start_prompt(&session, "go").await;
-    client.read_until(|message| message.to_string().contains("Writer: begins")).await;
+    client.read_until(|message| message.to_string().contains("Writer: started")).await;
     client.prompt(&session, "/tell nobody hurry").await.unwrap();
-    assert!(client.agent_text(&session).contains("at work: "), "{}", client.agent_text(&session));
+    assert!(client.agent_text(&session).contains("Running agents: "), "{}", client.agent_text(&session));
     client.prompt(&session, "/tell writer hurry").await.unwrap();
-    assert!(client.agent_text(&session).contains("Writer hears it"), "{}", client.agent_text(&session));
+    assert!(client.agent_text(&session).contains("Sent to Writer."), "{}", client.agent_text(&session));
     client.prompt(&session, "/stop Writer").await.unwrap();
     assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "end_turn");
     client.prompt(&session, "/cost").await.unwrap();
-    assert!(client.agent_text(&session).contains("In all "));
+    assert!(client.agent_text(&session).contains("Total: "));
 }

@@ -70,8 +70,8 @@ async fn prompt_remote_context_limits_its_round_and_later_mode_and_depth() {
     let id = session.parse().unwrap();
     let records = env.store.read(&id, 0).await.unwrap().len();
     let shallow = client.call("session/prompt", prompt(json!({"depth": 3, "deepest": 2}))).await.unwrap_err();
-    assert!(shallow["message"].as_str().unwrap().contains("depth 2"), "{shallow}");
-    assert_eq!(env.store.read(&id, 0).await.unwrap().len(), records, "words that are refused are not kept");
+    assert!(shallow["message"].as_str().unwrap().contains("maximum depth (2)"), "{shallow}");
+    assert_eq!(env.store.read(&id, 0).await.unwrap().len(), records, "a refused message is not recorded");
     let remote_context = json!({"depth": 3, "deepest": 4, "tokens": 50_000, "mode": "plan"});
     client.call("session/prompt", prompt(remote_context)).await.unwrap();
     let rounds = env.rounds(&session).await;

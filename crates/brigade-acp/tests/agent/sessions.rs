@@ -127,7 +127,7 @@ async fn invalid_folder_and_unknown_session_are_refused() {
     let new = client.call("session/new", json!({"cwd": env.path(), "mcpServers": sse})).await;
     let refused = new.unwrap_err()["message"].as_str().unwrap().to_owned();
     assert!(
-        refused.starts_with("MCP server 'old one' cannot be used") && refused.contains("streamable HTTP"),
+        refused.starts_with("cannot use MCP server 'old one'") && refused.contains("streamable HTTP"),
         "{refused}"
     );
     for id in ["nonsense", "aaaaaaaaaaaaaaaaaaaaaaaaaa"] {

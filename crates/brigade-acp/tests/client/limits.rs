@@ -94,7 +94,7 @@ async fn turn_limit_ends_the_agent_with_its_partial_text() {
     let (outcome, spent) = child_end(&harness, &ending).await;
     assert_eq!(outcome.status, Status::Incomplete { limit: LimitKind::Turns }, "{}", outcome.text);
     assert!(outcome.text.as_str().starts_with("first"), "{}", outcome.text);
-    assert_eq!(spent.turns, 3, "two turns and the last word");
+    assert_eq!(spent.turns, 3, "two turns and the wrap-up call");
     assert_eq!(count(&harness, "cancel s1"), 1);
 }
 
@@ -104,7 +104,7 @@ async fn deadline_ends_the_agent_with_its_partial_text() {
     let ending = harness.run().await;
     let (outcome, spent) = child_end(&harness, &ending).await;
     let reported = Resources { tokens: 510, usd: 250_000_000, agents: 0 };
-    assert_eq!(spent.reported, reported, "what it reports with its last word counts too");
+    assert_eq!(spent.reported, reported, "usage reported at the wrap-up counts, too");
     assert_eq!(outcome.status, Status::Incomplete { limit: LimitKind::Time });
     assert_eq!(outcome.text.as_str(), "half");
     assert_eq!(count(&harness, "cancel s1"), 1);
@@ -146,12 +146,12 @@ async fn cancel_reaches_the_agent_and_leaves_nothing() {
         let harness = harness(&[commands], |_, _| {});
         let runtime = harness.runtime();
         let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
-        wait_until("it is asked", || notes(&harness).contains("prompt")).await;
+        wait_until("it is prompted", || notes(&harness).contains("prompt")).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         runtime.cancel(&run.session().clone(), "the test").await.unwrap();
         let ending = end(run).await.unwrap();
         assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome);
-        wait_until("it is told", || notes(&harness).contains("cancel s1")).await;
+        wait_until("it is cancelled", || notes(&harness).contains("cancel s1")).await;
         if commands.contains("hang") {
             // A process that does not stop is not kept, even while the runtime keeps running.
             wait_until_gone(&harness).await;
@@ -168,7 +168,7 @@ async fn usage_is_kept_when_the_user_cancels() {
         let harness = harness(&[commands], |_, _| {});
         let runtime = harness.runtime();
         let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
-        wait_until("it is asked", || notes(&harness).contains("prompt")).await;
+        wait_until("it is prompted", || notes(&harness).contains("prompt")).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         runtime.cancel(&run.session().clone(), "the user").await.unwrap();
         let ending = end(run).await.unwrap();
@@ -229,8 +229,8 @@ async fn stop_reasons_map_to_reply_outcomes() {
     let limited = ended("!say a\n!stop max_turn_requests").await;
     assert!(limited.text.as_str().contains("its own limit"), "{limited:?}");
     for (commands, words) in [
-        ("!stop cancelled", "it says that it was cancelled"),
-        ("!stop because", "cannot be read"),
+        ("!stop cancelled", "the agent reported that it was cancelled"),
+        ("!stop because", "invalid response to session/prompt"),
         ("!fail disk full", "Internal error: disk full"),
     ] {
         let Status::Failed { cause } = ended(commands).await.status else {

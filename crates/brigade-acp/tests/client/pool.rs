@@ -72,8 +72,8 @@ async fn waiters_for_one_start_share_its_failure() {
         server.start_timeout = Duration::from_secs(3);
     });
     let text = run(&harness.runtime()).await;
-    assert_eq!(text.matches("it did not answer within 3 s").count(), 4, "{text}");
-    assert_eq!(count(&harness, "start"), 1, "each had a start of its own");
+    assert_eq!(text.matches("no response within 3 s").count(), 4, "{text}");
+    assert_eq!(count(&harness, "start"), 1, "each call started its own process");
     wait_until_gone(&harness).await;
 }
 
@@ -104,7 +104,7 @@ async fn agents_with_different_arguments_get_separate_processes() {
 async fn unknown_mode_is_reported() {
     for (options, words) in [(
         AgentOptions { mode: Some("fly".to_owned()), ..AgentOptions::default() },
-        "it has no mode 'fly'; it offers: plan, code",
+        "unknown mode 'fly'. The agent offers: plan, code",
     )] {
         let options = Arc::new(Mutex::new(options));
         let harness: Harness = harness_with_script(&many(1, "!say a"), move |_, server| {

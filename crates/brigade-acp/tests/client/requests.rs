@@ -93,7 +93,7 @@ const CODED: &str = "!run while ! grep -q coder a.txt; do sleep 0.05; done\n";
 #[tokio::test(flavor = "multi_thread")]
 async fn write_over_a_write_of_this_tree_is_refused_once() {
     let answers = run_beside_a_coder(&format!("{CODED}!write a.txt external\n!write a.txt external")).await;
-    assert_eq!(answers[1], "a.txt was changed by Coder since you read it; read it again.", "{answers:?}");
+    assert_eq!(answers[1], "a.txt was changed by Coder since you read it. Read it again.", "{answers:?}");
     assert_eq!(answers[2], "Wrote 8 bytes to a.txt", "{answers:?}");
 }
 
@@ -139,7 +139,7 @@ async fn agent_can_request_only_tools_it_was_lent() {
     let answers = harness.answers(&first_child(&ending)).await;
     assert!(answers[0].starts_with("Read 4 bytes"), "{answers:?}");
     for (answer, tool) in answers[1..].iter().zip(["write_file", "shell", "acp__fix__execute"]) {
-        assert!(answer.contains(&format!("There is no tool '{tool}'")), "{answers:?}");
+        assert!(answer.contains(&format!("Unknown tool `{tool}`")), "{answers:?}");
     }
     assert!(!harness.path().join("b.txt").exists());
     assert!(ending.outcome.text.as_str().contains("chosen \"no\""), "{}", ending.outcome.text);

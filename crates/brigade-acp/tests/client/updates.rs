@@ -46,7 +46,7 @@ async fn tool_call_update_replaces_the_first_title() {
     assert_eq!(shown, ["Terminal", "Edit", "Terminal: cargo test", "Edit main.rs"]);
     assert_eq!(
         recorded,
-        ["done by itself: Terminal: cargo test (execute)", "does by itself: Edit main.rs (edit)"]
+        ["tool call done: Terminal: cargo test (execute)", "tool call: Edit main.rs (edit)"]
     );
 }
 
@@ -83,7 +83,7 @@ async fn sub_agents_are_requested_shown_and_counted() {
     );
     assert_eq!(
         recorded,
-        ["sub-agent Scout: find it (done)", "sub-agent Helper", "does by itself: Scout: Read a.txt (read)"]
+        ["sub-agent Scout: find it (done)", "sub-agent Helper", "tool call: Scout: Read a.txt (read)"]
     );
     let (outcome, spent) = child_end(&harness, &ending).await;
     assert_eq!((outcome.text.as_str(), spent.reported.agents), ("fine", 2));
@@ -143,9 +143,9 @@ async fn denied(then: &str) -> (brigade::core::Outcome, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refusal_names_the_call_and_the_rule_that_would_permit_it() {
-    let refused = "(refused: Build: make it so. 'acp__fix__execute' is not allowed: this mode asks before it, and nobody \
-                   can be asked here. The user can permit it with the rule `shell(make it so)` in permissions.allow, or \
-                   with --mode auto)";
+    let refused = "(refused: Build: make it so. `acp__fix__execute` is not allowed: this mode requires approval, and no \
+                   user is available. Continue without it. The user can allow it with the rule `shell(make it so)` in \
+                   permissions.allow, or with --mode auto.)";
     for then in ["!stop cancelled", "!stop refusal"] {
         let (outcome, read) = denied(then).await;
         assert_eq!(outcome.status, Status::Incomplete { limit: LimitKind::Permission }, "{then}");
@@ -185,5 +185,5 @@ async fn old_stderr_line_is_not_reported_as_the_cause() {
     let Status::Failed { cause } = child_end(&harness, &ending).await.0.status else {
         panic!("it did not fail")
     };
-    assert!(cause.ends_with("it ended with exit code 5"), "{cause}");
+    assert!(cause.ends_with("the process exited with code 5"), "{cause}");
 }

@@ -307,7 +307,7 @@ fn passthrough_session_refuses_messages() {
     let before = shown();
     home.brigade(&["tell", &session, "Please count to three"])
         .exits_with(2)
-        .stderr_contains("one call of another program");
+        .stderr_contains("it only forwards a call of another program");
     assert_eq!(shown(), before, "the words are on record");
     let resumed = home.brigade(&["resume", &session]);
     resumed.exits_with(0).stdout_contains("[Child]: Four.").stderr_contains("Details:");
@@ -377,7 +377,7 @@ impl Listening {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = String::new();
-        while !said.contains("the token is") {
+        while !said.contains("The token is") {
             said.push_str(&lines.next().unwrap().unwrap());
             said.push('\n');
         }

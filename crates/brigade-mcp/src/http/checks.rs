@@ -20,19 +20,19 @@ pub struct Checks {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// The host is not one of this server's names.
-    #[error("Forbidden: this server does not go by that Host; --host NAME permits it")]
+    #[error("Forbidden: unknown Host. Allow it with --host NAME.")]
     Host,
     /// A web page from another origin sent it.
-    #[error("Forbidden: requests of that Origin are not taken; --origin URL permits it")]
+    #[error("Forbidden: requests from this Origin are not allowed. Allow it with --origin URL.")]
     Origin,
     /// The token is missing.
-    #[error("Unauthorized: send `Authorization: Bearer TOKEN`")]
+    #[error("Unauthorized: missing token. Send `Authorization: Bearer TOKEN`.")]
     NoToken,
     /// The token is wrong.
-    #[error("Unauthorized: that is not the token of this server")]
+    #[error("Unauthorized: invalid token")]
     WrongToken,
     /// Too many clients are connected.
-    #[error("Too many clients are connected: try again later")]
+    #[error("Too many clients are connected. Try again later.")]
     Full,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Sessions {
 /// Error of a session operation.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    #[error("too many clients wait for answers")]
+    #[error("too many clients are waiting for responses")]
     Full,
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),

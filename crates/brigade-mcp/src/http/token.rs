@@ -12,10 +12,10 @@ pub struct Token {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Too short, or contains characters that cannot be sent in a header.
-    #[error("a token has at least {MIN_TOKEN_LENGTH} characters, all of them printable ASCII without spaces")]
+    #[error("a token must have at least {MIN_TOKEN_LENGTH} characters, all printable ASCII without spaces")]
     Invalid,
     /// The system provides no random bytes.
-    #[error("no randomness: {0}")]
+    #[error("cannot generate a token: {0}")]
     Random(String),
 }
 

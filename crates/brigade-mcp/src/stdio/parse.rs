@@ -30,9 +30,9 @@ pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
             Ok(Value::Object(message)) => diagnose_object(&message),
             Ok(Value::Array(_)) => invalid_request(
                 &Value::Null,
-                "batches are not supported; send each message as a line of its own",
+                "batches are not supported; send each message on a separate line",
             ),
-            Ok(_) => invalid_request(&Value::Null, "a message is a JSON object"),
+            Ok(_) => invalid_request(&Value::Null, "a message must be a JSON object"),
             Err(error) => {
                 let text = format!("the line is not JSON: {error}");
                 error_response(&Value::Null, &ErrorData::new(ErrorCode::PARSE_ERROR, text, None))
@@ -43,10 +43,8 @@ pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
 
 /// The error for a line over the limit.
 pub(super) fn too_long() -> ParsedLine {
-    let text = format!(
-        "the message has more than {} MB ({MAX_LINE_BYTES} bytes) and was not read",
-        MAX_LINE_BYTES >> 20
-    );
+    let text =
+        format!("the message exceeds the limit of {} MB ({MAX_LINE_BYTES} bytes)", MAX_LINE_BYTES >> 20);
     invalid_request(&Value::Null, &text)
 }
 
@@ -77,12 +75,12 @@ fn diagnose_object(message: &Map<String, Value>) -> ParsedLine {
     }
     let text = match (method, message.get("params")) {
         _ if !has_version => r#"jsonrpc must be "2.0""#,
-        _ if !id.is_some_and(|id| id.is_string() || id.is_i64()) => "id must be a string or a whole number",
+        _ if !id.is_some_and(|id| id.is_string() || id.is_i64()) => "id must be a string or an integer",
         (None, _) => "method is missing",
         (Some(method), _) if !method.is_string() => "method must be a string",
-        _ if is_answer => "a message with a method has neither result nor error",
+        _ if is_answer => "a message with a method must not have a result or an error",
         (_, Some(params)) if !params.is_object() => "params must be an object",
-        _ => "this is no request of the Model Context Protocol",
+        _ => "not a valid MCP request",
     };
     invalid_request(id.unwrap_or(&Value::Null), text)
 }
@@ -119,8 +117,8 @@ mod tests {
             (r#"{"id":77}"#, json!(77), "jsonrpc"),
             (r#"{"id":5,"method":"tools/list"}"#, json!(5), "jsonrpc"),
             (r#"{"jsonrpc":"2.0","id":5,"method":7}"#, json!(5), "method must be"),
-            (r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}"#, json!(1.5), "whole number"),
-            (r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, Value::Null, "whole number"),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}"#, json!(1.5), "integer"),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, Value::Null, "integer"),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Value::Null, "batches"),
             ("7", Value::Null, "object"),
         ];

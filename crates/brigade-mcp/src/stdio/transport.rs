@@ -96,7 +96,7 @@ impl<R: AsyncRead + Unpin> StdioTransport<R> {
 }
 
 fn disconnected() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the client reads no more")
+    io::Error::new(io::ErrorKind::NotConnected, "the client has stopped reading")
 }
 
 impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StdioTransport<R> {

@@ -77,7 +77,7 @@ async fn progress_increases_and_names_the_agent() {
     let notes = listener.notes.lock().unwrap().clone();
     assert!(notes.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{notes:?}");
     let messages: Vec<String> = notes.into_iter().filter_map(|note| note.message).collect();
-    assert!(messages.iter().any(|message| message == "Child thinks (turn 2)"), "{messages:?}");
+    assert!(messages.iter().any(|message| message == "Child is thinking (turn 2)"), "{messages:?}");
     assert!(messages.len() >= 2, "{messages:?}");
 }
 

@@ -107,7 +107,7 @@ async fn survive(lines: &[&[u8]]) -> std::io::Result<()> {
     let answers = tokio::time::timeout(TEST_TIMEOUT, both).await.unwrap();
     let shown: Vec<_> =
         lines.iter().map(|line| String::from_utf8_lossy(&line[..line.len().min(120)])).collect();
-    assert!(answers.iter().any(|answer| answer["id"] == "last"), "no sign of life after {shown:#?}");
+    assert!(answers.iter().any(|answer| answer["id"] == "last"), "no response after {shown:#?}");
     tokio::time::timeout(TEST_TIMEOUT + Duration::from_secs(5), served).await.unwrap().unwrap()
 }
 

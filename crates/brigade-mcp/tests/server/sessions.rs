@@ -52,7 +52,7 @@ async fn result_can_be_read_in_parts_after_the_server_is_gone() {
     let result = client.call_tool(delegate()).await.unwrap();
     let root = session(&result);
     assert!(
-        result_text(&result).contains(&format!("`read_result` with handle {root}.1-0")),
+        result_text(&result).contains(&format!("read the rest with `read_result`, handle {root}.1-0")),
         "{}",
         result_text(&result).len()
     );

@@ -88,12 +88,12 @@ impl ClientConnection {
         if !folder.is_absolute() || !folder.is_dir() {
             let folder = folder.display();
             return Err(errors::params(format!(
-                "`cwd` is an absolute folder that is there; {folder} is not"
+                "invalid `cwd`: {folder} is not an absolute path of an existing directory"
             )));
         }
         if !additional_directories.is_empty() {
             return Err(errors::params(
-                "a session works in one folder; `additionalDirectories` are not supported",
+                "`additionalDirectories` is not supported: a session has one working directory",
             ));
         }
         let environment = self.host.environment(folder).await.map_err(errors::failed)?;
@@ -104,7 +104,7 @@ impl ClientConnection {
     fn insert(&self, open_session: OpenSession) -> Result<Arc<OpenSession>, acp::Error> {
         let mut open_sessions = self.open_sessions();
         if open_sessions.get(&open_session.session).is_some_and(|open_session| open_session.is_busy()) {
-            return Err(errors::request("the session is open already, and at work"));
+            return Err(errors::request("the session is already open and running"));
         }
         let open_session = Arc::new(open_session);
         open_sessions.insert(open_session.session.clone(), open_session.clone());

@@ -31,7 +31,7 @@ impl UpdateMapper {
                     .content(vec![acp::ContentBlock::from(task)]);
                 self.push(session, SessionUpdate::SessionMessage(message));
             }
-            _ => self.push_child_activity(session, "begins"),
+            _ => self.push_child_activity(session, "started"),
         }
     }
 

@@ -31,7 +31,7 @@ fn check_session_invariants(session: &SessionId, events: &[&Event]) -> Result<()
     let mut state = State::new(session.clone());
     for event in events {
         if !state.admits(event) && !event.is_external() {
-            return Err(format!("{session}: {} may not be at {}", event.kind(), state.length()));
+            return Err(format!("{session}: {} is not allowed at {}", event.kind(), state.length()));
         }
         state.apply(event);
         let ledger = state.ledger();
@@ -42,7 +42,7 @@ fn check_session_invariants(session: &SessionId, events: &[&Event]) -> Result<()
     let ledger = state.ledger();
     match ledger.reserved().is_zero() && ledger.lent().is_zero() {
         true => Ok(()),
-        false => Err(format!("{session}: something is still reserved or lent")),
+        false => Err(format!("{session}: some budget is still reserved or lent")),
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) async fn store(runtime: &Runtime, path: &Path) -> Vec<String> {
         Ok(roots) => {
             for summary in roots {
                 if let Some(owner) = summary.runner {
-                    faults.push(format!("{} is still run by {owner}", summary.root));
+                    faults.push(format!("{} is still running (owner: {owner})", summary.root));
                 }
                 match runtime.store().tail(&summary.root, 0, usize::MAX).await {
                     Ok(log) => faults.extend(check_invariants(&log).err()),

@@ -109,7 +109,7 @@ async fn soak(duration: Duration) -> (String, Vec<String>) {
     let early = figures::Process::now();
     for worker in workers {
         if let Err(error) = worker.await {
-            soak.figures.fault(format!("a worker fell over: {error}"));
+            soak.figures.fault(format!("a worker failed: {error}"));
         }
     }
     let late = figures::Process::now();
@@ -130,7 +130,7 @@ async fn work_until(soak: Arc<Soak>, until: Instant) {
         match tokio::time::timeout(TREE_TIMEOUT, soak.tree(number)).await {
             Ok(Ok(())) => soak.figures.tree(started.elapsed()),
             Ok(Err(fault)) => soak.figures.fault(format!("tree {number}: {fault}")),
-            Err(_) => soak.figures.fault(format!("tree {number} did not end in {TREE_TIMEOUT:?}")),
+            Err(_) => soak.figures.fault(format!("tree {number} did not end within {TREE_TIMEOUT:?}")),
         }
     }
 }
@@ -155,7 +155,7 @@ impl Soak {
         let file = self.folder.path().join(format!("work/{number:08}.txt"));
         let content = std::fs::read_to_string(&file).ok();
         if is_right && content != Some(format!("{number:08}")) {
-            return Err(format!("the file has {content:?}"));
+            return Err(format!("the file contains {content:?}"));
         }
         let _ = std::fs::remove_file(file);
         self.check(&ending.session, number).await
