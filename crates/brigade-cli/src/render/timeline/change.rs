@@ -13,8 +13,8 @@ use super::call::CallItem;
 
 /// Time after which a coarse diff is computed instead.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
-/// Line in an output that marks its diff as truncated.
-const TRUNCATED_NOTE: &str = "(the diff goes on)";
+/// Lines in an output that mark its diff as truncated. Logs of earlier versions contain the second one.
+const TRUNCATED_NOTES: [&str; 2] = ["(the rest of the diff is omitted)", "(the diff goes on)"];
 
 /// Change of a file.
 pub(crate) struct FileChange {
@@ -56,7 +56,8 @@ fn edit_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<File
     }
     // The output contains the diff with line numbers, unless it was too long.
     let reported = call.output.and_then(|output| output.text.as_str().split_once('\n')).map(|(_, diff)| diff);
-    match reported.filter(|diff| diff.starts_with("@@") && !diff.contains(TRUNCATED_NOTE)) {
+    let is_truncated = |diff: &str| TRUNCATED_NOTES.iter().any(|note| diff.contains(note));
+    match reported.filter(|diff| diff.starts_with("@@") && !is_truncated(diff)) {
         Some(diff) => Some(FileChange::new(diff.to_owned(), None)),
         None => Some(FileChange::between(
             old,
