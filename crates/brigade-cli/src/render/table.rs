@@ -154,7 +154,8 @@ pub(super) fn unconfirmed(spent: &Spent, columns: usize) -> String {
         0 => String::new(),
         tokens => {
             let tokens = units::format_compact(tokens);
-            let line = format!("up to {tokens} more tokens are in doubt: their answers were never seen");
+            let line =
+                format!("up to {tokens} more tokens may have been billed: their replies never arrived");
             format!("{}\n", wrap_text(&line, columns))
         }
     }

@@ -185,7 +185,10 @@ fn run_continues_after_failed_tool_calls() {
         "#,
         &[],
     );
-    done.exits_with(0).stdout_contains("path").stdout_contains("no_such_tool").stdout_contains("Invalid arguments for");
+    done.exits_with(0)
+        .stdout_contains("path")
+        .stdout_contains("no_such_tool")
+        .stdout_contains("Invalid arguments for");
     assert!(!done.stdout.contains("content"), "{}", done.stdout);
 }
 

@@ -24,7 +24,9 @@ fn export_format_follows_the_file_extension() {
     ];
     for (file, beginning) in begins {
         let done = export(&["-o", file]);
-        done.exits_with(0).stderr_contains("Wrote session lead \"the task\"").stderr_contains(&format!("\" to {file}"));
+        done.exits_with(0)
+            .stderr_contains("Wrote session lead \"the task\"")
+            .stderr_contains(&format!("\" to {file}"));
         assert_eq!(done.stdout, "");
         let written = home.work().join(file);
         assert!(text(&written).starts_with(beginning), "{file}");
@@ -49,9 +51,7 @@ fn export_replaces_no_file_without_force_and_writes_atomically() {
     export(&["-o", "mine.html", "--force"]).exits_with(0);
     assert!(text(home.work().join("mine.html")).ends_with("</html>\n"));
     export(&["-o", "nowhere/a.html"]).exits_with(1).stderr_contains("nowhere/a.html cannot be written");
-    export(&["-o", "/dev/null", "--force"])
-        .exits_with(2)
-        .stderr_contains("it is not a regular file");
+    export(&["-o", "/dev/null", "--force"]).exits_with(2).stderr_contains("it is not a regular file");
     export(&["-o", ".", "--force"]).exits_with(2);
     home.brigade(&["sessions", "export", "zzzz", "-o", "none.html"]).exits_with(2);
     assert!(

@@ -45,6 +45,7 @@ mod sessions;
 mod stories;
 mod structured;
 mod support;
+mod tidy;
 mod transcript;
 mod trust;
 mod usage_errors;

@@ -354,8 +354,9 @@ fn changed_tool_is_refused_without_a_user_to_ask() {
                   [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
                   [[reply]]\ntext = '{results}'\n";
     let done = home.run(script, &["--mode", "auto"]);
-    done.exits_with(0)
-        .stdout_contains("its definition has changed since it was approved, and no user is available to approve it");
+    done.exits_with(0).stdout_contains(
+        "its definition has changed since it was approved, and no user is available to approve it",
+    );
     assert!(!done.stdout.contains("round trip"), "{}", done.stdout);
 }
 

@@ -468,7 +468,10 @@ fn unusable_server_flags_are_refused_at_start() {
     home.brigade(&["mcp", "--model", "nowhere/x"]).exits_with(2).stderr_contains("nowhere");
     home.brigade(&["mcp", "--model", &model, "-a", "x"]).exits_with(2).stderr_contains("the client leads");
     let dispatch = home.brigade(&["mcp", "--model", &model, "--faces", "dispatch"]);
-    dispatch.exits_with(2).stderr_contains("no delegation tool is enabled").stderr_contains("brigade agents new");
+    dispatch
+        .exits_with(2)
+        .stderr_contains("no delegation tool is enabled")
+        .stderr_contains("brigade agents new");
     home.brigade(&["mcp", "--model", &model, "--faces", "zz"])
         .exits_with(2)
         .stderr_contains("--faces")

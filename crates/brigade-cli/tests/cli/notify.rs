@@ -69,9 +69,7 @@ fn failing_notify_program_only_prints_a_warning() {
     home.write("home/config.toml", "notify = 'sleep 600'\n");
     let since = Instant::now();
     let done = home.run(SAYS, &[]);
-    done.exits_with(0)
-        .stdout_contains("All is well.")
-        .stderr_contains("it was stopped after 10 seconds");
+    done.exits_with(0).stdout_contains("All is well.").stderr_contains("it was stopped after 10 seconds");
     assert!(since.elapsed() < Duration::from_secs(25), "{:?}", since.elapsed());
 }
 

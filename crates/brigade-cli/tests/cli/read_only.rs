@@ -40,7 +40,10 @@ fn sessions_on_a_read_only_mount_are_listed_shown_and_exported() {
         .stdout_contains("{\"end\":");
     let model = home.script(HELLO);
     let run = on_read_only_mount(&home, &format!("\"$BRIGADE\" run --model {model} x")).unwrap();
-    run.exits_with(1).stderr_contains("cannot write to ").stderr_contains("/sessions.db: ").stderr_contains("--store");
+    run.exits_with(1)
+        .stderr_contains("cannot write to ")
+        .stderr_contains("/sessions.db: ")
+        .stderr_contains("--store");
     let tell = on_read_only_mount(&home, "\"$BRIGADE\" tell last more").unwrap();
     tell.exits_with(1).stderr_contains("cannot write to ").stderr_contains("/sessions.db: ");
     assert_eq!(left_over(&home.home()), ["sessions.db", "sessions.db.lock", "sessions.db.waiting"]);
@@ -96,7 +99,10 @@ fn sessions_of_another_user_are_listed_shown_and_exported() {
     brigade(&["sessions", "list"]).exits_with(0).stdout_contains("the task");
     brigade(&["sessions", "show", "last"]).exits_with(0).stdout_contains("hello");
     brigade(&["sessions", "export", "last"]).exits_with(0).stdout_contains("{\"end\":");
-    brigade(&["cancel", "last"]).exits_with(1).stderr_contains("cannot write to ").stderr_contains("/sessions.db: ");
+    brigade(&["cancel", "last"])
+        .exits_with(1)
+        .stderr_contains("cannot write to ")
+        .stderr_contains("/sessions.db: ");
 }
 
 /// Store files in a folder.

@@ -22,10 +22,7 @@ fn export_imported_again_is_the_same_session() {
         assert_eq!(shown(&here), shown(&there));
     }
     // A second import changes nothing. If the file is cut in the middle, the complete records are kept.
-    there
-        .brigade(&["sessions", "import", file.to_str().unwrap()])
-        .exits_with(0)
-        .stderr_contains(", 0 new");
+    there.brigade(&["sessions", "import", file.to_str().unwrap()]).exits_with(0).stderr_contains(", 0 new");
     let cut: String = export.stdout.chars().take(export.stdout.len() - 30).collect();
     Home::new().with_input(&["sessions", "import", "-"], &cut).exits_with(1).stderr_contains("is damaged");
     there.with_input(&["sessions", "import", "-"], "nonsense").exits_with(2).stderr_contains("not an export");
@@ -245,7 +242,9 @@ fn empty_or_truncated_list_says_how_to_see_more() {
         .stderr_contains("None of 3 sessions fits")
         .stderr_contains("less text, or omit --status");
     assert_eq!(empty.stdout, "");
-    list(&["--limit", "2"]).exits_with(0).stderr_contains("Showing the newest 2 of 3. Use --all to show all.");
+    list(&["--limit", "2"])
+        .exits_with(0)
+        .stderr_contains("Showing the newest 2 of 3. Use --all to show all.");
     list(&["--limit", "1", "--status", "done,failed"]).exits_with(0).stderr_contains("The newest 1 that fit");
     assert_eq!(list(&["--all"]).exits_with(0).stderr, "");
     assert_eq!(list(&["helped"]).exits_with(0).stdout.lines().last(), Some("    [Helper]: helped"));

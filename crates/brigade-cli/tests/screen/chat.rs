@@ -296,8 +296,7 @@ fn text_is_streamed_and_a_cut_reply_is_retried() {
         screen.contains("A second") && !screen.contains("part that is")
     });
     let screen = window.wait_for("\nwhole");
-    let expected =
-        "A first part.\n\nA second part that is\n\n(the reply was cut off; retrying)\n\nwhole";
+    let expected = "A first part.\n\nA second part that is\n\n(the reply was cut off; retrying)\n\nwhole";
     assert!(screen.contains(expected), "{screen}");
     quit(window);
 }

@@ -130,10 +130,7 @@ async fn tool_changed_after_approval_is_refused() {
         assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
         assert_eq!(harness.ok(&servers, "mcp__s__change").await, "changed");
         let text = harness.error(&servers, "mcp__s__echo").await;
-        assert!(
-            text.contains("its tool 'echo' was not called: its definition has changed"),
-            "{text}"
-        );
+        assert!(text.contains("its tool 'echo' was not called: its definition has changed"), "{text}");
         assert!(!names(&servers).contains(&"mcp__s__fresh"));
         // This one has no description that could change.
         assert_eq!(harness.ok(&servers, "mcp__s__look").await, "{\"tool\":\"look\"}");

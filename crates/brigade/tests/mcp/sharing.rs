@@ -144,7 +144,9 @@ async fn changed_tool_is_not_called_without_approval() {
     let text = run_script(&harness, &servers, CHANGE, allow).await;
     assert!(!text.contains("deep"), "{text}");
     assert!(
-        text.contains("its definition has changed since it was approved, and no user is available to approve it"),
+        text.contains(
+            "its definition has changed since it was approved, and no user is available to approve it"
+        ),
         "{text}"
     );
 }
