@@ -322,7 +322,7 @@ pub(crate) struct Flags {
     /// Delegation styles: auto, or a comma-separated list of delegate, subagent, dispatch, spawn
     #[arg(long, value_name = "FACES", value_parser = faces)]
     pub(crate) faces: Option<String>,
-    /// What runs without approval: plan (read only; all else is denied), ask (read only), edit (also edit files), auto
+    /// Which calls run without approval: plan (read only; all else is denied), ask (read only), edit (also edit files), auto
     /// (everything that no rule denies or asks about). Default: ask at a terminal; otherwise edit, and calls that need
     /// approval are denied
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]

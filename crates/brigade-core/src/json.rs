@@ -62,7 +62,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(Strict)?;
             if map.contains_key(&key) {
-                return Err(de::Error::custom(format_args!("the key '{key}' stands there twice")));
+                return Err(de::Error::custom(format_args!("duplicate key '{key}'")));
             }
             map.insert(key, value);
         }

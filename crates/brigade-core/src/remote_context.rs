@@ -63,7 +63,7 @@ impl RemoteContext {
             (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
         };
         if !remote_context.lineage.iter().all(is_name) {
-            return Err(format!("`_meta.{META_KEY}`: the lineage names something that is no session"));
+            return Err(format!("`_meta.{META_KEY}`: the lineage contains an invalid session id"));
         }
         Ok(Some(remote_context))
     }

@@ -240,7 +240,7 @@ mod tests {
             assert!(ours.iter().all(|tool| BUILTIN.contains(tool)), "{ours:?}");
             for name in *names {
                 assert_eq!(fold(name), *name, "{name} is not folded");
-                assert!(seen.insert(*name), "{name} stands there twice");
+                assert!(seen.insert(*name), "{name} is listed twice");
             }
         }
     }

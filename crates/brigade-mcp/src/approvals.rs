@@ -73,7 +73,7 @@ impl ApprovalRequest {
         })
     }
 
-    /// Asks the user and records the answer. The first answer counts, whoever gives it.
+    /// Asks the user and records the answer. The first answer counts, from whichever client.
     pub(crate) async fn ask(self, peer: Peer<RoleServer>, runtime: Runtime) {
         let answer = match self.form() {
             Some(form) => peer.create_elicitation_with_timeout(form, Some(ANSWER_TIMEOUT)).await.ok(),

@@ -150,7 +150,7 @@ fn state(found: &FoundSession) -> (&'static str, String) {
 
 /// Hint for a tree that no process is running.
 pub(crate) fn resume(root: &SessionId) -> String {
-    format!("the process that ran it has ended; `brigade resume {root}` goes on with it")
+    format!("the process that ran it has ended. Resume it with: brigade resume {root}")
 }
 
 fn activity(node: &Node) -> String {
@@ -180,7 +180,7 @@ pub(crate) fn range(full: &str, offset: u64, limit: Option<u64>) -> String {
     match end == full.len() {
         true if from == 0 => slice.to_owned(),
         true => format!("{slice}\n(end of {} bytes)", full.len()),
-        false => format!("{slice}\n(bytes {from} to {end} of {}; go on with offset {end})", full.len()),
+        false => format!("{slice}\n(bytes {from} to {end} of {}; continue with offset {end})", full.len()),
     }
 }
 

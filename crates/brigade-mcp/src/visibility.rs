@@ -6,7 +6,7 @@ use brigade_core::{Event, RemoteContext, SessionId};
 /// Sessions that a caller may access.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Visibility {
-    /// All that were started through a server, for clients that are not Brigade agents.
+    /// Every session that was started through a server, for clients that are not Brigade agents.
     All,
     /// Those that the agent with this lineage or its descendants started.
     Descendants(Vec<String>),

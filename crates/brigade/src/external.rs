@@ -134,7 +134,7 @@ impl ExternalLimits {
         Spent { usage, usd, agents, unconfirmed, held_back, reported, cost_unreported, ..Spent::default() }
     }
 
-    /// Reserve of a call: all that is left of the loan, since the agent's usage cannot be predicted.
+    /// Reserve of a call: the rest of the loan, since the agent's usage cannot be predicted.
     pub(crate) fn reserve(&self, free: Budget) -> Resources {
         Resources {
             tokens: self.tokens.min(free.tokens.number()),

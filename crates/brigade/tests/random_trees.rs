@@ -291,7 +291,7 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
         match ended {
             Ok(result) => {
                 let left = result.detached.ended();
-                tokio::time::timeout(TEST_TIMEOUT, left).await.expect("what was left to itself hangs");
+                tokio::time::timeout(TEST_TIMEOUT, left).await.expect("a detached child hangs");
                 break;
             }
             Err(RunError::Store(_)) if crash <= MAX_CRASHES => {}
@@ -316,9 +316,7 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
     // A message that arrived at the very end requests a next round.
     if let Ok(run) = runtime(&store, seed, workspace).resume(&root, ResumeOptions::default()).await {
         let result = end(run, &store).await.unwrap();
-        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended())
-            .await
-            .expect("what was left to itself hangs");
+        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended()).await.expect("a detached child hangs");
     }
     finish_detached(&store, seed, workspace, &root).await;
     let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
@@ -343,9 +341,7 @@ async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspa
         let Some(open) = open else { return };
         let run = runtime(store, seed, workspace).resume(&open, ResumeOptions::default()).await.unwrap();
         let result = end(run, store).await.unwrap();
-        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended())
-            .await
-            .expect("what was left to itself hangs");
+        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended()).await.expect("a detached child hangs");
     }
     panic!("seed {seed}: there is always something left");
 }

@@ -81,7 +81,7 @@ fn cancel_reaches_a_run_while_two_processes_saturate_the_store() {
         let still = |runs: &mut [Child; 2]| {
             runs.iter_mut().filter_map(|run| run.try_wait().unwrap().is_none().then_some(())).count()
         };
-        wait_for("the cancelled run ends, the other goes on", || still(&mut runs) == left);
+        wait_for("the cancelled run ends, the other continues", || still(&mut runs) == left);
     }
     for run in runs {
         let output = run.wait_with_output().unwrap();
@@ -92,7 +92,7 @@ fn cancel_reaches_a_run_while_two_processes_saturate_the_store() {
         let children = result["agents"].as_array().unwrap().iter().filter(|agent| agent["depth"] == 1);
         for child in children {
             assert!(child["turns"].as_u64().unwrap() > 5, "{child}");
-            assert_eq!(child["error"], "cancelled by the person");
+            assert_eq!(child["error"], "cancelled by the user");
         }
     }
 }

@@ -121,7 +121,7 @@ fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
     let value = match result {
         Ok(value) => value,
         Err(error) if error.code == acp::ErrorCode::MethodNotFound => {
-            return deny("the client cannot ask the person");
+            return deny("the client cannot ask the user");
         }
         // A client that cannot show the request cannot approve it, so the call is denied at once.
         Err(error) => {

@@ -124,7 +124,7 @@ impl AgentRequest {
                 connection.answer(&self.id, &answer)
             }
             (RequestKind::Read(_) | RequestKind::Terminal(_), None) => {
-                connection.refuse(&self.id, REFUSED, "there is no answer to this any more");
+                connection.refuse(&self.id, REFUSED, "this request can no longer be answered");
             }
         }
     }

@@ -17,7 +17,7 @@ pub(super) const NO_RULE: &str = "No rule matches exactly this call. Press y to 
 pub(crate) enum Scope {
     /// The current one.
     One,
-    /// All that are pending.
+    /// Every pending approval.
     All,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Init {
     /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// What runs without approval: plan (read only), ask (only what rules allow), edit (also edit files), auto
+    /// Which calls run without approval: plan (read only), ask (only what rules allow), edit (also edit files), auto
     /// (everything that no rule denies)
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,

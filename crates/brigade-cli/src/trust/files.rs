@@ -129,7 +129,7 @@ impl ProjectFiles {
         found.join(", ")
     }
 
-    /// What stands at a path, if anything does.
+    /// Content at a path, if there is any.
     pub(crate) fn get(&self, path: impl AsRef<Path>) -> Option<&FileContent> {
         self.entries.get(path.as_ref())
     }

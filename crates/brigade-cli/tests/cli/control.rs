@@ -49,7 +49,7 @@ fn interrupt_cancels_and_prints_the_partial_result() {
         assert_eq!(report["agents"][1]["status"], "cancelled");
         assert_eq!(report["result"], "I begin.");
         home.brigade(&["cancel", &id]).exits_with(0).stderr_contains("already ended");
-        home.brigade(&["sessions", "show", &id]).exits_with(0).stdout_contains("cancelled by the person");
+        home.brigade(&["sessions", "show", &id]).exits_with(0).stdout_contains("cancelled by the user");
     }
 }
 

@@ -199,7 +199,7 @@ fn hostile_text_closes_no_markdown_fence() {
         }
     }
     assert!(fence.is_none() && fences > 8, "{fences} fences");
-    assert!(page.contains("# not a heading"), "what stands in a fence is not changed");
+    assert!(page.contains("# not a heading"), "text in a fence is not changed");
 }
 
 /// Checks that a line outside of fences contains only our own markup.

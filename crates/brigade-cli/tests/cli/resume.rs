@@ -98,6 +98,6 @@ fn agent_cannot_resume_a_run_that_the_user_cancelled() {
     );
     home.run(&script, &["--mode", "auto"])
         .exits_with(0)
-        .stdout_contains("cancelled by the person")
+        .stdout_contains("cancelled by the user")
         .stdout_contains("exit 130");
 }

@@ -337,7 +337,7 @@ fn damaged_trust_record_error_names_the_fix() {
                 .stderr_contains(file.to_str().unwrap())
                 .stderr_contains("Remove it");
         }
-        assert_eq!(text(&file), damaged, "it is left for the person to look at");
+        assert_eq!(text(&file), damaged, "it is left for the user to look at");
     }
     std::fs::remove_dir_all(home.work().join(".brigade")).unwrap();
     home.brigade(&["config", "show"]).exits_with(0);

@@ -139,7 +139,7 @@ fn limit_of(worst: Result<WorstCase, Shortfall>) -> Option<LimitKind> {
 }
 
 fn cancel() -> Event {
-    Event::CancelAsked { by: "the person".to_owned() }
+    Event::CancelAsked { by: "the user".to_owned() }
 }
 
 fn ended(status: Status, text: &str) -> Event {
@@ -155,7 +155,7 @@ fn incomplete(limit: LimitKind, text: &str) -> Step {
 }
 
 fn cancelled(text: &str) -> Step {
-    Step::End(Outcome::new(Status::Cancelled { by: "the person".to_owned() }, text))
+    Step::End(Outcome::new(Status::Cancelled { by: "the user".to_owned() }, text))
 }
 
 /// Session that has completed one turn.
@@ -646,7 +646,7 @@ fn cancel_waits_for_open_children() {
         until: 0,
         default: Answer::Once,
     });
-    let end = || ended(Status::Cancelled { by: "the person".to_owned() }, "Two helpers.");
+    let end = || ended(Status::Cancelled { by: "the user".to_owned() }, "Two helpers.");
     scenario.refuses(end()).then(tool_ended(1, 2, "not started")).refuses(end());
     scenario.then(returned(1, 0, used(50))).then(tool_ended(1, 0, "part")).refuses(end()).next(Step::Wait);
     scenario.then(returned(1, 1, used(50))).then(tool_ended(1, 1, "part"));
@@ -834,7 +834,7 @@ fn transient_fault_is_fatal_after_six_attempts() {
         scenario.next(Step::CallModel(Purpose::Turn));
         scenario.then(called(1, attempt, Purpose::Turn)).then(failed(1, attempt, transient()));
     }
-    let Step::End(outcome) = scenario.state.next() else { panic!("it goes on") };
+    let Step::End(outcome) = scenario.state.next() else { panic!("it continues") };
     let Status::Failed { cause } = &outcome.status else { panic!("{outcome:?}") };
     assert!(cause.contains("overloaded") && cause.contains('6'), "{cause}");
     scenario.ends();

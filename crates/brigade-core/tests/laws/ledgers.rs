@@ -116,7 +116,7 @@ impl ShadowLedger {
                     let calls = (0..).zip(&reply.calls).map(|(index, _)| CallId { turn: *turn, index });
                     self.open_calls = calls.collect();
                 }
-                assert!(self.wrap_up_replies <= 1, "more than one last word");
+                assert!(self.wrap_up_replies <= 1, "more than one wrap-up reply");
             }
             Event::CallFailed { spent, .. } => {
                 let reserved = std::mem::take(&mut self.reserved);
@@ -632,7 +632,7 @@ impl Simulation {
     }
 }
 
-/// Usually nothing, sometimes all that is left.
+/// Usually nothing, sometimes everything that is left.
 fn random_held(left: Resources, sim: &mut Simulation) -> Resources {
     if sim.choices.below(4) == 1 { left } else { Resources::default() }
 }

@@ -26,7 +26,7 @@ pub struct ImportReport {
     pub records: u64,
     /// Number of records that the store did not have before.
     pub new: u64,
-    /// Where the text stops being a valid export, if it does.
+    /// Position at which the text stops being a valid export, if it does.
     pub cut: Option<Truncation>,
     /// Last round of the root session as the export describes it.
     pub round: Option<ImportedRound>,

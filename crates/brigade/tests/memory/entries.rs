@@ -11,9 +11,9 @@ use super::{MemoryDir, call, keys, note, put, session};
 #[test]
 fn entries_survive_reopening() {
     let dir = MemoryDir::new();
-    put(&dir.memory(), 1, "style", "The person likes short sentences.\nAnd few of them.");
+    put(&dir.memory(), 1, "style", "The user likes short sentences.\nAnd few of them.");
     let entry = dir.memory().get(" style ").unwrap().unwrap();
-    assert_eq!(entry.text, "The person likes short sentences.\nAnd few of them.");
+    assert_eq!(entry.text, "The user likes short sentences.\nAnd few of them.");
     assert_eq!(entry.session, session().as_str());
     assert!(entry.stored_at.starts_with("20") && entry.stored_at.ends_with('Z'), "{}", entry.stored_at);
     assert_eq!(dir.memory().get("other").unwrap(), None);

@@ -107,7 +107,7 @@ async fn answer_approvals(
         tree.apply(&record);
         for (question, answer) in decide(&tree, &record) {
             // The run may be over, or another answer may have come first.
-            let _ = runtime.answer(&question.session, question.call, answer, "the person").await;
+            let _ = runtime.answer(&question.session, question.call, answer, "the user").await;
         }
     }
 }
@@ -412,7 +412,7 @@ async fn resume_with(harness: &Harness, root: &SessionId, answer: Answer) -> Run
         loop {
             let since = Tree::fold(&harness.log(root).await[known..]);
             for question in since.pending_approvals() {
-                let _ = runtime.answer(&question.session, question.call, answer.clone(), "the person").await;
+                let _ = runtime.answer(&question.session, question.call, answer.clone(), "the user").await;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -480,7 +480,7 @@ async fn cancelling_at_every_event_leaves_no_approval_pending() {
                     seen += 1;
                 }
                 if seen == at {
-                    let _ = canceller.cancel(&root, "the person").await;
+                    let _ = canceller.cancel(&root, "the user").await;
                 }
             }
         };
@@ -525,7 +525,7 @@ async fn expiring_approval_is_answered_once() {
                 let RunEvent::Record(record) = live else { continue };
                 let Event::Asked { call, .. } = &record.event else { continue };
                 tokio::time::sleep(Duration::from_millis(30)).await;
-                let _ = runtime.answer(&record.session, *call, Answer::Once, "the person").await;
+                let _ = runtime.answer(&record.session, *call, Answer::Once, "the user").await;
             }
         };
         let (result, ()) = tokio::join!(end(run), late);
@@ -596,7 +596,7 @@ text = "{results}"
     let root = run_until_pending(&harness, 2, 0).await;
     let always = Answer::Always("write_file(docs/x.txt)".to_owned());
     let runtime = harness.runtime();
-    runtime.answer(&root, CallId { turn: 1, index: 0 }, always, "the person").await.unwrap();
+    runtime.answer(&root, CallId { turn: 1, index: 0 }, always, "the user").await.unwrap();
     let result = resume(&harness, &root).await;
     assert_eq!(result.outcome.status, Status::Done);
     let log = harness.log(&root).await;

@@ -411,7 +411,7 @@ text = "ok"
     let answers = harness.answers(&ending.session).await;
     assert!(answers[0].contains("Unknown tool `teleport`. Available tools: "), "{}", answers[0]);
     assert!(answers[1].contains("Invalid arguments for "), "{}", answers[1]);
-    assert!(answers[2].contains("'path' stands there twice"), "{}", answers[2]);
+    assert!(answers[2].contains("duplicate key 'path'"), "{}", answers[2]);
     assert!(answers[3].contains("not valid JSON"), "{}", answers[3]);
     assert!(answers[4].contains("--mode auto"), "{}", answers[4]);
     let tree = view::Tree::fold(&harness.log(&ending.session).await);

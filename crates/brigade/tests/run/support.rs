@@ -266,7 +266,7 @@ impl CrashStore {
             Event::Answered { call, .. } if append.lease.is_some() => Some(*call),
             _ => None,
         })?;
-        let answer = Event::Answered { call, answer: Answer::Once, by: "the person".to_owned() };
+        let answer = Event::Answered { call, answer: Answer::Once, by: "the user".to_owned() };
         let (expect, events, lease) = (Expect::Exists, Arc::new(vec![answer]), None);
         let is_asked_for = self.is_answered_first.swap(false, Ordering::SeqCst);
         is_asked_for.then(|| Append { expect, events, lease, blobs: Vec::new(), ..append.clone() })

@@ -26,7 +26,7 @@ const TASKS: [(&str, Option<&str>); 6] = [
 ];
 const TURNS: usize = 9;
 const RESULTS: [&str; 3] =
-    ["the starter is served", "the main course is on the plate", "the dessert stands in dessert.txt"];
+    ["the starter is served", "the main course is on the plate", "the dessert is in dessert.txt"];
 
 type Turn = (&'static str, u64);
 

@@ -18,7 +18,7 @@ use crate::terminal::Colour;
 
 /// Mark of a tool call.
 const BULLET: &str = "· ";
-/// How much of a result is shown where it is only announced.
+/// Columns of a result in an announcement.
 const MAX_RESULT_COLUMNS: usize = 160;
 /// Maximum number of earlier messages that are shown, and lines of each.
 const MAX_RECALLED_MESSAGES: usize = 6;

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::error::CliError;
 use crate::output;
 
-/// Argument that stands for a task from standard input.
+/// Argument that means a task from standard input.
 const STDIN_ARG: &str = "-";
 /// Timeout for the first byte of standard input if there is a task without it. An idle pipe must not block a run.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(3);

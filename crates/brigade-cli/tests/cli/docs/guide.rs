@@ -130,7 +130,7 @@ fn normalized_line(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a line matches the page, where `…` stands for anything.
+/// Whether a line matches the page, where `…` matches anything.
 fn matches_shown(shown: &str, line: &str) -> bool {
     let mut parts = shown.split('…').map(normalized_line);
     let line = normalized_line(line);

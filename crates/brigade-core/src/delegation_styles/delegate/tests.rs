@@ -529,11 +529,11 @@ fn c13_failure_format() {
 
 #[test]
 fn c13_failure_says_who_cancelled_and_what_there_is() {
-    let cancelled = rendered("Writer", Status::Cancelled { by: "the person".to_owned() }, "half a page");
+    let cancelled = rendered("Writer", Status::Cancelled { by: "the user".to_owned() }, "half a page");
     assert!(cancelled.is_error());
     let text = cancelled.text.as_str();
     assert!(text.starts_with("Sub-agent 'Writer' failed: "), "{text}");
-    assert!(text.contains("the person") && text.contains("half a page"), "{text}");
+    assert!(text.contains("the user") && text.contains("half a page"), "{text}");
 }
 
 #[test]

@@ -203,9 +203,9 @@ fn c58_failures_name_the_agent() {
     let output = rendered(Status::Failed { cause: "the model refuses".to_owned() }, "");
     assert!(output.is_error());
     assert_eq!(output.text.as_str(), "Agent 'reviewer' failed: the model refuses");
-    let output = rendered(Status::Cancelled { by: "the person".to_owned() }, "half");
+    let output = rendered(Status::Cancelled { by: "the user".to_owned() }, "half");
     assert!(output.is_error());
-    assert!(output.text.as_str().starts_with("Agent 'reviewer' failed: cancelled by the person"));
+    assert!(output.text.as_str().starts_with("Agent 'reviewer' failed: cancelled by the user"));
     assert!(output.text.as_str().ends_with("half"));
     let output = rendered(Status::Lost { cause: "gone".to_owned() }, "");
     assert!(output.text.as_str().contains("outcome unknown"));

@@ -291,11 +291,9 @@ fn c86_byte_exact_formats() {
     assert_eq!(output.text.as_str(), "half\n(incomplete: turns)");
     let output = rendered(Status::Failed { cause: "broke".to_owned() }, "");
     assert!(output.is_error() && output.text.as_str().contains("broke"));
-    let output = rendered(Status::Cancelled { by: "the person".to_owned() }, "half");
+    let output = rendered(Status::Cancelled { by: "the user".to_owned() }, "half");
     assert!(output.is_error());
-    assert!(
-        output.text.as_str().contains("cancelled by the person") && output.text.as_str().ends_with("half")
-    );
+    assert!(output.text.as_str().contains("cancelled by the user") && output.text.as_str().ends_with("half"));
     let output =
         all_styles().render(&parsed(NAME, GOOD), &Outcome::new(Status::Done, "x".repeat(50)), 20, "01abc");
     let (text, last) = output.text.as_str().rsplit_once('\n').unwrap();

@@ -478,11 +478,9 @@ fn c86_byte_exact_formats() {
     assert_eq!(output.text.as_str(), "So far.\n(incomplete: turns)");
     let output = rendered(Status::Incomplete { limit: LimitKind::Turns }, &"x".repeat(5000));
     assert_eq!(output.text.as_str(), format!("{}\n... (truncated)\n(incomplete: turns)", "x".repeat(4096)));
-    let output = rendered(Status::Cancelled { by: "the person".to_owned() }, "half");
+    let output = rendered(Status::Cancelled { by: "the user".to_owned() }, "half");
     assert!(output.is_error());
-    assert!(
-        output.text.as_str().contains("cancelled by the person") && output.text.as_str().ends_with("half")
-    );
+    assert!(output.text.as_str().contains("cancelled by the user") && output.text.as_str().ends_with("half"));
     let output = rendered(Status::Lost { cause: "it is gone".to_owned() }, "");
     assert!(output.is_error() && output.text.as_str().contains("outcome unknown"));
 }

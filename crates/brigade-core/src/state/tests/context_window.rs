@@ -106,7 +106,7 @@ fn overflowing_compaction_shrinks_its_input_and_then_fails() {
         last = size;
         scenario.then(called(3, attempt, Purpose::Compaction)).then(failed(3, attempt, overflow()));
     }
-    let Step::End(outcome) = scenario.state.next() else { panic!("it goes on") };
+    let Step::End(outcome) = scenario.state.next() else { panic!("it continues") };
     assert!(matches!(outcome.status, Status::Failed { .. }), "{outcome:?}");
     scenario.ends();
 }

@@ -113,7 +113,7 @@ async fn queued_request_is_not_written_before_it_is_sent() {
     assert!(matches!(first.next().await, Some(Ok(Chunk::Sent))));
     assert!(matches!(second.next().await, Some(Ok(Chunk::Queued))));
     let waits = tokio::time::timeout(Duration::from_millis(50), second.next()).await;
-    assert!(waits.is_err(), "it stands in line");
+    assert!(waits.is_err(), "it is queued");
     assert_eq!(written.load(Ordering::Relaxed), 1);
     drop(first);
     assert!(matches!(second.next().await, Some(Ok(Chunk::Sent))));

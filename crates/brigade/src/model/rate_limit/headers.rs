@@ -107,7 +107,7 @@ fn tightest(headers: &HeaderMap, names: &[HeaderNames], now: i64) -> QuotaStatus
         reset: header_text(headers, reset).and_then(|text| parse_reset(text, now)),
     };
     let reported = names.iter().map(read).filter(|allowance| *allowance != QuotaStatus::default());
-    // A limit of 0 means that there is no limit. Any other quota takes precedence.
+    // A limit of 0 means no limit. Any other quota takes precedence.
     let order = |reported: &QuotaStatus| (reported.limit == Some(0), reported.remaining.unwrap_or(u64::MAX));
     reported.min_by_key(order).unwrap_or_default()
 }

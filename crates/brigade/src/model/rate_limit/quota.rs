@@ -78,7 +78,7 @@ impl Quota {
         max_wait: Duration,
     ) {
         let (Some(remaining), Some(reset)) = (status.remaining, status.reset) else { return };
-        // A limit of 0 means that there is no limit.
+        // A limit of 0 means no limit.
         if status.limit == Some(0) {
             *quota = None;
             return;

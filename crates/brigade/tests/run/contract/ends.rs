@@ -49,14 +49,14 @@ async fn c76_cancelling_the_root_cancels_descendants_and_keeps_results() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let asked = Instant::now();
-        harness.runtime.cancel(&root, "the person").await.unwrap();
+        harness.runtime.cancel(&root, "the user").await.unwrap();
         let result = end(run).await.unwrap();
         assert!(asked.elapsed() < Duration::from_secs(2), "{tool}");
-        assert_eq!(result.outcome.status, Status::Cancelled { by: "the person".to_owned() });
+        assert_eq!(result.outcome.status, Status::Cancelled { by: "the user".to_owned() });
         check_laws(&harness.log(&root).await);
         let tree = harness.tree(&root).await;
         for node in tree.walk(&root) {
-            let Activity::Ended(outcome) = &node.activity else { panic!("{tool}: {} goes on", node.label) };
+            let Activity::Ended(outcome) = &node.activity else { panic!("{tool}: {} continues", node.label) };
             assert!(matches!(outcome.status, Status::Cancelled { .. }), "{tool}: {outcome:?}");
         }
         let answer = harness.answers(&root).await.remove(0);
@@ -269,7 +269,7 @@ async fn cancel_at(runtime: &Runtime, prepared: PreparedRun, at: usize) -> Resul
             }
         }
         // A store that is down rejects the cancellation. The run then ends without it.
-        let _ = runtime.cancel(&root, "the person").await;
+        let _ = runtime.cancel(&root, "the user").await;
     };
     tokio::join!(end(run), cancel).0
 }
