@@ -129,7 +129,7 @@ fn reported_sub_agents_are_shown_and_counted() {
     assert_eq!(child["usage"]["reported_agents"], 2, "{report}");
     assert_eq!(report["agents"][0]["usage"].get("reported_agents"), None, "{report}");
     let said =
-        "external agents say they used 100 tokens, $0.2500 and started 2 sub-agents, on their own account";
+        "external agents report 100 tokens, $0.2500 and 2 sub-agents of their own";
     home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains(said);
     home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
         .exits_with(0)
@@ -157,7 +157,7 @@ fn external_agent_that_stops_after_a_denial_is_incomplete() {
         .stdout_contains("(refused: Build: make it so. ")
         .stdout_contains("`shell(make it so)` in permissions.allow");
     done.stderr_contains("the external agent ended after it was denied a permission")
-        .stderr_contains("To continue:");
+        .stderr_contains("Resume:");
 }
 
 #[test]
@@ -173,10 +173,10 @@ fn reported_usage_is_shown_separately() {
     );
     home.brigade(&["sessions", "tree", session])
         .exits_with(0)
-        .stdout_contains("external agents say they used 100 tokens");
+        .stdout_contains("external agents report 100 tokens");
     home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
         .exits_with(0)
-        .stdout_contains("100 by its own account");
+        .stdout_contains("100 self-reported");
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn point_73_call_overrides_config_and_without_both_the_model_answers() {
     home.write("home/config.json", &lost);
     asked(json!({}))
         .exits_with(2)
-        .stderr_contains("spawn.server: there is no acp.servers.elsewhere; there are: fix");
+        .stderr_contains("spawn.server: unknown server acp.servers.elsewhere. Known servers: fix");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn doctor_initializes_external_agents() {
     let done = home.brigade(&["doctor"]);
     done.stdout_contains("fix: fixture 7")
         .stdout_contains("lost: cannot initialize the agent: command not found");
-    done.stdout_contains("empty: it has no `command`");
+    done.stdout_contains("empty: `command` is missing");
     home.brigade(&["doctor", "--offline"]).stdout_contains("fix: not started");
 }
 

@@ -27,8 +27,8 @@ fn answer_offers_always_only_if_a_rule_covers_the_call() {
             let refused = home.brigade(&["answer", &running.session, "always"]);
             refused
                 .exits_with(2)
-                .stderr_contains("No rule covers exactly this call")
-                .stderr_contains("`yes` allows it once");
+                .stderr_contains("No rule matches exactly this call")
+                .stderr_contains("Use `yes` to allow it once");
         }
         let words =
             if has_rule { "`yes`, `always`, `no` or `no REASON`" } else { "`yes`, `no` or `no REASON`" };

@@ -84,7 +84,7 @@ fn interrupted_pipeline_prints_how_to_continue() {
         let done = CommandResult::of(child.wait_with_output().unwrap());
         done.exits_with(141)
             .stderr_contains("cancelled by")
-            .stderr_contains("To continue:")
+            .stderr_contains("Resume:")
             .stderr_contains("brigade resume ");
     }
 }

@@ -123,8 +123,8 @@ fn broken_config_is_a_problem_and_other_checks_run() {
     for (config, words) in [
         ("[broken", "config.toml"),
         ("swarm.max_dept = 2", "nearest known key is `swarm.max_depth`"),
-        ("providers.x.kind = 'openai'", "providers.x has no `base_url`"),
-        ("model = 'script:/nowhere.toml'", "/nowhere.toml cannot be read"),
+        ("providers.x.kind = 'openai'", "providers.x: `base_url` is missing"),
+        ("model = 'script:/nowhere.toml'", "cannot read the script /nowhere.toml"),
     ] {
         home.write("home/config.toml", config);
         let done = doctor(&home, &["--offline"], &[]);
@@ -247,7 +247,7 @@ fn projects_agents_skills_and_rules_are_checked() {
     assert_finding(&before, "agents", &["ok: the built-in lead"]);
     assert_finding(&before, "skills", &["warn: ", "odd"]);
     assert_finding(&before, "tools", &["problem: permissions.deny: `shel(git push)` names no tool"]);
-    assert_finding(&before, "tools", &["problem: web.search needs a key, and BRAVE_API_KEY is not set"]);
+    assert_finding(&before, "tools", &["problem: web.search needs a key, but BRAVE_API_KEY is not set"]);
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let after = report(&home, &["--offline"], &[]);
     assert_finding(&after, "agents", &["problem: ", "bad", "brigade agents lint"]);

@@ -94,7 +94,7 @@ fn config_adds_and_removes_environment_variables() {
 fn project_config_cannot_expose_secrets_to_commands() {
     let home = Home::new();
     put(&home.work(), ".brigade/config.toml", "[shell]\nenv = ['GITHUB_TOKEN']\n");
-    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("a project may not set `shell`");
+    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("a project cannot set `shell`");
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn repeated_calls_stop_the_run() {
         .exits_with(3)
         .stdout_contains("stuck")
         .stderr_contains("made the same calls with the same results")
-        .stderr_contains("To continue: ");
+        .stderr_contains("Resume: ");
     home.run(script, &["--set", "limits.loop_limit=0", "--max-turns", "12"])
         .exits_with(3)
         .stderr_contains("turn limit of 12");
@@ -222,7 +222,7 @@ fn closed_stdout_exits_like_sigpipe() {
     let done = home.command(&["run", "--model", &model, "x"]).stdout(full).output().unwrap();
     crate::support::CommandResult::of(done)
         .exits_with(1)
-        .stderr_contains("standard output cannot be written")
+        .stderr_contains("cannot write to standard output")
         .stderr_contains("brigade sessions show ");
 }
 

@@ -185,7 +185,7 @@ fn init_refuses_an_unknown_model_before_writing() {
     let home = Home::new();
     for (model, words) in [
         ("claude", "is not a model name. Use PROVIDER/MODEL"),
-        ("antropic/claude", "the nearest is 'anthropic'"),
+        ("antropic/claude", "Did you mean 'anthropic'?"),
         ("ollama/", "names no model"),
         ("script:nowhere.toml", "nowhere.toml cannot be read"),
     ] {

@@ -78,7 +78,7 @@ fn mcp_server_that_cannot_start_is_reported_and_the_run_continues() {
         .exits_with(0)
         .stdout_contains("fine")
         .stderr_contains("warning: MCP server 'lost': cannot start the server: it exited with code 127")
-        .stderr_contains("warning: MCP server 'old': servers that speak the older SSE are not supported");
+        .stderr_contains("warning: MCP server 'old': the SSE transport is not supported");
     home.brigade(&["doctor"]).stdout_contains("MCP server 'lost'");
 }
 
@@ -261,7 +261,7 @@ fn project_gets_no_user_keys_and_no_user_servers() {
     home.write("work/.mcp.json", &servers(&home, json!({ "env": { "K": "${ANTHROPIC_API_KEY}" } })));
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
-    run().stderr_contains("a project may not give it ANTHROPIC_API_KEY").stdout_contains("Unknown tool");
+    run().stderr_contains("a project cannot pass ANTHROPIC_API_KEY").stdout_contains("Unknown tool");
     // The user's own server with the same name is used unchanged.
     home.write("home/config.json", &servers(&home, json!({})));
     run().stdout_contains("round trip");
@@ -311,7 +311,7 @@ fn tools_login_and_logout_of_a_server() {
     let config = json!({ "mcpServers": { "fix": { "url": server.url() }, "here": { "command": "true" } } });
     home.write("home/config.json", &config.to_string());
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
-    run().stderr_contains("MCP server 'fix': it requires a login (OAuth); type: brigade tools login fix");
+    run().stderr_contains("MCP server 'fix': it requires a login (OAuth); run: brigade tools login fix");
     let (page, _, printed) = log_in(&home, "FIX");
     assert!(page.contains("You are logged in"), "{page}");
     assert_eq!(printed, "Logged in to FIX.\n");
@@ -329,10 +329,10 @@ fn tools_login_and_logout_of_a_server() {
     run().stderr_contains("it requires a login");
     home.brigade(&["tools", "login", "other"])
         .exits_with(2)
-        .stderr_contains("mcpServers has no server 'other'; there are fix, here");
+        .stderr_contains("unknown MCP server 'other'. Configured servers: fix, here");
     home.brigade(&["tools", "login", "here"])
         .exits_with(2)
-        .stderr_contains("it is started here, so there is no login to it");
+        .stderr_contains("it is a local program and needs no login");
 }
 
 #[test]

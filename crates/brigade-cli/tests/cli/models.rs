@@ -144,11 +144,11 @@ fn missing_provider_settings_are_named() {
         "anthropic, deepseek, gemini, groq, llamacpp, lmstudio, ollama, openai, openai-responses, openrouter, vllm",
     );
     home.write("home/config.toml", "[providers.mine]\nkind = 'openai'\n");
-    model("mine/x").exits_with(2).stderr_contains("providers.mine has no `base_url`");
+    model("mine/x").exits_with(2).stderr_contains("providers.mine: `base_url` is missing");
     home.write("home/config.toml", "[providers.mine]\nbase_url = 'http://127.0.0.1:1'\n");
     model("mine/x")
         .exits_with(2)
-        .stderr_contains("providers.mine has no `kind`")
+        .stderr_contains("providers.mine: `kind` is missing")
         .stderr_contains("one of openai, responses, anthropic, gemini");
     home.write("home/config.toml", "[providers.mine]\nkind = 'telepathy'\nbase_url = 'http://127.0.0.1:1'\n");
     model("mine/x").exits_with(2).stderr_contains("one of openai, responses, anthropic, gemini");
@@ -203,7 +203,7 @@ fn provider_limits_are_enforced() {
     std::fs::write(&file, format!("{config}requests_per_minute = 0\n")).unwrap();
     run(&home)
         .exits_with(2)
-        .stderr_contains("`providers.mine.requests_per_minute` has to be a whole number from 1");
+        .stderr_contains("`providers.mine.requests_per_minute` must be a whole number from 1");
     std::fs::write(&file, format!("{config}total_timeout = 'soon'\n")).unwrap();
-    run(&home).exits_with(2).stderr_contains("`providers.mine.total_timeout` has to be a duration");
+    run(&home).exits_with(2).stderr_contains("`providers.mine.total_timeout` must be a duration");
 }

@@ -228,8 +228,8 @@ fn models_of_one_provider_lists_all_its_models() {
         .stdout_contains("openai/gpt-4o ")
         .stderr_contains("set OPENAI_API_KEY to use openai");
     home.brigade(&["models", "ollama"]).exits_with(0).stderr_contains("start ollama");
-    home.brigade(&["models", "antropic"]).exits_with(2).stderr_contains("the nearest is 'anthropic'");
-    home.brigade(&["models", ""]).exits_with(2).stderr_contains("there is no provider ''");
+    home.brigade(&["models", "antropic"]).exits_with(2).stderr_contains("Did you mean 'anthropic'?");
+    home.brigade(&["models", ""]).exits_with(2).stderr_contains("unknown provider ''");
     home.brigade(&["models", "mine", "other"]).exits_with(2);
 }
 
@@ -350,18 +350,18 @@ fn invalid_price_error_names_file_and_fix() {
         });
     };
     for wrong in ["-1.0", "nan", "'dear'", "2e6"] {
-        let cause = ["`prices.\"openai/gpt-4.1\".input`", "dollars for a million tokens, such as 2.50"];
+        let cause = ["`prices.\"openai/gpt-4.1\".input`", "dollars per million tokens such as 2.50"];
         check(&format!("[prices.'openai/gpt-4.1']\ninput = {wrong}"), &cause);
     }
     check("[prices.'openai/gpt-4.1']\ncontext_window = 0", &["a number of tokens from 1"]);
-    check("[prices.openai]\ninput = 1", &["names no model: write provider/model"]);
-    check("[prices.'opnai/x']\ninput = 1\noutput = 1", &["prices.\"opnai/x\"", "the nearest is 'openai'"]);
-    check("[prices.'openai/x']\ninput = 1", &["there is no `output`", "write both `input` and `output`"]);
-    check("[prices.'ollama/x']\noutput = 1", &["there is no `input`"]);
-    check("[prices.'openai/x']\ncache_read = 1", &["there is no `input`"]);
+    check("[prices.openai]\ninput = 1", &["is not a model. Write PROVIDER/MODEL"]);
+    check("[prices.'opnai/x']\ninput = 1\noutput = 1", &["prices.\"opnai/x\"", "Did you mean 'openai'?"]);
+    check("[prices.'openai/x']\ninput = 1", &["`output` is missing", "Set both `input` and `output`"]);
+    check("[prices.'ollama/x']\noutput = 1", &["`input` is missing"]);
+    check("[prices.'openai/x']\ncache_read = 1", &["`input` is missing"]);
     let elsewhere =
         "[providers.openai]\nbase_url = 'https://proxy.invalid'\n[prices.'openai/gpt-4.1']\ninput = 1";
-    check(elsewhere, &["there is no `output`"]);
+    check(elsewhere, &["`output` is missing"]);
     home.write(
         "home/config.toml",
         "[prices.'openai/gpt-4.1']\ninput = 1\n[prices.'openai/x']\nmax_output = 5",
@@ -378,6 +378,6 @@ fn project_config_cannot_set_prices() {
     std::fs::create_dir(home.work().join(".brigade")).unwrap();
     home.write("work/.brigade/config.toml", "[prices.'openai/gpt-4.1']\ninput = 0\noutput = 0\n");
     home.brigade(&["trust", "--yes"])
-        .stderr_contains("a project may not set `prices`, only you can")
+        .stderr_contains("a project cannot set `prices`")
         .exits_with(2);
 }

@@ -93,7 +93,7 @@ fn damaged_session_is_shown_up_to_the_damage() {
         export
             .exits_with(1)
             .stdout_contains("before")
-            .stdout_contains("Not all of this session can be read")
+            .stdout_contains("Part of this session cannot be read")
             .stderr_contains("is damaged");
     }
     home.brigade(&["sessions", "list", "--status", "damaged"])

@@ -217,7 +217,7 @@ fn named_pipes_do_not_block() {
     std::fs::remove_file(&there).unwrap();
     std::fs::remove_file(home.work().join(".brigade/config.toml")).unwrap();
     pipe(".brigade/config.toml");
-    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("is not a file");
+    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("is not a regular file");
     assert_ignored(&home, &home.work(), "have changed");
 }
 
@@ -257,7 +257,7 @@ fn user_only_keys_are_refused_in_a_project() {
         put(&home.work(), ".brigade/config.toml", config);
         home.brigade(&["trust", "--yes"])
             .exits_with(2)
-            .stderr_contains(".brigade/config.toml: a project may not set `");
+            .stderr_contains(".brigade/config.toml: a project cannot set `");
     }
     put(&home.work(), ".brigade/config.toml", "[swarm]\nmax_dept = 1");
     home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("swarm.max_depth");
@@ -333,9 +333,9 @@ fn damaged_trust_record_error_names_the_fix() {
         ] {
             let done = home.brigade(&arguments);
             done.exits_with(2)
-                .stderr_contains("is damaged")
+                .stderr_contains("cannot parse")
                 .stderr_contains(file.to_str().unwrap())
-                .stderr_contains("Remove it");
+                .stderr_contains("Delete the file");
         }
         assert_eq!(text(&file), damaged, "it is left for the user to look at");
     }
@@ -349,7 +349,7 @@ fn read_only_home_is_still_read() {
     put(&home.work(), ".brigade/config.toml", DEPTH);
     let mut command = home.command(&["trust", "--yes"]);
     let done = CommandResult::of(command.env("BRIGADE_HOME", "/proc/nowhere").output().unwrap());
-    done.exits_with(1).stderr_contains("/proc/nowhere/trusted.json cannot be written");
+    done.exits_with(1).stderr_contains("cannot write /proc/nowhere/trusted.json");
     let mut command = home.command(&["config", "show"]);
     CommandResult::of(command.env("BRIGADE_HOME", "/proc/nowhere").output().unwrap())
         .exits_with(0)

@@ -123,9 +123,9 @@ fn unknown_model_error_suggests_the_nearest() {
     );
     run("whatever", &["unknown model 'whatever'", "Write PROVIDER/MODEL"]);
     run("script:plan.toml", &["plan.toml cannot be read"]);
-    assert_refused(&home, &["models", "antropic"], 2, &["the nearest is 'anthropic'"]);
+    assert_refused(&home, &["models", "antropic"], 2, &["Did you mean 'anthropic'?"]);
     let far = home.brigade(&["models", "foo"]);
-    far.exits_with(2).stderr_contains("there is no provider 'foo'");
+    far.exits_with(2).stderr_contains("unknown provider 'foo'");
     assert!(!far.stderr.contains("nearest"), "{}", far.stderr);
 }
 
@@ -215,7 +215,7 @@ fn invalid_config_error_names_file_key_and_fix() {
     home.write("home/config.toml", "model = ollama/qwen3\n");
     assert_refused(&home, &["run", "x"], 2, &[file.to_str().unwrap(), "line 1"]);
     home.write("home/config.toml", "permissions.mode = 'yolo'\n");
-    assert_refused(&home, &["run", "x"], 2, &["`permissions.mode` has to be one of plan, ask, edit, auto"]);
+    assert_refused(&home, &["run", "x"], 2, &["`permissions.mode` must be one of plan, ask, edit, auto"]);
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn end_of_a_padded_command_is_on_the_screen() {
     insta::assert_snapshot!("question_hostile", screen);
     // No rule matches exactly this call, so it cannot always be allowed.
     answer(&window, "a");
-    window.wait_for("No rule covers exactly this call");
+    window.wait_for("No rule matches exactly this call");
     answer(&window, "r");
     window.press("not like this\r");
     assert_eq!(window.end(), 0, "{}", window.text());

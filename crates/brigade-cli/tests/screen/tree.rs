@@ -94,7 +94,7 @@ fn resizing_a_running_tree_leaves_no_remains() {
     let (_home, mut window) = small((110, 24), &[]);
     let wide = window.screen();
     window.resize(40, 24);
-    let narrow = window.wait_for("waits for 2 ag…");
+    let narrow = window.wait_for("waiting for 2 …");
     assert_snapshot!("narrower", narrow);
     window.resize(110, 24);
     window.wait_until("as it was", |screen| screen == wide);
