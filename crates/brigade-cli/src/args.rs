@@ -35,7 +35,7 @@ Examples:
   brigade models                             list available models and their prices
 
 Exit codes:
-  0    done                       3    incomplete: a limit was reached; the partial result is printed
+  0    done                       3    incomplete: a limit was reached; prints the partial result
   1    failed                     130  cancelled
   2    usage or configuration
 
@@ -201,7 +201,7 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Trust a project's configuration, agents, skills and instructions
     Trust(Trust),
-    /// Watch agents repair a small project: no key, no network, a few seconds
+    /// Watch agents fix a small project: no key, no network, a few seconds
     Demo,
     /// Create a configuration file
     #[command(after_help = onboarding::INIT_HELP)]

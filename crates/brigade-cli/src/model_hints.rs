@@ -77,13 +77,14 @@ fn without_model(settings: &Settings, command: &str, rest: &str) -> CliError {
 
 /// Hint for a model that does not exist or cannot be used.
 pub(crate) fn hint_for_model(settings: &Settings, name: &str) -> String {
-    const SEE_ALSO: &str = "List available models with: brigade models";
+    const SEE_ALSO: &str =
+        "List available models with: brigade models. To try Brigade without a model: brigade demo";
     let offers = settings.providers.list(&settings.environment);
     let key = |provider: &str| offers.iter().find(|offer| offer.name == provider).map(|offer| &offer.key);
     let suggestion = match name.split_once('/') {
         Some((provider, model)) => match key(provider) {
             Some(ApiKey::Missing(variable)) => {
-                return format!("Set your key with: export {variable}=... {SEE_ALSO}");
+                return format!("Set your key with: export {variable}=...\n{SEE_ALSO}");
             }
             Some(ApiKey::Set(_) | ApiKey::NotNeeded) => None,
             None => settings.providers.did_you_mean(provider).map(|near| format!("{near}/{model}")),

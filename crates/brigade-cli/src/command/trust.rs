@@ -76,7 +76,7 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
         }
     }
     TrustStore::trust(&environment, &found.root, found.files.hash(), found.accepted())?;
-    found.report(global, "is now trusted, until one of these files changes")
+    found.report(global, "is trusted, until one of these files changes")
 }
 
 fn nothing_to_trust(folder: &Path) -> CliError {

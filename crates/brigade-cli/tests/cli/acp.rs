@@ -110,7 +110,7 @@ fn tool_calls_of_an_external_agent_are_shown() {
         shown
             .exits_with(0)
             .stdout_contains("thought: first of all")
-            .stdout_contains("tool call done: Look around");
+            .stdout_contains("tool call: Look around (read)");
     }
 }
 
@@ -128,8 +128,7 @@ fn reported_sub_agents_are_shown_and_counted() {
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
     assert_eq!(child["usage"]["reported_agents"], 2, "{report}");
     assert_eq!(report["agents"][0]["usage"].get("reported_agents"), None, "{report}");
-    let said =
-        "external agents report 100 tokens, $0.2500 and 2 sub-agents of their own";
+    let said = "external agents report 100 tokens, $0.2500 and 2 sub-agents of their own";
     home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains(said);
     home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
         .exits_with(0)
@@ -156,7 +155,7 @@ fn external_agent_that_stops_after_a_denial_is_incomplete() {
         .stdout_contains("I build it now.")
         .stdout_contains("(refused: Build: make it so. ")
         .stdout_contains("`shell(make it so)` in permissions.allow");
-    done.stderr_contains("the external agent ended after it was denied a permission")
+    done.stderr_contains("the external agent ended after a permission request was denied")
         .stderr_contains("Resume:");
 }
 

@@ -105,14 +105,14 @@ fn lint_classifies_every_key() {
         .stdout_contains("honoured   name, description")
         .stdout_contains("translated tools (line 4): read_file; unknown tools, not granted: Odd")
         .stdout_contains("ignored    color (line 5)")
-        .stdout_contains("1 file: 1 can be used, 0 refused");
+        .stdout_contains("1 file: 1 usable, 0 refused");
     let done = home.brigade(&["agents", "lint", "."]);
     done.exits_with(1)
         .stdout_contains("bad.md: refused (claude)")
         .stdout_contains("refused    tools (line 4)")
         .stdout_contains("honoured   name, description, maxTurns")
         .stdout_contains("refused    line 1: has no frontmatter")
-        .stdout_contains("3 files: 1 can be used, 2 refused");
+        .stdout_contains("3 files: 1 usable, 2 refused");
     let json = home.brigade(&["agents", "lint", ".", "--output-format", "json"]).exits_with(1).json();
     assert_eq!((json["refused"].as_u64(), json["files"].as_array().unwrap().len()), (Some(2), 3));
     assert_eq!((&json["files"][0]["status"], &json["files"][0]["id"]), (&"used".into(), &"a".into()));
@@ -152,7 +152,7 @@ fn new_writes_a_file_that_loads_and_never_overwrites() {
     let file = home.home().join("agents/scribe/AGENT.md");
     assert_eq!(done.exits_with(0).stdout.trim(), file.to_str().unwrap());
     home.brigade(&["agents", "list"]).exits_with(0).stdout_contains("scribe");
-    home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("1 file: 1 can be used, 0 refused");
+    home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("1 file: 1 usable, 0 refused");
     let uncommented = text(&file).replace("# model: provider/model", "model: p/m").replace("\n# ", "\n");
     let without_prose = uncommented
         .replace("Allowed tools; without this key, those that its parent passes on. List the names: brigade tools list\n", "");
@@ -160,7 +160,7 @@ fn new_writes_a_file_that_loads_and_never_overwrites() {
     home.brigade(&["agents", "lint"])
         .exits_with(0)
         .stdout_contains("max_concurrency")
-        .stdout_contains("1 can be used");
+        .stdout_contains("1 usable");
     let before = text(&file);
     home.brigade(&["agents", "new", "scribe"]).exits_with(2).stderr_contains("already exists; not changed");
     assert_eq!(text(&file), before);

@@ -111,8 +111,7 @@ fn errors_are_printed_and_the_chat_continues() {
         .stderr_contains("no model is set")
         .stderr_contains("Did you mean /model?")
         .stderr_contains("unknown model 'nosuch/thing'");
-    done.stderr_contains("failed: the scripted model refuses")
-        .stdout_contains(&format!("The model is {model}."));
+    done.stderr_contains("failed: the scripted model refuses").stdout_contains(&format!("Model: {model}."));
     assert!(done.stdout.ends_with("better: again\n"), "{}", done.stdout);
     chat(&home, &["-a", "nobody"], "x\n").exits_with(2).stderr_contains("unknown agent 'nobody'");
     chat(&home, &["-r", "nonsense"], "x\n").exits_with(2);
@@ -148,7 +147,7 @@ fn slash_commands_work_without_a_model() {
         .stdout_contains("No messages yet.")
         .stdout_contains("├─ Worker")
         .stdout_contains("total")
-        .stdout_contains("The mode is edit.");
+        .stdout_contains("Mode: edit.");
     done.stdout_contains("Mode: plan (from the next round).")
         .stdout_contains("/resume [ID]")
         .stderr_contains("no agents are running");

@@ -175,7 +175,9 @@ fn web_fetch_from_loopback_needs_user_config() {
     let script = format!(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_fetch'\narguments = {{ url = '{url}' }}\n[[reply]]\ntext = '{{results}}'"
     );
-    home.run(&script, &["--mode", "plan"]).exits_with(0).stdout_contains("is closed to this tool");
+    home.run(&script, &["--mode", "plan"])
+        .exits_with(0)
+        .stdout_contains("is not allowed. Use a URL without a port");
     home.run(&script, &["--mode", "plan", "--set", "web.allow_loopback=true"])
         .exits_with(0)
         .stdout_contains("# inside");

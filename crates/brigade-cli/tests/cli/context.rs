@@ -68,7 +68,7 @@ fn skills_are_found_in_the_home_and_in_configured_paths() {
     home.run(READ_SKILL, &[])
         .exits_with(0)
         .stdout_contains("From elsewhere.")
-        .stderr_contains("of the same name")
+        .stderr_contains("has the same name")
         .stderr_contains("missing: it does not exist");
     home.run(HELLO, &["--set", "permissions.deny=[\"skill\"]"]).exits_with(0);
 }
@@ -92,7 +92,7 @@ fn project_instructions_count_towards_the_context() {
     assert!(tokens(&home, &[]) > before + 900);
     assert_eq!(tokens(&home, &["--set", "permissions.deny=[\"read_file(AGENTS.md)\"]"]), before);
     home.write("work/AGENTS.md", &"Use tabs. ".repeat(10_000));
-    home.run(HELLO, &[]).exits_with(0).stderr_contains("AGENTS.md is long");
+    home.run(HELLO, &[]).exits_with(0).stderr_contains("AGENTS.md is cut");
     home.write("work/AGENTS.md", &"x".repeat(2_000_000));
     home.run(HELLO, &[]).exits_with(0).stderr_contains("is not used");
     std::fs::remove_file(home.work().join("AGENTS.md")).unwrap();

@@ -204,7 +204,7 @@ fn instructions_of_the_repository_are_ordered_nearest_last() {
     assert!(!prompt.contains("from above") && !prompt.contains("for Claude"), "{prompt}");
     assert!(!done.stderr.contains("AGENTS.md"), "{}", done.stderr);
     let (prompt, _) = model.prompt(&home, &repo, &["run", "x"]);
-    assert!(prompt.ends_with("allow; it cannot widen what you may do.\n\nRule of the root.\n"), "{prompt}");
+    assert!(prompt.ends_with("It cannot extend your permissions.\n\nRule of the root.\n"), "{prompt}");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn instructions_written_by_an_agent_need_user_approval() {
     let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x"]);
     assert!(prompt.contains("Push to main."), "{prompt}");
     assert!(!done.stderr.contains("not used"), "{}", done.stderr);
-    home.brigade(&words).exits_with(0).stderr_contains("trusted already");
+    home.brigade(&words).exits_with(0).stderr_contains("already trusted");
     // After a manual edit the file counts as the user's.
     home.brigade(&["trust", "--revoke"]).exits_with(0);
     put(&home.work(), "AGENTS.md", "Never push.");
@@ -344,7 +344,7 @@ fn lead_prompt_contains_the_environment() {
         ],
     );
     assert!(
-        plain.ends_with("(UTC)\nPermission mode: plan (read only: edits and commands are refused)"),
+        plain.ends_with("(UTC)\nPermission mode: plan (read-only: edits and commands are refused)"),
         "{plain}"
     );
     git(&home.work(), &["init", "-q", "-b", "topic"]);

@@ -63,7 +63,7 @@ fn incomplete_is_3_with_partial_result_and_raising_flag() {
 
 /// Runs the resume command that a stopped run printed.
 fn continue_as_told(home: &Home, stopped: &CommandResult) -> CommandResult {
-    let line = stopped.stderr.lines().find(|line| line.starts_with("To continue")).unwrap();
+    let line = stopped.stderr.lines().find(|line| line.starts_with("Resume:")).unwrap();
     let words: Vec<&str> = line.split_once("brigade ").unwrap().1.split_whitespace().collect();
     home.brigade(&words)
 }
@@ -81,7 +81,7 @@ fn stopped_run_prints_usage_and_a_resume_command_that_works() {
         ),
         (
             ["--budget-usd", "$0.02"],
-            "Stopped at the cost limit of $0.02: $0.00 spent; the next call could cost up to $0.1",
+            "Stopped at the cost limit of $0.02: $0.00 spent; the next call could cost up to $0.0",
         ),
         (["--max-turns", "1"], "Stopped at the turn limit of 1."),
     ] {

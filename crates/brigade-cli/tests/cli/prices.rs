@@ -130,7 +130,7 @@ fn local_servers_are_queried() {
         .stdout_contains("* mine/small")
         .stdout_contains("  mine/large")
         .stdout_contains("free");
-    done.stdout_contains("8192").stdout_contains("Runs use mine/small");
+    done.stdout_contains("8192").stdout_contains("Default model: mine/small");
     assert!(done.stderr.is_empty(), "{}", done.stderr);
     let asked = server.asked();
     assert_eq!(asked.len(), 1);
@@ -281,7 +281,7 @@ fn unpriced_model_is_refused_under_a_usd_budget() {
     let work = "[providers.work]\nkind = 'anthropic'\nbase_url = 'http://proxy.invalid'";
     let done = home(work).brigade(&["run", "x", "--model", "work/claude-opus-5", "--budget-usd", "1"]);
     done.exits_with(2).stderr_contains("the price of the model 'work/claude-opus-5' is unknown");
-    done.stderr_contains("beneath [prices.\"work/claude-opus-5\"]");
+    done.stderr_contains("under [prices.\"work/claude-opus-5\"]");
     assert!(!done.stderr.contains("PROVIDER/MODEL"), "{}", done.stderr);
 }
 
@@ -377,7 +377,5 @@ fn project_config_cannot_set_prices() {
     let home = Home::new();
     std::fs::create_dir(home.work().join(".brigade")).unwrap();
     home.write("work/.brigade/config.toml", "[prices.'openai/gpt-4.1']\ninput = 0\noutput = 0\n");
-    home.brigade(&["trust", "--yes"])
-        .stderr_contains("a project cannot set `prices`")
-        .exits_with(2);
+    home.brigade(&["trust", "--yes"]).stderr_contains("a project cannot set `prices`").exits_with(2);
 }

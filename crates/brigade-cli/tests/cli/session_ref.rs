@@ -17,7 +17,7 @@ fn id_prefix_works_in_every_command() {
     home.brigade(&["cancel", short])
         .exits_with(0)
         .stderr_contains("lead \"the task\" has already ended: done");
-    home.brigade(&["sessions", "rm", short]).exits_with(0).stderr_contains("lead \"the task\" is removed");
+    home.brigade(&["sessions", "rm", short]).exits_with(0).stderr_contains("Removed lead \"the task\"");
     home.brigade(&["sessions", "show", short]).exits_with(2).stderr_contains("no session id starts with");
 }
 
@@ -46,7 +46,7 @@ fn last_names_the_newest_root_session() {
     let report = home.report("[[reply]]\ntext = 'the newest'", &[]);
     home.brigade(&["sessions", "show", "last"]).exits_with(0).stdout_contains("the newest");
     home.brigade(&["resume", "last"]).exits_with(0).stdout_contains("the newest");
-    home.brigade(&["sessions", "rm", "last"]).exits_with(0).stderr_contains("is removed");
+    home.brigade(&["sessions", "rm", "last"]).exits_with(0).stderr_contains("Removed lead");
     home.brigade(&["sessions", "show", report["session_id"].as_str().unwrap()]).exits_with(2);
     home.brigade(&["sessions", "rm", "la"])
         .exits_with(2)

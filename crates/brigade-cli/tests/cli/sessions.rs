@@ -25,13 +25,16 @@ fn export_imported_again_is_the_same_session() {
     there.brigade(&["sessions", "import", file.to_str().unwrap()]).exits_with(0).stderr_contains(", 0 new");
     let cut: String = export.stdout.chars().take(export.stdout.len() - 30).collect();
     Home::new().with_input(&["sessions", "import", "-"], &cut).exits_with(1).stderr_contains("is damaged");
-    there.with_input(&["sessions", "import", "-"], "nonsense").exits_with(2).stderr_contains("not an export");
+    there
+        .with_input(&["sessions", "import", "-"], "nonsense")
+        .exits_with(2)
+        .stderr_contains("cannot import this text: its first line is incomplete");
 }
 
 #[test]
 fn sessions_are_listed_shown_and_removed() {
     let home = Home::new();
-    home.brigade(&["sessions", "list"]).exits_with(0).stderr_contains("no sessions yet");
+    home.brigade(&["sessions", "list"]).exits_with(0).stderr_contains("No sessions yet");
     let report = home.report(ONE, &[]);
     let id = report["session_id"].as_str().unwrap();
     home.brigade(&["sessions", "list"])
@@ -50,7 +53,7 @@ fn sessions_are_listed_shown_and_removed() {
         .stdout_contains("Σ cost");
     let child = format!("{id}.1-0");
     home.brigade(&["sessions", "show", &child]).exits_with(0).stdout_contains("helped");
-    home.brigade(&["sessions", "rm", &child]).exits_with(2).stderr_contains("is a part of");
+    home.brigade(&["sessions", "rm", &child]).exits_with(2).stderr_contains("it is part of");
     home.brigade(&["sessions", "rm", id]).exits_with(0);
     home.brigade(&["sessions", "show", id]).exits_with(2);
 }
@@ -239,13 +242,15 @@ fn empty_or_truncated_list_says_how_to_see_more() {
     let empty = list(&["nothing", "--status", "lost"]);
     empty
         .exits_with(0)
-        .stderr_contains("None of 3 sessions fits")
+        .stderr_contains("No match in 3 sessions")
         .stderr_contains("less text, or omit --status");
     assert_eq!(empty.stdout, "");
     list(&["--limit", "2"])
         .exits_with(0)
-        .stderr_contains("Showing the newest 2 of 3. Use --all to show all.");
-    list(&["--limit", "1", "--status", "done,failed"]).exits_with(0).stderr_contains("The newest 1 that fit");
+        .stderr_contains("Showing 2 of 3 sessions, newest first. Use --all to show all.");
+    list(&["--limit", "1", "--status", "done,failed"])
+        .exits_with(0)
+        .stderr_contains("Showing 1 of the matching sessions, newest first");
     assert_eq!(list(&["--all"]).exits_with(0).stderr, "");
     assert_eq!(list(&["helped"]).exits_with(0).stdout.lines().last(), Some("    [Helper]: helped"));
     list(&["--status", "faild"]).exits_with(2).stderr_contains("'failed'").stderr_contains("incomplete");
@@ -336,7 +341,7 @@ fn list_filters_by_the_agent_of_a_child() {
     assert_eq!(leads.as_array().unwrap().len(), 2, "{leads}");
     home.brigade(&["sessions", "list", "--agent", "nobody"])
         .exits_with(0)
-        .stderr_contains("None of 2 sessions fits");
+        .stderr_contains("No match in 2 sessions");
 }
 
 #[test]

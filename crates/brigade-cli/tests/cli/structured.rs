@@ -31,7 +31,7 @@ fn valid_result_is_the_only_stdout() {
     let report = told.exits_with(0).json();
     assert_eq!((&report["status"], &report["result"]), (&"done".into(), &r#"{"n":1}"#.into()));
     let log = home.brigade(&["sessions", "show", "last", "--full"]);
-    log.exits_with(0).stdout_contains("fits this JSON Schema").stdout_contains("\"required\": [\"n\"]");
+    log.exits_with(0).stdout_contains("match this JSON Schema").stdout_contains("\"required\": [\"n\"]");
 }
 
 #[test]

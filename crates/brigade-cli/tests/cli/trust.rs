@@ -93,7 +93,7 @@ fn project_config_applies_while_trusted_and_unchanged() {
 fn trust_prompts_only_at_a_terminal() {
     let home = Home::new();
     home.brigade(&["trust"]).exits_with(2).stderr_contains("nothing to trust").stderr_contains(".brigade");
-    home.brigade(&["trust", "/nowhere"]).exits_with(2).stderr_contains("/nowhere is not a folder");
+    home.brigade(&["trust", "/nowhere"]).exits_with(2).stderr_contains("no such folder: /nowhere");
     put(&home.work(), ".claude/agents/a.md", "x");
     let done = home.with_input(&["trust"], "y\n");
     done.exits_with(2).stderr_contains(".claude/agents/a.md").stderr_contains("brigade trust --yes /");
@@ -231,7 +231,7 @@ fn oversized_project_cannot_be_trusted() {
     assert_ignored(&home, &home.work(), "larger than 1 MB");
     home.brigade(&["trust", "--yes"])
         .exits_with(2)
-        .stderr_contains("cannot be trusted")
+        .stderr_contains("cannot trust ")
         .stderr_contains(".brigade/large");
     std::fs::remove_file(large).unwrap();
     for number in 0..5_001 {
@@ -314,7 +314,7 @@ fn trusted_files_are_shown_escaped_and_as_json() {
     assert_eq!(shown["files"][1]["bytes"], 1);
     assert!(shown["config"]["swarm"]["roles"].is_object());
     assert_eq!(home.brigade(&["trust", "--output-format", "json"]).exits_with(0).json(), shown);
-    home.brigade(&["trust"]).exits_with(0).stderr_contains("trusted already");
+    home.brigade(&["trust"]).exits_with(0).stderr_contains("already trusted");
     let revoked = home.brigade(&["trust", "--revoke", "--output-format", "json"]).json();
     assert_eq!(revoked["status"], "revoked");
 }

@@ -121,7 +121,7 @@ fn unknown_model_error_suggests_the_nearest() {
         "anthropic/claude-sonnet-5",
         &["ANTHROPIC_API_KEY is not set", "export ANTHROPIC_API_KEY=", "brigade demo"],
     );
-    run("whatever", &["unknown model 'whatever'", "Write PROVIDER/MODEL"]);
+    run("whatever", &["unknown model 'whatever'", "Use PROVIDER/MODEL"]);
     run("script:plan.toml", &["plan.toml cannot be read"]);
     assert_refused(&home, &["models", "antropic"], 2, &["Did you mean 'anthropic'?"]);
     let far = home.brigade(&["models", "foo"]);

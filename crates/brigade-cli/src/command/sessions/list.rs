@@ -298,11 +298,11 @@ impl Listing {
                 Some("No sessions yet. Start one with: brigade run \"TASK\", or try: brigade demo".to_owned())
             }
             (all, 0) => Some(format!("No match in {}. {}", session_count(all), widen_hint(list))),
-            (_, shown) if self.has_more && is_filtered => {
-                Some(format!("Showing the newest {shown} matches. Use --all to show all."))
-            }
+            (_, shown) if self.has_more && is_filtered => Some(format!(
+                "Showing {shown} of the matching sessions, newest first. Use --all to show all."
+            )),
             (all, shown) if self.has_more => {
-                Some(format!("Showing the newest {shown} of {all}. Use --all to show all."))
+                Some(format!("Showing {shown} of {all} sessions, newest first. Use --all to show all."))
             }
             _ => None,
         }
