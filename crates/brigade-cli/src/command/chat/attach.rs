@@ -265,7 +265,7 @@ mod tests {
         for (message, cause) in [
             ("@large", "64 KiB"),
             ("@binary", "UTF-8"),
-            ("@../x", "leads out"),
+            ("@../x", "outside the workspace"),
             ("@.env", "is denied"),
             ("@nofile.txt", "there is no such file"),
             ("see @src/nofile.", "there is no such file"),
