@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs all tests and says how many failed.
+# Runs all tests and prints how many failed.
 cd "$(dirname "$0")" || exit 2
 failed=0
 

@@ -1,4 +1,4 @@
-//! `brigade demo`: a lead and three specialists repair a small project. Everything except the model is real.
+//! `brigade demo`: a lead and three specialists fix a small project. Everything except the model is real.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) const MODEL: &str = "demo";
 /// Script of the model.
 pub(crate) const SCRIPT: &str = include_str!("../../demo/script.toml");
 
-const TASK: &str = "The tests of this project fail. Find out why, repair it, and write a changelog.";
+const TASK: &str = "The tests of this project fail. Find the cause, fix it, and write a changelog.";
 
 const PROJECT: [(&str, &str); 5] = [
     ("README.md", include_str!("../../demo/project/README.md")),
@@ -36,7 +36,7 @@ pub(crate) fn run(global: Global) -> Result<Exit, CliError> {
     let settings = Settings::load_for_demo(&global, &flags)?;
     if global.output_format == OutputFormat::Text {
         output::note(&format!(
-            "A lead and three specialists repair a small project in {}.\n\
+            "A lead and three specialists fix a small project in {}.\n\
              The model is scripted. Agents, tools, budgets and the log are real.\n\
              Task: {TASK}\n",
             folder.display()

@@ -117,7 +117,7 @@ fn config_sections_of_the_pages_are_the_defaults() {
             let tool = all.iter_mut().find(|tool| tool["name"] == "delegate").unwrap();
             let described = tool["description"].as_str().unwrap();
             let prepared = "Predefined roles: researcher. Any other role works too,";
-            tool["description"] = described.replace("Name any role that fits the part,", prepared).into();
+            tool["description"] = described.replace("Use any role,", prepared).into();
         }
         assert_eq!(with, without, "{face}");
     }

@@ -122,7 +122,7 @@ fn unknown_model_error_suggests_the_nearest() {
         &["ANTHROPIC_API_KEY is not set", "export ANTHROPIC_API_KEY=", "brigade demo"],
     );
     run("whatever", &["unknown model 'whatever'", "Use PROVIDER/MODEL"]);
-    run("script:plan.toml", &["plan.toml cannot be read"]);
+    run("script:plan.toml", &["plan.toml: No such file"]);
     assert_refused(&home, &["models", "antropic"], 2, &["Did you mean 'anthropic'?"]);
     let far = home.brigade(&["models", "foo"]);
     far.exits_with(2).stderr_contains("unknown provider 'foo'");

@@ -391,7 +391,7 @@ fn mistakes_are_explained_and_the_chat_continues() {
     window.press("/tre\r");
     window.wait_for("Did you mean /tree?");
     window.press(&format!("/mod\tl {model}\r"));
-    window.wait_for("The model is script:");
+    window.wait_for("Model: script:");
     window.press(&format!("{UP}{UP}{UP}\r"));
     window.wait_for("turn 1: hello");
     wait_for_idle(&window);

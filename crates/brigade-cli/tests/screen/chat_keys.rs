@@ -155,7 +155,7 @@ fn exclamation_mark_runs_a_user_command() {
         assert_snapshot!(format!("own_command_{name}"), conversation(&screen));
         window.press("what was that?\r");
         window.wait_for("\nok");
-        window.wait_for("Enter approves");
+        window.wait_for("Press Enter to approve");
         window.press("x\u{3}");
         window.press("\u{4}");
         let mut window = window;
@@ -274,7 +274,7 @@ fn a_plan_is_approved_with_one_key_and_carried_out() {
         let home = Home::new();
         let window = chat(&home, (columns, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
         window.press("make it\r");
-        window.wait_for("Enter approves");
+        window.wait_for("Press Enter to approve");
         // Keys pressed while the plan appears were meant for something else.
         std::thread::sleep(Duration::from_millis(600));
         let screen = window.screen();
@@ -284,7 +284,7 @@ fn a_plan_is_approved_with_one_key_and_carried_out() {
         wait_for_idle(&window);
         assert_eq!(text(home.work().join("made.txt")), "made");
         window.press("/mode\r");
-        window.wait_for("The mode is edit.");
+        window.wait_for("Mode: edit.");
         quit_when_idle(window);
     }
 }
@@ -294,16 +294,16 @@ fn a_plan_can_be_changed_instead() {
     let home = Home::new();
     let window = chat(&home, (80, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
     window.press("make it\r");
-    window.wait_for("Enter approves");
+    window.wait_for("Press Enter to approve");
     std::thread::sleep(Duration::from_millis(600));
     window.press("another");
-    window.wait_until("the offer makes room", |screen| !screen.contains("Enter approves"));
+    window.wait_until("the offer makes room", |screen| !screen.contains("Enter to approve"));
     window.press("\r");
     window.wait_for("heard: another");
     assert_eq!(text(home.work().join("made.txt")), "", "it is still mode plan");
-    window.wait_for("Enter approves");
+    window.wait_for("Press Enter to approve");
     window.press(ESC);
-    window.wait_until("the offer is gone", |screen| !screen.contains("Enter approves"));
+    window.wait_until("the offer is gone", |screen| !screen.contains("Enter to approve"));
     std::thread::sleep(Duration::from_millis(600));
     window.press("\r");
     quit_when_idle(window);

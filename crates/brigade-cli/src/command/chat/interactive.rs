@@ -211,8 +211,8 @@ impl ChatUi<'_> {
         let model = self.conversation.model().await.map(|model| format!(", {}", sanitize::line(&model)));
         let (model, mode) = (model.unwrap_or_default(), self.conversation.mode().await);
         let who = sanitize::line(self.conversation.agent_label());
-        let greeting = format!("{who}{model}, mode {mode}. Type /help for commands.");
-        lines.extend(wrap_text(&greeting, columns).lines().map(|line| self.colour.paint("2", line)));
+        let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
+        lines.push(self.colour.paint("2", &greeting));
         if self.conversation.is_open() {
             let open = "Its last round has not ended. It continues with your next message.";
             lines.extend(wrap_text(open, columns).lines().map(str::to_owned));
