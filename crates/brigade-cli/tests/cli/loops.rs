@@ -128,7 +128,7 @@ fn remote_work_is_charged_to_the_originating_tree() {
     let (tokens, agents) = total_usage(&home);
     assert_eq!(agents, 4, "{report}");
     assert_eq!(report["result"].as_str().unwrap().matches("[Far]: done").count(), 4, "{report}");
-    assert_eq!(report["result"].as_str().unwrap().matches("not enough agents").count(), 2, "{report}");
+    assert_eq!(report["result"].as_str().unwrap().matches("not have enough agents left").count(), 2, "{report}");
     let usage = &report["usage"];
     let reported = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
     assert_eq!(reported, tokens, "{report}");
@@ -158,7 +158,7 @@ fn external_brigade_starts_only_the_agents_it_was_lent() {
     );
     let done = home.run(&lead(&call("Far")), &["--max-agents", "9"]);
     assert_eq!(done.exits_with(0).stdout.matches("[Near]: done").count(), 2, "{}", done.stdout);
-    assert_eq!(done.stdout.matches("not enough agents").count(), 1, "{}", done.stdout);
+    assert_eq!(done.stdout.matches("not have enough agents left").count(), 1, "{}", done.stdout);
     // Its agents are charged to the loan: the external agent and its two children.
     let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits_with(0).json();
     let agents = |root: &Value| {
@@ -205,7 +205,7 @@ fn loop_of_external_lead_agents_ends() {
     home.write("home/agents/again.md", "---\nname: again\ndescription: Goes round\nacp: self\n---\nGo on.\n");
     let done = home.brigade(&["run", "--agent", "again", "--model", &model, "go"]);
     let said = format!("{}{}", done.stdout, done.stderr);
-    assert!(said.contains("below depth 5"), "{said}");
+    assert!(said.contains("the maximum depth (5) is reached"), "{said}");
     assert_eq!(depths(&home), [0, 1, 2, 3, 4, 5]);
     assert_no_processes_left(&home);
 }

@@ -35,6 +35,18 @@ fn valid_result_is_the_only_stdout() {
 }
 
 #[test]
+fn a_schema_is_also_given_as_json() {
+    let home = Home::new();
+    let script = "[[reply]]\ntext = '{\"n\": 1}'";
+    let with = |schema: &str| home.run(script, &["--json-schema", schema]);
+    assert_eq!(with(SCHEMA).exits_with(0).stdout, "{\"n\":1}\n");
+    with(" {\"type\": \"nonsense\"}").exits_with(2).stderr_contains("cannot use the schema");
+    with("{\"type\"").exits_with(2).stderr_contains("cannot use the schema");
+    with("nowhere.json").exits_with(2).stderr_contains("cannot read the schema nowhere.json");
+    home.brigade(&["run", "--help"]).exits_with(0).stdout_contains("a file, or the schema itself");
+}
+
+#[test]
 fn control_characters_stay_escaped_in_json() {
     let home = Home::new();
     let done = run(&home, "[[reply]]\ntext = '{\"n\": 1, \"s\": \"a\\u009b31m\\u202eb\"}'", &[]);

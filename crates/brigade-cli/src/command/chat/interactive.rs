@@ -212,7 +212,7 @@ impl ChatUi<'_> {
         let (model, mode) = (model.unwrap_or_default(), self.conversation.mode().await);
         let who = sanitize::line(self.conversation.agent_label());
         let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
-        lines.push(self.colour.paint("2", &greeting));
+        lines.extend(wrap_text(&greeting, columns).lines().map(|line| self.colour.paint("2", line)));
         if self.conversation.is_open() {
             let open = "Its last round has not ended. It continues with your next message.";
             lines.extend(wrap_text(open, columns).lines().map(str::to_owned));
