@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::units;
 
 pub(crate) use mcp::Mcp;
-pub(crate) use onboarding::{Completions, Doctor, Init, Man};
+pub(crate) use onboarding::{Completions, Demo, Doctor, Init, Man};
 pub(crate) use tools::{Tools, ToolsAdd, ToolsCommand};
 
 const EXAMPLES: &str = "\
@@ -200,8 +200,9 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Let the files of a project count: its configuration, agents, skills and changed instructions
     Trust(Trust),
-    /// Watch a brigade repair a small project: no key, no network, a few seconds
-    Demo,
+    /// Watch agents repair a small project, be refused, crash and resume: no key, no network, a few seconds
+    #[command(after_help = onboarding::DEMO_HELP)]
+    Demo(Demo),
     /// Write a configuration to begin with: two questions, or none with flags
     #[command(after_help = onboarding::INIT_HELP)]
     Init(Init),
