@@ -14,7 +14,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::units;
 
 pub(crate) use mcp::Mcp;
-pub(crate) use onboarding::{Completions, Doctor, Init, Man};
+pub(crate) use onboarding::{Completions, Demo, Doctor, Init, Man};
 pub(crate) use tools::{Tools, ToolsAdd, ToolsCommand};
 
 const EXAMPLES: &str = "\
@@ -201,8 +201,9 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Trust a project's configuration, agents, skills and instructions
     Trust(Trust),
-    /// Watch agents fix a small project: no key, no network, a few seconds
-    Demo,
+    /// Watch agents repair a small project, be refused, crash and resume: no key, no network, a few seconds
+    #[command(after_help = onboarding::DEMO_HELP)]
+    Demo(Demo),
     /// Create a configuration file
     #[command(after_help = onboarding::INIT_HELP)]
     Init(Init),

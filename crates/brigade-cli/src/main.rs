@@ -42,6 +42,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// First argument with which the command starts itself as the guard of a shell command.
 const GUARD_ARG: &str = "__guard";
 
+/// First argument with which `brigade demo` starts the process that it kills.
+const DEMO_ARG: &str = "__demo";
+
 /// First argument with which completion scripts ask for values.
 const COMPLETE_ARG: &str = "__complete";
 
@@ -61,15 +64,22 @@ fn main() {
         command::completions::print(&kind.to_string_lossy());
         exit_process(0);
     }
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == DEMO_ARG) {
+        exit_process(exit_code(command::demo::worker_main(std::env::args_os().skip(2))));
+    }
     let args = Args::try_parse().unwrap_or_else(|error| print_usage_error(error));
-    let code = match dispatch(args) {
+    exit_process(exit_code(dispatch(args)));
+}
+
+/// The exit code of a command. A failure is reported.
+fn exit_code(result: Result<Exit, CliError>) -> i32 {
+    match result {
         Ok(exit) => exit.code(),
         Err(failure) => {
             failure.report();
             failure.code()
         }
-    };
-    exit_process(code);
+    }
 }
 
 /// Makes this process non-dumpable, so that other processes of the same user, such as the commands of agents, cannot
@@ -101,7 +111,7 @@ fn dispatch(args: Args) -> Result<Exit, CliError> {
         Command::Acp(acp) => command::acp::run(global, acp),
         Command::Config(config) => command::config::run(&global, &config),
         Command::Trust(trust) => command::trust::run(&global, &trust),
-        Command::Demo => command::demo::run(global),
+        Command::Demo(demo) => command::demo::run(global, demo),
         Command::Init(init) => command::init::run(&global, init),
         Command::Doctor(doctor) => command::doctor::run(&global, &doctor),
         Command::Completions(completions) => command::completions::run(&completions),

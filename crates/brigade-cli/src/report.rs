@@ -1,8 +1,8 @@
 //! JSON report of a run.
 
-use brigade::{RunError, RunResult};
+use brigade::RunError;
 use brigade_core::view::{Activity, Node};
-use brigade_core::{SessionId, Spent, Status};
+use brigade_core::{Outcome, SessionId, Spent, Status};
 use serde::Serialize;
 
 use crate::follow::RunView;
@@ -115,12 +115,11 @@ impl Usage {
 
 impl Report {
     /// Report of a run and its tree.
-    pub(crate) fn new(view: &RunView, ending: &Result<RunResult, RunError>) -> Report {
+    pub(crate) fn new(view: &RunView, ending: Result<&Outcome, &RunError>) -> Report {
         let spent = view.tree.spent(&view.root);
         let (result, status, limit, error, warnings) = match ending {
-            Ok(ending) => {
-                let (limit, error) = details(&ending.outcome.status);
-                let outcome = &ending.outcome;
+            Ok(outcome) => {
+                let (limit, error) = details(&outcome.status);
                 (outcome.text.to_string(), outcome.status.as_str(), limit, error, outcome.warnings.clone())
             }
             Err(error) => (String::new(), "failed", None, Some(error.to_string()), Vec::new()),

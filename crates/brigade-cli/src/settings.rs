@@ -193,22 +193,21 @@ impl Settings {
         Ok(Settings { project, ..settings })
     }
 
-    /// Loads the default settings, apart from the path of the store, so that other commands find the sessions of the
-    /// demo.
-    pub(crate) fn load_for_demo(global: &Global, flags: &Flags) -> Result<Settings, CliError> {
+    /// Settings that no configuration of the user changes, with a store of the demo's own.
+    pub(crate) fn load_for_demo(flags: &Flags, store: PathBuf) -> Result<Settings, CliError> {
         let environment = Environment::read()?;
         let mut layers = Layers::defaults()?;
         layers.add_flags(flag_values(flags))?;
         let paths = DefaultPaths::of(&environment)?;
-        let resolved = Settings::resolve(environment, paths, layers, global, flags)?;
-        let mut settings =
-            Settings { skills: Vec::new(), memory: None, instructions: Instructions::None, ..resolved };
-        if let Ok(configured) = Settings::load_user_only(global) {
-            settings.store = configured.store;
-            settings.store_origin = configured.store_origin;
-        }
-        settings.agent_folders = AgentFolders::default();
-        Ok(settings)
+        let resolved = Settings::resolve(environment, paths, layers, &Global::default(), flags)?;
+        Ok(Settings {
+            store,
+            skills: Vec::new(),
+            memory: None,
+            instructions: Instructions::None,
+            agent_folders: AgentFolders::default(),
+            ..resolved
+        })
     }
 
     fn resolve(

@@ -21,7 +21,6 @@ use brigade_core::{Agent, Authority, Event, SessionId};
 use brigade_sandbox::GuardCommand;
 
 use crate::args::{Flags, Global};
-use crate::command::demo;
 use crate::environment_context;
 use crate::error::CliError;
 use crate::output;
@@ -318,19 +317,12 @@ pub(crate) fn models(settings: &Settings) -> Models {
         });
     let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
     models.with_resolver(move |name| {
-        let file = name.strip_prefix(SCRIPT_PREFIX);
-        if file.is_none() && name != demo::MODEL {
-            return None;
-        }
+        let file = name.strip_prefix(SCRIPT_PREFIX)?;
         let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = loaded.get(name) {
             return Some(Ok(model.clone()));
         }
-        let script = match file {
-            Some(file) => load_script(Path::new(file)),
-            None => Script::parse(demo::SCRIPT).map_err(|error| error.to_string()),
-        };
-        Some(script.map(|script| {
+        Some(load_script(Path::new(file)).map(|script| {
             let model: Arc<dyn Model> = Arc::new(script);
             loaded.insert(name.to_owned(), model.clone());
             model

@@ -181,7 +181,9 @@ fn print(
     // Standard output may be closed. The hints go to standard error in any case.
     let mut printed = match format {
         OutputFormat::Text => Ok(()),
-        OutputFormat::Json | OutputFormat::StreamJson => output::json(&Report::new(&view, &ending)),
+        OutputFormat::Json | OutputFormat::StreamJson => {
+            output::json(&Report::new(&view, ending.as_ref().map(|ending| &ending.outcome)))
+        }
     };
     let ending = match ending {
         Ok(ending) => ending,

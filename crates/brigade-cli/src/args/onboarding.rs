@@ -5,6 +5,16 @@ use std::path::PathBuf;
 use brigade_core::permission::Mode;
 use clap_complete::Shell;
 
+/// Examples of `demo`.
+pub(super) const DEMO_HELP: &str = "\
+Examples:
+  brigade demo               three sub-agents, one refusal, a budget, a kill and a resume
+  brigade demo --no-crash    the same without the kill
+  brigade demo --keep        keeps the project and the session, to look at them afterwards
+
+The model is a script and its prices are invented; everything else is real. The demo
+works in a temporary folder, which it removes, and does not touch your sessions.";
+
 /// Examples of `init`.
 pub(super) const INIT_HELP: &str = "\
 Examples:
@@ -38,6 +48,17 @@ pub(super) const MAN_HELP: &str = "\
 Examples:
   brigade man | man -l -                       read the main page
   brigade man --dir ~/.local/share/man/man1    one page per command; then: man brigade-run";
+
+/// Arguments of `demo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// Do not kill the process that runs the agents
+    #[arg(long)]
+    pub(crate) no_crash: bool,
+    /// Keep the temporary folder with the project and the session
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
 
 /// Arguments of `init`.
 #[derive(Debug, clap::Args)]

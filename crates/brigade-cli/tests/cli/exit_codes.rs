@@ -1,7 +1,5 @@
 //! Exit codes of all ways in which a command can end.
 
-use std::time::{Duration, Instant};
-
 use crate::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
@@ -224,25 +222,4 @@ fn closed_stdout_exits_like_sigpipe() {
         .exits_with(1)
         .stderr_contains("cannot write to standard output")
         .stderr_contains("brigade sessions show ");
-}
-
-#[test]
-fn demo_repairs_the_project() {
-    let home = Home::new();
-    let since = Instant::now();
-    let done = home.command(&["demo"]).env("TMPDIR", home.work()).output().unwrap();
-    let done = crate::support::CommandResult::of(done);
-    done.exits_with(0)
-        .stdout_contains("The project is fixed")
-        .stdout_contains("0 failed")
-        .stderr_contains("[Writer]: ")
-        .stderr_contains("Fixer");
-    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
-    let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
-    let id = list[0]["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "tree", id]).exits_with(0).stdout_contains("└─ Writer");
-    home.brigade(&["sessions", "show", &format!("{id}.2-1")])
-        .exits_with(0)
-        .stdout_contains("old does not occur");
-    home.brigade(&["tell", id, "thanks"]).exits_with(0).stdout_contains("thanks");
 }

@@ -17,6 +17,7 @@ mod completions;
 mod config;
 mod context;
 mod control;
+mod demo;
 mod docs;
 mod doctor;
 mod environment_context;

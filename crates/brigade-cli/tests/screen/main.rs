@@ -8,6 +8,7 @@
 
 mod chat;
 mod chat_keys;
+mod demo;
 mod ends;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]

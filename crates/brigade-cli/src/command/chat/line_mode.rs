@@ -160,7 +160,8 @@ async fn follow(
         follow::follow(&conversation.runtime, run, view, &mut progress, signals, &hints, attention).await?;
     let format = conversation.global.output_format;
     if format != OutputFormat::Text {
-        output::json(&Report::new(&followed.view, &followed.ending))?;
+        let outcome = followed.ending.as_ref().map(|ending| &ending.outcome);
+        output::json(&Report::new(&followed.view, outcome))?;
     }
     conversation.view = Some(followed.view);
     let RunResult { outcome, detached, .. } = followed.ending?;
