@@ -128,7 +128,11 @@ fn remote_work_is_charged_to_the_originating_tree() {
     let (tokens, agents) = total_usage(&home);
     assert_eq!(agents, 4, "{report}");
     assert_eq!(report["result"].as_str().unwrap().matches("[Far]: done").count(), 4, "{report}");
-    assert_eq!(report["result"].as_str().unwrap().matches("not have enough agents left").count(), 2, "{report}");
+    assert_eq!(
+        report["result"].as_str().unwrap().matches("not have enough agents left").count(),
+        2,
+        "{report}"
+    );
     let usage = &report["usage"];
     let reported = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
     assert_eq!(reported, tokens, "{report}");

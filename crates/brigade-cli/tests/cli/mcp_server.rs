@@ -89,7 +89,8 @@ impl McpClient {
     /// Waits until an agent is running.
     #[track_caller]
     fn wait_for_agent(&mut self) {
-        while !self.read_message()["params"]["message"].as_str().unwrap_or_default().contains("is thinking") {}
+        while !self.read_message()["params"]["message"].as_str().unwrap_or_default().contains("is thinking") {
+        }
     }
 
     fn signal(&self, signal: Signal) {
