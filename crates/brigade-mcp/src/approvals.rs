@@ -81,7 +81,7 @@ impl ApprovalRequest {
         };
         let answer = match answer {
             Some(answer) => self.parse_answer(&answer),
-            None => Answer::Deny { word: Some("nobody could be asked".to_owned()) },
+            None => Answer::Deny { word: Some("the client could not ask the user".to_owned()) },
         };
         let _ = runtime.answer(&self.session, self.call, answer, CLIENT_ACTOR).await;
     }

@@ -121,25 +121,25 @@ fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
     let value = match result {
         Ok(value) => value,
         Err(error) if error.code == acp::ErrorCode::MethodNotFound => {
-            return deny("the client cannot ask the user");
+            return deny("the client does not support permission requests");
         }
         // A client that cannot show the request cannot approve it, so the call is denied at once.
         Err(error) => {
-            return deny(&format!("the client could not ask: {}", text::truncate_bytes(&error.message, 200)));
+            return deny(&format!("the client failed to ask the user: {}", text::truncate_bytes(&error.message, 200)));
         }
     };
     let Ok(response) = serde_json::from_value::<acp::RequestPermissionResponse>(value) else {
-        return deny("the client's answer cannot be read");
+        return deny("the client sent an invalid response");
     };
     match response.outcome {
         acp::RequestPermissionOutcome::Selected(selected) => match (&*selected.option_id.0, always) {
             (ONCE, _) => Answer::Once,
             (ALWAYS, Some(rule)) => Answer::Always(rule),
             (REJECT, _) => Answer::Deny { word: None },
-            _ => deny("the client chose something that it was not offered"),
+            _ => deny("the client selected an unknown option"),
         },
         // The user dismissed the request, or the turn is being cancelled and the approval with it.
-        _ => deny("the client dismissed the question"),
+        _ => deny("the request was dismissed"),
     }
 }
 

@@ -89,7 +89,8 @@ impl McpClient {
     /// Waits until an agent is running.
     #[track_caller]
     fn wait_for_agent(&mut self) {
-        while !self.read_message()["params"]["message"].as_str().unwrap_or_default().contains("is thinking") {}
+        while !self.read_message()["params"]["message"].as_str().unwrap_or_default().contains("is thinking") {
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -440,11 +441,13 @@ fn http_token_from_a_variable_is_used_and_never_printed() {
     let home = Home::new();
     let model = home.script(SLOW_CHILD);
     let arguments = ["mcp", "--model", &model, "--listen", "127.0.0.1:0", "--token-env", "MY_TOKEN"];
-    home.brigade(&arguments).exits_with(2).stderr_contains("cannot use --token-env MY_TOKEN: the variable is not set");
+    home.brigade(&arguments)
+        .exits_with(2)
+        .stderr_contains("cannot use --token-env MY_TOKEN: the variable is not set");
     let mut empty = home.command(&arguments);
     CommandResult::of(empty.env("MY_TOKEN", "").output().unwrap())
         .exits_with(2)
-        .stderr_contains("MY_TOKEN is empty");
+        .stderr_contains("cannot use --token-env MY_TOKEN: the variable is empty");
     let mut short = home.command(&arguments);
     CommandResult::of(short.env("MY_TOKEN", "hush").output().unwrap())
         .exits_with(2)
