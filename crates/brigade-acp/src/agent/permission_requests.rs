@@ -125,7 +125,10 @@ fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
         }
         // A client that cannot show the request cannot approve it, so the call is denied at once.
         Err(error) => {
-            return deny(&format!("the client failed to ask the user: {}", text::truncate_bytes(&error.message, 200)));
+            return deny(&format!(
+                "the client failed to ask the user: {}",
+                text::truncate_bytes(&error.message, 200)
+            ));
         }
     };
     let Ok(response) = serde_json::from_value::<acp::RequestPermissionResponse>(value) else {
