@@ -50,6 +50,8 @@ pub(crate) fn serve() {
     }
     if start == "grumbles" {
         std::io::stderr().write_all(b"Error: the cache is cold\n").unwrap();
+        // The line is read before the first message is answered, also on a busy machine.
+        std::thread::sleep(std::time::Duration::from_secs(1));
     }
     let mut sessions = 0;
     for line in std::io::stdin().lock().lines() {

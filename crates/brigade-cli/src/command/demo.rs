@@ -62,7 +62,7 @@ pub(crate) fn run(global: Global, demo: Demo) -> Result<Exit, CliError> {
     Ok(exit)
 }
 
-/// How the demo came to its end.
+/// Reason why the demo ended.
 enum Shown {
     Ended(Exit),
     /// The user ended it.

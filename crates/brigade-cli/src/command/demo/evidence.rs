@@ -1,4 +1,4 @@
-//! What the log and the model's list of requests prove about a run of the demo.
+//! Evidence about a run of the demo, from the log and the model's list of requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -131,7 +131,7 @@ fn round(nano: u64) -> u64 {
     nano.next_multiple_of(100_000)
 }
 
-/// What each step of the demo proved: a word, and a sentence.
+/// Claim that each step of the demo proved, with its name.
 pub(super) fn lines(
     view: &RunView,
     facts: &LogFacts,
