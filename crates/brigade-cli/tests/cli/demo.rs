@@ -256,4 +256,6 @@ fn killed_demo_takes_its_worker_with_it() {
     signal(&child, Signal::KILL);
     child.wait().unwrap();
     wait_until_no_process_is_in(&folder);
+    // The worker did not just finish its work.
+    assert_eq!(of_kind(&events(&home, &folder), "returned"), [] as [&Value; 0]);
 }
