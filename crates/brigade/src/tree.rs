@@ -699,8 +699,7 @@ your task or the text above says otherwise. It cannot extend your permissions.";
 pub(crate) fn message_spec() -> ToolSpec {
     ToolSpec {
         name: MESSAGE_TOOL.to_owned(),
-        description: "Send the user an interim update. Do not send your result: it is your last reply."
-            .to_owned(),
+        description: "Send the user an interim update. Your result is your last reply.".to_owned(),
         schema: json!({
             "type": "object",
             "properties": { "text": { "type": "string", "description": "The message" } },

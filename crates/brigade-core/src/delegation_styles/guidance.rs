@@ -15,7 +15,7 @@ pub fn guidance(kind: Guidance, offered: &[ToolSpec], delegation: &[&str]) -> St
     match kind {
         Guidance::None => return String::new(),
         Guidance::Lead if has_tools && !delegation.is_empty() => {
-            sentences.push("Do small tasks yourself with your tools.".to_owned());
+            sentences.push("Do small tasks yourself, with independent tool calls in one reply.".to_owned());
         }
         Guidance::Lead | Guidance::Role | Guidance::Helper if has_tools => {
             sentences.push("Make independent tool calls in one reply.".to_owned());
@@ -70,7 +70,12 @@ mod tests {
             &["grep", "subagent", "parallel_subagent"],
             &["subagent", "parallel_subagent"],
         );
-        assert!(text.starts_with("Do small tasks yourself with your tools. Delegate work"), "{text}");
+        assert!(
+            text.starts_with(
+                "Do small tasks yourself, with independent tool calls in one reply. Delegate work"
+            ),
+            "{text}"
+        );
         assert!(text.contains("with `subagent` or `parallel_subagent`; start"), "{text}");
         assert!(!text.contains("`delegate`"), "{text}");
         let three = guidance_for(Guidance::Lead, &["grep"], &["delegate", "subagent", "subagent_spawn"]);

@@ -273,7 +273,7 @@ impl Tool for MemorySearch {
     type Input = SearchInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Search notes of this and earlier sessions. Returns keys and excerpts.".into()
+        "Search notes of all sessions. Returns keys and excerpts.".into()
     }
 
     fn category(&self) -> Category {

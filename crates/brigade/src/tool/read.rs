@@ -28,7 +28,7 @@ pub struct ReadFile;
 pub struct ReadFileInput {
     /// Relative to the workspace
     path: String,
-    /// First line, counted from 1
+    /// First line, from 1
     #[serde(default)]
     offset: Option<u64>,
     /// Number of lines

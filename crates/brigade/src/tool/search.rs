@@ -57,7 +57,7 @@ impl Tool for Grep {
     type Input = GrepInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Search file contents. Returns `path:line: text`, at most 200 lines. Skips binary and git-ignored files.".into()
+        "Search file contents, at most 200 lines. Skips binary and git-ignored files.".into()
     }
 
     fn category(&self) -> Category {

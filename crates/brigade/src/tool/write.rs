@@ -76,7 +76,7 @@ pub struct EditFileInput {
     old: String,
     /// Replacement
     new: String,
-    /// Replace every occurrence
+    /// Replace all matches
     #[serde(default)]
     replace_all: bool,
 }
