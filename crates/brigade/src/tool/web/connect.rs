@@ -35,7 +35,7 @@ pub(super) enum Resolver {
     /// Connects to these addresses, whatever the host name.
     Only(Vec<SocketAddr>),
     /// Resolves names with the system's resolver, or leaves that to a proxy.
-    System(Option<Proxy>),
+    System(Option<Box<Proxy>>),
 }
 
 /// Builds a client without cookies and redirects.
@@ -48,7 +48,7 @@ pub(super) fn client(resolver: Resolver) -> Result<Client, FetchFailure> {
         .pool_max_idle_per_host(0);
     let builder = match resolver {
         Resolver::Only(addresses) => builder.dns_resolver(Pinned(addresses.into())),
-        Resolver::System(Some(proxy)) => builder.proxy(proxy),
+        Resolver::System(Some(proxy)) => builder.proxy(*proxy),
         Resolver::System(None) => builder,
     };
     builder.build().map_err(|error| FetchFailure::ClientSetup(root_cause(&error)))
