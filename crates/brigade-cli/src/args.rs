@@ -280,7 +280,7 @@ pub(crate) struct Answer {
     /// pending requests of all sessions are listed
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// yes, always, always RULE, or no REASON; without it you are prompted, or the pending requests are listed
+    /// yes, always, always RULE, no, or no REASON; without it you are prompted, or the pending requests are listed
     #[arg(value_name = "ANSWER", trailing_var_arg = true)]
     pub(crate) words: Vec<String>,
 }
