@@ -43,11 +43,11 @@ Standard output contains only the result; progress and messages go to standard e
 
 const RUN_HELP: &str = "\
 Examples:
-  brigade run \"Fix the tests\"                     quotes protect characters that your shell interprets
+  brigade run \"Fix the tests\"                     quotes protect special characters
   brigade run -m ollama/qwen3 --mode plan < task.txt
   git diff | brigade run \"Review this change\"     standard input is appended to the task
-  brigade run -c \"Now update the changelog\"       continue the last session of this folder with another task
-  brigade run -r ID                                continue any session, like brigade resume
+  brigade run -c \"Now update the changelog\"       continue the last session with another task
+  brigade run -r ID                               continue any session, like brigade resume
   brigade run --json-schema report.json \"Count the TODO comments\" | jq .count
 
 Without a terminal, run waits for the first byte of standard input: at most 3 seconds if

@@ -8,7 +8,7 @@ use super::Flags;
 pub(super) const HELP: &str = "\
 Examples:
   brigade mcp                                    stdio, for a client that starts this command
-  brigade mcp --faces delegate,subagent          these delegation styles, whatever the configuration says
+  brigade mcp --faces delegate,subagent          only these delegation styles
   brigade mcp --model ollama/qwen3 --mode plan   read-only agents
   brigade mcp --listen 127.0.0.1:4748            streamable HTTP at http://127.0.0.1:4748/mcp
   brigade mcp --listen 127.0.0.1:4748 --token-env MY_TOKEN

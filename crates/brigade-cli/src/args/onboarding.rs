@@ -21,7 +21,7 @@ Examples:
   brigade init                                       asks two questions
   brigade init --yes                                 uses what is available here, asks nothing
   brigade init --model ollama/qwen3 --mode edit      sets both, asks nothing
-  brigade init --project --model ollama/qwen3 --yes  settings of this folder, for everyone who works in it
+  brigade init --project --model ollama/qwen3 --yes  settings of this folder, for all users
 
 The file is $BRIGADE_HOME/config.toml, or brigade/config.toml in your XDG config
 folder. With --project it is .brigade/config.toml of this folder.";
