@@ -177,7 +177,8 @@ impl WebSearch {
     async fn query_engine(&self, query: &str, count: usize) -> Result<Vec<SearchResult>, SearchFailure> {
         let proxy = self.proxies.for_reqwest(&self.search.address);
         let proxy = proxy.map_err(|cause| SearchFailure::Web(FetchFailure::ClientSetup(cause.to_owned())))?;
-        let client = tokio::task::spawn_blocking(|| connect::client(Resolver::System(proxy.map(Box::new)))).await;
+        let client =
+            tokio::task::spawn_blocking(|| connect::client(Resolver::System(proxy.map(Box::new)))).await;
         let client =
             client.map_err(|error| SearchFailure::Web(FetchFailure::ClientSetup(error.to_string())))?;
         let request = self.request(&client.map_err(SearchFailure::Web)?, query, count)?;
