@@ -201,6 +201,9 @@ fn indented(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use brigade_core::message::{Reply, ToolCall};
+    use brigade_core::{CallId, SessionId, Spent};
+
     use super::*;
 
     #[test]
@@ -210,11 +213,30 @@ mod tests {
             ("First:\n\n- one\n- **two** is next\n", "two is next"),
             ("See e.g. the notes in v1.2 first", "See e.g. the notes in v1.2 first"),
             ("# Plan\n```\n", "Plan"),
+            ("Then I run:\n```sh\n", "Then I run:"),
+            ("So:\n~~~rust\n~~~", "So:"),
             ("Done?  Yes\u{1b}[2J!", "Yes\\u{1b}[2J!"),
             ("最初に読む。次に書く。", "次に書く。"),
         ] {
             assert_eq!(last_sentence(text).as_deref(), Some(sentence));
         }
         assert_eq!(last_sentence(" \n---\n"), None);
+    }
+
+    #[test]
+    fn only_words_of_the_top_agent_before_calls_are_a_thought() {
+        let root = SessionId::root(1);
+        let child = root.child(CallId { turn: 1, index: 0 });
+        let view = RunView::new(root.clone());
+        let thought = |session: &SessionId, calls: usize| {
+            let call = ToolCall { name: "echo".to_owned(), arguments: "{}".into(), provider_id: None };
+            let reply = Reply { text: "Now I look.".into(), calls: vec![call; calls], ..Reply::default() };
+            let event = Event::Replied { turn: 1, reply, spent: Spent::default(), waited_ms: 0 };
+            let record = Record { session: session.clone(), seq: 0, pos: 1, at: 0, v: 1, event };
+            thought_line(&RunEvent::Record(record.into()), &view)
+        };
+        assert_eq!(thought(&root, 1).as_deref(), Some(": Now I look."));
+        assert_eq!(thought(&root, 0), None, "that is the result");
+        assert_eq!(thought(&child, 1), None);
     }
 }

@@ -156,6 +156,17 @@ fn single_key_answers() {
     assert_eq!(answered("a"), Answer::Always("shell(make)".to_owned()));
     assert_eq!(answered("n"), Answer::Deny { word: None });
     assert_eq!(answered("Y"), Answer::Once);
+    assert_eq!(answered("N"), Answer::Deny { word: None });
+}
+
+#[test]
+fn capital_n_denies_all_and_escape_leaves() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0), (&one, 1), (&one, 2)]);
+    let mut prompt = new_prompt();
+    look(&mut prompt, &tree);
+    assert_eq!(prompt.key(Key::Escape, &tree), PromptAction::Leave);
+    assert_eq!(indexes(press(&mut prompt, "N", &tree)), [0, 1, 2]);
 }
 
 #[test]

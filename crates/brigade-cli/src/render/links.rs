@@ -139,7 +139,7 @@ mod tests {
         ] {
             let left = remove_unsafe_links(hostile);
             for address in addresses(&left) {
-                assert!(is_safe_address(&address) && !is_unsafe_tag(&address), "{hostile:?} became {left:?}");
+                assert_eq!(address, "https://b.example", "{hostile:?} became {left:?}");
             }
         }
     }
@@ -151,6 +151,7 @@ mod tests {
             "see the *page* (link removed), now"
         );
         assert_eq!(remove_unsafe_links("<javascript:x>"), "(link removed)");
+        assert_eq!(remove_unsafe_links("[unused]: javascript:x"), "(link removed)");
     }
 
     #[test]
@@ -172,6 +173,6 @@ mod tests {
     #[test]
     fn deeply_nested_links_are_removed() {
         let deep = format!("{}x{}", "[".repeat(200), "](javascript:y)".repeat(200));
-        assert!(addresses(&remove_unsafe_links(&deep)).iter().all(|address| is_safe_address(address)));
+        assert_eq!(addresses(&remove_unsafe_links(&deep)), Vec::<String>::new());
     }
 }

@@ -49,8 +49,12 @@ fn idle_stdin_pipe_does_not_block_a_run() {
     let mut child =
         home.command(&["run", "--model", &model, "explain"]).stdin(Stdio::piped()).spawn().unwrap();
     let held = child.stdin.take();
+    // A run that waits for its end gets it, and is found out by what it prints.
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(20));
+        drop(held);
+    });
     let done = CommandResult::of(child.wait_with_output().unwrap());
-    drop(held);
     assert_eq!(done.exits_with(0).stdout, "explain\n");
     done.stderr_contains("Nothing came from standard input within 3 seconds");
     assert!(begun.elapsed() > Duration::from_secs(2), "a slow program has some time");

@@ -239,6 +239,28 @@ fn unusable_store_finding_says_what_to_do() {
 }
 
 #[test]
+fn damaged_store_is_a_problem() {
+    let home = Home::new();
+    for _ in 0..3 {
+        home.run(HELLO, &["--store", "damaged.db"]).exits_with(0);
+    }
+    let store = home.work().join("damaged.db");
+    let look = || report(&home, &["--offline", "--store", "damaged.db"], &[]);
+    assert_finding(&look(), "store", &["ok: ", "damaged.db", "whole"]);
+    let mut bytes = std::fs::read(&store).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(7);
+    std::fs::write(&store, bytes).unwrap();
+    let damaged = look();
+    assert_finding(
+        &damaged,
+        "store",
+        &["problem: ", "damaged.db is damaged: ", "brigade sessions export ID"],
+    );
+    assert!(damaged["problems"].as_u64() > Some(0), "{damaged:#}");
+}
+
+#[test]
 fn projects_agents_skills_and_rules_are_checked() {
     let home = Home::new();
     std::fs::create_dir_all(home.work().join(".brigade/agents/bad")).unwrap();

@@ -56,6 +56,11 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
     let elsewhere = CommandResult::of(home.command(&["resume"]).current_dir(&other).output().unwrap());
     elsewhere.exits_with(0).stdout_contains("from there").stderr_contains(&id(&there));
     home.brigade(&["resume", "--cwd", "other"]).exits_with(0).stdout_contains("from there");
+    // The last is the one that was used last, not the one that began last.
+    let newer = home.report("[[reply]]\ntext = 'more'", &[]);
+    home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("Resuming {}", id(&newer)));
+    home.brigade(&["tell", &id(&here), "more"]).exits_with(0);
+    home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("Resuming {}", id(&here)));
 }
 
 #[test]

@@ -130,6 +130,32 @@ fn session_whose_child_is_lost_is_damaged() {
     home.brigade(&["tell", id, "more"]).exits_with(1).stderr_contains(&missing);
 }
 
+#[test]
+fn session_with_a_missing_record_is_damaged() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\ntext = 'before'\n[[reply.call]]\ntool = 'echo'\n\
+                  arguments = { text = 'x' }\n[[reply]]\ntext = 'after'";
+    let report = home.report(script, &[]);
+    let id = report["session_id"].as_str().unwrap();
+    let store = rusqlite::Connection::open(home.home().join("sessions.db")).unwrap();
+    // A row has the records that were written together, under the number of the last of them.
+    let row = |newest: u64| -> u64 {
+        let sql = "SELECT seq FROM events WHERE session = ? ORDER BY seq DESC LIMIT 1 OFFSET ?";
+        store.query_row(sql, (id, newest), |row| row.get(0)).unwrap()
+    };
+    let (lost, kept) = (row(1), row(2));
+    assert_eq!(store.execute("DELETE FROM events WHERE session = ? AND seq = ?", (id, lost)).unwrap(), 1);
+    drop(store);
+    let missing = format!("session {id}: the record {} is missing", kept + 1);
+    home.brigade(&["sessions", "show", id]).exits_with(1).stdout_contains("began").stderr_contains(&missing);
+    home.brigade(&["sessions", "tree", id]).exits_with(1).stdout_contains("lead").stderr_contains(&missing);
+    for format in ["jsonl", "md", "html"] {
+        home.brigade(&["sessions", "export", id, "--format", format]).exits_with(1).stderr_contains(&missing);
+    }
+    home.brigade(&["resume", id]).exits_with(1).stderr_contains(&missing);
+    home.brigade(&["tell", id, "more"]).exits_with(1).stderr_contains(&missing);
+}
+
 /// Deletes the records of a session from the store, as corruption may.
 fn lose(home: &Home, session: &str) {
     let store = rusqlite::Connection::open(home.home().join("sessions.db")).unwrap();

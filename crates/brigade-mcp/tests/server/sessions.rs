@@ -96,6 +96,36 @@ async fn failed_call_is_reported_as_failed() {
 }
 
 #[tokio::test]
+async fn tree_without_a_runner_is_interrupted() {
+    let test = TestServer::new(FOUR);
+    let root = session(&test.client(Client::default()).await.call_tool(delegate()).await.unwrap());
+    assert_eq!(test.status_of(&root).await, Status::Done);
+    // The same log as a process left it that was killed before the end.
+    let records = test.store.read(&root, 0).await.unwrap();
+    let Event::Started { agent, .. } = &records[0].event else { panic!("{records:?}") };
+    let blobs = vec![test.store.blob(*agent).await.unwrap().unwrap()];
+    let events = records[..records.len() - 1].iter().map(|record| record.event.clone()).collect();
+    let left = TestServer::new(FOUR);
+    let lease = left.store.lease(&root, &brigade::store::Owner::this_process(), 0).await.unwrap();
+    let append = brigade::store::Append {
+        session: root.clone(),
+        expect: brigade::store::Expect::Length(0),
+        events: std::sync::Arc::new(events),
+        blobs,
+        lease: Some(lease.clone()),
+        at: 0,
+    };
+    left.store.append(append).await.unwrap();
+    left.store.release(&lease).await.unwrap();
+    let client = left.client(Client::default()).await;
+    let status = ask(&client, "session_status", json!({ "session_id": root.as_str() })).await;
+    let text = result_text(&status);
+    assert!(text.starts_with(&format!("{root} interrupted; ")), "{text}");
+    assert!(text.contains(&format!("`brigade resume {root}` goes on with it")), "{text}");
+    assert_eq!(status.structured_content.unwrap()["state"], "interrupted");
+}
+
+#[tokio::test]
 async fn finished_agent_is_done_while_its_tree_runs() {
     let script = "[[reply]]\nagent = 'Child'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                   arguments = { role = 'Quick', task = 'x' }\n\

@@ -1,10 +1,13 @@
 //! Models, tools and rules of children, and where they come from.
 
+use std::borrow::Cow;
+
 use brigade::core::delegation_styles::delegate::Retention;
 use brigade::core::delegation_styles::subagent::SubagentConfig;
+use brigade::core::event::Effect;
 use brigade::core::permission::Mode;
-use brigade::core::{Agent, Event, Purpose, Status};
-use brigade::{AgentCatalog, ResumeOptions, Task};
+use brigade::core::{Agent, Event, Purpose, Status, ToolOutput};
+use brigade::{AgentCatalog, ResumeOptions, Task, Tool, ToolContext};
 use serde_json::{Value, json};
 
 use super::{
@@ -345,6 +348,44 @@ async fn tool_that_a_rule_denies_outright_is_not_offered() {
         assert!(!offered.iter().any(|tool| tool == denied), "{denied} is offered: {offered:?}");
     }
     assert!(offered.iter().any(|tool| tool == "grep"), "a part of it is denied, not all");
+}
+
+/// A tool with the name that one of an MCP server has.
+struct ListIssues;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct ListIssuesInput {}
+
+impl Tool for ListIssues {
+    const NAME: &'static str = "mcp__github__list";
+    type Input = ListIssuesInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "List issues.".into()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    async fn run(&self, _: ListIssuesInput, _: &ToolContext) -> ToolOutput {
+        ToolOutput::ok("none")
+    }
+}
+
+#[tokio::test]
+async fn mcp_tools_of_the_lead_match_in_any_letter_case() {
+    for (name, is_offered) in
+        [("mcp__GitHub__List", true), ("MCP__GITHUB__*", true), ("mcp__gitlab__*", false)]
+    {
+        let harness = ContractHarness::with(&[json!({ "text": "done" })], |settings| {
+            settings.tools = settings.tools.clone().with(ListIssues);
+        });
+        let boss = Agent { tools: Some(list(&[name])), ..agent("boss") };
+        harness.run_task(Task::new("go").agent(boss)).await;
+        let offered = harness.requests("boss").remove(0).tools;
+        assert_eq!(offered.iter().any(|tool| tool == ListIssues::NAME), is_offered, "{name}: {offered:?}");
+    }
 }
 
 #[tokio::test]
