@@ -59,11 +59,11 @@ fn demo_shows_each_promise_and_leaves_nothing_behind() {
     let since = Instant::now();
     let done = demo(&home, &[]);
     assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
-    done.exits_with(0).stdout_contains("The project is repaired").stdout_contains("\n0 failed");
+    done.exits_with(0).stdout_contains("The project is fixed").stdout_contains("\n0 failed");
     for shown in [
         "its prices are invented",
         "[Writer]: ",
-        "Scout was granted grep, list_dir, read_file. Its call of shell was refused: \"There is no tool 'shell'.",
+        "Scout was granted grep, list_dir, read_file. Its call of shell was refused: \"Unknown tool `shell`.",
         " (SIGKILL) while Fixer was running ./test.sh 8.",
         "resumes the session from its log.",
         "  parallel Sub-agents work at the same time: 3 needed ",

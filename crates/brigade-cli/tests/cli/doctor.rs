@@ -246,7 +246,7 @@ fn damaged_store_is_a_problem() {
     }
     let store = home.work().join("damaged.db");
     let look = || report(&home, &["--offline", "--store", "damaged.db"], &[]);
-    assert_finding(&look(), "store", &["ok: ", "damaged.db", "whole"]);
+    assert_finding(&look(), "store", &["ok: ", "damaged.db", "intact"]);
     let mut bytes = std::fs::read(&store).unwrap();
     let half = bytes.len() / 2;
     bytes[half..].fill(7);
