@@ -146,8 +146,11 @@ fn session_with_a_missing_record_is_damaged() {
     let (lost, kept) = (row(1), row(2));
     assert_eq!(store.execute("DELETE FROM events WHERE session = ? AND seq = ?", (id, lost)).unwrap(), 1);
     drop(store);
-    let missing = format!("session {id}: the record {} is missing", kept + 1);
-    home.brigade(&["sessions", "show", id]).exits_with(1).stdout_contains("started").stderr_contains(&missing);
+    let missing = format!("session {id}: record {} is missing", kept + 1);
+    home.brigade(&["sessions", "show", id])
+        .exits_with(1)
+        .stdout_contains("started")
+        .stderr_contains(&missing);
     home.brigade(&["sessions", "tree", id]).exits_with(1).stdout_contains("lead").stderr_contains(&missing);
     for format in ["jsonl", "md", "html"] {
         home.brigade(&["sessions", "export", id, "--format", format]).exits_with(1).stderr_contains(&missing);
