@@ -1,8 +1,9 @@
-//! Our sessions for editors and other clients.
+//! ACP agent: serves Brigade sessions to editors and other clients.
 //!
-//! [`serve`] speaks the Agent Client Protocol over a pair of streams. A session of the protocol is a session of ours,
-//! under the same id; a prompt is a round of it. What the log says is told as updates while it happens, and a question
-//! of any agent of the tree becomes a permission request. All sessions end with the connection.
+//! [`serve`] speaks the Agent Client Protocol over a pair of streams. An ACP session is a Brigade session
+//! with the same id, and each prompt is one round of it. Logged events are sent as session updates while they
+//! happen. An approval requested by any agent of the tree becomes a permission request. All sessions end with
+//! the connection.
 
 mod calls;
 mod commands;
@@ -34,42 +35,44 @@ use crate::line::{BoundedLine, BoundedLines, MAX_LINE_BYTES};
 use connection::ClientConnection;
 use peer::{Incoming, Peer};
 
-/// How long rounds may take to stop when the client has gone.
+/// Time that running rounds have to stop after the client disconnects.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a client that has gone may take to read what was said to it last.
+/// Time that a disconnecting client has to read the remaining messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Who embeds the agent: what is known of folders, and where sessions are kept.
+/// Program that embeds the agent. It provides the store and the environment of each directory.
 pub trait Host: Send + Sync + 'static {
-    /// The store that all sessions are kept in.
+    /// The store that contains all sessions.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// What a session in this folder works with, or why none can work there.
+    /// Returns the environment of a session in this directory, or the reason why no session can run there.
     fn environment<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<SessionEnvironment, String>>;
 
-    /// What the person should know and the protocol has no place for.
+    /// Reports a message to the user that the protocol has no update for.
     fn note(&self, text: &str);
 }
 
-/// What a session works with in its folder.
+/// Environment of a session in its directory.
 #[derive(Clone)]
 pub struct SessionEnvironment {
-    /// The runtime, with the settings of the folder. They say that a person is asked.
+    /// The runtime with the settings of the directory. Approvals have to be enabled in these settings.
     pub runtime: Runtime,
-    /// The agent that takes the first prompt; none for the lead of the settings.
+    /// The agent that receives the first prompt, or `None` for the configured lead.
     pub agent: Option<Agent>,
-    /// The models that the person may choose from, beside the one in use.
+    /// The models that the user may choose from, in addition to the current one.
     pub models: Vec<String>,
-    /// The model that takes the place of the one that a session on record had, where the person names one for all.
+    /// The model that replaces the recorded one when a session is loaded, if the user set one for all
+    /// sessions.
     pub model: Option<String>,
-    /// How long a round may take, where there is a limit.
+    /// Time limit of a round, if one is set.
     pub timeout: Option<Duration>,
-    /// Proxies for MCP servers that the client names.
+    /// Proxies for the MCP servers that the client configures.
     pub proxies: Proxies,
 }
 
-/// Serves sessions until the client has gone or `stop` is ready. Then everything that runs is cancelled and waited for.
+/// Serves sessions until the client disconnects or `stop` is ready, then cancels all running rounds and waits
+/// for them to end.
 pub async fn serve(
     host: Arc<dyn Host>,
     reader: impl AsyncRead + Unpin + Send,
@@ -84,20 +87,20 @@ pub async fn serve(
     tokio::select! {
         () = listen(&connection, reader, &mut tasks) => {}
         () = stop => {}
-        // Nobody reads what is said any more.
+        // The client no longer reads its messages.
         _ = writing.join_next() => {}
     }
     connection.stop_all();
-    // A round that waits for a reader could not stop.
+    // A round that waits for the client to read could not stop.
     peer.set_send_deadline(FLUSH_TIMEOUT);
     let all_ended = async { while tasks.join_next().await.is_some() {} };
-    // What does not stop by then ends with the process, as after a crash, and can be resumed.
+    // A round that has not stopped by then ends with the process, as after a crash, and can be resumed.
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all_ended).await;
     drop((tasks, connection, peer));
     let _ = tokio::time::timeout(FLUSH_TIMEOUT, writing.join_next()).await;
 }
 
-/// Hears the client until it has nothing more to say.
+/// Handles messages of the client until its stream ends.
 async fn listen(connection: &Arc<ClientConnection>, reader: impl AsyncRead + Unpin, tasks: &mut JoinSet<()>) {
     let mut lines = BoundedLines::new(reader);
     loop {
@@ -108,7 +111,7 @@ async fn listen(connection: &Arc<ClientConnection>, reader: impl AsyncRead + Unp
         while tasks.try_join_next().is_some() {}
         let incoming = match line {
             BoundedLine::TooLong => {
-                let message = format!("a message may have {} bytes at most", MAX_LINE_BYTES);
+                let message = format!("the message exceeds the limit of {MAX_LINE_BYTES} bytes");
                 Err(Box::new((agent_client_protocol::v1::schema::RequestId::Null, errors::request(message))))
             }
             BoundedLine::Complete(line) if line.iter().all(u8::is_ascii_whitespace) => continue,

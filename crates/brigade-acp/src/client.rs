@@ -1,11 +1,12 @@
-//! External agents as children.
+//! ACP client: runs external agents as child sessions.
 //!
-//! [`Acp`] holds the programs that were configured, starts them when a session first needs one, and lets many sessions
-//! share a process. To the driver each of them is a model: a prompt is a request, and what the agent asks of us (a file,
-//! a terminal, a permission) are calls of its reply, which pass the same choke point as those of any model.
+//! [`Acp`] holds the configured agent servers and starts a process when a session first needs one. Many
+//! sessions share a process. To the driver each external agent is a model: a prompt is a request. Requests of
+//! the agent for a file, a terminal or a permission are calls of its reply. They pass the same permission
+//! check as the calls of any model.
 //!
-//! A peer is not trusted. Lines, queues and texts are bounded, every wait has an end, and a program that breaks the
-//! protocol is ended: that costs the sessions on it, and nothing else.
+//! External agents are not trusted. Lines, queues and texts are bounded, and every wait has a timeout. A
+//! process that violates the protocol is terminated. Only its own sessions fail.
 
 mod account;
 mod agent_request;
@@ -35,55 +36,55 @@ use brigade_sandbox::GuardCommand;
 pub use agent_update::AgentUpdate;
 pub use pool::Acp;
 
-/// A program that speaks the protocol.
+/// A configured program that speaks ACP.
 #[derive(Debug, Clone)]
 pub struct AgentServer {
-    /// Its name.
+    /// Name in the configuration.
     pub name: String,
-    /// The program that guards it.
+    /// The guard process that it runs under.
     pub guard: GuardCommand,
-    /// The folder that it starts in and that its sessions work in.
+    /// The directory in which it starts and its sessions work.
     pub workspace: PathBuf,
-    /// The program.
+    /// The executable.
     pub command: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Exactly the environment that it gets.
+    /// Its complete environment. Nothing else is inherited.
     pub environment: Vec<(String, Secret)>,
-    /// What was filled into its command and arguments: like the values of its environment, it is hidden in what the
-    /// program says about its failures.
+    /// Secrets that were expanded into its command and arguments. Like the values of its environment, they
+    /// are redacted in error messages.
     pub expanded_secrets: Vec<Secret>,
-    /// How many sessions one process serves at once.
+    /// Maximum number of concurrent sessions per process.
     pub max_sessions: usize,
-    /// How it is to work.
+    /// Default options of its agents.
     pub options: AgentOptions,
-    /// Its agents, by name: what they choose counts before what the server chooses.
+    /// Agents by name. Their options take precedence over those of the server.
     pub agents: BTreeMap<String, AgentOptions>,
-    /// What a session on it is lent.
+    /// Limits of a session on it.
     pub terms: brigade::external::ExternalLimits,
-    /// How long starting it and opening a session may take.
+    /// Time limit for starting it and for opening a session.
     pub start_timeout: Duration,
-    /// Whether it may work in mode `plan` although it offers no mode that is known to be safe.
+    /// Whether it may run in mode `plan` although it offers no mode that is known to be safe.
     pub allow_in_plan: bool,
 }
 
-/// How an agent is to work.
+/// Options of an external agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentOptions {
-    /// The mode that it is put into.
+    /// The agent's own mode to select.
     pub mode: Option<String>,
-    /// The model that it is told to use.
+    /// The model to select.
     pub model: Option<String>,
-    /// More arguments of the program.
+    /// Additional arguments of the program.
     pub arguments: Vec<String>,
 }
 
-/// How long starting a program and opening a session may take.
+/// Default time limit for starting a program and for opening a session.
 pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How many sessions one process serves at once.
+/// Default maximum number of concurrent sessions per process.
 pub const DEFAULT_MAX_SESSIONS: usize = 256;
 
-/// A few plain words of a stranger.
+/// Sanitizes a text of an external agent and shortens it to one line.
 fn sanitize(text: &str) -> String {
     const MAX_CHARS: usize = 300;
     let mut plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });

@@ -1,7 +1,7 @@
 //! The Agent Client Protocol, both ways.
 //!
-//! [`client`] runs an external agent as a child session. [`agent`] serves our sessions to editors and other clients.
-//! No other crate touches the protocol.
+//! [`client`] runs external agents as child sessions. [`agent`] serves Brigade sessions to editors and other
+//! clients. No other crate uses the protocol.
 
 pub mod agent;
 pub mod client;

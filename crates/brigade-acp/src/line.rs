@@ -1,26 +1,26 @@
-//! Lines of bounded length, from whoever speaks the protocol with us.
+//! Lines of bounded length.
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// The longest line that is read.
+/// Maximum length of a line.
 pub(crate) const MAX_LINE_BYTES: usize = 8 << 20;
-/// How much is read at once.
+/// Size of one read.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// What came as one line.
+/// A line of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BoundedLine {
-    /// All of it.
+    /// A line within the limit.
     Complete(Vec<u8>),
-    /// It is longer than any message may be. What is still to come of it is dropped.
+    /// A line over the limit. The rest of it is skipped.
     TooLong,
 }
 
-/// Lines out of a stream. Asking for the next one can be given up and taken up again: nothing is lost.
+/// Reader of bounded lines. `next` is cancel safe: a dropped call loses no data.
 pub(crate) struct BoundedLines<R> {
     reader: BufReader<R>,
     partial: Vec<u8>,
-    /// Whether what comes belongs to a line that was too long.
+    /// Whether the rest of a line over the limit is being skipped.
     is_skipping: bool,
 }
 
@@ -30,7 +30,7 @@ impl<R: AsyncRead + Unpin> BoundedLines<R> {
         BoundedLines { reader, partial: Vec::new(), is_skipping: false }
     }
 
-    /// The next line; none at the end. A line that the end cut off is no line.
+    /// Returns the next line, or `None` at the end of the stream. An unterminated last line is dropped.
     pub(crate) async fn next(&mut self) -> std::io::Result<Option<BoundedLine>> {
         loop {
             let chunk = self.reader.fill_buf().await?;

@@ -1,9 +1,9 @@
-//! Starting tasks: here and nowhere else in this crate.
+//! The only place in this crate that spawns tasks.
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// A task that ends with who holds this.
+/// A task that is aborted when this is dropped.
 pub(crate) struct AbortOnDrop(JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -12,12 +12,12 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Starts a task that ends with who holds the answer.
+/// Spawns a task that is aborted when the returned guard is dropped.
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> AbortOnDrop {
     AbortOnDrop(start(future))
 }
 
-/// Starts a task that ends by itself, where there is a runtime to run it.
+/// Spawns a detached task, if there is a runtime.
 pub(crate) fn detach(future: impl Future<Output = ()> + Send + 'static) {
     if Handle::try_current().is_ok() {
         drop(start(future));

@@ -1,4 +1,4 @@
-//! External agents, those that behave well and those that do not. Guards and agents are this test binary.
+//! External agents, both well-behaved and hostile. Guards and agents are this test binary.
 
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]

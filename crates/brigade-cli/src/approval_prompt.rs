@@ -1,6 +1,6 @@
-//! The dialogue about questions of agents: one at a time is put to the user, the others wait in line.
+//! Prompt for pending approvals: one at a time is shown to the user, the others wait in a queue.
 //!
-//! At a keyboard a single key answers. Input from before a question appeared is discarded, until typing pauses.
+//! At a keyboard a single key answers. Input from before a prompt appeared is discarded, until typing pauses.
 
 mod answer_text;
 mod key_prompt;
@@ -25,61 +25,57 @@ use key_prompt::{KeyAction, KeyPrompt};
 pub(crate) use answer_text::{InputKind, Scope, answer, choices};
 pub(crate) use prompt_input::{InputMode, PromptInput, RunAction};
 
-/// A question by its place.
+/// Session and call that identify an approval.
 type ApprovalId = (SessionId, CallId);
 
-/// An answer to be given.
+/// Answer of the user to one approval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GivenAnswer {
-    /// Who asked.
     pub(crate) session: SessionId,
-    /// About which call.
     pub(crate) call: CallId,
-    /// What is answered.
     pub(crate) answer: Answer,
 }
 
-/// What a key or a line has led to.
+/// Effect of a key or a line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum PromptAction {
-    /// Nothing, or the answer looks different.
+    /// None, or the input line looks different.
     Nothing,
-    /// These answers are given.
+    /// Answers to record.
     Answers(Vec<GivenAnswer>),
-    /// Something to tell the user.
+    /// Message to the user.
     Say(String),
-    /// Lines to show, which are safe, in styles or without.
+    /// Lines to show. They are sanitized and may contain styles.
     Show(Vec<String>),
-    /// The user wants the run to stop.
+    /// The user wants to stop the run.
     Interrupt,
-    /// The user wants to do something else first.
+    /// The user leaves the prompt to do something else first.
     Leave,
 }
 
-/// The questions of a tree, and the input for the first of them.
+/// Pending approvals of a tree, and the input for the first of them.
 pub(crate) struct ApprovalPrompt {
-    /// Files that edits are compared with.
+    /// Workspace with the files that edits are compared with.
     workspace: Option<Workspace>,
     colour: Colour,
     current: Option<Current>,
-    /// All that were shown.
+    /// Approvals that were already shown.
     shown: HashSet<ApprovalId>,
-    /// Answered here, and not heard of yet.
+    /// Answered here, but the answer is not in the log yet.
     answered: HashSet<ApprovalId>,
     key_prompt: KeyPrompt,
 }
 
-/// The question that is put to the user.
+/// Approval that the user is being asked about.
 struct Current {
     approval_id: ApprovalId,
-    /// The question in one sentence.
+    /// One-sentence summary.
     headline: String,
-    /// Whether a part of its diff is hidden.
+    /// Whether part of its diff is hidden.
     is_cut: bool,
 }
 
 impl ApprovalPrompt {
-    /// No questions yet.
     pub(crate) fn new(workspace: Option<Workspace>, colour: Colour) -> ApprovalPrompt {
         ApprovalPrompt {
             workspace,
@@ -91,17 +87,17 @@ impl ApprovalPrompt {
         }
     }
 
-    /// Forgets all questions.
+    /// Forgets all approvals.
     pub(crate) fn clear(&mut self) {
         *self = ApprovalPrompt::new(self.workspace.take(), self.colour);
     }
 
-    /// Whether somebody waits for an answer.
+    /// Whether an agent is waiting for an answer.
     pub(crate) fn is_open(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Looks at the questions there are. The lines of a question that comes up now are to be shown.
+    /// Updates the prompt from the tree. Returns the lines to show if a new approval comes up.
     pub(crate) fn look(&mut self, tree: &Tree, columns: usize) -> Option<Vec<String>> {
         if tree.pending_approvals().next().is_none() {
             self.clear();
@@ -147,23 +143,23 @@ impl ApprovalPrompt {
         approval_view::render(open, tree, options)
     }
 
-    /// An answer could not be given: the question comes up again.
+    /// Shows an approval again because its answer could not be recorded.
     pub(crate) fn failed(&mut self, given: &GivenAnswer) {
         self.answered.remove(&(given.session.clone(), given.call));
     }
 
-    /// The question that is put to the user now.
+    /// Approval that the prompt shows now.
     fn current_approval<'a>(&self, tree: &'a Tree) -> Option<&'a PendingApproval> {
         let current = self.current.as_ref()?;
         tree.pending_approvals().find(|open| has_id(open, &current.approval_id))
     }
 
-    /// Questions that were not answered here.
+    /// Pending approvals that were not answered here.
     fn open<'a>(&self, tree: &'a Tree) -> impl Iterator<Item = &'a PendingApproval> {
         tree.pending_approvals().filter(|open| !self.answered.contains(&approval_id(open)))
     }
 
-    /// The next question in line.
+    /// Moves on to the next approval in the queue.
     fn next(&mut self, tree: &Tree) -> Option<Vec<String>> {
         let columns = terminal::size().0;
         let all: Vec<ApprovalId> = self.open(tree).map(approval_id).collect();
@@ -173,7 +169,7 @@ impl ApprovalPrompt {
         self.show_approval(Some(next.clone()), tree, columns)
     }
 
-    /// The whole diff of the question, if a part of it is hidden.
+    /// Shows the whole diff of the approval, if part of it is hidden.
     fn show_all(&mut self, tree: &Tree) -> PromptAction {
         let Some(open) = self.current_approval(tree) else { return PromptAction::Nothing };
         if !self.current.as_ref().is_some_and(|current| current.is_cut) {
@@ -186,7 +182,7 @@ impl ApprovalPrompt {
         PromptAction::Show(lines)
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub(crate) fn key(&mut self, key: Key, tree: &Tree) -> PromptAction {
         let Some(open) = self.current_approval(tree) else {
             return if key == Key::Interrupt { PromptAction::Interrupt } else { PromptAction::Nothing };
@@ -201,12 +197,12 @@ impl ApprovalPrompt {
         }
     }
 
-    /// Takes a pasted text.
+    /// Handles pasted text.
     pub(crate) fn paste(&mut self, text: &str) {
         self.key_prompt.paste(text);
     }
 
-    /// Takes a whole line.
+    /// Handles a line of input.
     pub(crate) fn line(&mut self, line: &str, tree: &Tree) -> PromptAction {
         let Some(current) = self.current_approval(tree) else { return PromptAction::Nothing };
         if line.trim().is_empty() || self.key_prompt.is_settling() {
@@ -221,7 +217,7 @@ impl ApprovalPrompt {
         }
     }
 
-    /// Gives an answer to the question that is put, or to all.
+    /// Answers the current approval, or all of them.
     fn submit(&mut self, answer: &Answer, scope: Scope, tree: &Tree) -> PromptAction {
         let Some(current) = self.current_approval(tree) else { return PromptAction::Nothing };
         let asked: Vec<ApprovalId> = match (scope, answer) {
@@ -229,7 +225,7 @@ impl ApprovalPrompt {
                 return PromptAction::Show(lines);
             }
             (Scope::All, _) => self.open(tree).map(approval_id).collect(),
-            // What was permitted for good is not asked about again.
+            // A call that the new rule allows needs no further answer.
             (Scope::One, Answer::Always(rule)) => {
                 let is_same = |open: &&PendingApproval| {
                     open.session == current.session && open.always.as_deref() == Some(rule.as_str())
@@ -248,7 +244,7 @@ impl ApprovalPrompt {
         PromptAction::Answers(given)
     }
 
-    /// Nobody allows what they have not seen: shows what was not shown yet, if there is anything.
+    /// Shows the approvals that the user has not seen yet, if any. The user cannot allow what was not shown.
     fn show_unseen(&mut self, tree: &Tree) -> Option<Vec<String>> {
         let columns = terminal::size().0;
         let unseen: Vec<&PendingApproval> =
@@ -260,13 +256,13 @@ impl ApprovalPrompt {
             .iter()
             .flat_map(|open| self.lines(open, tree, columns, DiffDetail::Bounded).lines)
             .collect();
-        lines.push("These are all open questions. Answer the same again to allow all of them.".to_owned());
+        lines.push("These are all pending requests. Repeat your answer to allow all of them.".to_owned());
         self.shown.extend(unseen.iter().map(|open| approval_id(open)));
         self.key_prompt.open();
         Some(lines)
     }
 
-    /// What stands beneath the tree while a question is open.
+    /// Lines below the tree while an approval is pending.
     pub(crate) fn footer(&self, tree: &Tree, columns: usize) -> Option<Footer> {
         let open = self.current_approval(tree)?;
         let count = self.open(tree).count();
@@ -290,7 +286,7 @@ impl ApprovalPrompt {
         Some(Footer { lines, cursor })
     }
 
-    /// Everything that can be answered to the question now, for input that is sent as lines.
+    /// Possible answers to the current approval, for line input.
     pub(crate) fn line_choices(&self, tree: &Tree, columns: usize) -> Vec<String> {
         let open = self.current_approval(tree);
         open.map(|open| self.choices(open, self.open(tree).count(), InputKind::Lines, columns))
@@ -305,8 +301,8 @@ impl ApprovalPrompt {
     fn status(&self, open: &PendingApproval, count: usize) -> String {
         let headline = self.current.as_ref().map_or("", |current| current.headline.as_str());
         let left = units::format_elapsed(open.until.saturating_sub(clock::now()));
-        let others = if count > 1 { format!(", {} more wait", count - 1) } else { String::new() };
-        format!("? {headline} (denied in {left}{others})")
+        let others = if count > 1 { format!(", {} more waiting", count - 1) } else { String::new() };
+        format!("? {headline} (auto-deny in {left}{others})")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Signals for a user who looks elsewhere: the terminal bell, the terminal title, and the program in `notify`.
+//! Signals for a user who looks elsewhere: the terminal bell, the terminal title and the program in `notify`.
 
 use std::collections::HashSet;
 use std::io::IsTerminal;
@@ -16,14 +16,14 @@ use crate::settings::Settings;
 use crate::terminal;
 
 const BELL: &str = "\u{7}";
-/// Puts the title of the window aside, and takes it back. A terminal that cannot do that keeps [`IDLE_TITLE`].
+/// Saves and restores the window title. A terminal that does not support this keeps [`IDLE_TITLE`].
 const PUSH_TITLE: &str = "\u{1b}[22;2t";
 const POP_TITLE: &str = "\u{1b}[23;2t";
 const IDLE_TITLE: &str = "brigade";
 /// Columns of a title.
 const MAX_TITLE_COLUMNS: usize = 80;
 
-/// Calls the user. The default calls nobody.
+/// Notifies the user. The default does nothing.
 #[derive(Default)]
 pub(crate) struct Attention {
     /// Whether standard error is a terminal with a bell.
@@ -31,20 +31,20 @@ pub(crate) struct Attention {
     /// Whether standard error is a terminal with a title.
     has_title: bool,
     notifier: Option<Notifier>,
-    /// Questions that the user was called for: the name, and when it was asked.
+    /// Approvals that the user was notified of: the name, and the time of the request.
     announced: HashSet<(String, u64)>,
-    /// Whether the title says that a question waits.
+    /// Whether the title shows that an approval is pending.
     is_titled: bool,
 }
 
 impl Attention {
-    /// The signals that the settings and the terminal allow.
+    /// Signals that the settings and the terminal support.
     pub(crate) fn new(settings: &Settings, runtime: &Runtime) -> Attention {
         let shell = runtime.settings().shell.as_ref();
         let term = settings.environment.term.as_deref();
         Attention {
             has_bell: std::io::stderr().is_terminal(),
-            // The console of Linux has no title.
+            // The Linux console has no title.
             has_title: terminal::can_redraw(&settings.environment) && term != Some("linux"),
             notifier: settings
                 .notify
@@ -56,7 +56,8 @@ impl Attention {
         }
     }
 
-    /// Looks at the open questions of the run. New ones call the user; when none is left, the title is as before.
+    /// Checks the pending approvals of the run. Notifies the user of new ones, and restores the title when none is
+    /// left.
     pub(crate) fn look(&mut self, tree: &Tree) {
         self.alert(tree);
         if tree.pending_approvals().next().is_none() {
@@ -64,12 +65,13 @@ impl Attention {
         }
     }
 
-    /// Calls the user for questions that opened since the last look. Of several, the first is named.
+    /// Notifies the user of approvals that were requested since the last check. If there are several, the first is
+    /// named.
     pub(crate) fn alert(&mut self, tree: &Tree) {
         let mut new =
             tree.pending_approvals().filter(|open| self.announced.insert((open.name(), open.asked_at)));
         let Some(first) = new.next() else { return };
-        // The others are known now, too.
+        // The others count as announced, too.
         new.for_each(drop);
         self.announce(first, tree, tree.pending_approvals().count());
     }
@@ -87,7 +89,7 @@ impl Attention {
         if let Some(notifier) = &mut self.notifier {
             notifier.start(&[
                 ("EVENT", "question".to_owned()),
-                ("TITLE", "brigade: a question waits".to_owned()),
+                ("TITLE", "brigade: approval required".to_owned()),
                 ("MESSAGE", headline),
                 ("AGENT", approval_view::lineage(open, tree)),
                 ("SESSION", open.session.root_id().to_string()),
@@ -97,7 +99,7 @@ impl Attention {
         }
     }
 
-    /// A run, or a round of a chat, has ended.
+    /// Notifies the user of the end of a run, or of a round of a chat.
     pub(crate) fn ended(&mut self, view: &RunView, ending: &Result<RunResult, RunError>) {
         self.restore_title();
         let Some(notifier) = &mut self.notifier else { return };
@@ -116,17 +118,17 @@ impl Attention {
         ]);
     }
 
-    /// Waits for programs that still run, and says what went wrong with them.
+    /// Waits for running programs, and reports a problem.
     pub(crate) async fn finish(&mut self) {
         self.restore_title();
         if let Some(notifier) = &mut self.notifier
             && let Some(problem) = notifier.finish().await
         {
-            output::note(&format!("warning: the program in `notify` failed: {problem}"));
+            output::note(&format!("warning: the `notify` program failed: {problem}"));
         }
     }
 
-    /// Gives the title back that the window had before.
+    /// Restores the previous window title.
     pub(crate) fn restore_title(&mut self) {
         if std::mem::take(&mut self.is_titled) {
             output::write_stderr(&format!("{}{POP_TITLE}", title(IDLE_TITLE)));
@@ -140,7 +142,7 @@ impl Drop for Attention {
     }
 }
 
-/// The cause of a failure, else the first line of the result.
+/// Cause of a failure, or the first line of the result.
 fn outcome_message(outcome: &Outcome) -> String {
     match &outcome.status {
         Status::Failed { cause } | Status::Lost { cause } => cause.clone(),
@@ -150,7 +152,7 @@ fn outcome_message(outcome: &Outcome) -> String {
     }
 }
 
-/// Sets the title of the window.
+/// Escape sequence that sets the window title.
 fn title(text: &str) -> String {
     format!("\u{1b}]2;{}\u{1b}\\", fit(&sanitize::line(text), MAX_TITLE_COLUMNS))
 }

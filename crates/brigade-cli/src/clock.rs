@@ -1,4 +1,4 @@
-//! What time it is, for ages and running times that are shown.
+//! Current time, for ages and elapsed times.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ pub(crate) fn now() -> u64 {
 
 const DAY_MS: u64 = 86_400_000;
 
-/// A moment for people: `2026-11-16 05:51:32 UTC`.
+/// Formats a time for display: `2026-11-16 05:51:32 UTC`.
 pub(crate) fn format_utc(moment: u64) -> String {
     let (year, month, day) = date(moment / DAY_MS);
     let second = moment % DAY_MS / 1000;
@@ -19,20 +19,20 @@ pub(crate) fn format_utc(moment: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// The beginning of a day that is written as `2026-11-16`, in UTC milliseconds.
+/// Start of a day such as `2026-11-16`, in UTC milliseconds.
 pub(crate) fn midnight(day: &str) -> Option<u64> {
     let parts: Vec<u64> = day.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [year, month, of_month] = parts[..] else { return None };
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) {
         return None;
     }
-    // The longest month has 31 days, so the day is within them if it is one at all; the way back says whether it is.
+    // A day of up to 31 may not exist in a shorter month. Converting the result back shows whether it does.
     let first = (0..month - 1).map(|before| days_in_month(year, before)).sum::<u64>() + days_before(year);
     let moment = (first + of_month.checked_sub(1)?).checked_mul(DAY_MS)?;
     format_utc(moment).starts_with(day).then_some(moment).filter(|_| day.len() == 10)
 }
 
-/// Days from 1970 to a year.
+/// Days from 1970 to the start of a year.
 fn days_before(year: u64) -> u64 {
     let leaps = |year: u64| year / 4 - year / 100 + year / 400;
     (year - 1970) * 365 + leaps(year - 1) - leaps(1969)
@@ -42,7 +42,7 @@ fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// The days of a month, which is counted from 0.
+/// Days in a month, which is counted from 0.
 fn days_in_month(year: u64, month: u64) -> u64 {
     match month {
         1 => 28 + u64::from(is_leap(year)),
@@ -51,9 +51,9 @@ fn days_in_month(year: u64, month: u64) -> u64 {
     }
 }
 
-/// Year, month and day of month of a day since 1970.
+/// Year, month and day of the month of a day since 1970.
 fn date(day: u64) -> (u64, u64, u64) {
-    // No year is longer than 366 days, so this begins at or before the year that is meant.
+    // No year is longer than 366 days, so this starts at or before the right year.
     let mut year = 1970 + day / 366;
     while days_before(year + 1) <= day {
         year += 1;

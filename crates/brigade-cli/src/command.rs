@@ -1,4 +1,4 @@
-//! One file for each command.
+//! The subcommands, one module each.
 
 pub(crate) mod acp;
 pub(crate) mod agents;

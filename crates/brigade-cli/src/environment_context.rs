@@ -1,4 +1,4 @@
-//! The environment that the lead is told of: system, date, and the state of the git repository.
+//! Environment that is described to the lead: system, date and git state.
 
 use std::future::pending;
 use std::path::Path;
@@ -12,13 +12,13 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::trust::instructions::git_root;
 
-/// Time that git may take. A large repository is described without its state.
+/// Maximum time for git. If it takes longer, the prompt does not contain the state.
 const GIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Changed files that are counted.
+/// Maximum number of changed files that are counted.
 const MAX_COUNTED_FILES: usize = 999;
 
-/// Prints the branch, and the state unless the repository has filters of its own: git would run these. Nothing else of the
-/// repository's configuration is run by this, and nothing is written.
+/// Prints the branch, and the state unless the repository defines filters, which git would run. Runs nothing else from
+/// the repository's configuration, and writes nothing.
 const GIT_SCRIPT: &str = r##"
 git="git --no-optional-locks -c core.fsmonitor=false -c core.hooksPath=/dev/null"
 filters=$($git config --show-scope --name-only --get-regexp '^filter\.')
@@ -34,7 +34,7 @@ else
 fi
 "##;
 
-/// The environment of a session that begins now.
+/// Environment of a session that starts now.
 pub(crate) async fn environment(settings: &Settings) -> Environment {
     let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);
     let now = clock::format_utc(clock::now());
@@ -46,11 +46,11 @@ pub(crate) async fn environment(settings: &Settings) -> Environment {
     }
 }
 
-/// Branch and state of the repository that a folder is in.
+/// Branch and state of the git repository that contains a folder.
 async fn git_state(settings: &Settings, folder: &Path) -> Option<String> {
     git_root(&folder.canonicalize().ok()?)?;
     let mut environment = settings.command_environment();
-    // These would lead git to another repository.
+    // These would point git to another repository.
     environment.retain(|(name, _)| !name.starts_with("GIT_"));
     let job = Job {
         command: GIT_SCRIPT.to_owned(),

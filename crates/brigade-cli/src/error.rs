@@ -1,4 +1,4 @@
-//! Exit codes, and failures that know theirs.
+//! Exit codes, and errors with their exit codes.
 
 use std::fmt::Display;
 
@@ -9,21 +9,21 @@ use brigade_core::Status;
 
 use crate::output;
 
-/// How the command ends.
+/// Result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It did what was asked.
+    /// The command succeeded.
     Done,
     /// The task failed.
     Failed,
-    /// A limit was reached; what there is was printed.
+    /// A limit was reached. The partial result was printed.
     Incomplete,
-    /// Somebody stopped it.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl Exit {
-    /// The code of the process.
+    /// Exit code of the process.
     pub(crate) fn code(self) -> i32 {
         match self {
             Exit::Done => 0,
@@ -33,7 +33,7 @@ impl Exit {
         }
     }
 
-    /// How a run with this end leaves the process.
+    /// Exit for a run with this status.
     pub(crate) fn of(status: &Status) -> Exit {
         match status {
             Status::Done | Status::Detached => Exit::Done,
@@ -44,29 +44,29 @@ impl Exit {
     }
 }
 
-/// Why a command could not do what was asked.
+/// Error of a command.
 #[derive(Debug)]
 pub(crate) enum CliError {
-    /// What was typed or configured is wrong: exit code 2.
+    /// Invalid arguments or configuration: exit code 2.
     Usage(anyhow::Error),
-    /// It went wrong on the way: exit code 1.
+    /// Failure during execution: exit code 1.
     Failed(anyhow::Error),
-    /// Whoever read standard output has gone. There is nobody to tell.
+    /// The reader of standard output has closed it. There is nothing to report.
     OutputClosed,
 }
 
 impl CliError {
-    /// Something typed or configured is wrong.
+    /// Error in the arguments or the configuration.
     pub(crate) fn usage(message: impl Display) -> CliError {
         CliError::Usage(anyhow!("{message}"))
     }
 
-    /// Something went wrong.
+    /// Failure during execution.
     pub(crate) fn failed(message: impl Display) -> CliError {
         CliError::Failed(anyhow!("{message}"))
     }
 
-    /// The same failure with a line on what to do.
+    /// Adds a hint with the fix.
     pub(crate) fn hint(self, hint: impl Display) -> CliError {
         match self {
             CliError::Usage(error) => CliError::Usage(anyhow!("{error:#}\n{hint}")),
@@ -75,7 +75,7 @@ impl CliError {
         }
     }
 
-    /// The code of the process. A closed pipe looks like the signal that other programs die of.
+    /// Exit code of the process. A closed pipe looks like the signal that terminates other programs.
     pub(crate) fn code(&self) -> i32 {
         match self {
             CliError::Usage(_) => 2,
@@ -84,14 +84,14 @@ impl CliError {
         }
     }
 
-    /// Says it on standard error.
+    /// Prints the error to standard error.
     pub(crate) fn report(&self) {
         if let Some(message) = self.message() {
             output::note(&format!("brigade: {message}"));
         }
     }
 
-    /// What there is to say.
+    /// Error message, if there is anything to report.
     pub(crate) fn message(&self) -> Option<String> {
         match self {
             CliError::Usage(error) | CliError::Failed(error) => Some(format!("{error:#}")),
@@ -104,7 +104,7 @@ impl Display for CliError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             CliError::Usage(error) | CliError::Failed(error) => write!(f, "{error:#}"),
-            CliError::OutputClosed => f.write_str("nobody reads the output any more"),
+            CliError::OutputClosed => f.write_str("standard output was closed"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Following a tree while it runs: every fact in order, whoever else watches, and what the person does meanwhile.
+//! Follows a running tree: delivers every event in order, and handles signals of the user.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -24,39 +24,39 @@ use crate::sanitize;
 use crate::summary::CommandHints;
 use crate::suspend;
 
-/// How often a live tree is drawn.
+/// Interval at which a live tree is drawn.
 pub(crate) const DRAW_INTERVAL: Duration = Duration::from_millis(100);
-/// How much of a call's arguments is shown.
+/// Columns of the arguments of a call.
 const MAX_ARGUMENT_COLUMNS: usize = 60;
 
-/// What is known of a tree.
+/// State of a tree, from its log and live events.
 pub(crate) struct RunView {
-    /// The session at the top of what is looked at.
+    /// Session at the top of the view, which may be a sub-agent.
     pub(crate) root: SessionId,
-    /// The projection of its log.
+    /// Projection of the log.
     pub(crate) tree: Tree,
-    /// What the current round of the top session was granted, and when.
+    /// Grant of the root's current round, and the time at which it began.
     pub(crate) grant: Option<(Grant, u64)>,
-    /// JSON Schema that the result of the top session's current round has to fit, if it has one.
+    /// JSON Schema that the result of the root's current round must match, if there is one.
     pub(crate) schema: Option<Text>,
     next_seq: HashMap<SessionId, u64>,
-    /// Position up to which all facts of the tree were seen.
+    /// Position up to which all events of the tree were seen.
     seen_pos: Pos,
-    /// The last turn of each session whose reply is known whole.
+    /// Last turn of each session whose complete reply is known.
     last_replied_turn: HashMap<SessionId, u32>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
     current_calls: HashMap<SessionId, String>,
     last_calls: HashMap<SessionId, String>,
     wait_reasons: HashMap<SessionId, String>,
-    /// Whether the last model call of the top session failed for a reason that a retry does not remove.
+    /// Whether the root's last model call failed for a reason that a retry does not fix.
     pub(crate) has_fatal_fault: bool,
-    /// The fault of the last attempt of a session whose turn has no reply yet.
+    /// Last fault of each session whose current turn has no reply yet.
     faults: HashMap<SessionId, String>,
     queued_calls: HashMap<SessionId, HashSet<CallId>>,
 }
 
 impl RunView {
-    /// Nothing seen yet.
+    /// Creates an empty view.
     pub(crate) fn new(root: SessionId) -> RunView {
         RunView {
             root,
@@ -76,7 +76,7 @@ impl RunView {
         }
     }
 
-    /// All that the store has of a tree.
+    /// Loads the view of a tree from the store.
     pub(crate) async fn load(
         store: &dyn Store,
         root: &SessionId,
@@ -90,27 +90,27 @@ impl RunView {
         Ok((view, records))
     }
 
-    /// What a session is calling, with the most telling argument.
+    /// Current call of a session, with its most significant argument.
     pub(crate) fn doing(&self, session: &SessionId) -> Option<&str> {
         self.current_calls.get(session).map(String::as_str)
     }
 
-    /// What a session did last.
+    /// Last call of a session.
     pub(crate) fn last_call(&self, session: &SessionId) -> Option<&str> {
         self.last_calls.get(session).map(String::as_str)
     }
 
-    /// What the request of a session waits for.
+    /// Reason why the request of a session waits.
     pub(crate) fn wait_reason(&self, session: &SessionId) -> Option<&str> {
         self.wait_reasons.get(session).map(String::as_str)
     }
 
-    /// How many calls of a session that delegate have no child yet: they wait for a slot, or for a loan.
+    /// Number of delegation calls of a session without a child yet. They wait for a slot or for budget.
     pub(crate) fn queued_delegations(&self, session: &SessionId) -> usize {
         self.queued_calls.get(session).map_or(0, HashSet::len)
     }
 
-    /// Takes into account what is not a fact: a request that waits does so until something else is heard of it.
+    /// Applies a live event that is not in the log. A request counts as waiting until the next event of its session.
     pub(crate) fn observe(&mut self, live: &RunEvent) {
         match live {
             RunEvent::Waiting { session, why } => {
@@ -126,7 +126,7 @@ impl RunView {
         }
     }
 
-    /// Keeps the fault of a failed attempt in sight until there is a reply: the model may not even be reached.
+    /// Shows the fault of a failed attempt until a reply arrives. The model may be unreachable.
     fn observe_attempt(&mut self, record: &Record) {
         let session = &record.session;
         match &record.event {
@@ -135,7 +135,7 @@ impl RunView {
             }
             Event::Called { .. } => {
                 if let Some(fault) = self.faults.get(session) {
-                    self.wait_reasons.insert(session.clone(), format!("trying again after: {fault}"));
+                    self.wait_reasons.insert(session.clone(), format!("retrying after: {fault}"));
                 }
             }
             Event::Replied { .. } | Event::CallFailed { .. } | Event::Ended { .. } => {
@@ -145,12 +145,12 @@ impl RunView {
         }
     }
 
-    /// What a call is, with the most telling argument.
+    /// Tool of a call, with its most significant argument.
     pub(crate) fn call_label(&self, session: &SessionId, call: CallId) -> &str {
         self.calls.get(session).and_then(|calls| calls.get(&call)).map_or("", String::as_str)
     }
 
-    /// Takes a fact into account.
+    /// Applies an event of the log.
     pub(crate) fn apply(&mut self, record: &Record) {
         self.tree.apply(record);
         self.next_seq.insert(record.session.clone(), record.seq + 1);
@@ -207,9 +207,9 @@ impl RunView {
         }
     }
 
-    /// What happened, in order and without gaps: facts from before the watch began are read from the store.
+    /// Returns live events in order and without gaps. Events from before the subscription are read from the store.
     pub(crate) async fn with_missed(&self, store: &dyn Store, live: RunEvent) -> Vec<RunEvent> {
-        // Its log may have told of a reply before the watch told its parts.
+        // The log may contain a reply before its streamed deltas arrive.
         if let RunEvent::Delta { session, turn, .. } | RunEvent::Discarded { session, turn } = &live
             && self.last_replied_turn.get(session).is_some_and(|replied| replied >= turn)
         {
@@ -228,7 +228,7 @@ impl RunView {
             (None, None) => 0,
             _ => return vec![live],
         };
-        // What cannot be read shows when the run ends.
+        // If this read fails, the error is reported when the run ends.
         let mut records = store.read(session, missed).await.unwrap_or_default();
         if let Some(seq) = until {
             records.retain(|record| record.seq < seq);
@@ -239,16 +239,16 @@ impl RunView {
         all
     }
 
-    /// Reads the facts of a run that ended before watching began. Facts that were already seen may be included.
+    /// Reads the events of a run that ended before the subscription began. May return events that were already seen.
     pub(crate) async fn read_missed(&mut self, store: &dyn Store) -> Vec<Record> {
-        // What cannot be read now was written, and can be looked at later.
+        // If this read fails, the events are still in the store and can be shown later.
         let records = store.tail(&self.root, self.seen_pos, usize::MAX).await.unwrap_or_default();
         self.seen_pos = records.last().map_or(self.seen_pos, |record| record.pos);
         records
     }
 }
 
-/// A call in few words: the tool, and the argument that says most.
+/// Short form of a call: the tool and its most significant argument.
 pub(crate) fn summarize_call(call: &ToolCall) -> String {
     let arguments: serde_json::Value = serde_json::from_str(call.arguments.as_str()).unwrap_or_default();
     let main_arguments = ["command", "path", "pattern", "role", "text", "task"];
@@ -258,7 +258,7 @@ pub(crate) fn summarize_call(call: &ToolCall) -> String {
     if argument.is_empty() { name } else { format!("{name} {argument}") }
 }
 
-/// What the person does with the process.
+/// Signals that the user sends to the process.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -267,10 +267,11 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen. The process is not stopped by Ctrl-Z while it writes to the store.
+    /// Installs the signal handlers. Ctrl-Z does not stop the process during a write to the store.
     pub(crate) fn listen(store: Arc<dyn Store>) -> Result<Signals, CliError> {
         let listen = |kind| {
-            signal(kind).map_err(|error| CliError::failed(format!("no signals can be heard: {error}")))
+            signal(kind)
+                .map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
         };
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
@@ -280,14 +281,14 @@ impl Signals {
         })
     }
 
-    /// Waits for one that asks for the end.
+    /// Waits for a signal that ends the run.
     pub(crate) async fn next(&mut self) {
         while self.signal().await == Interrupt::Suspend {
             self.suspend();
         }
     }
 
-    /// Waits for any.
+    /// Waits for any signal.
     async fn signal(&mut self) -> Interrupt {
         tokio::select! {
             _ = self.interrupt.recv() => Interrupt::End,
@@ -301,29 +302,27 @@ impl Signals {
     }
 }
 
-/// Request of the user to the process.
+/// User request to the process.
 #[derive(PartialEq, Eq)]
 enum Interrupt {
     End,
     Suspend,
 }
 
-/// What became of a run that was followed.
+/// Result of a run that was followed.
 pub(crate) struct FollowedRun {
-    /// How it ended.
     pub(crate) ending: Result<RunResult, RunError>,
-    /// What is known of the tree.
     pub(crate) view: RunView,
 }
 
-/// Whether the person has asked for the end.
+/// Whether the user has asked the run to stop.
 #[derive(PartialEq, Eq)]
 enum CancelState {
     NotRequested,
     Requested,
 }
 
-/// Follows a run to its end. The first Ctrl-C cancels it, a second one leaves it.
+/// Follows a run to its end. The first Ctrl-C cancels the run; a second one leaves before the agents have stopped.
 pub(crate) async fn follow(
     runtime: &Runtime,
     run: Run,
@@ -336,7 +335,7 @@ pub(crate) async fn follow(
     let root = run.session().clone();
     let store = runtime.store().clone();
     let mut watch = run.subscribe();
-    // The run has begun: what it wrote before the watch is told by its log.
+    // The run has begun. Events from before the subscription are read from the log.
     catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
     let mut ending = pin!(run.result());
@@ -358,7 +357,7 @@ pub(crate) async fn follow(
                 }
             },
             typed = listener.next() => listener.take(typed, runtime, &view, progress).await?,
-            // Before the facts: a tree that is busy would otherwise never be drawn.
+            // Drawn before events are handled. Otherwise a busy tree would never be drawn.
             _ = ticks.tick() => {
                 listener.show(&view, progress);
                 progress.tick(&view);
@@ -383,16 +382,12 @@ pub(crate) async fn follow(
             listener.close();
             progress.end();
             attention.restore_title();
-            output::note(&format!(
-                "Left before all agents had stopped. To continue: {}",
-                hints.resume(&root)
-            ));
+            output::note(&format!("Exited before all agents had stopped. Resume: {}", hints.resume(&root)));
             crate::exit_process(Exit::Cancelled.code());
         }
         cancel_state = CancelState::Requested;
-        progress
-            .announce(&view, "Stopping; what there is so far follows. Press Ctrl-C again to leave at once.");
-        if let Err(error) = runtime.cancel(&root, "the person").await {
+        progress.announce(&view, "Stopping. The partial result follows. Press Ctrl-C again to exit at once.");
+        if let Err(error) = runtime.cancel(&root, "the user").await {
             progress.say(&view, &error.to_string());
         }
     };
@@ -407,7 +402,7 @@ pub(crate) async fn follow(
     Ok(FollowedRun { ending, view })
 }
 
-/// Sees what the watch has not told.
+/// Handles events that the subscription did not deliver.
 pub(crate) async fn catch_up(
     store: &dyn Store,
     view: &mut RunView,

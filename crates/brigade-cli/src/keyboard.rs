@@ -1,4 +1,4 @@
-//! Typing at a terminal: keys and what they mean, the text that is typed, and the terminal that hands over each key.
+//! Keyboard input: key bindings, the line editor, and raw terminal mode.
 
 pub(crate) mod editor;
 mod fold;

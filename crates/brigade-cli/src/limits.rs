@@ -1,4 +1,4 @@
-//! Limits that stopped a run: why, and the flag that raises them.
+//! Limits that stopped a run: the reason, and the flag that raises the limit.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use brigade_core::{Limit, Resources, Spent};
 use crate::follow::RunView;
 use crate::units;
 
-/// A budget that pays for a first turn of most agents, if nothing else is known.
+/// Budget that covers a first turn of most agents, if the required amount is unknown.
 const MIN_RESUME_TOKENS: u64 = 20_000;
 const MIN_RESUME_NANO_USD: u64 = 100_000_000;
-/// Time that is worth a new round.
+/// Minimum time for a resumed round.
 const MIN_RESUME_MILLIS: u64 = 10_000;
 
-/// Why a round stopped, in a sentence: the limit, what was used of it, and what the next call needs.
+/// Sentence with the reason why a round stopped: the limit, the usage and the needs of the next call.
 pub(crate) fn stop_reason(
     kind: LimitKind,
     spent: &Spent,
@@ -42,15 +42,15 @@ pub(crate) fn stop_reason(
                         (limits.loop_limit)."
             .to_owned(),
         LimitKind::Permission => {
-            "Stopped: the external agent ended after it was denied a permission. The result \
-                              names the refused call and what would permit it."
+            "Stopped: the external agent ended after a permission request was denied. The result \
+                              names the denied call and the setting that permits it."
                 .to_owned()
         }
         LimitKind::Turns | LimitKind::Time | LimitKind::Agents => format!("Stopped at {limit}."),
     }
 }
 
-/// The flag that raises a limit far enough for the next call.
+/// Flag that raises a limit enough for the next call.
 pub(crate) fn raising_flag(kind: LimitKind, view: &RunView, timeout: Option<Duration>) -> String {
     let Some((grant, _)) = &view.grant else { return String::new() };
     let twice = |number: u64| number.saturating_mul(2).max(1);
@@ -75,7 +75,7 @@ pub(crate) fn raising_flag(kind: LimitKind, view: &RunView, timeout: Option<Dura
     amount.map(|(flag, amount)| format!(" {flag} {amount}")).unwrap_or_default()
 }
 
-/// The number that a limit was set to.
+/// Value of a limit.
 fn limit_value(kind: LimitKind, view: &RunView, timeout: Option<Duration>) -> Option<String> {
     let (grant, _) = view.grant.as_ref()?;
     let Grant { budget, turns, .. } = grant;
@@ -98,7 +98,7 @@ fn granted_millis(view: &RunView, timeout: Option<Duration>) -> Option<u64> {
     let (grant, at) = view.grant.as_ref()?;
     match (timeout, grant.deadline) {
         (Some(typed), _) => Some(u64::try_from(typed.as_millis()).unwrap_or(u64::MAX)),
-        // The deadline was set a moment before the round began.
+        // The deadline was set shortly before the round began.
         (None, Limit::AtMost(until)) => Some(until.saturating_sub(*at).next_multiple_of(1000)),
         (None, Limit::Unlimited) => None,
     }

@@ -1,4 +1,4 @@
-//! What somebody may have meant whose first word is no command.
+//! Suggestions for mistyped commands and flags.
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -7,17 +7,17 @@ use crate::args::Args;
 use crate::settings::{closest, did_you_mean};
 use crate::summary::shell_quoted;
 
-/// The command of the parser that prints help.
+/// Help command of the parser.
 const HELP_COMMAND: &str = "help";
-/// Flags with which other programs run one task and print its result.
+/// Flags of other programs that run one task and print its result.
 const PRINT_FLAGS: [&str; 3] = ["-p", "--print", "--prompt"];
 /// Commands that take a task.
 const RUN_COMMANDS: [&str; 2] = ["run", "exec"];
 
-/// Commands under the names that other programs have for them.
+/// Names that other programs use for these commands.
 const OTHER_NAMES: [(&str, &str); 2] = [("version", "--version"), ("status", "sessions list")];
 
-/// Replaces the suggestion of the parser by the nearest name, or removes it if no name is near.
+/// Replaces the parser's suggestion with the nearest name, or removes it if no name is close.
 pub(crate) fn correct(error: &mut clap::Error, typed: &[String]) {
     let mut definition = Args::command();
     definition.build();
@@ -47,14 +47,14 @@ pub(crate) fn correct(error: &mut clap::Error, typed: &[String]) {
             let Some(near) = near.filter(|_| error.get(ContextKind::SuggestedArg).is_some()) else { return };
             let near = format!("--{near}");
             error.insert(ContextKind::SuggestedArg, ContextValue::String(near));
-            // That of the parser contains its own suggestion.
+            // The parser's usage line contains its own suggestion.
             error.insert(ContextKind::Usage, ContextValue::StyledStr(command.render_usage()));
         }
         _ => {}
     }
 }
 
-/// A line that helps beyond what the parser says; none where it says enough.
+/// Hint in addition to the parser's message, if that is not sufficient.
 pub(crate) fn hint(error: &clap::Error, typed: &[String]) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument => print_flag(typed),
@@ -63,7 +63,7 @@ pub(crate) fn hint(error: &clap::Error, typed: &[String]) -> Option<String> {
     }
 }
 
-/// The command for `brigade -p TASK`.
+/// Hint for `brigade -p TASK`.
 fn print_flag(typed: &[String]) -> Option<String> {
     let is_print = |argument: &String| PRINT_FLAGS.contains(&argument.as_str());
     let definition = Args::command();
@@ -78,7 +78,7 @@ fn print_flag(typed: &[String]) -> Option<String> {
     let rest = typed.iter().skip(usize::from(starts_with_run)).filter(|argument| !is_print(argument));
     let rest: String = rest.map(|argument| format!(" {}", shell_quoted(argument))).collect();
     let rest = if rest.is_empty() { " \"TASK\"".to_owned() } else { rest };
-    Some(format!("To give a task to a brigade: brigade run{rest}"))
+    Some(format!("To run a task: brigade run{rest}"))
 }
 
 fn subcommand(error: &clap::Error, typed: &[String]) -> Option<String> {
@@ -89,8 +89,8 @@ fn subcommand(error: &clap::Error, typed: &[String]) -> Option<String> {
     let (before, rest) = typed.split_at(at);
     if before.iter().any(|argument| argument == HELP_COMMAND) {
         let suggestion = did_you_mean(word, commands())
-            .map(|command| format!("Perhaps you mean: brigade {HELP_COMMAND} {command}"));
-        return Some(suggestion.unwrap_or_else(|| "To see all commands: brigade help".to_owned()));
+            .map(|command| format!("Did you mean: brigade {HELP_COMMAND} {command}"));
+        return Some(suggestion.unwrap_or_else(|| "List all commands with: brigade help".to_owned()));
     }
     if before.iter().any(|argument| commands().any(|command| command == argument)) {
         return None;
@@ -100,20 +100,20 @@ fn subcommand(error: &clap::Error, typed: &[String]) -> Option<String> {
     let (first, others) = task.split_first()?;
     let task = task.join(" ");
     if let Some((_, command)) = OTHER_NAMES.iter().find(|(name, _)| *name == task) {
-        return Some(format!("Perhaps you mean: brigade {command}"));
+        return Some(format!("Did you mean: brigade {command}"));
     }
     if let Some(command) = did_you_mean(&task, commands()) {
         let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
-        return (!has_suggestion).then(|| format!("Perhaps you mean: brigade {command}"));
+        return (!has_suggestion).then(|| format!("Did you mean: brigade {command}"));
     }
     let flags: String = before.iter().chain(flags).map(|flag| format!(" {}", shell_quoted(flag))).collect();
-    let as_task = format!("To give a task to a brigade: brigade run {}{flags}", shell_quoted(&task));
-    // One letter off: the rest is likely what that command takes.
+    let as_task = format!("To run a task: brigade run {}{flags}", shell_quoted(&task));
+    // With one letter off, the remaining words are likely the arguments of that command.
     let slip = closest(first, commands()).filter(|(distance, _)| *distance == 1 && !others.is_empty());
     Some(match slip {
         Some((_, command)) => {
             let others: String = others.iter().map(|word| format!(" {}", shell_quoted(word))).collect();
-            format!("Perhaps you mean: brigade {command}{others}{flags}\n{as_task}")
+            format!("Did you mean: brigade {command}{others}{flags}\n{as_task}")
         }
         None => as_task,
     })
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn task_without_a_command_hints_at_run() {
         let hint_text = |typed: &[&str]| hint_for(typed).unwrap();
-        let begin = "To give a task to a brigade: brigade run";
+        let begin = "To run a task: brigade run";
         assert_eq!(hint_text(&["fix the tests"]), format!("{begin} 'fix the tests'"));
         assert_eq!(hint_text(&["fix", "the", "tests"]), format!("{begin} 'fix the tests'"));
         assert_eq!(
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn print_flags_of_other_tools_hint_at_run() {
         let hint_text = |typed: &[&str]| hint_for(typed).unwrap();
-        let begin = "To give a task to a brigade: brigade run";
+        let begin = "To run a task: brigade run";
         assert_eq!(hint_text(&["-p", "fix the tests"]), format!("{begin} 'fix the tests'"));
         assert_eq!(
             hint_text(&["--print", "fix it", "--output-format", "json"]),
@@ -166,33 +166,33 @@ mod tests {
 
     #[test]
     fn mistyped_command_names_the_nearest() {
-        assert_eq!(hint_for(&["rnu"]), Some("Perhaps you mean: brigade run".to_owned()));
-        assert_eq!(hint_for(&["sesions"]), None, "the parser says it");
-        assert_eq!(hint_for(&["sessions", "shwo"]), None, "the parser says it");
+        assert_eq!(hint_for(&["rnu"]), Some("Did you mean: brigade run".to_owned()));
+        assert_eq!(hint_for(&["sesions"]), None, "the parser suggests it");
+        assert_eq!(hint_for(&["sessions", "shwo"]), None, "the parser suggests it");
         assert_eq!(hint_for(&["run", "--nonsense"]), None);
     }
 
     #[test]
     fn a_slip_before_a_task_names_the_command_first() {
-        let task = "To give a task to a brigade: brigade run";
-        let both = format!("Perhaps you mean: brigade run hi -v\n{task} 'rnu hi' -v");
+        let task = "To run a task: brigade run";
+        let both = format!("Did you mean: brigade run hi -v\n{task} 'rnu hi' -v");
         assert_eq!(hint_for(&["rnu", "hi", "-v"]), Some(both));
-        // Words that are further off are a task.
+        // Words that are not close to a command are a task.
         assert_eq!(hint_for(&["test", "it"]), Some(format!("{task} 'test it'")));
     }
 
     #[test]
     fn words_for_what_has_another_name_are_known() {
         for (word, command) in [("version", "brigade --version"), ("status", "brigade sessions list")] {
-            assert_eq!(hint_for(&[word]), Some(format!("Perhaps you mean: {command}")));
+            assert_eq!(hint_for(&[word]), Some(format!("Did you mean: {command}")));
             assert!(hint_for(&[word, "page"]).unwrap().ends_with(&format!("brigade run '{word} page'")));
         }
     }
 
     #[test]
     fn help_for_an_unknown_command_is_not_taken_for_a_task() {
-        assert_eq!(hint_for(&["help", "foo"]), Some("To see all commands: brigade help".to_owned()));
-        assert_eq!(hint_for(&["help", "rnu"]), Some("Perhaps you mean: brigade help run".to_owned()));
-        assert_eq!(hint_for(&["help", "rnu", "-v"]), Some("Perhaps you mean: brigade help run".to_owned()));
+        assert_eq!(hint_for(&["help", "foo"]), Some("List all commands with: brigade help".to_owned()));
+        assert_eq!(hint_for(&["help", "rnu"]), Some("Did you mean: brigade help run".to_owned()));
+        assert_eq!(hint_for(&["help", "rnu", "-v"]), Some("Did you mean: brigade help run".to_owned()));
     }
 }

@@ -1,12 +1,12 @@
-//! What somebody can type who has no model yet.
+//! Suggestions for users without a usable model.
 
 use crate::error::CliError;
 use crate::sanitize;
 use crate::settings::{ApiKey, Settings};
 use crate::summary::shell_quoted;
 
-/// A model of each provider that is good at calling tools and not the dearest. All are in the table of prices, but
-/// for those of a server on this machine.
+/// Suggested model of each provider: good at tool calls, and not the most expensive. All are in the price list, except
+/// those of local servers.
 const MODELS: [(&str, &str); 8] = [
     ("anthropic", "claude-sonnet-5"),
     ("openai-responses", "gpt-5.4"),
@@ -17,23 +17,23 @@ const MODELS: [(&str, &str); 8] = [
     ("groq", "openai/gpt-oss-120b"),
     (LOCAL_PROVIDER, "qwen3"),
 ];
-/// The server on this machine that is easiest to get.
+/// Local server that is easiest to install.
 const LOCAL_PROVIDER: &str = "ollama";
-/// Longer tasks are not repeated in a command.
+/// Longer tasks are not repeated in a suggested command.
 const MAX_TASK_BYTES: usize = 60;
 
-/// The providers that have one to begin with, the first to be offered in front.
+/// Providers with a suggested model, in the order in which they are offered.
 pub(crate) fn providers() -> impl Iterator<Item = &'static str> {
     MODELS.iter().map(|(provider, _)| *provider)
 }
 
-/// A model of this provider to begin with.
+/// Suggested model of a provider.
 pub(crate) fn suggested_model(provider: &str) -> Option<String> {
     let found = MODELS.iter().find(|(name, _)| *name == provider);
     found.map(|(provider, model)| format!("{provider}/{model}"))
 }
 
-/// The model to begin with at the first provider whose key is set, and the variable that holds it.
+/// Suggested model of the first provider whose key is set, and the variable with the key.
 pub(crate) fn ready_model(settings: &Settings) -> Option<(String, String)> {
     let offers = settings.providers.list(&settings.environment);
     MODELS.iter().find_map(|(provider, _)| {
@@ -45,13 +45,13 @@ pub(crate) fn ready_model(settings: &Settings) -> Option<(String, String)> {
     })
 }
 
-/// There is no model for a task: what to type, the shortest way first.
+/// Error for a task without a model. Suggests commands, the shortest first.
 pub(crate) fn no_model(settings: &Settings, task: &str) -> CliError {
     let task = if task.len() > MAX_TASK_BYTES || task.contains('\n') { "TASK" } else { task };
     without_model(settings, "brigade run", &shell_quoted(&sanitize::line(task)))
 }
 
-/// There is no model for a command that takes no task.
+/// Error for a command without a task and without a model.
 pub(crate) fn no_model_for(settings: &Settings, command: &str) -> CliError {
     without_model(settings, command, "")
 }
@@ -60,30 +60,31 @@ fn without_model(settings: &Settings, command: &str, rest: &str) -> CliError {
     let typed = |model: &str| format!("{command} --model {model} {rest}").trim_end().to_owned();
     let first = match ready_model(settings) {
         Some((model, variable)) => {
-            format!("{variable} is set, so this works now: {}", typed(&model))
+            format!("{variable} is set, so you can use: {}", typed(&model))
         }
         None => format!(
-            "In the cloud: export ANTHROPIC_API_KEY=..., then {}",
+            "Cloud: export ANTHROPIC_API_KEY=..., then {}",
             typed(&suggested_model("anthropic").unwrap_or_default())
         ),
     };
     CliError::usage(format!(
         "no model is set. {first}\n\
-         On this machine: ollama pull qwen3, then {}\n\
-         To choose one for good: brigade init; to see a brigade at work without any: brigade demo",
+         Local: ollama pull qwen3, then {}\n\
+         To set a default model: brigade init. To try Brigade without a model: brigade demo",
         typed("ollama/qwen3"),
     ))
 }
 
-/// What to do about a model that there is not, or that cannot be used.
+/// Hint for a model that does not exist or cannot be used.
 pub(crate) fn hint_for_model(settings: &Settings, name: &str) -> String {
-    const SEE_ALSO: &str = "Those that can be used here: brigade models; without any: brigade demo";
+    const SEE_ALSO: &str =
+        "List available models with: brigade models. To try Brigade without a model: brigade demo";
     let offers = settings.providers.list(&settings.environment);
     let key = |provider: &str| offers.iter().find(|offer| offer.name == provider).map(|offer| &offer.key);
     let suggestion = match name.split_once('/') {
         Some((provider, model)) => match key(provider) {
             Some(ApiKey::Missing(variable)) => {
-                return format!("export {variable}=... with your key. {SEE_ALSO}");
+                return format!("Set your key with: export {variable}=...\n{SEE_ALSO}");
             }
             Some(ApiKey::Set(_) | ApiKey::NotNeeded) => None,
             None => settings.providers.did_you_mean(provider).map(|near| format!("{near}/{model}")),
@@ -94,8 +95,8 @@ pub(crate) fn hint_for_model(settings: &Settings, name: &str) -> String {
         }
     };
     match suggestion {
-        Some(model) => format!("Perhaps you mean {}. {SEE_ALSO}", sanitize::line(&model)),
-        None => format!("Write PROVIDER/MODEL, such as ollama/qwen3, or script:FILE. {SEE_ALSO}"),
+        Some(model) => format!("Did you mean {}? {SEE_ALSO}", sanitize::line(&model)),
+        None => format!("Use PROVIDER/MODEL, such as ollama/qwen3, or script:FILE. {SEE_ALSO}"),
     }
 }
 

@@ -1,7 +1,7 @@
-//! The program in `notify`: started when a question opens or a run ends.
+//! The program in `notify`, which is started when an approval is requested or a run ends.
 //!
-//! It runs like a command of `shell`: under a guard, with the same environment, and ended after a time limit. What
-//! happened is in variables, never in the command line, so that no word of a model is read by the shell.
+//! It runs like a command of `shell`: under a guard, with the same environment and a time limit. Details are passed in
+//! variables, never in the command line, so that the shell does not interpret text of a model.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use tokio::task::JoinSet;
 use crate::render::fit;
 use crate::sanitize;
 
-/// Time after which the program is ended.
+/// Time limit of the program.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of its output that are kept for a warning.
 const MAX_OUTPUT_BYTES: usize = 1024;
-/// Programs that may run at once. Events beyond that start none.
+/// Maximum number of running programs. Further events are dropped.
 const MAX_RUNNING: usize = 4;
 /// Columns of one value.
 const MAX_VALUE_COLUMNS: usize = 500;
 
-/// Prefix of the variables. They do not begin with `BRIGADE_`, which would make them settings of a `brigade` command
-/// that the program starts.
+/// Prefix of the variables. It is not `BRIGADE_`, which would turn them into settings of a `brigade` command that the
+/// program runs.
 const VARIABLE_PREFIX: &str = "NOTIFY_";
 
-/// Starts the program.
+/// Starts the notification program.
 pub(crate) struct Notifier {
     command: String,
     shell: ShellSettings,
@@ -34,12 +34,12 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// A program by its command line.
+    /// Creates a notifier for a command line.
     pub(crate) fn new(command: &str, shell: &ShellSettings) -> Notifier {
         Notifier { command: command.to_owned(), shell: shell.clone(), running: JoinSet::new(), problem: None }
     }
 
-    /// Starts the program with these variables, each without its prefix, and returns at once.
+    /// Starts the program with these variables, whose names lack the prefix. Does not wait for it.
     pub(crate) fn start(&mut self, variables: &[(&str, String)]) {
         self.collect();
         if self.running.len() >= MAX_RUNNING {
@@ -67,7 +67,7 @@ impl Notifier {
         });
     }
 
-    /// Waits for programs that still run, at most for their time limit. Returns the first problem there was.
+    /// Waits for running programs, up to their time limit. Returns the first problem.
     pub(crate) async fn finish(&mut self) -> Option<String> {
         while let Some(ended) = self.running.join_next().await {
             self.record_problem(ended.ok().flatten());
@@ -86,7 +86,7 @@ impl Notifier {
     }
 }
 
-/// The problem with a program that has ended, if there was one.
+/// Problem of a program that has ended, if any.
 fn problem(end: ExitReason, output: &[u8]) -> Option<String> {
     let last_line = String::from_utf8_lossy(output);
     let last_line =
@@ -94,9 +94,7 @@ fn problem(end: ExitReason, output: &[u8]) -> Option<String> {
     match end {
         ExitReason::Exited(0) | ExitReason::Cancelled => None,
         ExitReason::Exited(code) => Some(format!("it exited with code {code}{last_line}")),
-        ExitReason::Signalled(signal) => Some(format!("it was ended by signal {signal}{last_line}")),
-        ExitReason::TimedOut => {
-            Some(format!("it took longer than {} seconds and was ended", NOTIFY_TIMEOUT.as_secs()))
-        }
+        ExitReason::Signalled(signal) => Some(format!("it was killed by signal {signal}{last_line}")),
+        ExitReason::TimedOut => Some(format!("it was stopped after {} seconds", NOTIFY_TIMEOUT.as_secs())),
     }
 }

@@ -1,7 +1,7 @@
-//! Everything that is printed goes through here.
+//! Output to standard output and standard error.
 //!
-//! Standard output carries results only, and a reader that has gone ends the command quietly. Standard error carries
-//! everything else; nobody has to read it, so its failures are ignored.
+//! Standard output carries results only. If its reader has closed it, the command ends quietly. Standard error
+//! carries everything else; failures to write to it are ignored.
 
 use std::io::{ErrorKind, Write};
 
@@ -12,17 +12,17 @@ use crate::render;
 use crate::sanitize;
 use crate::terminal;
 
-/// Writes bytes to standard output as they are.
+/// Writes text to standard output unchanged.
 pub(crate) fn raw(text: &str) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
     let result = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     result.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => CliError::OutputClosed,
-        _ => CliError::failed(format!("standard output cannot be written: {error}")),
+        _ => CliError::failed(format!("cannot write to standard output: {error}")),
     })
 }
 
-/// Writes text of any origin to standard output, made safe for a terminal, and ends the line.
+/// Writes sanitized text to standard output, and ends the line.
 pub(crate) fn text(text: &str) -> Result<(), CliError> {
     let mut text = sanitize::lines(text).into_owned();
     if !text.ends_with('\n') {
@@ -36,25 +36,25 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     raw(&json_line(value)?)
 }
 
-/// One JSON value as a line.
+/// Serializes a JSON value as one line.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String, CliError> {
     let text = serde_json::to_string(value)
-        .map_err(|error| CliError::failed(format!("this cannot be written as JSON: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot serialize the output as JSON: {error}")))?;
     let mut line = sanitize::json(&text).into_owned();
     line.push('\n');
     Ok(line)
 }
 
-/// Writes a line to standard error, made safe for a terminal and broken between words.
+/// Writes a sanitized line to standard error, wrapped between words.
 pub(crate) fn note(text: &str) {
     let mut line = render::wrap_text(&sanitize::lines(text), terminal::stderr_columns());
     line.push('\n');
     write_stderr(&line);
 }
 
-/// Writes to standard error what is safe already, with the control sequences that it is meant to have.
+/// Writes text that is already safe to standard error, including its control sequences.
 pub(crate) fn write_stderr(text: &str) {
     let mut stderr = std::io::stderr().lock();
-    // Whoever closed standard error does not want to know.
+    // If standard error is closed, there is nowhere to report that.
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }

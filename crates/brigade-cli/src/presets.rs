@@ -6,8 +6,7 @@ use brigade_core::tool_names;
 use crate::settings::{Settings, did_you_mean};
 use crate::setup::known_tools;
 
-/// The tools in presets that do not exist, in words for the user. A tool of an MCP server exists if its server is
-/// defined.
+/// Messages about unknown tools in presets. A tool of an MCP server is known if its server is defined.
 pub(crate) fn unknown_tools(settings: &Settings, tools: &Toolbox) -> Vec<String> {
     let known = known_tools(tools);
     let is_of_server = |name: &str| {
@@ -28,7 +27,7 @@ pub(crate) fn unknown_tools(settings: &Settings, tools: &Toolbox) -> Vec<String>
             for name in names.into_iter().flatten().filter(|name| !exists(name)) {
                 let near = did_you_mean(name, known.iter().copied());
                 let near = near.map_or_else(String::new, |near| format!(". Did you mean '{near}'?"));
-                unknown.push(format!("swarm.roles.{role}.{list}: there is no tool '{name}'{near}"));
+                unknown.push(format!("swarm.roles.{role}.{list}: unknown tool '{name}'{near}"));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Effect of an edit that waits for approval, compared with the file as it is now.
+//! Preview of an edit that waits for approval, compared with the current file.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,30 +13,28 @@ use serde_json::Value;
 
 use crate::render::FileChange;
 
-/// The largest file that is compared. The edit tools refuse larger ones.
+/// Size of the largest file that is compared. The edit tools refuse larger ones.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Effect of an edit.
 pub(crate) enum Preview {
     /// The file would change.
     Changes {
-        /// The file, relative to the workspace, without links.
+        /// Path of the file, relative to the workspace, with links resolved.
         path: String,
         /// Whether the edit creates the file.
         is_new: bool,
-        /// The difference.
         change: FileChange,
     },
     /// The edit would fail.
     Fails {
-        /// The reason, in the words of the tool.
+        /// Error text of the tool.
         reason: String,
     },
 }
 
-/// The effect of the call that a question is about, if it is a call of `edit_file` or `write_file`.
+/// Effect of the call that needs approval, if it is a call of `edit_file` or `write_file`.
 pub(crate) fn preview_edit(approval: &PendingApproval, workspace: &Workspace) -> Option<Preview> {
-    // The user may read every file, whatever the rules of the agent are.
+    // The user may read every file, regardless of the agent's rules.
     let permissions = Permissions { mode: Mode::Auto, ..Permissions::default() };
     let files = Files::new(workspace.clone(), Arc::new(permissions), BTreeSet::from([String::new()]));
     let planned = match approval.tool() {
@@ -50,7 +48,7 @@ pub(crate) fn preview_edit(approval: &PendingApproval, workspace: &Workspace) ->
     }
 }
 
-/// The plan of the tool; none if the arguments do not fit, so that the call is shown as it was written.
+/// Edit plan of the tool. `None` if the arguments are invalid, so the call is shown as written.
 fn plan<T: EditTool>(
     tool: &T,
     approval: &PendingApproval,
@@ -64,7 +62,7 @@ where
     Some(tool.plan(serde_json::from_value(arguments).ok()?, files))
 }
 
-/// The difference that a plan makes; none if the file changed while it was read.
+/// Difference that a plan makes. `None` if the file changed while it was read.
 fn changes(plan: EditPlan, files: &Files) -> Option<Preview> {
     let before = match plan.before {
         None => Vec::new(),

@@ -1,4 +1,4 @@
-//! What is shown while a tree runs.
+//! Progress display of a running tree.
 
 mod canvas;
 mod json_stream;
@@ -25,18 +25,18 @@ pub(crate) use canvas::Footer;
 pub(crate) use json_stream::{event_json, message};
 pub(crate) use live_tree::LiveTree;
 
-/// One way to show it.
+/// Style of the progress display.
 pub(crate) enum Progress {
-    /// A tree that is drawn in place, for a terminal.
+    /// Live tree that is redrawn in place, for a terminal.
     Tree(live_tree::LiveTree),
-    /// A line for what matters, for a log.
+    /// One line per important event, for a log.
     Lines(lines::Lines),
-    /// All that happens, as JSON on standard output.
+    /// All events as JSON on standard output.
     JsonStream(json_stream::JsonStream),
 }
 
 impl Progress {
-    /// The way that fits the format and the terminal.
+    /// Progress display for the output format and the terminal.
     pub(crate) fn new(global: &Global, environment: &Environment) -> Progress {
         if global.output_format == OutputFormat::StreamJson {
             return Progress::JsonStream(json_stream::JsonStream::default());
@@ -48,7 +48,7 @@ impl Progress {
         Progress::Lines(lines::Lines::new(detail, store_flag(global)))
     }
 
-    /// What an earlier runner of the tree has written.
+    /// Replays the records that an earlier process wrote for this tree.
     pub(crate) fn replay(&mut self, records: &[Record], view: &RunView) -> Result<(), CliError> {
         match self {
             Progress::JsonStream(stream) => stream.replay(records, view),
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Shows one thing that happened.
+    /// Shows one event.
     pub(crate) fn on_event(&mut self, run_event: &RunEvent, view: &RunView) -> Result<(), CliError> {
         match self {
             Progress::Tree(tree) => {
@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// Says something to the person, beside what is shown.
+    /// Prints a message to the user beside the display.
     pub(crate) fn say(&mut self, view: &RunView, text: &str) {
         match self {
             Progress::Tree(tree) => tree.say(view, text),
@@ -84,7 +84,7 @@ impl Progress {
         }
     }
 
-    /// Shows lines that are safe, in styles or without, beside what is shown.
+    /// Prints lines beside the display. They are sanitized and may contain styles.
     pub(crate) fn print(&mut self, view: &RunView, lines: &[String]) {
         match self {
             Progress::Tree(tree) => tree.print(view, &lines.join("\n")),
@@ -92,7 +92,7 @@ impl Progress {
         }
     }
 
-    /// Says something that counts until the end: it stays beneath the tree.
+    /// Prints a message that stays below the tree until the end.
     pub(crate) fn announce(&mut self, view: &RunView, text: &str) {
         match self {
             Progress::Tree(_) => {
@@ -105,15 +105,14 @@ impl Progress {
         }
     }
 
-    /// Puts lines beneath the tree, or takes them away. They are seen from the next `tick` on; without a tree they are
-    /// not shown.
+    /// Sets or removes the lines below the tree. They appear at the next `tick`; without a tree they are not shown.
     pub(crate) fn set_footer(&mut self, footer: Option<Footer>) {
         if let Progress::Tree(tree) = self {
             tree.set_footer(footer);
         }
     }
 
-    /// Listener for the answers of the user while this is shown.
+    /// Reader of the user's answers that fits this display.
     pub(crate) fn prompt_input(&self, settings: &brigade::Settings) -> PromptInput {
         let can_type = settings.approval_policy == ApprovalPolicy::AskUser && terminal::can_prompt();
         let (input_mode, colour) = match self {
@@ -126,14 +125,14 @@ impl Progress {
         PromptInput::new(input_mode, colour, settings.workspace.clone())
     }
 
-    /// Time passes.
+    /// Redraws what depends on the time.
     pub(crate) fn tick(&mut self, view: &RunView) {
         if let Progress::Tree(tree) = self {
             tree.draw(view);
         }
     }
 
-    /// Writes what was put together.
+    /// Writes buffered output.
     pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         match self {
             Progress::JsonStream(stream) => stream.flush(),
@@ -141,7 +140,7 @@ impl Progress {
         }
     }
 
-    /// The run is over, or is left, or the process is about to be stopped.
+    /// Ends the display: the run has ended or was detached, or the process is about to be suspended.
     pub(crate) fn end(&mut self) {
         if let Progress::Tree(tree) = self {
             tree.clear();
@@ -149,7 +148,7 @@ impl Progress {
     }
 }
 
-/// A message of an agent as the person reads it: who speaks is stamped here, never read from the words.
+/// Message of an agent as shown to the user. The sender comes from the log, never from the text.
 pub(crate) fn message_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
     let Event::Said { text, .. } = &record.event else { return None };
@@ -157,7 +156,7 @@ pub(crate) fn message_line(run_event: &RunEvent, view: &RunView) -> Option<Strin
     Some(format!("[{}]: {}", sanitize::line(role), indented(text.as_str())))
 }
 
-/// The last sentence that the agent at the top said before the calls that it made with it.
+/// Last sentence that the root agent wrote before its tool calls.
 pub(crate) fn thought_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
     let Event::Replied { reply, .. } = &record.event else { return None };
@@ -169,7 +168,7 @@ pub(crate) fn thought_line(run_event: &RunEvent, view: &RunView) -> Option<Strin
     Some(format!("{}: {sentence}", sanitize::line(role)))
 }
 
-/// The last sentence of a text, on one line and without the marks of Markdown around it.
+/// Last sentence of a text, on one line and without surrounding Markdown.
 fn last_sentence(text: &str) -> Option<String> {
     let is_fence = |line: &str| line.starts_with("```") || line.starts_with("~~~");
     let lines = text.lines().map(str::trim).filter(|line| !is_fence(line));
@@ -180,28 +179,31 @@ fn last_sentence(text: &str) -> Option<String> {
     Some(sanitize::line(&sentence.trim().replace("**", "")))
 }
 
-/// An answer to an agent, and who gave it.
+/// Answer to an approval, with its author.
 pub(crate) fn answer_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
     let RunEvent::Record(record) = run_event else { return None };
     let Event::Answered { answer, by, .. } = &record.event else { return None };
     let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
     let answer = match answer {
-        Answer::Once => "yes".to_owned(),
-        Answer::Always(rule) => format!("always, {}", sanitize::line(rule)),
+        Answer::Once => "allowed once".to_owned(),
+        Answer::Always(rule) => format!("always allowed with {}", sanitize::line(rule)),
         Answer::Deny { word } => {
-            word.as_deref().map_or("no".to_owned(), |word| format!("no: {}", sanitize::line(word)))
+            word.as_deref().map_or("denied".to_owned(), |word| format!("denied: {}", sanitize::line(word)))
         }
     };
-    Some(format!("{}: answered {answer} (by {})", sanitize::line(role), sanitize::line(by)))
+    Some(format!("{}: {answer} (by {})", sanitize::line(role), sanitize::line(by)))
 }
 
-/// Later lines of a message are indented, so that none of them looks like the words of somebody else.
+/// Indents the following lines of a message, so that none looks like a message from another sender.
 fn indented(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }
 
 #[cfg(test)]
 mod tests {
+    use brigade_core::message::{Reply, ToolCall};
+    use brigade_core::{CallId, SessionId, Spent};
+
     use super::*;
 
     #[test]
@@ -211,11 +213,30 @@ mod tests {
             ("First:\n\n- one\n- **two** is next\n", "two is next"),
             ("See e.g. the notes in v1.2 first", "See e.g. the notes in v1.2 first"),
             ("# Plan\n```\n", "Plan"),
+            ("Then I run:\n```sh\n", "Then I run:"),
+            ("So:\n~~~rust\n~~~", "So:"),
             ("Done?  Yes\u{1b}[2J!", "Yes\\u{1b}[2J!"),
             ("最初に読む。次に書く。", "次に書く。"),
         ] {
             assert_eq!(last_sentence(text).as_deref(), Some(sentence));
         }
         assert_eq!(last_sentence(" \n---\n"), None);
+    }
+
+    #[test]
+    fn only_words_of_the_top_agent_before_calls_are_a_thought() {
+        let root = SessionId::root(1);
+        let child = root.child(CallId { turn: 1, index: 0 });
+        let view = RunView::new(root.clone());
+        let thought = |session: &SessionId, calls: usize| {
+            let call = ToolCall { name: "echo".to_owned(), arguments: "{}".into(), provider_id: None };
+            let reply = Reply { text: "Now I look.".into(), calls: vec![call; calls], ..Reply::default() };
+            let event = Event::Replied { turn: 1, reply, spent: Spent::default(), waited_ms: 0 };
+            let record = Record { session: session.clone(), seq: 0, pos: 1, at: 0, v: 1, event };
+            thought_line(&RunEvent::Record(record.into()), &view)
+        };
+        assert_eq!(thought(&root, 1).as_deref(), Some(": Now I look."));
+        assert_eq!(thought(&root, 0), None, "that is the result");
+        assert_eq!(thought(&child, 1), None);
     }
 }

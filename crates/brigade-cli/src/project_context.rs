@@ -1,4 +1,4 @@
-//! Skills and instructions that a user and a project give to agents beside the task.
+//! Skills and instructions that the user and the project provide to agents in addition to the task.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::summary::shell_quoted;
 use crate::trust::instructions::{self, FILE_NAMES, InstructionFile, InstructionLookup};
 use crate::trust::{Acceptance, TrustStore};
 
-/// Bytes of instructions that agents read, of all files together.
+/// Maximum bytes of instructions in a prompt, over all files.
 const MAX_INSTRUCTION_BYTES: usize = 64 * 1024;
-/// The folder of our skills in a project.
+/// Folder of Brigade's skills in a project.
 const PROJECT_SKILLS: &str = ".brigade/skills";
-/// Skills with problems that are named before a run.
+/// Maximum number of skill problems that are reported before a run.
 const MAX_SHOWN_PROBLEMS: usize = 3;
 
-/// The skills there are. What is wrong with others is said on standard error.
+/// Loads the skills. Problems are reported on standard error.
 pub(crate) fn skills(settings: &Settings) -> Skills {
     let (skills, problems) = discover_skills(settings);
     for problem in problems.iter().take(MAX_SHOWN_PROBLEMS) {
@@ -31,48 +31,47 @@ pub(crate) fn skills(settings: &Settings) -> Skills {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
-        warn_once(&format!("{more} more skills have problems. See them with: brigade doctor"));
+        warn_once(&format!("{more} more skills have problems. List them with: brigade doctor"));
     }
     skills
 }
 
-/// The skills there are, and what is wrong with others.
+/// Loads the skills. Returns them with all problems.
 pub(crate) fn discover_skills(settings: &Settings) -> (Skills, Vec<SkillProblem>) {
     let mut folders = project_skill_folders(settings);
     folders.extend(settings.skills.iter().cloned());
     Skills::discover(&folders)
 }
 
-/// The folders of a project in which skills may be. A skill tells an agent what to do, so a project has to be trusted
-/// first.
+/// Skill folders of a project. A skill instructs agents, so only a trusted project has any.
 fn project_skill_folders(settings: &Settings) -> Vec<PathBuf> {
     let Some(project) = &settings.project else { return Vec::new() };
     let names = [PROJECT_SKILLS].into_iter().chain(OTHER_SKILL_DIRS);
     names.map(|name| project.root.join(name)).filter(|folder| folder.is_dir()).collect()
 }
 
-/// Instructions of the project for all agents that work in it.
+/// Instructions of a project for all agents that work in it.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectInstructions {
-    /// Text that agents read, if there is any.
+    /// Text for the agents, if there is any.
     pub(crate) text: Option<Arc<str>>,
-    /// Files that it comes from, the nearest last.
+    /// Files that the text comes from, the nearest last.
     pub(crate) used: Vec<PathBuf>,
-    /// Files that are not used as they are.
+    /// Files that are not used, or not completely.
     pub(crate) problems: Vec<InstructionProblem>,
 }
 
-/// Reason why an instruction file is not used, or not all of it.
+/// Reason why an instruction file is not used, or not completely.
 #[derive(Debug)]
 pub(crate) struct InstructionProblem {
     pub(crate) path: PathBuf,
     pub(crate) cause: String,
-    /// The command that accepts the file as it is, if the user can accept it.
+    /// Command that accepts the current file, if the user can accept it.
     pub(crate) accept: Option<String>,
 }
 
-/// Reads the instructions that apply to work in the folder of the settings. A file is used as it is found, unless an agent
-/// wrote its content or it has changed since the user accepted it with `brigade trust`.
+/// Reads the instructions for the working folder. A file is used unless an agent wrote its content, or it has changed
+/// since the user accepted it with `brigade trust`.
 pub(crate) async fn instructions(
     settings: &Settings,
     store: &dyn Store,
@@ -113,7 +112,7 @@ pub(crate) async fn instructions(
     Ok(found)
 }
 
-/// Reason against a file that agents would follow, if there is one.
+/// Reason to reject an instruction file, if there is one.
 async fn rejection_reason(
     settings: &Settings,
     store: &dyn Store,
@@ -129,7 +128,7 @@ async fn rejection_reason(
 }
 
 impl ProjectInstructions {
-    /// Takes the text of files, the nearest last. What is too much is left out from the farthest.
+    /// Adds the text of files, the nearest last. If it is too long, the farthest files are cut.
     fn add_files(&mut self, files: Vec<InstructionFile>, folder: &Path) {
         let mut left = MAX_INSTRUCTION_BYTES;
         let mut parts = Vec::new();
@@ -143,7 +142,7 @@ impl ProjectInstructions {
                 self.problems.push(InstructionProblem {
                     path: file.path.clone(),
                     cause: format!(
-                        "is long: agents read {MAX_INSTRUCTION_BYTES} bytes of instructions, the nearest first"
+                        "is cut: agents read at most {MAX_INSTRUCTION_BYTES} bytes of instructions, the nearest files first"
                     ),
                     accept: None,
                 });
@@ -158,13 +157,13 @@ impl ProjectInstructions {
         self.used = files.into_iter().map(|file| file.path).collect();
     }
 
-    /// Says on standard error what is not used, once for each process.
+    /// Reports the problems on standard error, once per process.
     pub(crate) fn warn_once(&self) {
         for problem in &self.problems {
             let (path, cause) = (problem.path.display(), &problem.cause);
             match &problem.accept {
                 Some(command) => {
-                    warn_once(&format!("{path} {cause}. Look at it, and accept it with: {command}"))
+                    warn_once(&format!("{path} {cause}. Review it, then accept it with: {command}"))
                 }
                 None => warn_once(&format!("{path} {cause}")),
             }
@@ -172,7 +171,7 @@ impl ProjectInstructions {
     }
 }
 
-/// Texts of several files, each below its path as it is seen from the working folder.
+/// Texts of several files, each below its path relative to the working folder.
 fn join_files(parts: &[(&PathBuf, String)], folder: &Path) -> String {
     let mut text = "If two of these files disagree, follow the later one.".to_owned();
     for (path, part) in parts {
@@ -184,7 +183,7 @@ fn join_files(parts: &[(&PathBuf, String)], folder: &Path) -> String {
     text
 }
 
-/// Says something on standard error once: a chat reads the same files again whenever a setting changes.
+/// Prints a warning once. A chat reads the same files again whenever a setting changes.
 fn warn_once(text: &str) {
     static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let is_new = WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned());

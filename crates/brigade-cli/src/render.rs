@@ -1,4 +1,4 @@
-//! Trees, tables and transcripts as text.
+//! Rendering of trees, tables and transcripts as text.
 
 pub(crate) mod approval_view;
 mod export_model;
@@ -31,17 +31,17 @@ pub(crate) use transcript::{OutputDetail, transcript};
 pub(crate) use tree::{Row, RowContent, overview};
 pub(crate) use wrap::{wrap_hanging, wrap_markdown, wrap_text};
 
-/// How long an agent worked, or has worked so far, in milliseconds.
+/// Time that an agent has worked so far, in milliseconds.
 pub(crate) fn working_time(tree: &Tree, node: &Node) -> u64 {
     tree.working_time([&node.session], Some(clock::now()))
 }
 
-/// The columns that a text takes, character by character: terminals that join some of them take fewer, none takes more.
+/// Width of a text, as the sum of its characters. Terminals that combine characters use fewer columns, never more.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// Cuts a text to so many columns.
+/// Truncates a text to `columns`.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -62,7 +62,7 @@ pub(crate) fn fit(text: &str, columns: usize) -> String {
     fitted
 }
 
-/// Cuts a text to so many columns, between two words if there is a blank in its second half.
+/// Truncates a text to `columns`, at a space if there is one in the second half.
 pub(crate) fn truncate_at_word(text: &str, columns: usize) -> String {
     let cut = fit(text, columns);
     let Some(prefix) = cut.strip_suffix('…').filter(|_| cut != text) else { return cut };
@@ -74,7 +74,7 @@ pub(crate) fn truncate_at_word(text: &str, columns: usize) -> String {
     format!("{}…", prefix.trim_end())
 }
 
-/// Puts things beside each other, and below each other where there is no room.
+/// Places items side by side, and wraps them if there is not enough room.
 pub(crate) fn wrap_items<'a>(items: impl Iterator<Item = &'a str>, gap: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for item in items {
@@ -89,7 +89,7 @@ pub(crate) fn wrap_items<'a>(items: impl Iterator<Item = &'a str>, gap: &str, co
     lines
 }
 
-/// Fills a text up to so many columns.
+/// Pads a text to `columns`.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
     let blanks = columns.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(blanks))

@@ -1,15 +1,15 @@
-//! A run as one JSON object.
+//! JSON report of a run.
 
-use brigade::{RunError, RunResult};
+use brigade::RunError;
 use brigade_core::view::{Activity, Node};
-use brigade_core::{SessionId, Spent, Status};
+use brigade_core::{Outcome, SessionId, Spent, Status};
 use serde::Serialize;
 
 use crate::follow::RunView;
 use crate::progress;
 use crate::units;
 
-/// What `--output-format json` prints, and the last line of `stream-json`.
+/// Object that `--output-format json` prints, and the last line of `stream-json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     #[serde(rename = "type")]
@@ -24,7 +24,7 @@ pub(crate) struct Report {
     turns: u64,
     usage: Usage,
     cost_usd: f64,
-    /// Whether `cost_usd` lacks calls of models whose price is not known.
+    /// Whether `cost_usd` is missing calls of models with unknown prices.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cost_unknown: bool,
     agents: Vec<Agent>,
@@ -40,10 +40,10 @@ struct Usage {
     cache_read_tokens: u64,
     cache_write_tokens: u64,
     in_doubt_tokens: u64,
-    /// What external agents say they used up, apart from all else.
+    /// Usage that external agents report. It is not included in the other totals.
     reported_tokens: u64,
     reported_usd: f64,
-    /// Sub-agents that external agents say they started.
+    /// Sub-agents that external agents report.
     #[serde(skip_serializing_if = "is_zero")]
     reported_agents: u64,
     /// Whether a cost is missing because an external agent did not report it.
@@ -51,7 +51,7 @@ struct Usage {
     cost_not_reported: bool,
 }
 
-/// One session of the tree, with what it used up by itself.
+/// One session of the tree, with its own usage.
 #[derive(Debug, Serialize)]
 pub(crate) struct Agent {
     session_id: SessionId,
@@ -73,12 +73,12 @@ pub(crate) struct Agent {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cost_unknown: bool,
     duration_ms: u64,
-    /// Files that it changed with edit tools.
+    /// Files that the session changed with edit tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changes: Vec<Change>,
 }
 
-/// A file that an agent changed, with the lines of all its edits.
+/// File that an agent changed, with the line counts of all its edits.
 #[derive(Debug, Serialize)]
 struct Change {
     path: String,
@@ -114,13 +114,12 @@ impl Usage {
 }
 
 impl Report {
-    /// The report on a run and its tree.
-    pub(crate) fn new(view: &RunView, ending: &Result<RunResult, RunError>) -> Report {
+    /// Report of a run and its tree.
+    pub(crate) fn new(view: &RunView, ending: Result<&Outcome, &RunError>) -> Report {
         let spent = view.tree.spent(&view.root);
         let (result, status, limit, error, warnings) = match ending {
-            Ok(ending) => {
-                let (limit, error) = details(&ending.outcome.status);
-                let outcome = &ending.outcome;
+            Ok(outcome) => {
+                let (limit, error) = details(&outcome.status);
                 (outcome.text.to_string(), outcome.status.as_str(), limit, error, outcome.warnings.clone())
             }
             Err(error) => (String::new(), "failed", None, Some(error.to_string()), Vec::new()),
@@ -149,7 +148,7 @@ impl Report {
     }
 }
 
-/// Every session of a tree, depth first.
+/// All sessions of a tree, depth first.
 pub(crate) fn agents(view: &RunView) -> Vec<Agent> {
     view.tree.walk(&view.root).into_iter().map(|node| agent(view, node)).collect()
 }
@@ -191,7 +190,7 @@ fn agent(view: &RunView, node: &Node) -> Agent {
     }
 }
 
-/// The limit and the cause of an end that was not a success.
+/// Limit and cause of an end that is not a success.
 fn details(status: &Status) -> (Option<String>, Option<String>) {
     match status {
         Status::Done | Status::Detached => (None, None),

@@ -1,14 +1,14 @@
-//! Nothing that a model, a tool or a file says can send a control sequence to the terminal.
+//! Sanitizing of untrusted text, so that models, tools and files cannot send control sequences to the terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use unicode_width::UnicodeWidthChar;
 
-/// How many marks a letter may carry: no language needs more.
+/// Maximum number of combining marks on a character. No language needs more.
 const MAX_COMBINING_MARKS: usize = 4;
 
-/// Whether a character could move the cursor, change the order of what is read, or hide.
+/// Whether a character could move the cursor, reorder text, or be invisible.
 fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -24,13 +24,13 @@ fn is_hostile(c: char) -> bool {
             | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Text of several lines: line ends and tabs stay, whatever else is hostile is shown as `\u{..}`.
+/// Sanitizes text of several lines: line ends and tabs are kept, other hostile characters become `\u{..}`.
 pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     escape_chars(text, is_hostile)
 }
 
-/// Text for a program or a file: only control characters are shown as `\u{..}`. What joins letters stays, since nothing of
-/// it steers a terminal.
+/// Sanitizes text for a program or a file: only control characters become `\u{..}`. Joiners are kept, since they do
+/// not control a terminal.
 pub(crate) fn escape_control_chars(text: &str) -> Cow<'_, str> {
     escape_chars(text, char::is_control)
 }
@@ -52,8 +52,8 @@ fn escape_chars(text: &str, is_hostile: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Text for a place that has one line: white space of any kind is a blank. What takes no column of its own is left out
-/// where it chooses between pictures, whose width no two terminals agree on, and where it is piled up.
+/// Sanitizes text for a single line: white space of any kind becomes a space. Variation selectors are removed,
+/// because terminals disagree on the width of the characters that they select. So are excessive combining marks.
 pub(crate) fn line(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut marks = 0;
@@ -74,7 +74,7 @@ pub(crate) fn line(text: &str) -> String {
     shown
 }
 
-/// JSON that means the same and is safe to look at: hostile characters are only in strings there.
+/// Escapes hostile characters in JSON without changing its meaning. They occur only in strings there.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let hostile = |c: char| is_hostile(c) && c != '\n';
     if !text.chars().any(hostile) {
@@ -84,7 +84,7 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     for c in text.chars() {
         if hostile(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // Writing to a String does not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(shown, "\\u{unit:04x}");
             }
         } else {

@@ -1,4 +1,4 @@
-//! Which session somebody means: by its id, by the beginning of its id, or as the last one.
+//! References to sessions: an id, a prefix of an id, or `last`.
 
 use std::path::Path;
 
@@ -13,16 +13,16 @@ use crate::sanitize;
 use crate::setup;
 use crate::units;
 
-/// The word for the newest session.
+/// Reference to the newest session.
 const LAST: &str = "last";
-/// How much of an id has to be typed.
+/// Minimum length of an id prefix.
 pub(crate) const MIN_ID_CHARS: usize = 4;
-/// How many sessions are named that may have been meant.
+/// Maximum number of candidates that are listed for an ambiguous prefix.
 const MAX_SHOWN_MATCHES: usize = 8;
-/// How much of a task tells one session from another.
+/// Columns of a task in a list of candidates.
 const TASK_COLUMNS: usize = 50;
 
-/// Finds the session that is meant. What reads as a whole id is taken as it is, whether there is such a session or not.
+/// Resolves a reference. A complete id is returned as it is, whether the session exists or not.
 pub(crate) async fn resolve(store: &dyn Store, text: &str) -> Result<SessionId, CliError> {
     let text = text.trim();
     let exact = match setup::parse_session_id(text) {
@@ -36,7 +36,7 @@ pub(crate) async fn resolve(store: &dyn Store, text: &str) -> Result<SessionId, 
     let is_id = |byte: u8| matches!(byte, b'a'..=b'z' | b'2'..=b'7');
     if beginning.len() < MIN_ID_CHARS || !beginning.bytes().all(is_id) {
         return Err(exact.hint(format!(
-            "The first {MIN_ID_CHARS} characters of an id are enough; `{LAST}` is the newest session."
+            "Use at least the first {MIN_ID_CHARS} characters of an id, or `{LAST}` for the newest session."
         )));
     }
     let mut matching: Vec<(SessionId, RootSummary)> = Vec::new();
@@ -48,14 +48,14 @@ pub(crate) async fn resolve(store: &dyn Store, text: &str) -> Result<SessionId, 
     }
     match matching.as_slice() {
         [] => Err(CliError::usage(format!(
-            "no session begins with '{beginning}'; `brigade sessions list` shows those there are"
+            "no session id starts with '{beginning}'. List all sessions with: brigade sessions list"
         ))),
         [(root, _)] => setup::parse_session_id(&format!("{root}{below}")),
         _ => Err(ambiguous(beginning, &matching)),
     }
 }
 
-/// A session as messages name it: its agent and its task, such as `lead "fix the tests"`. The id, if neither is known.
+/// Name of a session in messages: its agent and task, such as `lead "fix the tests"`, or its id if neither is known.
 pub(crate) async fn title(store: &dyn Store, session: &SessionId) -> String {
     let records = store.read_prefix(session).await.map(|(records, _)| records).unwrap_or_default();
     let delegation = records.iter().find_map(|record| match &record.event {
@@ -67,15 +67,15 @@ pub(crate) async fn title(store: &dyn Store, session: &SessionId) -> String {
     if task.is_empty() { label } else { format!("{label} \"{}\"", fit(&task, TASK_COLUMNS)) }
 }
 
-/// The session at the top of a tree in this folder in which something happened last. `start` is the command that
-/// begins one.
+/// Root session of this folder with the newest activity. `start` is the command that creates one, for the error
+/// message.
 pub(crate) async fn last_in_folder(
     store: &dyn Store,
     folder: &Path,
     start: &str,
 ) -> Result<SessionId, CliError> {
     let workspace = Workspace::open(folder)
-        .map_err(|error| CliError::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
+        .map_err(|error| CliError::usage(format!("cannot use the folder {}: {error}", folder.display())))?;
     let mut roots = store.roots().await?;
     roots.retain(|summary| summary.root.is_root());
     roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
@@ -86,7 +86,7 @@ pub(crate) async fn last_in_folder(
         }
     }
     Err(CliError::usage(format!(
-        "there is no session in {} yet; start one with: {start}",
+        "no sessions in {} yet. Start one with: {start}",
         workspace.root().display()
     )))
 }
@@ -94,11 +94,11 @@ pub(crate) async fn last_in_folder(
 async fn last(store: &dyn Store) -> Result<SessionId, CliError> {
     let roots = store.roots().await?;
     let newest = roots.into_iter().map(|summary| summary.root).find(|root| root.is_root());
-    newest.ok_or_else(|| CliError::usage("there are no sessions yet; start one with: brigade run \"TASK\""))
+    newest.ok_or_else(|| CliError::usage("no sessions yet. Start one with: brigade run \"TASK\""))
 }
 
 fn ambiguous(beginning: &str, matching: &[(SessionId, RootSummary)]) -> CliError {
-    let mut text = format!("{} sessions begin with '{beginning}'; type more of the id:", matching.len());
+    let mut text = format!("{} session ids start with '{beginning}'. Type more characters:", matching.len());
     for (root, summary) in matching.iter().take(MAX_SHOWN_MATCHES) {
         let (age, task) = match &summary.first {
             Ok(first) => (units::format_age(clock::now().saturating_sub(first.at)), task(&first.event)),
@@ -112,7 +112,7 @@ fn ambiguous(beginning: &str, matching: &[(SessionId, RootSummary)]) -> CliError
     CliError::usage(text)
 }
 
-/// The task in the first fact of a session, in one line.
+/// Task in the first event of a session, on one line.
 pub(crate) fn task(event: &Event) -> String {
     match event {
         Event::Started { delegation, .. } => sanitize::line(delegation.task.as_str()),
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A store in which two sessions begin alike; the second is the newer one.
+    /// Creates a store with two sessions whose ids share a prefix; the second is newer.
     fn store() -> (MemoryStore, [SessionId; 3]) {
         let store = MemoryStore::default();
         let ids = [1, 2, 1 << 120].map(SessionId::root);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(find(&format!(" {}.1-0 ", &other.as_str()[..9])), Ok(format!("{other}.1-0")));
         assert_eq!(find(first.as_str()), Ok(first.to_string()));
         assert_eq!(find("last"), Ok(second.to_string()));
-        // A whole id is nobody's beginning.
+        // A complete id is never treated as a prefix.
         let unknown = SessionId::root(7);
         assert_eq!(find(unknown.as_str()), Ok(unknown.to_string()));
     }
@@ -170,7 +170,7 @@ mod tests {
     fn resolve_ambiguous_prefix_lists_the_matches() {
         let (_, [first, second, _]) = store();
         let refused = find(&first.as_str()[..6]).unwrap_err();
-        assert!(refused.starts_with("2 sessions begin with 'aaaaaa'"), "{refused}");
+        assert!(refused.starts_with("2 session ids start with 'aaaaaa'"), "{refused}");
         for session in [&first, &second] {
             assert!(
                 refused.contains(session.as_str()) && refused.contains(&format!("task of {session}")),
@@ -188,7 +188,7 @@ mod tests {
                 "{refused}"
             );
         }
-        assert!(find("zzzz").unwrap_err().contains("no session begins with 'zzzz'"));
+        assert!(find("zzzz").unwrap_err().contains("no session id starts with 'zzzz'"));
         assert!(find("aaaaaaaaaaaaaaaaaaaaaaaaab.x").unwrap_err().contains("is not a session id"));
     }
 }

@@ -1,4 +1,5 @@
-//! From the environment, files and flags to [`Settings`], in which nothing is open any more.
+//! Resolution of the environment, configuration files and flags into [`Settings`], in which nothing is optional any
+//! more.
 //!
 //! This is the only part of Brigade that reads the environment, the home folder and the current folder.
 
@@ -54,112 +55,112 @@ pub(crate) use servers::Server as McpServer;
 pub(crate) use shell::{ShellEnv, Withheld};
 pub(crate) use web::Web;
 
-/// The prefix of models that stand in a file.
+/// Prefix of scripted models, which are read from a file.
 pub(crate) const SCRIPT_PREFIX: &str = "script:";
-/// Folders in which other programs keep skills, in a project and in a home.
+/// Folders in which other programs keep skills, in a project and in the home folder.
 pub(crate) const OTHER_SKILL_DIRS: [&str; 2] = [".claude/skills", ".agents/skills"];
-/// The only agent that there is without definitions.
+/// Built-in agent.
 pub(crate) const LEAD_AGENT: &str = "lead";
 
-/// What the command was told, resolved.
+/// Resolved settings of a command.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// The model of agents that name none, if one is set.
+    /// Model of agents that do not name one, if it is set.
     pub(crate) model: Option<String>,
     pub(crate) fallbacks: Vec<String>,
-    /// The providers of models.
+    /// Model providers.
     pub(crate) providers: Providers,
-    /// What is known of their models.
+    /// Prices and limits of their models.
     pub(crate) prices: PriceList,
-    /// The file that sessions are kept in.
+    /// File that contains the sessions.
     pub(crate) store: PathBuf,
     /// Whether the user chose that file.
     pub(crate) store_origin: StoreOrigin,
-    /// The agent that takes the task.
+    /// Agent that receives the task.
     pub(crate) agent: String,
-    /// How agents delegate.
+    /// Delegation styles.
     pub(crate) faces: DelegationStyles,
     /// Limits of sessions and of the tree.
     pub(crate) limits: Limits,
-    /// How long a command of `shell` may take.
+    /// Maximum duration of a `shell` command.
     pub(crate) shell_timeout: Duration,
     /// Environment of commands.
     pub(crate) shell: ShellEnv,
-    /// What a tree may use up.
+    /// Budget of a tree.
     pub(crate) budget: Budget,
-    /// Which calls are allowed.
+    /// Permission mode and rules.
     pub(crate) permissions: Permissions,
-    /// Who is asked about calls.
+    /// Policy for approval requests.
     pub(crate) approval_policy: ApprovalPolicy,
-    /// Whether questions wait for answers from elsewhere.
+    /// Whether approval requests wait for answers from another process.
     pub(crate) waits_for_answers: bool,
-    /// Command line of a program that is started when a question opens or a run ends.
+    /// Command line of a program that is started when an approval is requested or a run ends.
     pub(crate) notify: Option<String>,
-    /// How the network is read.
+    /// Settings for web access.
     pub(crate) web: Web,
-    /// Servers of tools.
+    /// MCP servers.
     pub(crate) servers: Vec<McpServer>,
-    /// The folder that logins to them are kept in.
+    /// Folder that contains the OAuth logins to them.
     pub(crate) logins: PathBuf,
-    /// Agents that other programs run.
+    /// External agents.
     pub(crate) acp: Vec<AcpServer>,
-    /// The folder that tools work in.
+    /// Working folder of the tools.
     pub(crate) folder: PathBuf,
-    /// Folders with skills; of two with the same name, the one in the earlier folder counts.
+    /// Folders with skills. If two skills have the same name, the one in the earlier folder is used.
     pub(crate) skills: Vec<PathBuf>,
-    /// The file that agents remember in, where they are to.
+    /// File that contains the memory of agents, if it is enabled.
     pub(crate) memory: Option<PathBuf>,
     /// Whether agents get the instructions of the project, and the lead its environment.
     pub(crate) instructions: Instructions,
-    /// Where agents are looked for, apart from the project.
+    /// Folders with agents, apart from the project.
     pub(crate) agent_folders: AgentFolders,
-    /// Every value with its origin.
+    /// All values with their origins.
     pub(crate) layers: Layers,
-    /// Where the configuration is read from.
+    /// Path of the configuration file.
     pub(crate) config_file: PathBuf,
-    /// The project that the folder belongs to, if it is trusted: agents and skills of it may be used.
+    /// Project of the working folder, if it is trusted. Its agents and skills may be used.
     pub(crate) project: Option<TrustedProject>,
-    /// What was read from the environment.
+    /// Values read from the environment.
     pub(crate) environment: Environment,
 }
 
 /// Origin of the path of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreOrigin {
-    /// The usual place in the user's data folder.
+    /// Default path in the user's data folder.
     Default,
-    /// `--open_store`, or `open_store` in the configuration.
+    /// `--store`, or `store` in the configuration.
     Named,
 }
 
-/// Whether agents follow what the project says.
+/// Whether agents follow the instructions of the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Instructions {
-    /// They do, unless their own definition says otherwise.
+    /// They do, unless their own definition disables it.
     Project,
     /// They do not.
     None,
 }
 
 impl Settings {
-    /// Settings of a command that runs agents, with those of the project that it runs in.
+    /// Loads the settings of a command that runs agents, including those of the project.
     pub(crate) fn load_for_run(global: &Global, flags: &Flags) -> Result<Settings, CliError> {
         let environment = Environment::read()?;
         let project = trust::load_trusted_project(&environment, &folder(&environment, flags))?;
         Settings::from_layers(environment, project, global, flags)
     }
 
-    /// Settings of a command that only looks.
+    /// Loads the settings of a read-only command.
     pub(crate) fn load(global: &Global) -> Result<Settings, CliError> {
         Settings::load_for_run(global, &Flags::default())
     }
 
-    /// Settings without those of any project: enough to find a session, whose folder says which project counts.
+    /// Loads the settings without any project. This is enough to find a session, whose folder determines the project.
     pub(crate) fn load_user_only(global: &Global) -> Result<Settings, CliError> {
         Settings::from_layers(Environment::read()?, None, global, &Flags::default())
     }
 
-    /// Settings that no file changes, and where the configuration would be: for a person who has none yet.
+    /// Loads the default settings and the path of the configuration file, for a user who has no configuration yet.
     pub(crate) fn load_defaults(global: &Global) -> Result<Settings, CliError> {
         let environment = Environment::read()?;
         let paths = DefaultPaths::of(&environment)?;
@@ -192,22 +193,21 @@ impl Settings {
         Ok(Settings { project, ..settings })
     }
 
-    /// Settings that nobody's configuration changes, apart from the place of the store: what the demo leaves behind
-    /// has to be found by the next command.
-    pub(crate) fn load_for_demo(global: &Global, flags: &Flags) -> Result<Settings, CliError> {
+    /// Settings that no configuration of the user changes, with a store of the demo's own.
+    pub(crate) fn load_for_demo(flags: &Flags, store: PathBuf) -> Result<Settings, CliError> {
         let environment = Environment::read()?;
         let mut layers = Layers::defaults()?;
         layers.add_flags(flag_values(flags))?;
         let paths = DefaultPaths::of(&environment)?;
-        let resolved = Settings::resolve(environment, paths, layers, global, flags)?;
-        let mut settings =
-            Settings { skills: Vec::new(), memory: None, instructions: Instructions::None, ..resolved };
-        if let Ok(configured) = Settings::load_user_only(global) {
-            settings.store = configured.store;
-            settings.store_origin = configured.store_origin;
-        }
-        settings.agent_folders = AgentFolders::default();
-        Ok(settings)
+        let resolved = Settings::resolve(environment, paths, layers, &Global::default(), flags)?;
+        Ok(Settings {
+            store,
+            skills: Vec::new(),
+            memory: None,
+            instructions: Instructions::None,
+            agent_folders: AgentFolders::default(),
+            ..resolved
+        })
     }
 
     fn resolve(
@@ -244,17 +244,17 @@ impl Settings {
             (None, None | Some("sqlite")) => (paths.sessions, StoreOrigin::Default),
             (None, Some(other)) if other.contains("://") => {
                 return Err(CliError::usage(format!(
-                    "store = \"{other}\" is not supported; use \"sqlite\" or a path"
+                    "store = \"{other}\" is not supported. Use \"sqlite\" or a path"
                 )));
             }
             (None, Some(path)) => (environment.absolute(Path::new(path)), StoreOrigin::Named),
         };
         let providers = Providers::resolve(raw.providers)?;
         let mut limits = raw.limits.resolve()?;
-        // The limits of a provider end a call first, and say which setting they come from.
+        // The timeout of the provider ends a call first, and its error names the setting.
         limits.model_silence =
             limits.model_silence.max(providers.max_silence().saturating_add(SILENCE_MARGIN));
-        // Whoever names a model for this run wants that one.
+        // A model given for this run is used without fallbacks.
         let fallbacks = if flags.model.is_some() { Vec::new() } else { raw.fallbacks };
         Ok(Settings {
             model: raw.model.map(absolute).transpose()?,
@@ -291,7 +291,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// Where the mode comes from: a flag, a layer of the configuration, or the defaults.
+    /// Origin of the mode: a flag, a layer of the configuration, or the defaults.
     pub(crate) fn mode_origin(&self) -> ModeOrigin {
         match self.layers.origin(&["permissions", "mode"]) {
             "default" => ModeOrigin::Default,
@@ -300,24 +300,24 @@ impl Settings {
         }
     }
 
-    /// The environment of commands.
+    /// Environment of commands.
     pub(crate) fn command_environment(&self) -> Vec<(String, String)> {
         self.shell.variables(&self.environment, |name| self.has_key_in(name))
     }
 
-    /// Whether a variable has the key of a provider or of the search engine.
+    /// Whether a variable contains the key of a provider or of the search engine.
     pub(crate) fn has_key_in(&self, variable: &str) -> bool {
         self.providers.has_key_in(variable) || self.web.has_key_in(variable)
     }
 
-    /// The folders that agents are looked for in.
+    /// Folders that are searched for agents.
     pub(crate) fn agent_dirs(&self) -> Vec<PathBuf> {
         let project = self.project.as_ref().map(|project| project.root.as_path());
         agent_dirs(&self.agent_folders, project, &self.agent_folders.paths)
     }
 }
 
-/// Where configuration and data are, before anybody looked.
+/// Default paths of the configuration and the data.
 #[derive(Clone)]
 struct DefaultPaths {
     config: PathBuf,
@@ -341,12 +341,12 @@ impl DefaultPaths {
     }
 }
 
-/// The folder to work in.
+/// Working folder.
 fn folder(environment: &Environment, flags: &Flags) -> PathBuf {
     environment.absolute(flags.cwd.as_deref().unwrap_or(Path::new(".")))
 }
 
-/// Flags that stand for a key of the configuration.
+/// Flags that correspond to configuration keys.
 fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Value)> {
     let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
     let mut values: Vec<(&'static str, &'static [&'static str], Value)> = Vec::new();
@@ -374,8 +374,8 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Val
     values
 }
 
-/// The configuration as it is written: everything may be absent. Its shape was checked layer by layer before, with
-/// the file and the nearest key in the message.
+/// Raw configuration, in which every value is optional. Each layer was checked before, with the file and the nearest
+/// key in the error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RawConfig {
@@ -401,7 +401,7 @@ struct RawConfig {
     #[serde(rename = "mcpServers")]
     mcp_servers: BTreeMap<String, servers::RawMcpServer>,
     acp: acp::RawAcp,
-    /// Kept for the parts that are to use them.
+    /// Accepted for sections that are read elsewhere.
     #[serde(flatten)]
     _later: BTreeMap<String, Value>,
 }
@@ -447,7 +447,7 @@ impl RawBudget {
     }
 }
 
-/// Added to the longest silence of a provider before a run gives up on a model by itself.
+/// Added to the longest silence of a provider before a run itself gives up on a model.
 const SILENCE_MARGIN: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default, Deserialize)]
@@ -512,16 +512,16 @@ impl RawPermissions {
     }
 }
 
-/// Whether a person is asked about calls.
+/// Policy for approval requests.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum QuestionsSetting {
-    /// At a terminal.
+    /// Ask at a terminal.
     #[default]
     Auto,
-    /// Always: whoever runs this without a terminal answers from another one.
+    /// Always ask. Without a terminal, the user answers from another one.
     Wait,
-    /// Never.
+    /// Never ask.
     Refuse,
 }
 
@@ -535,12 +535,12 @@ impl QuestionsSetting {
     }
 }
 
-/// Where somebody can be asked, everything but reading is asked about; elsewhere that would stop all work.
+/// Default mode. If a user can be asked, everything but reading needs approval; elsewhere that would stop all work.
 fn default_mode() -> Mode {
     if terminal::can_prompt() { Mode::Ask } else { Mode::Edit }
 }
 
-/// The values that are in force where nobody says otherwise, as a table like any other layer.
+/// Default values, as a table like any other layer.
 fn default_table(mode: Mode) -> Result<Table, toml::ser::Error> {
     let limits = Limits::default();
     let swarm = SwarmConfig::default();

@@ -1,4 +1,4 @@
-//! From settings to the things of the library: store, models, runtime.
+//! Builds the parts of a run from the settings: store, models, tools and runtime.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -21,7 +21,6 @@ use brigade_core::{Agent, Authority, Event, SessionId};
 use brigade_sandbox::GuardCommand;
 
 use crate::args::{Flags, Global};
-use crate::command::demo;
 use crate::environment_context;
 use crate::error::CliError;
 use crate::output;
@@ -30,14 +29,14 @@ use crate::project_context;
 use crate::sanitize;
 use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreOrigin};
 
-/// How much of a command's output a model reads.
+/// Maximum bytes of command output that a model reads.
 const MAX_SHELL_OUTPUT_BYTES: usize = 32 * 1024;
-/// How many agent files that cannot be used are named before a run.
+/// Maximum number of unusable agent files that are reported before a run.
 const MAX_SHOWN_PROBLEMS: usize = 3;
-/// How long servers of tools may take to start before the person is told what is waited for.
+/// Time that MCP servers may take to start before the user is told about the wait.
 const START_NOTICE_DELAY: Duration = Duration::from_secs(2);
 
-/// Opens the store, or creates it. The user is told of a new store in a place that is not the usual one.
+/// Opens or creates the store. Reports a new store, unless it is at the default path.
 pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, CliError> {
     let is_new = is_missing(&settings.store);
     let store = SqliteStore::open(&settings.store)?;
@@ -47,7 +46,7 @@ pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, CliError
     Ok(Arc::new(store))
 }
 
-/// Opens the store for a command that needs a session of it. No store is created.
+/// Opens the store for a command that needs an existing session. Does not create it.
 pub(crate) fn open_existing_store(settings: &Settings) -> Result<Arc<dyn Store>, CliError> {
     if !is_missing(&settings.store) {
         return open_store(settings);
@@ -79,7 +78,7 @@ fn is_missing(file: &Path) -> bool {
     file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// The settings of the folder that a session works in, unless the person names another.
+/// Settings of the folder that a session works in, unless the user names another folder.
 pub(crate) async fn settings_for_session(
     global: &Global,
     flags: &Flags,
@@ -92,7 +91,7 @@ pub(crate) async fn settings_for_session(
         if !folder.is_dir() {
             let folder = folder.display();
             return Err(CliError::usage(format!(
-                "{folder}, where {session} worked, is gone; name a folder with --cwd"
+                "cannot continue {session}: its folder {folder} no longer exists. Choose another with --cwd."
             )));
         }
         let flags = Flags { cwd: Some(folder), ..flags.clone() };
@@ -101,7 +100,7 @@ pub(crate) async fn settings_for_session(
     Settings::load_for_run(global, flags)
 }
 
-/// The folder that the session's last round worked in. The folder of an imported round is ignored.
+/// Folder of the session's last round. The folder of an imported round is ignored.
 pub(crate) async fn session_folder(
     store: &dyn Store,
     session: &SessionId,
@@ -123,7 +122,7 @@ async fn is_imported(store: &dyn Store, session: &SessionId) -> Result<bool, Cli
     Ok(last.is_some_and(|record| record.pos <= mark))
 }
 
-/// What the session's last round was allowed, and who it was, as far as that can be read.
+/// Authority and agent definition of the session's last round, as far as they can be read.
 pub(crate) async fn stored_definition(
     store: &dyn Store,
     session: &SessionId,
@@ -139,7 +138,7 @@ pub(crate) async fn stored_definition(
     Ok(Some((authority, agent)))
 }
 
-/// A runtime over the store.
+/// Creates a runtime with its store, settings, models and MCP tools.
 pub(crate) async fn runtime(
     settings: &Settings,
     store: Arc<dyn Store>,
@@ -150,7 +149,7 @@ pub(crate) async fn runtime(
     Ok(Runtime::new(store, library, models(settings)))
 }
 
-/// The settings of the library, with instructions, the environment, and the agents that other programs run.
+/// Library settings with instructions, environment and external agents.
 pub(crate) async fn run_settings(
     settings: &Settings,
     store: &dyn Store,
@@ -166,7 +165,7 @@ pub(crate) async fn run_settings(
         let (acp, problems) = external_agents(settings)?;
         for (name, what) in problems {
             output::note(&sanitize::line(&format!(
-                "warning: the external agent '{name}' cannot be used: {what}"
+                "warning: cannot use the external agent '{name}': {what}"
             )));
         }
         library.external = Some(Arc::new(acp));
@@ -174,13 +173,13 @@ pub(crate) async fn run_settings(
     Ok(library)
 }
 
-/// The agents that other programs run, and what is wrong with those that cannot be used. Nothing is started yet.
+/// External agents, and the problems of those that cannot be used. Does not start them.
 pub(crate) fn external_agents(settings: &Settings) -> Result<(Acp, Vec<(String, String)>), CliError> {
     let (servers, problems) = settings.acp_servers(&guard_command()?);
     Ok((Acp::new(servers), problems))
 }
 
-/// Starts the servers of tools. What cannot be used is said; the run goes on without it.
+/// Starts the MCP servers. Problems are reported, and the run continues without the affected servers.
 pub(crate) async fn start_mcp_servers(settings: &Settings) -> Result<Servers, CliError> {
     let (servers, problems) = try_start_mcp_servers(settings).await?;
     for problem in problems {
@@ -189,7 +188,7 @@ pub(crate) async fn start_mcp_servers(settings: &Settings) -> Result<Servers, Cl
     Ok(servers)
 }
 
-/// The servers of tools, and all that is wrong with them.
+/// Starts the MCP servers. Returns them with all problems.
 pub(crate) async fn try_start_mcp_servers(
     settings: &Settings,
 ) -> Result<(Servers, Vec<ServerProblem>), CliError> {
@@ -199,7 +198,7 @@ pub(crate) async fn try_start_mcp_servers(
     let (definitions, mut problems) = settings.mcp_definitions(&guard_command()?);
     let names: Vec<&str> = definitions.iter().map(|definition| definition.name.as_str()).collect();
     let waiting = format!(
-        "waiting for MCP servers to start, {} seconds at most: {}",
+        "waiting up to {} seconds for MCP servers to start: {}",
         DEFAULT_START_TIMEOUT.as_secs(),
         names.join(", ")
     );
@@ -215,16 +214,16 @@ pub(crate) async fn try_start_mcp_servers(
     Ok((servers, problems))
 }
 
-/// The settings of the library.
+/// Library settings without instructions, environment and external agents.
 pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings, CliError> {
     if !settings.folder.is_dir() {
         let folder = settings.folder.display();
         return Err(CliError::usage(format!(
-            "{folder} is not a folder that is there; name another with --cwd"
+            "{folder} does not exist or is not a directory. Choose another with --cwd."
         )));
     }
     let workspace = Workspace::open(&settings.folder).map_err(|error| {
-        CliError::usage(format!("{} cannot be worked in: {error}", settings.folder.display()))
+        CliError::usage(format!("cannot use the folder {}: {error}", settings.folder.display()))
     })?;
     let shell = ShellSettings {
         guard: guard_command()?,
@@ -256,7 +255,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
     Ok(library)
 }
 
-/// The agents that can be named. What cannot be used is said and skipped.
+/// Loads the agent definitions. Unusable files are reported and skipped.
 fn agents(settings: &Settings) -> AgentCatalog {
     let (catalogue, mut problems) = AgentCatalog::from_folders(&settings.agent_dirs());
     problems.retain(|problem| problem.kind != ProblemKind::Shadowed);
@@ -265,12 +264,14 @@ fn agents(settings: &Settings) -> AgentCatalog {
     }
     if problems.len() > MAX_SHOWN_PROBLEMS {
         let more = problems.len() - MAX_SHOWN_PROBLEMS;
-        output::note(&format!("warning: {more} more agent files cannot be used; see: brigade agents list"));
+        output::note(&format!(
+            "warning: {more} more agent files cannot be used. List them with: brigade agents list"
+        ));
     }
     catalogue
 }
 
-/// The tools that there are. Those that are switched off count: what names them is there for when they are not.
+/// Names of all known tools, including disabled ones: a rule for a disabled tool is valid.
 pub(crate) fn known_tools(tools: &Toolbox) -> BTreeSet<&str> {
     let mut known: BTreeSet<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
     known
@@ -278,7 +279,7 @@ pub(crate) fn known_tools(tools: &Toolbox) -> BTreeSet<&str> {
     known
 }
 
-/// A rule for a tool that does not exist would protect nothing, in silence.
+/// Checks that every permission rule names a known tool. A rule for an unknown tool would silently protect nothing.
 pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<(), CliError> {
     let known = known_tools(tools);
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
@@ -287,7 +288,7 @@ pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<
             let name = rule.tool();
             if !known.contains(name) && !name.starts_with("mcp__") && !name.starts_with("acp__") {
                 return Err(CliError::usage(format!(
-                    "permissions.{list}: `{rule}` names no tool there is; the tools are {}",
+                    "permissions.{list}: unknown tool in the rule `{rule}`. Known tools: {}",
                     known.into_iter().collect::<Vec<_>>().join(", ")
                 )));
             }
@@ -296,14 +297,15 @@ pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<
     Ok(())
 }
 
-/// This program guards the commands that it runs.
+/// Command line that starts this executable as a guard.
 pub(crate) fn guard_command() -> Result<GuardCommand, CliError> {
-    let program: PathBuf = std::env::current_exe()
-        .map_err(|error| CliError::failed(format!("this program cannot find itself: {error}")))?;
+    let program: PathBuf = std::env::current_exe().map_err(|error| {
+        CliError::failed(format!("cannot determine the path of the brigade executable: {error}"))
+    })?;
     Ok(GuardCommand { program, arguments: vec![OsString::from(crate::GUARD_ARG)] })
 }
 
-/// The models that can be named.
+/// Models by name: those of providers, scripts and the demo.
 pub(crate) fn models(settings: &Settings) -> Models {
     let (providers, environment) = (settings.providers.clone(), settings.environment.clone());
     let prices = settings.prices.clone();
@@ -315,19 +317,12 @@ pub(crate) fn models(settings: &Settings) -> Models {
         });
     let loaded: Mutex<HashMap<String, Arc<dyn Model>>> = Mutex::default();
     models.with_resolver(move |name| {
-        let file = name.strip_prefix(SCRIPT_PREFIX);
-        if file.is_none() && name != demo::MODEL {
-            return None;
-        }
+        let file = name.strip_prefix(SCRIPT_PREFIX)?;
         let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(model) = loaded.get(name) {
             return Some(Ok(model.clone()));
         }
-        let script = match file {
-            Some(file) => load_script(Path::new(file)),
-            None => Script::parse(demo::SCRIPT).map_err(|error| error.to_string()),
-        };
-        Some(script.map(|script| {
+        Some(load_script(Path::new(file)).map(|script| {
             let model: Arc<dyn Model> = Arc::new(script);
             loaded.insert(name.to_owned(), model.clone());
             model
@@ -335,7 +330,7 @@ pub(crate) fn models(settings: &Settings) -> Models {
     })
 }
 
-/// Whether a model can be used, before anything is asked of it.
+/// Checks that the configured model can be resolved. Sends no request.
 pub(crate) fn check_model(settings: &Settings) -> Result<(), CliError> {
     let Some(name) = &settings.model else { return Ok(()) };
     models(settings).choose(name).map(|_| ()).map_err(CliError::usage)
@@ -343,10 +338,10 @@ pub(crate) fn check_model(settings: &Settings) -> Result<(), CliError> {
 
 fn load_script(file: &Path) -> Result<Script, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    Script::parse(&text).map_err(|error| format!("{} is no script: {error}", file.display()))
+    Script::parse(&text).map_err(|error| format!("{} is not a valid script: {error}", file.display()))
 }
 
-/// What a next round may use up.
+/// Limits of the next round.
 pub(crate) fn resume_options(settings: &Settings, flags: &Flags) -> ResumeOptions {
     ResumeOptions {
         budget: Some(settings.budget),
@@ -359,17 +354,17 @@ pub(crate) fn resume_options(settings: &Settings, flags: &Flags) -> ResumeOption
     }
 }
 
-/// Reads an id.
+/// Parses a session id.
 pub(crate) fn parse_session_id(text: &str) -> Result<SessionId, CliError> {
     text.trim().parse().map_err(CliError::usage)
 }
 
-/// A runtime for futures with threads of its own: for commands that run agents.
+/// Creates a multi-threaded async runtime, for commands that run agents.
 pub(crate) fn multi_thread_runtime() -> Result<tokio::runtime::Runtime, CliError> {
     checked_runtime(tokio::runtime::Builder::new_multi_thread().enable_all().build())
 }
 
-/// A runtime for futures on this thread: for commands that only look.
+/// Creates a single-threaded async runtime, for commands that only read.
 pub(crate) fn current_thread_runtime() -> Result<tokio::runtime::Runtime, CliError> {
     checked_runtime(tokio::runtime::Builder::new_current_thread().enable_all().build())
 }
@@ -377,5 +372,5 @@ pub(crate) fn current_thread_runtime() -> Result<tokio::runtime::Runtime, CliErr
 fn checked_runtime(
     runtime: std::io::Result<tokio::runtime::Runtime>,
 ) -> Result<tokio::runtime::Runtime, CliError> {
-    runtime.map_err(|error| CliError::failed(format!("no threads can be started: {error}")))
+    runtime.map_err(|error| CliError::failed(format!("cannot start the async runtime: {error}")))
 }

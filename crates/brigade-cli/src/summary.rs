@@ -1,4 +1,4 @@
-//! What is printed at the end of a run: the result, what it cost, and how to go on.
+//! Output at the end of a run: the result, its cost and the next steps.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use brigade::model::passthrough;
 use brigade::{Detached, ResultSchema, RunError, Store};
-use brigade_core::delegation::LimitKind;
 use brigade_core::view::{Node, PendingApproval, Tree};
 use brigade_core::{SessionId, Spent, Status};
 
@@ -23,10 +22,10 @@ use crate::sanitize;
 use crate::session_ref;
 use crate::terminal::{self, Colour};
 
-/// How often it is looked what sessions ask that were left to themselves.
+/// Interval at which pending approvals of detached sessions are checked.
 const DETACHED_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The flags that a command has to be typed with again. A session remembers its folder, agent, model and mode.
+/// Flags that a suggested command has to repeat. The session stores its folder, agent, model and mode.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandHints {
     store: String,
@@ -35,7 +34,7 @@ pub(crate) struct CommandHints {
 }
 
 impl CommandHints {
-    /// What was typed.
+    /// Hints with the flags of the current command.
     pub(crate) fn new(global: &Global, flags: &Flags) -> CommandHints {
         let mut hints = CommandHints { timeout: flags.timeout, ..CommandHints::default() };
         hints.store = store_flag(global);
@@ -45,12 +44,12 @@ impl CommandHints {
         hints
     }
 
-    /// The command that goes on with a session.
+    /// Command that resumes a session.
     pub(crate) fn resume(&self, session: &SessionId) -> String {
         format!("brigade resume {session}{}{}", self.store, self.set)
     }
 
-    /// The command that talks on with a session.
+    /// Command that continues a session in a chat.
     pub(crate) fn chat(&self, session: &SessionId) -> String {
         format!("brigade chat -r {session}{}{}", self.store, self.set)
     }
@@ -59,13 +58,13 @@ impl CommandHints {
         format!("brigade sessions {what} {session}{}", self.store)
     }
 
-    /// The command that says something to a session.
+    /// Command that sends a message to a session.
     pub(crate) fn tell(&self, session: &SessionId) -> String {
         format!("brigade tell {session} \"...\"{}{}", self.store, self.set)
     }
 }
 
-/// The flag that names the same store again.
+/// `--store` flag of the current command, if it has one.
 pub(crate) fn store_flag(global: &Global) -> String {
     global
         .store
@@ -73,7 +72,7 @@ pub(crate) fn store_flag(global: &Global) -> String {
         .map_or_else(String::new, |store| format!(" --store {}", shell_quoted(&store.display().to_string())))
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for the shell, if necessary.
 pub(crate) fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -82,8 +81,7 @@ pub(crate) fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Prints the end of a run, and stays while sessions that it left to themselves go on in this process. Ctrl-C leaves
-/// them too: they can be resumed.
+/// Prints the end of a run and waits for its detached sessions. Ctrl-C stops the wait; these sessions can be resumed.
 pub(crate) async fn finish(
     store: &dyn Store,
     followed: FollowedRun,
@@ -95,7 +93,7 @@ pub(crate) async fn finish(
 ) -> Result<Exit, CliError> {
     let detached = followed.ending.as_ref().ok().map(|ending| ending.detached.clone());
     let root = &followed.view.root;
-    // What only made a call for another program hears nothing.
+    // A session of a single external call does not read messages.
     let accepts_messages = !passthrough::is_passthrough(store, root).await.unwrap_or(false);
     let tell = accepts_messages.then(|| hints.tell(root));
     let exit = print(followed, global, hints, tell, colour);
@@ -109,7 +107,7 @@ pub(crate) async fn finish(
     exit
 }
 
-/// Stays while sessions that were left to themselves go on in this process.
+/// Waits for the detached sessions of this process.
 pub(crate) async fn wait_for_detached(
     store: &dyn Store,
     detached: &Detached,
@@ -151,12 +149,12 @@ pub(crate) async fn wait_for_detached(
     }
 }
 
-/// The tree of a session that was left to itself, as far as it can be read.
+/// Tree of a detached session, as far as it can be read.
 pub(crate) async fn read_tree(store: &dyn Store, session: &SessionId) -> Tree {
     Tree::fold(&store.tail(session, 0, usize::MAX).await.unwrap_or_default())
 }
 
-/// What is asked in a tree that was left to itself: the name of each question, and how to answer it.
+/// Pending approvals of a detached tree: the name of each, and the text to show.
 pub(crate) fn pending_approvals(tree: &Tree) -> Vec<(String, String)> {
     let look = ViewOptions {
         columns: terminal::stderr_columns(),
@@ -166,7 +164,7 @@ pub(crate) fn pending_approvals(tree: &Tree) -> Vec<(String, String)> {
     };
     let tell = |open: &PendingApproval| {
         let lines = render::approval_view::render(open, tree, look).lines;
-        (open.name(), format!("{}\nTo answer: brigade answer {}", lines.join("\n"), open.name()))
+        (open.name(), format!("{}\nReply: brigade answer {}", lines.join("\n"), open.name()))
     };
     tree.pending_approvals().map(tell).collect()
 }
@@ -180,10 +178,12 @@ fn print(
 ) -> Result<Exit, CliError> {
     let FollowedRun { ending, view } = followed;
     let format = global.output_format;
-    // Standard output may be closed. The hints on standard error are written all the same.
+    // Standard output may be closed. The hints go to standard error in any case.
     let mut printed = match format {
         OutputFormat::Text => Ok(()),
-        OutputFormat::Json | OutputFormat::StreamJson => output::json(&Report::new(&view, &ending)),
+        OutputFormat::Json | OutputFormat::StreamJson => {
+            output::json(&Report::new(&view, ending.as_ref().map(|ending| &ending.outcome)))
+        }
     };
     let ending = match ending {
         Ok(ending) => ending,
@@ -211,7 +211,7 @@ fn print(
     printed.map(|()| Exit::of(&outcome.status))
 }
 
-/// Writes a result to standard output. A program gets it without control characters, or with `--raw` as it is.
+/// Writes a result to standard output. Control characters are escaped in a pipe or file, unless `--raw` is set.
 pub(crate) fn print_result(text: &str, global: &Global) -> Result<(), CliError> {
     if text.is_empty() {
         return Ok(());
@@ -223,22 +223,22 @@ pub(crate) fn print_result(text: &str, global: &Global) -> Result<(), CliError> 
     if text.ends_with('\n') { Ok(()) } else { output::raw("\n") }
 }
 
-/// Writes a result that has to fit a schema. Standard output carries JSON that fits, or nothing; any other text, such as
-/// what there is of an incomplete result, goes to standard error.
+/// Writes a result that must match a schema. Standard output gets matching JSON or nothing. Other text, such as a
+/// partial result, goes to standard error.
 fn print_structured(text: &str, schema: &str) -> Result<(), CliError> {
     let fitting = ResultSchema::parse(schema).ok().and_then(|schema| schema.validate(text).ok());
     match fitting {
         Some(json) => output::raw(&format!("{}\n", sanitize::json(&json))),
         None if text.trim().is_empty() => Ok(()),
         None => {
-            output::note("This is not JSON that fits the schema, so standard output is empty:");
+            output::note("The result does not match the JSON Schema, so standard output is empty:");
             output::note(text);
             Ok(())
         }
     }
 }
 
-/// Says what a person would do next, as commands to be typed; `tell` where somebody would hear it.
+/// Suggests commands for the next steps. `tell` is set if the session can receive a message.
 fn print_next_steps(
     status: &Status,
     spent: &Spent,
@@ -254,50 +254,42 @@ fn print_next_steps(
         Status::Done | Status::Detached => {}
         Status::Incomplete { limit } => {
             output::note(&limits::stop_reason(*limit, spent, view, hints.timeout));
-            let label = match limit {
-                LimitKind::Loop | LimitKind::Permission => "To continue",
-                LimitKind::Turns
-                | LimitKind::Tokens
-                | LimitKind::Usd
-                | LimitKind::Time
-                | LimitKind::Agents => "To continue with more",
-            };
-            step(label, hints.resume(session) + &limits::raising_flag(*limit, view, hints.timeout));
+            step("Resume", hints.resume(session) + &limits::raising_flag(*limit, view, hints.timeout));
         }
         Status::Failed { cause } => {
             output::note(&format!("failed: {}", sanitize::line(cause)));
-            let label = if view.has_fatal_fault { "After fixing the cause" } else { "To try again" };
+            let label = if view.has_fatal_fault { "After fixing the cause" } else { "Retry" };
             step(label, hints.resume(session));
         }
         Status::Lost { cause } => {
             output::note(&format!("outcome unknown: {}", sanitize::line(cause)));
-            step("To go on", hints.resume(session));
+            step("Resume", hints.resume(session));
         }
         Status::Cancelled { by } => {
             output::note(&format!("cancelled by {}", sanitize::line(by)));
             if tell.is_some() {
-                step("To continue", hints.resume(session));
+                step("Resume", hints.resume(session));
             }
         }
     }
     let agents = view.tree.walk(session);
-    step("To look closer", hints.show(session, if agents.len() > 1 { "tree" } else { "show" }));
+    step("Details", hints.show(session, if agents.len() > 1 { "tree" } else { "show" }));
     let went_wrong = |node: &&&Node| {
         node.session != *session
             && matches!(AgentStatus::of(&node.activity), AgentStatus::Failed | AgentStatus::Incomplete)
     };
     if let Some(child) = agents.iter().find(went_wrong) {
-        step("To see what went wrong", hints.show(&child.session, "show"));
+        step("Failure details", hints.show(&child.session, "show"));
     }
     if let Some(tell) = tell
         && matches!(status, Status::Done | Status::Detached | Status::Incomplete { .. })
     {
-        step("To say more", tell);
+        step("Reply", tell);
     }
     output::note(&align_steps(&steps, terminal::stderr_columns()));
 }
 
-/// Commands behind the words that go with them, or beneath them where a terminal would break the lines.
+/// Lays out the steps: each command next to its label, or below it if the terminal is too narrow.
 fn align_steps(steps: &[(String, String)], columns: usize) -> String {
     let widest = steps.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
     let fits = |(_, command): &(String, String)| widest + 1 + render::width(command) <= columns;
@@ -308,18 +300,18 @@ fn align_steps(steps: &[(String, String)], columns: usize) -> String {
     lines.join("\n")
 }
 
-/// A run that stopped without an end in its log.
+/// Error for a run that stopped without an end in its log.
 fn stopped_failure(error: RunError, view: &RunView, hints: &CommandHints) -> CliError {
     let failure = CliError::from(error);
     if view.tree.nodes().is_empty() {
         return failure;
     }
-    // The session is there, so nothing that was typed is wrong any more.
+    // The session exists now, so the failure is not a usage error.
     let failure = match failure {
         CliError::Usage(error) => CliError::Failed(error),
         other => other,
     };
-    failure.hint(format!("Nothing recorded is lost. To go on: {}", hints.resume(&view.root)))
+    failure.hint(format!("All recorded steps are kept. Resume: {}", hints.resume(&view.root)))
 }
 
 #[cfg(test)]

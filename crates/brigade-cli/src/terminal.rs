@@ -1,30 +1,28 @@
-//! What kind of terminal there is, if any.
+//! Properties of the terminal.
 
 use std::io::IsTerminal;
 
 use crate::settings::Environment;
 
-/// Whether colours are sent.
+/// Whether to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Colour {
-    /// They are.
     On,
-    /// They are not.
     Off,
 }
 
-/// The colours of standard error.
+/// Colours of standard error.
 pub(crate) fn stderr_colour(environment: &Environment) -> Colour {
     if can_redraw(environment) && !environment.no_color { Colour::On } else { Colour::Off }
 }
 
-/// The colours of standard output.
+/// Colours of standard output.
 pub(crate) fn stdout_colour(environment: &Environment) -> Colour {
     let is_dumb = environment.term.as_deref().is_none_or(|term| term == "dumb");
     if stdout_is_terminal() && !is_dumb && !environment.no_color { Colour::On } else { Colour::Off }
 }
 
-/// Whether standard error is a terminal on which lines can be drawn again.
+/// Whether standard error is a terminal on which lines can be redrawn.
 pub(crate) fn can_redraw(environment: &Environment) -> bool {
     std::io::stderr().is_terminal() && environment.term.as_deref().is_some_and(|term| term != "dumb")
 }
@@ -34,27 +32,27 @@ pub(crate) fn stdout_is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Whether standard input is a terminal, so that nothing waits there.
+/// Whether standard input is a terminal, so that it contains no piped input.
 pub(crate) fn stdin_is_terminal() -> bool {
     std::io::stdin().is_terminal()
 }
 
-/// Whether somebody is there who sees a question and can answer it.
+/// Whether a user can see a prompt and answer it.
 pub(crate) fn can_prompt() -> bool {
     stdin_is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Whether there is a terminal on all sides, on which a line can be typed while others are drawn.
+/// Whether all streams are terminals, so that input can be edited below the output.
 pub(crate) fn can_chat(environment: &Environment) -> bool {
     stdin_is_terminal() && stdout_is_terminal() && can_redraw(environment)
 }
 
-/// Throws away what was typed and not read yet. Where that cannot be done, there is no terminal.
+/// Discards typed input that was not read yet. If that fails, there is no terminal.
 pub(crate) fn discard_typed_input() {
     let _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
-/// Columns and rows of standard error, asked anew each time because windows change.
+/// Columns and rows of standard error, queried each time because windows are resized.
 pub(crate) fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
@@ -62,12 +60,12 @@ pub(crate) fn size() -> (usize, usize) {
     }
 }
 
-/// The columns that a table on standard error may take: any number where no terminal breaks the lines.
+/// Columns that a table on standard error may use. Unlimited if it is not a terminal.
 pub(crate) fn stderr_columns() -> usize {
     if std::io::stderr().is_terminal() { size().0 } else { usize::MAX }
 }
 
-/// The columns that a table on standard output may take.
+/// Columns that a table on standard output may use.
 pub(crate) fn stdout_columns() -> usize {
     match rustix::termios::tcgetwinsize(std::io::stdout()) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
@@ -76,7 +74,7 @@ pub(crate) fn stdout_columns() -> usize {
 }
 
 impl Colour {
-    /// The text in a style, where styles are sent.
+    /// Applies a style to the text, if colours are on.
     pub(crate) fn paint(self, style: &str, text: &str) -> String {
         match self {
             Colour::On if !text.is_empty() => format!("\u{1b}[{style}m{text}\u{1b}[0m"),

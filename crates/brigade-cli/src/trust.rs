@@ -1,7 +1,7 @@
-//! Which project the work is in, and whether the person trusts its files.
+//! Detection of the current project, and whether the user trusts its files.
 //!
-//! A project can set permissions, start servers and define agents, so whoever writes its files could act in the
-//! person's name. They count only after `brigade trust`, and only as long as they stay as they were then.
+//! A project can set permissions, start servers and define agents, so the authors of its files could act with the
+//! user's authority. The files are used only after `brigade trust`, and only while they are unchanged.
 
 mod files;
 pub(crate) mod instructions;
@@ -20,31 +20,31 @@ pub(crate) use files::COVERED_DIRS;
 pub(crate) use files::{FileContent, MCP_FILE, ProjectFiles};
 pub(crate) use trust_store::{Acceptance, TrustEntry, TrustStore};
 
-/// A project whose files may be used.
+/// Project whose files may be used.
 #[derive(Debug)]
 pub(crate) struct TrustedProject {
-    /// Its folder, without symbolic links on the way.
+    /// Root folder, with symbolic links resolved.
     pub(crate) root: PathBuf,
-    /// Its files as they were when their hash was compared. What is read from here is what was trusted, also when
-    /// somebody writes to the folder at this moment.
+    /// Files as they were when their hash was checked. Reading from here returns what was trusted, even if the folder
+    /// is being changed at the same time.
     pub(crate) files: ProjectFiles,
 }
 
-/// How the person stands to the files of a project.
+/// Trust in the files of a project.
 #[derive(Debug)]
 pub(crate) enum TrustStatus {
-    /// They are trusted as they are.
+    /// The files are trusted and unchanged.
     Trusted(ProjectFiles),
-    /// They were never trusted.
+    /// The files were never trusted.
     Unknown,
-    /// They are not what was trusted.
+    /// The files have changed since they were trusted.
     Changed,
-    /// They cannot be looked at as a whole, for this reason.
+    /// The files cannot be read completely, for this reason.
     Invalid(String),
 }
 
-/// The project that a folder belongs to, if its files may be used. Where they may not, one line on standard error
-/// says how to change that; so this is asked once for each command, and `Settings::project` keeps the answer.
+/// Loads the project of a folder if its files are trusted. Otherwise a line on standard error says how to trust them.
+/// Call this once per command; `Settings::project` keeps the result.
 pub(crate) fn load_trusted_project(
     environment: &Environment,
     folder: &Path,
@@ -62,14 +62,14 @@ pub(crate) fn load_trusted_project(
     };
     let path = root.display().to_string();
     let line = format!(
-        "brigade: the settings, agents and skills of {path} are ignored: {reason}. Look and decide: brigade trust {}",
+        "brigade: the settings, agents and skills of {path} are ignored: {reason}. To review and trust them: brigade trust {}",
         shell_quoted(&path)
     );
     output::note(&sanitize::line(&line));
     Ok(None)
 }
 
-/// The nearest project at or above a folder. The search ends at the person's own folders, which are no project.
+/// Nearest project at or above a folder. The search stops at the user's own folders, which are not projects.
 pub(crate) fn find(environment: &Environment, folder: &Path) -> Option<PathBuf> {
     let folder = folder.canonicalize().ok()?;
     let is_user_dir = |folder: &Path| environment.is_user_home(folder);
@@ -79,11 +79,11 @@ pub(crate) fn find(environment: &Environment, folder: &Path) -> Option<PathBuf> 
 
 fn is_project(folder: &Path) -> bool {
     let has_servers = folder.join(MCP_FILE).symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-    // A symbolic link does not make a project.
+    // A symbolic link does not make a folder a project.
     has_servers || files::COVERED_DIRS.iter().any(|mark| has_real_dir(folder, mark))
 }
 
-/// Whether a folder has a folder of this name that no symbolic link leads to.
+/// Whether a folder contains this folder without a symbolic link in its path.
 fn has_real_dir(folder: &Path, name: &str) -> bool {
     let mut path = folder.to_path_buf();
     Path::new(name).iter().all(|part| {
@@ -92,14 +92,14 @@ fn has_real_dir(folder: &Path, name: &str) -> bool {
     })
 }
 
-/// The folder that trust in the instructions of `folder` is recorded under, if there is no project.
+/// Folder under which trust in the instructions of `folder` is recorded, if there is no project.
 pub(crate) fn instructions_root(folder: &Path) -> Option<PathBuf> {
     let folder = folder.canonicalize().ok()?;
     let has_any = instructions::all(&folder).values().any(Option::is_some);
     has_any.then(|| instructions::git_root(&folder).unwrap_or(folder))
 }
 
-/// Compares a project with what is on record.
+/// Compares a project with its recorded hash.
 pub(crate) fn trust_status(store: &TrustStore, root: &Path) -> TrustStatus {
     let Some(trusted) = store.hash(root) else { return TrustStatus::Unknown };
     match ProjectFiles::read(root) {

@@ -1,4 +1,4 @@
-//! How durations, money and counts are typed and shown. Money is never a float on the way in.
+//! Parsing and formatting of durations, money and counts. Money is never parsed as a float.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use crate::clock;
 
 const BILLION: u64 = 1_000_000_000;
 
-/// Reads a duration: `500ms`, `30s`, `10m`, `2h`, `1h30m`, `2d`; a bare number is seconds.
+/// Parses a duration: `500ms`, `30s`, `10m`, `2h`, `1h30m`, `2d`. A plain number is seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let refuse = || format!("'{text}' is not a duration: write 500ms, 30s, 10m, 2h, 1h30m or 2d");
+    let refuse =
+        || format!("'{text}' is not a duration. Use a form such as 500ms, 30s, 10m, 2h, 1h30m or 2d");
     let mut rest = text.trim();
     let mut millis: u64 = 0;
     if rest.is_empty() {
@@ -34,22 +35,22 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         millis = number.checked_mul(factor).and_then(|more| millis.checked_add(more)).ok_or_else(refuse)?;
     }
     if millis == 0 {
-        return Err(format!("'{text}' leaves no time; write at least 1ms"));
+        return Err(format!("'{text}' is too short. Use at least 1ms"));
     }
     Ok(Duration::from_millis(millis))
 }
 
-/// The moment from which on something counts.
+/// Start of a time range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// So long before now.
+    /// Duration before now.
     Ago(Duration),
-    /// A moment, in UTC milliseconds.
+    /// Time in UTC milliseconds.
     At(u64),
 }
 
 impl Since {
-    /// The moment, in UTC milliseconds.
+    /// Start time in UTC milliseconds.
     pub(crate) fn moment(self) -> u64 {
         match self {
             Since::Ago(time) => {
@@ -60,32 +61,32 @@ impl Since {
     }
 }
 
-/// Reads a moment: a duration before now, or a day such as `2026-11-16`, which begins at midnight UTC.
+/// Parses a duration before now, or a day such as `2026-11-16`, which starts at midnight UTC.
 pub(crate) fn parse_since(text: &str) -> Result<Since, String> {
     if let Some(moment) = clock::midnight(text.trim()) {
         return Ok(Since::At(moment));
     }
     parse_duration(text).map(Since::Ago).map_err(|_| {
-        format!("'{text}' is neither a time before now such as 30m, 12h or 2d, nor a day such as 2026-11-16")
+        format!("'{text}' is not a time. Use an age such as 30m, 12h or 2d, or a day such as 2026-11-16")
     })
 }
 
-/// Reads an amount of dollars as nano-dollars, exactly.
+/// Parses an amount of dollars as nano-dollars, exactly.
 pub(crate) fn parse_dollars(text: &str) -> Result<u64, String> {
     amount::parse_dollars(text)
 }
 
-/// Reads a number of things: `500000`, `500_000`, `500k`, `2M`.
+/// Parses a count: `500000`, `500_000`, `500k`, `2M`.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     amount::parse_count(text)
 }
 
-/// Nano-dollars as they are typed: exact, without needless zeros.
+/// Formats nano-dollars exactly, without trailing zeros.
 pub(crate) fn exact_dollars(nano: u64) -> String {
     amount::exact_dollars(nano)
 }
 
-/// Nano-dollars in a sentence: two to four digits, rounded up.
+/// Formats nano-dollars for a sentence: two to four digits, rounded up.
 pub(crate) fn format_dollars_brief(nano: u64) -> String {
     let parts = nano.div_ceil(100_000);
     let digits = format!("{:04}", parts % 10_000);
@@ -96,13 +97,13 @@ pub(crate) fn format_dollars_brief(nano: u64) -> String {
     format!("${}.{digits}", parts / 10_000)
 }
 
-/// Nano-dollars as they are shown: four digits, rounded up, so that nothing that cost money looks free.
+/// Formats nano-dollars with four digits, rounded up so that no cost looks like zero.
 pub(crate) fn format_dollars(nano: u64) -> String {
     let parts = nano.div_ceil(100_000);
     format!("${}.{:04}", parts / 10_000, parts % 10_000)
 }
 
-/// What was spent, as it is shown. What an external agent did not report is not nothing.
+/// Formats the cost of a usage. A cost that an external agent did not report is not zero.
 pub(crate) fn format_cost(spent: &Spent) -> String {
     match (spent.usd, spent.cost_unreported) {
         (0, 1..) => "not reported".to_owned(),
@@ -110,7 +111,7 @@ pub(crate) fn format_cost(spent: &Spent) -> String {
     }
 }
 
-/// Cost in a narrow column: `-` if no part of it is known, and a plus sign if only a part is.
+/// Formats a cost for a narrow column: `-` if it is unknown, and a plus sign if only a part is known.
 pub(crate) fn brief_cost(spent: &Spent) -> String {
     match (spent.usd, spent.cost_unreported.saturating_add(spent.unpriced)) {
         (0, 1..) => "-".to_owned(),
@@ -119,7 +120,7 @@ pub(crate) fn brief_cost(spent: &Spent) -> String {
     }
 }
 
-/// The price of a million tokens as it is shown: exact, with two digits or more.
+/// Formats the price of a million tokens exactly, with at least two digits.
 pub(crate) fn format_price(nano: u64) -> String {
     let exact = exact_dollars(nano);
     let (whole, fraction) = exact.split_once('.').unwrap_or((&exact, ""));
@@ -131,7 +132,7 @@ pub(crate) fn dollars_as_f64(nano: u64) -> f64 {
     nano as f64 / BILLION as f64
 }
 
-/// A number in at most five characters.
+/// Formats a number in at most five characters.
 pub(crate) fn format_compact(number: u64) -> String {
     let with_digit =
         |unit: u64, letter: char| format!("{}.{}{letter}", number / unit, number % unit / (unit / 10));
@@ -144,12 +145,12 @@ pub(crate) fn format_compact(number: u64) -> String {
     }
 }
 
-/// So many lines.
+/// Formats a number of lines.
 pub(crate) fn format_line_count(count: usize) -> String {
     if count == 1 { "1 line".to_owned() } else { format!("{count} lines") }
 }
 
-/// How long something took.
+/// Formats an elapsed time.
 pub(crate) fn format_elapsed(millis: u64) -> String {
     match millis / 1000 {
         0..=59 => format!("{}.{}s", millis / 1000, millis % 1000 / 100),
@@ -158,7 +159,7 @@ pub(crate) fn format_elapsed(millis: u64) -> String {
     }
 }
 
-/// How long ago something was.
+/// Formats an age.
 pub(crate) fn format_age(millis: u64) -> String {
     match millis / 1000 {
         seconds @ 0..=59 => format!("{seconds}s"),
@@ -168,7 +169,7 @@ pub(crate) fn format_age(millis: u64) -> String {
     }
 }
 
-/// A duration as it is typed.
+/// Formats a duration in the form that `parse_duration` accepts.
 pub(crate) fn format_duration(millis: u64) -> String {
     match millis {
         0 => "1ms".to_owned(),

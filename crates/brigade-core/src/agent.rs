@@ -1,4 +1,4 @@
-//! What an agent is, apart from any run of it.
+//! Agent definitions, independent of any run.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,74 +6,75 @@ use crate::grant::Budget;
 use crate::id::Hash;
 use crate::permission::{Mode, Rule};
 
-/// A definition: prompt, model, tools and limits. It is stored once, by its hash.
+/// Agent definition: prompt, model, tools and limits. It is stored once, by its hash.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Agent {
-    /// The id that people and models name it by.
+    /// Id that users and models refer to.
     pub id: String,
-    /// What is shown.
+    /// Display name.
     pub name: String,
-    /// When to use it.
+    /// Description of when to use the agent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The system prompt.
+    /// System prompt.
     pub prompt: String,
     /// Sentences about its tools that the runtime adds to a built-in prompt.
     #[serde(skip_serializing_if = "Guidance::is_none")]
     pub guidance: Guidance,
-    /// `provider/model`, or a model of the provider below; inherited where absent.
+    /// `provider/model`, or a model of the provider below; inherited if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Models that take over, one after the other, where the one before fails for good.
+    /// Fallback models, in order, for when the previous model fails permanently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
-    /// The provider, where the model's name does not carry it; inherited where absent.
+    /// Provider, if the model's name does not include it; inherited if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Another address of the provider.
+    /// Base URL of the provider, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_base: Option<String>,
-    /// The id of the agent whose file carries the key to the provider. The key itself is never part of a definition.
+    /// Id of the agent whose file contains the API key of the provider. The key itself is never part of a
+    /// definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_of: Option<String>,
-    /// How freely the model chooses its words; the provider's own default where absent.
+    /// Sampling temperature; the provider's default if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Tools that it may use; the caller's own if absent.
+    /// Tools that the agent may use; the caller's own if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// Tools that it may lend; its own where absent.
+    /// Tools that the agent may lend; its own if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lend: Option<Vec<String>>,
-    /// The most model calls of one round.
+    /// Maximum number of model calls in one round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
-    /// The most output tokens of one reply.
+    /// Maximum number of output tokens in one reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// The most that one round may use up, children included.
+    /// Budget of one round, children included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// How long one round may take, in milliseconds.
+    /// Maximum duration of one round, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
-    /// How many sessions of it may be active at once in a tree.
+    /// Maximum number of active sessions of the agent in a tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrency: Option<u32>,
-    /// A mode that it works in where its parent's is wider.
+    /// Permission mode, if it is narrower than the parent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Calls that it never makes, beside those that its parent may not make.
+    /// Deny rules, in addition to the parent's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Rule>,
-    /// Whether it is offered the skills there are.
+    /// Whether the agent is offered the available skills.
     #[serde(skip_serializing_if = "is_false")]
     pub allow_skills: bool,
-    /// Whether it works without the instructions of the project.
+    /// Whether the agent works without the instructions of the project.
     #[serde(skip_serializing_if = "is_false")]
     pub ignore_instructions: bool,
-    /// Where it runs.
+    /// Backend that runs the agent.
     #[serde(rename = "place")]
     pub backend: Backend,
 }
@@ -92,9 +93,9 @@ pub enum Guidance {
     None,
     /// The built-in lead.
     Lead,
-    /// A role of `delegate` without a prompt of its own.
+    /// Role of `delegate` without a prompt of its own.
     Role,
-    /// A helper of `subagent` or `subagent_spawn`.
+    /// Helper of `subagent` or `subagent_spawn`.
     Helper,
 }
 
@@ -104,11 +105,10 @@ impl Guidance {
     }
 }
 
-/// The longest id of an agent.
+/// Maximum length of an agent id.
 const MAX_ID_LENGTH: usize = 64;
 
-/// The id that a name stands for: lower-case letters and digits, with `-` for what is between them. Empty if the name
-/// has neither.
+/// Derives an id from a name: lower-case letters and digits, with `-` between them. Empty if the name has neither.
 ///
 /// ```
 /// use brigade_core::agent::id_of_name;
@@ -120,7 +120,7 @@ pub fn id_of_name(name: &str) -> String {
         match c {
             'a'..='z' | '0'..='9' => id.push(c),
             '.' | '_' if !id.is_empty() => id.push(c),
-            // C# and C++ are two languages.
+            // C# and C++ are different languages.
             '#' if !id.is_empty() => id.push_str("sharp"),
             '+' if !id.is_empty() => id.push('p'),
             _ if !id.is_empty() && !id.ends_with('-') => id.push('-'),
@@ -134,7 +134,7 @@ pub fn id_of_name(name: &str) -> String {
     id.trim_end_matches(['-', '.', '_']).to_owned()
 }
 
-/// The id that a name stands for, if nothing but letter case, blanks and punctuation has to change.
+/// Derives an id from a name if only letter case, spaces and punctuation have to change.
 ///
 /// ```
 /// use brigade_core::agent::normalised_id;
@@ -147,27 +147,27 @@ pub fn normalised_id(name: &str) -> Option<String> {
     id.filter(|_| name.len() <= MAX_ID_LENGTH && name.chars().all(is_plain))
 }
 
-/// Where an agent runs.
+/// Backend that runs an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
-    /// In this runtime.
+    /// This runtime.
     #[default]
     Here,
-    /// In an external agent of this name that speaks the Agent Client Protocol.
+    /// External agent of this name, over the Agent Client Protocol.
     Acp(String),
-    /// On another machine.
+    /// Another machine.
     Remote,
 }
 
 impl Agent {
-    /// The bytes that stand for this definition in a store.
+    /// Serialises the definition as it is stored.
     pub fn encoded(&self) -> String {
         // A struct of strings and numbers always serialises; an empty text would only fail to be found again.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The hash that facts name it by.
+    /// Returns the hash that events refer to.
     pub fn hash(&self) -> Hash {
         Hash::of(self.encoded().as_bytes())
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 const NANO: u64 = 1_000_000_000;
 
-/// Reads a number of tokens or of other things: `500000`, `500_000`, `500k`, `1.5M`.
+/// Parses a number of tokens or of other units: `500000`, `500_000`, `500k`, `1.5M`.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let refuse = || format!("'{text}' is not a whole number such as 500000, 500k or 2M");
     let plain = text.trim().replace('_', "");
@@ -17,7 +17,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     decimal(number, digits).ok_or_else(refuse)
 }
 
-/// Reads an amount of dollars as nano-dollars, exactly: `2`, `2.50`, `$2`.
+/// Parses an amount of dollars as nano-dollars, exactly: `2`, `2.50`, `$2`.
 pub fn parse_dollars(text: &str) -> Result<u64, String> {
     let number = text.trim().strip_prefix('$').unwrap_or(text.trim());
     if number.split_once('.').is_some_and(|(_, fraction)| fraction.trim_end_matches('0').len() > 9) {
@@ -26,7 +26,7 @@ pub fn parse_dollars(text: &str) -> Result<u64, String> {
     decimal(number, 9).ok_or_else(|| format!("'{text}' is not an amount of dollars: write 2 or 0.50"))
 }
 
-/// A decimal number times ten to the power of `digits`, if that is a whole number.
+/// Returns a decimal number times ten to the power of `digits`, if the result is an integer.
 fn decimal(number: &str, digits: usize) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
@@ -55,8 +55,8 @@ pub fn tokens_from_value(value: &Value) -> Result<u64, String> {
         .ok_or_else(|| "expected a number of tokens such as 50000 or \"50k\"".to_owned())
 }
 
-/// Reads a positive amount of dollars from JSON, TOML or YAML as nano-dollars: a number, or text. A float is read as
-/// the decimal that was written, which is its shortest form.
+/// Reads a positive amount of dollars from JSON, TOML or YAML as nano-dollars: a number, or text. A float is read
+/// as its shortest decimal form, which is the one that was written.
 pub fn dollars_from_value(value: &Value) -> Result<u64, String> {
     let nano = match value {
         Value::Number(number) => Some(parse_dollars(&number.to_string())?),
@@ -66,7 +66,7 @@ pub fn dollars_from_value(value: &Value) -> Result<u64, String> {
     nano.filter(|nano| *nano > 0).ok_or_else(|| "expected an amount of dollars such as 0.50".to_owned())
 }
 
-/// Nano-dollars as users write them: exact, without needless zeros.
+/// Formats nano-dollars the way users write them: exact, without trailing zeros.
 pub fn exact_dollars(nano: u64) -> String {
     let fraction = format!("{:09}", nano % NANO);
     match fraction.trim_end_matches('0') {

@@ -1,4 +1,4 @@
-//! What is asked of an agent and what comes of it.
+//! Delegations and their outcomes.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::permission::Mode;
 use crate::remote_context::RemoteContext;
 use crate::text::Text;
 
-/// The tool family that a delegation came through.
+/// Tool family that a delegation came through.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DelegationStyle {
-    /// No family: a person started the session.
+    /// No tool: the user started the session.
     #[default]
     Run,
     /// `delegate`: a role and a task.
@@ -27,7 +27,7 @@ pub enum DelegationStyle {
 }
 
 impl DelegationStyle {
-    /// The name in config and output.
+    /// Returns the name in config and output.
     pub fn name(self) -> &'static str {
         match self {
             DelegationStyle::Run => "run",
@@ -45,80 +45,81 @@ impl fmt::Display for DelegationStyle {
     }
 }
 
-/// What is asked of an agent, whatever family it came through.
+/// Task for an agent, whatever its delegation style.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Delegation {
-    /// The family it came through.
+    /// Delegation style.
     #[serde(rename = "face")]
     pub style: DelegationStyle,
-    /// The id of the agent that was asked for by name.
+    /// Id of the agent, if it was requested by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The external agent that is to do it: `server`, or `server/agent`.
+    /// External agent that runs the task: `server`, or `server/agent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<String>,
-    /// The role, label or title, in the caller's spelling.
+    /// Role, label or title, in the caller's spelling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The label or description as the caller wrote it, if `role` shows it escaped or shortened.
+    /// Label or description as the caller wrote it, if `role` contains it escaped or shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<Text>,
-    /// What to do.
+    /// Task to do.
     pub task: Text,
-    /// What to know for it.
+    /// Background for the task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Text>,
-    /// The whitelist of the call.
+    /// Tool whitelist of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// The turn limit of the call.
+    /// Turn limit of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
-    /// The budget of the call.
+    /// Budget of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// The time limit of the call, in milliseconds.
+    /// Time limit of the call, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
-    /// The prompt that asks for the report, where the family has one.
+    /// Prompt that requests the report, if the style has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<Text>,
-    /// How many bytes of that report the caller reads.
+    /// Maximum number of bytes of the report that the caller reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_bytes: Option<usize>,
-    /// A system prompt of the call's own.
+    /// System prompt of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<Text>,
-    /// The JSON Schema that the result has to fit.
+    /// JSON Schema that the result must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Text>,
-    /// Whether the caller goes on while the child works.
+    /// Whether the caller continues while the child works.
     #[serde(skip_serializing_if = "is_foreground")]
     #[serde(rename = "waiting")]
     pub execution: Execution,
-    /// Whether it is a single generation: no tools, no loop.
+    /// Whether the task is a single generation: no tools, no loop.
     #[serde(skip_serializing_if = "is_false")]
     pub single: bool,
-    /// The rank of a face-D delegation in its tree.
+    /// Number of a `subagent_spawn` or `subagent_delegate` call in its tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
-    /// What the caller should know about how the call was understood, such as tool names that do not exist.
+    /// Warnings for the caller about how the call was understood, such as unknown tool names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Where it came from, where it came from another process.
+    /// Context of the calling process, if the task came from another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "hop")]
     pub remote_context: Option<Box<RemoteContext>>,
-    /// The configured mode when a round at the top began. Absent if the user chose the mode for this session.
+    /// Configured mode when a top-level round began. Absent if the user chose the mode for this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configured_mode: Option<Mode>,
-    /// Environment that the agent at the top is told of. Later rounds keep it, so that their requests begin alike.
+    /// Environment that the top-level agent is told about. Later rounds keep it, so that their requests share a
+    /// prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<Box<Environment>>,
 }
 
-/// Environment of a session when it began. The folder and the mode are part of the authority.
+/// Environment of a session when it started. The folder and the mode are part of the authority.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Environment {
@@ -132,12 +133,12 @@ pub struct Environment {
 }
 
 impl Delegation {
-    /// The label or description as the caller wrote it.
+    /// Returns the label or description as the caller wrote it.
     pub fn full_title(&self) -> &str {
         self.title.as_ref().map(Text::as_str).or(self.role.as_deref()).unwrap_or_default()
     }
 
-    /// The name that the session is shown by: its role, its agent, or `lead` at the top of a tree.
+    /// Returns the display name of the session: its role, its agent, or `lead` at the top of a tree.
     pub fn label(&self) -> &str {
         self.role.as_deref().or(self.agent.as_deref()).unwrap_or("lead")
     }
@@ -147,12 +148,12 @@ impl Delegation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
-    /// The call is answered by the child's end.
+    /// The child's outcome is the result of the call.
     #[default]
     Foreground,
-    /// The call is answered at once; the end is heard later, and waited for where the caller would end.
+    /// The call returns at once. The outcome is delivered later, and the caller waits for it before it ends.
     Background,
-    /// The same, but a caller that would end leaves the child to itself.
+    /// Like `Background`, but a caller that ends detaches the child.
     Detachable,
 }
 
@@ -164,52 +165,52 @@ fn is_foreground(execution: &Execution) -> bool {
     *execution == Execution::Foreground
 }
 
-/// How a round of a session ended: its one terminal state and what it had to say.
+/// Outcome of one round: its terminal status and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The terminal state.
+    /// Terminal status.
     #[serde(flatten)]
     pub status: Status,
-    /// The result, or what there is of it.
+    /// Result, possibly partial.
     #[serde(default, skip_serializing_if = "Text::is_empty")]
     pub text: Text,
-    /// What the caller should know beside the result.
+    /// Warnings for the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// The terminal states.
+/// Terminal statuses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Status {
-    /// It finished.
+    /// The round finished.
     Done,
-    /// A limit stopped it; the text is what was achieved.
+    /// A limit stopped the round; the text is its partial result.
     Incomplete {
-        /// The limit.
+        /// Limit that was reached.
         limit: LimitKind,
     },
-    /// It could not go on.
+    /// The round failed.
     Failed {
-        /// Why.
+        /// Cause of the failure.
         cause: String,
     },
-    /// It was told to stop.
+    /// The round was cancelled.
     Cancelled {
-        /// By whom.
+        /// Name of the canceller.
         by: String,
     },
-    /// Nobody can say what became of it.
+    /// The outcome is unknown.
     Lost {
-        /// What is known.
+        /// Known details.
         cause: String,
     },
-    /// It goes on by itself, within what it was lent.
+    /// The session continues detached, within its loan.
     Detached,
 }
 
 impl Status {
-    /// One word for it.
+    /// Returns the status as one word.
     pub fn as_str(&self) -> &'static str {
         match self {
             Status::Done => "done",
@@ -223,12 +224,12 @@ impl Status {
 }
 
 impl Outcome {
-    /// An outcome without warnings.
+    /// Creates an outcome without warnings.
     pub fn new(status: Status, text: impl Into<Text>) -> Outcome {
         Outcome { status, text: text.into(), warnings: Vec::new() }
     }
 
-    /// The last line that the runtime adds for the model, where the run was not plainly complete.
+    /// Returns the final line that the runtime adds for the model, unless the run completed without warnings.
     pub fn note(&self) -> Option<String> {
         let mut notes = Vec::new();
         if let Status::Incomplete { limit } = &self.status {
@@ -239,7 +240,7 @@ impl Outcome {
     }
 }
 
-/// The limits that can stop a session.
+/// Limits that can stop a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -249,14 +250,14 @@ pub enum LimitKind {
     Usd,
     Time,
     Agents,
-    /// The same calls with the same results, over and over.
+    /// Repetition of the same calls with the same results.
     Loop,
-    /// A permission that an external agent needs and was denied.
+    /// Permission that an external agent needs and was denied.
     Permission,
 }
 
 impl LimitKind {
-    /// The limit in a sentence.
+    /// Returns the limit as a phrase.
     pub fn label(self) -> &'static str {
         match self {
             LimitKind::Turns => "turn limit",

@@ -1,5 +1,5 @@
-//! The contracts for delegation, one file each: JSON to [`Delegation`], [`Outcome`] to text. What is common to them,
-//! and which of them an agent is offered, stands here.
+//! Delegation styles, one file per contract: JSON to [`Delegation`], [`Outcome`] to text. This file contains their
+//! common parts and decides which of them an agent is offered.
 
 pub mod delegate;
 pub mod dispatch;
@@ -24,8 +24,7 @@ pub use guidance::guidance;
 use spawn::SpawnConfig;
 use subagent::SubagentConfig;
 
-/// The names of all tools that delegate. An agent at its depth limit has none of them that works, whatever its
-/// whitelist says.
+/// Names of all delegation tools. At its depth limit an agent has none that works, whatever its whitelist contains.
 pub const DELEGATION_TOOLS: [&str; 6] = [
     delegate::NAME,
     subagent::NAME,
@@ -35,56 +34,56 @@ pub const DELEGATION_TOOLS: [&str; 6] = [
     spawn::DELEGATE_NAME,
 ];
 
-/// The tool that speaks to the person.
+/// Tool that sends a message to the user.
 pub const MESSAGE_TOOL: &str = "message";
 
-/// What the name of a model begins with that only passes a call on; the rest names the one that children use.
+/// Prefix of the name of a pass-through model; the rest names the model for children.
 pub const PASSTHROUGH_PREFIX: &str = "relay/";
 
-/// How all faces are set up.
+/// Configuration of all delegation styles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DelegationStyles {
-    /// Face A: the section `swarm`.
+    /// Section `swarm` (style A, `delegate`).
     pub swarm: SwarmConfig,
-    /// Face B: the section `subagent`, where there is one.
+    /// Section `subagent` (style B), if present.
     pub subagent: Option<SubagentConfig>,
-    /// Face D: the section `spawn`, where there is one.
+    /// Section `spawn` (style D), if present.
     pub spawn: Option<SpawnConfig>,
-    /// Which of them are offered: the section `delegation`.
+    /// Section `delegation`: the styles to offer.
     pub delegation: DelegationConfig,
 }
 
-/// The section `delegation` of the config.
+/// Section `delegation` of the config.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DelegationConfig {
-    /// Which faces are offered.
+    /// Styles to offer.
     pub faces: EnabledStyles,
     /// Optional parameters beyond the contracts.
     pub extras: BTreeSet<ExtraParameter>,
 }
 
-/// Which faces are offered.
+/// Selection of delegation styles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum EnabledStyles {
-    /// `delegate` while it is enabled, `dispatch` whenever another agent exists, the others when they have a section.
+    /// `delegate` if it is enabled, `dispatch` if another agent exists, the others if their section is present.
     #[default]
     Auto,
-    /// Just these.
+    /// Exactly these styles.
     Only(BTreeSet<DelegationStyle>),
 }
 
-/// A parameter beyond the contracts.
+/// Parameter beyond the contracts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExtraParameter {
-    /// The caller goes on while the child works.
+    /// Lets the caller continue while the child works.
     Background,
-    /// The result has to fit a JSON Schema.
+    /// Requires a result that matches a JSON Schema.
     Schema,
-    /// The most tokens that the child may use up.
+    /// Limits the tokens of the child.
     Tokens,
-    /// The most dollars that the child may use up.
+    /// Limits the dollars of the child.
     Usd,
 }
 
@@ -134,7 +133,7 @@ fn parse_style(name: &str) -> Result<DelegationStyle, String> {
     })
 }
 
-/// The face that a delegation tool belongs to.
+/// Returns the style of a delegation tool.
 fn style_of_tool(tool: &str) -> Option<DelegationStyle> {
     match tool {
         delegate::NAME => Some(DelegationStyle::Delegate),
@@ -145,27 +144,27 @@ fn style_of_tool(tool: &str) -> Option<DelegationStyle> {
     }
 }
 
-/// Who delegates.
+/// Delegating agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller<'a> {
-    /// How deep it is in the tree.
+    /// Depth in the tree.
     pub depth: u32,
-    /// What it may do.
+    /// Authority of the caller.
     pub authority: &'a Authority,
-    /// Who it is.
+    /// Definition of the caller.
     pub agent: &'a Agent,
-    /// The definitions there are.
+    /// Available agent definitions.
     pub agents: &'a [Agent],
 }
 
-/// What one call of a delegation tool asks for.
+/// Parsed call of a delegation tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DelegationPlan {
-    /// One child for each.
+    /// Delegations, one child each.
     pub delegations: Vec<Delegation>,
-    /// How many of them may be out at once.
+    /// Maximum number of children that run at once.
     pub max_concurrent: usize,
-    /// Whether the first failure stops the others.
+    /// Whether the first failure cancels the others.
     pub fail_fast: bool,
 }
 
@@ -175,19 +174,19 @@ impl DelegationPlan {
     }
 }
 
-/// How one child of a call ended.
+/// Result of one child of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildResult {
-    /// How it ended.
+    /// Outcome of the child.
     pub outcome: Outcome,
-    /// Tokens that it and its children used.
+    /// Tokens that the child and its descendants used.
     pub tokens: u64,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
 }
 
 impl DelegationStyles {
-    /// Whether a face is switched on.
+    /// Whether a style is enabled.
     pub fn has(&self, style: DelegationStyle) -> bool {
         let enabled = style != DelegationStyle::Delegate || self.swarm.enabled;
         match &self.delegation.faces {
@@ -202,7 +201,7 @@ impl DelegationStyles {
         }
     }
 
-    /// Sections whose face is not offered, in words for the person who wrote them.
+    /// Returns warnings for the user about sections whose style is not offered.
     pub fn warnings(&self) -> Vec<String> {
         let sections = [
             ("subagent", DelegationStyle::Subagent, self.subagent.is_some()),
@@ -224,17 +223,17 @@ impl DelegationStyles {
         }
     }
 
-    /// Face B's settings.
+    /// Returns the settings of style B.
     pub fn subagent(&self) -> SubagentConfig {
         self.subagent.clone().unwrap_or_default()
     }
 
-    /// Face D's settings.
+    /// Returns the settings of style D.
     pub fn spawn(&self) -> SpawnConfig {
         self.spawn.clone().unwrap_or_default()
     }
 
-    /// The depth of the deepest child that a face starts.
+    /// Returns the maximum depth of a child that a style starts.
     pub fn max_child_depth(&self, style: DelegationStyle) -> u32 {
         match style {
             DelegationStyle::Run | DelegationStyle::Dispatch => u32::MAX,
@@ -244,12 +243,12 @@ impl DelegationStyles {
         }
     }
 
-    /// The one predicate about depth: whether the caller may start a child through this face.
+    /// Whether the caller may start a child through this style. This is the only predicate about depth.
     pub fn may_start(&self, style: DelegationStyle, caller: &Caller<'_>) -> bool {
         caller.depth < self.max_child_depth(style).min(caller.authority.max_depth)
     }
 
-    /// What the caller's model is told about the tools that delegate.
+    /// Returns the specs of the delegation tools for the caller's model.
     pub fn specs(&self, caller: &Caller<'_>) -> Vec<ToolSpec> {
         let has = |name: &str| caller.authority.tools.contains(name);
         let mut specs = Vec::new();
@@ -259,7 +258,7 @@ impl DelegationStyles {
         {
             specs.push(self.swarm.spec(&caller.callable_agents()));
         }
-        // This face stays visible at its limit, and refuses there.
+        // This style stays visible at its limit and refuses the call.
         if self.has(DelegationStyle::Subagent) {
             let config = self.subagent();
             specs.extend(has(subagent::NAME).then(|| config.spec()));
@@ -283,8 +282,8 @@ impl DelegationStyles {
         specs
     }
 
-    /// The tools among `offered` that start an agent if this caller calls them: all that delegate, without those that
-    /// refuse at their depth limit.
+    /// Returns the tools among `offered` that start an agent for this caller: all delegation tools except those
+    /// that refuse at their depth limit.
     pub fn usable_tools<'a>(&self, caller: &Caller<'_>, offered: &'a [ToolSpec]) -> Vec<&'a str> {
         let starts = |name: &&str| style_of_tool(name).is_some_and(|style| self.may_start(style, caller));
         offered.iter().map(|spec| spec.name.as_str()).filter(starts).collect()
@@ -298,20 +297,20 @@ impl DelegationStyles {
                     "background".to_owned(),
                     json!({
                         "enum": [false, true, "detach"],
-                        "description": "Go on at once; the end is told to you later. `tell` and `stop` reach the \
-                                        sub-agent until then. Your own end waits for it, unless you write detach"
+                        "description": "true: continue at once; you get the result later, and your run waits for \
+                                        it. Use `tell` and `stop` meanwhile. detach: your run does not wait"
                     }),
                 ),
                 ExtraParameter::Schema => properties.insert(
                     "schema".to_owned(),
-                    json!({ "type": "object", "description": "A JSON Schema that the result has to fit" }),
+                    json!({ "type": "object", "description": "JSON Schema of the result" }),
                 ),
                 ExtraParameter::Tokens => properties.insert(
                     "tokens".to_owned(),
                     json!({
                         "type": "integer",
                         "minimum": 1,
-                        "description": "The most tokens that the sub-agent may use, input and output together"
+                        "description": "Token budget of the sub-agent, input and output"
                     }),
                 ),
                 ExtraParameter::Usd => properties.insert(
@@ -319,14 +318,14 @@ impl DelegationStyles {
                     json!({
                         "type": "number",
                         "exclusiveMinimum": 0,
-                        "description": "The most dollars that the sub-agent may spend"
+                        "description": "Cost budget of the sub-agent, in dollars"
                     }),
                 ),
             };
         }
     }
 
-    /// Reads a call of the delegation tool `tool`.
+    /// Parses a call of the delegation tool `tool`.
     pub fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
         let mut plan = match tool {
             delegate::NAME if self.is_listed(DelegationStyle::Delegate) => {
@@ -372,14 +371,15 @@ impl DelegationStyles {
             return Ok(());
         }
         let settings = match style {
-            DelegationStyle::Run | DelegationStyle::Dispatch => "limits.max_depth sets".to_owned(),
-            DelegationStyle::Delegate => "swarm.max_depth and limits.max_depth set".to_owned(),
+            DelegationStyle::Run | DelegationStyle::Dispatch => "limits.max_depth".to_owned(),
+            DelegationStyle::Delegate => "swarm.max_depth or limits.max_depth".to_owned(),
             DelegationStyle::Subagent | DelegationStyle::Spawn => {
-                format!("{style}.max_depth and limits.max_depth set")
+                format!("{style}.max_depth or limits.max_depth")
             }
         };
         Err(format!(
-            "No agent may start below depth {} here (recursion limit; {settings} how deep a tree may get)",
+            "Delegation refused: the maximum depth ({}) is reached (recursion limit). Do the task yourself. The user can \
+             raise the limit with {settings}.",
             caller.depth
         ))
     }
@@ -409,9 +409,7 @@ impl DelegationStyles {
                     delegation.schema = Some(Text::from(schema.to_string()));
                 }
                 (ExtraParameter::Schema, Some(_)) => {
-                    return Err(
-                        "Invalid 'schema' argument: expected a JSON Schema, which is an object".to_owned()
-                    );
+                    return Err("Invalid 'schema' argument: expected a JSON Schema object".to_owned());
                 }
                 (ExtraParameter::Tokens, Some(value)) => {
                     let invalid = |cause| format!("Invalid 'tokens' argument: {cause}");
@@ -427,8 +425,8 @@ impl DelegationStyles {
         Ok(())
     }
 
-    /// The agent that does a part, and what it is to be given before that is cut down to what the caller may lend.
-    /// `definition` is what the part names by id.
+    /// Builds the agent of one delegation and the authority it requests, before it is attenuated to what the caller
+    /// may lend. `definition` is the definition that the delegation names by id.
     pub fn prepare_child(
         &self,
         delegation: &Delegation,
@@ -455,11 +453,11 @@ impl DelegationStyles {
             request.excluded.extend(excluded.map(str::to_owned));
         }
         if matches!(agent.backend, Backend::Acp(_)) {
-            // Another program chooses its model and has keys of its own.
+            // An external program chooses its own model and has its own keys.
             return (agent, request);
         }
         resolve_model(&mut agent, caller.agent);
-        // An address and the key to it go together, and stay with their provider.
+        // A base URL and its API key belong together and stay with their provider.
         let is_same_provider = agent.api_base.is_none() && provider(&agent) == provider(caller.agent);
         if is_same_provider {
             agent.api_base.clone_from(&caller.agent.api_base);
@@ -471,7 +469,7 @@ impl DelegationStyles {
         (agent, request)
     }
 
-    /// What the caller's model reads when the only child of a call has ended.
+    /// Renders the result for the caller's model when the only child of a call has ended.
     pub fn render(
         &self,
         delegation: &Delegation,
@@ -491,7 +489,7 @@ impl DelegationStyles {
 }
 
 impl ExtraParameter {
-    /// The parameter's name.
+    /// Returns the name of the parameter.
     pub fn name(self) -> &'static str {
         match self {
             ExtraParameter::Background => "background",
@@ -503,14 +501,14 @@ impl ExtraParameter {
 }
 
 impl<'a> Caller<'a> {
-    /// The definitions that the caller may name: all but itself.
+    /// Returns the definitions that the caller may name: all but itself.
     pub fn callable_agents(&self) -> Vec<&'a Agent> {
         let may_name = |agent: &&Agent| agent.id != self.agent.id && self.authority.agents.has(&agent.id);
         self.agents.iter().filter(may_name).collect()
     }
 }
 
-/// Makes whole names of the models of an agent, with what its caller uses where it names none.
+/// Resolves the models of an agent to full names, with the caller's model as the default.
 pub fn resolve_model(agent: &mut Agent, parent: &Agent) {
     if agent.model.is_none() && agent.provider.is_none() && agent.fallbacks.is_empty() {
         agent.fallbacks.clone_from(&parent.fallbacks);
@@ -524,11 +522,11 @@ pub fn resolve_model(agent: &mut Agent, parent: &Agent) {
     }
 }
 
-/// `provider/model`, put together from what the definition says and what its caller uses.
+/// Combines the definition and the caller's model into `provider/model`.
 fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
-    // What only passes a call on is no model for a child: that uses the one behind it.
+    // A pass-through model cannot serve a child, which uses the model behind it.
     let inherited = parent.model.as_deref().map(|name| name.strip_prefix(PASSTHROUGH_PREFIX).unwrap_or(name));
-    // A name such as `script:/path` is all provider, whatever its path looks like.
+    // A name such as `script:/path` consists of the provider only, whatever its path looks like.
     let parts = |name: &str| {
         let parts = name.split_once('/').filter(|(provider, _)| !provider.contains(':'));
         parts.map(|(provider, model)| (provider.to_owned(), model.to_owned()))
@@ -544,7 +542,7 @@ fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
             Some(model) if model != *provider => format!("{provider}/{model}"),
             _ => provider.clone(),
         }),
-        // A model without a provider is one of the caller's provider, where that has a name of its own.
+        // A model without a provider belongs to the caller's provider, if that has a name of its own.
         (None, Some(model)) if !model.contains('/') => match inherited.and_then(provider_of) {
             Some(provider) => Some(format!("{provider}/{model}")),
             None => Some(model.clone()),
@@ -553,32 +551,32 @@ fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
     }
 }
 
-/// The provider that an agent's model names.
+/// Returns the provider in the name of an agent's model.
 fn provider(agent: &Agent) -> Option<&str> {
     agent.model.as_deref().map(|model| model.split_once('/').map_or(model, |(provider, _)| provider))
 }
 
 fn not_available(tool: &str) -> String {
-    format!("'{tool}' is not available here (recursion limit or configuration)")
+    format!("`{tool}` is not available (recursion limit or configuration). Do the task yourself.")
 }
 
-/// The longest title that is shown whole, in characters.
+/// Maximum length of a title that is not shortened, in characters.
 const MAX_TITLE_CHARS: usize = 64;
 
-/// A label or description that a model wrote.
+/// Label or description that a model wrote.
 struct Title {
-    /// The title on one line: control characters and brackets escaped, shortened with `…`.
+    /// Title on one line: control characters and brackets escaped, shortened with `…`.
     display: String,
-    /// The title as it was written, if it is shown differently.
+    /// Title as written, if the display form differs.
     original: Option<Text>,
 }
 
 impl Title {
-    /// The title that a text stands for; none if it is blank.
+    /// Creates a title from a text; `None` if it is blank.
     fn of(text: &str) -> Option<Title> {
         let text = text.trim();
         let mut display: Vec<char> = Vec::new();
-        // The last place at which the title can be cut to make room for the mark.
+        // Last position at which the title can be cut to make room for the mark.
         let mut end = 0;
         for c in text.chars() {
             match c {
@@ -601,25 +599,25 @@ impl Title {
     }
 }
 
-/// A title that a model wrote, as it can be shown: one line, without what could pass for a prefix of ours.
+/// Formats a model's title for display: one line that cannot imitate a prefix of the runtime.
 fn sanitize_title(text: &str, length: usize) -> String {
     let plain = |c: char| if delegate::is_plain(c) { c } else { ' ' };
     let line: String = text.chars().map(plain).collect();
     line.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(length).collect()
 }
 
-/// The text that is there, cut on a character boundary, with a last line that says where the rest is.
+/// Cuts a text on a character boundary and adds a last line with the handle of the full text.
 fn truncate_with_handle(text: &str, limit: usize, handle: &str) -> String {
     let mut truncated = truncate_bytes(text, limit).to_owned();
     if text.len() > limit {
         truncated.push_str(&format!(
-            "\n(cut after {limit} bytes; `read_result` with handle {handle} has the rest)"
+            "\n(truncated after {limit} bytes; read the rest with `read_result`, handle {handle})"
         ));
     }
     truncated
 }
 
-/// The cause of an end that is no success.
+/// Returns the cause of an unsuccessful outcome.
 pub fn failure_cause(status: &Status) -> Option<String> {
     match status {
         Status::Done | Status::Incomplete { .. } | Status::Detached => None,
@@ -629,13 +627,13 @@ pub fn failure_cause(status: &Status) -> Option<String> {
     }
 }
 
-/// What there is of a result that failed, for the model.
+/// Formats the partial result of a failed child for the model.
 fn partial_result(text: &str) -> String {
-    if text.is_empty() { String::new() } else { format!("\nWhat there is so far:\n{text}") }
+    if text.is_empty() { String::new() } else { format!("\nPartial result:\n{text}") }
 }
 
-/// The tools that a whitelist names, by any of their names. What cannot be lent stays as it was written, so that it is
-/// reported.
+/// Resolves the tools that a whitelist names, by any of their names. A name that cannot be lent stays as written,
+/// so that it is reported.
 fn resolve_tool_names(list: &[String], lend: &BTreeSet<String>) -> Vec<String> {
     let mut tools: Vec<String> = Vec::new();
     for requested in list {

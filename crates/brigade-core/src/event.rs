@@ -1,4 +1,4 @@
-//! The facts. Names are for ever; fields are only added.
+//! Events of the log. Names never change; fields are only added.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::seen::SeenFile;
 use crate::state::Purpose;
 use crate::text::Text;
 
-/// The version of the log that this code writes.
+/// Version of the log that this code writes.
 pub const VERSION: u16 = 1;
 
-/// The `type` of every event that this version knows.
+/// `type` of every event that this version knows.
 pub const TYPES: [&str; 17] = [
     "started",
     "resumed",
@@ -39,221 +39,221 @@ pub const TYPES: [&str; 17] = [
     "ended",
 ];
 
-/// A fact in its place.
+/// Event with its position in the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The session that it belongs to.
+    /// Session that the event belongs to.
     pub session: SessionId,
-    /// Its place in that session: dense, from 0.
+    /// Sequence number in that session: dense, from 0.
     pub seq: u64,
-    /// Its place in the store: increasing, with gaps.
+    /// Position in the store: increasing, with gaps.
     pub pos: u64,
-    /// When it was written, in UTC milliseconds, for display.
+    /// Time of writing in UTC milliseconds, for display.
     pub at: u64,
-    /// The version of the log that it was written by.
+    /// Version of the log that wrote the event.
     pub v: u16,
-    /// The fact.
+    /// The event itself.
     pub event: Event,
 }
 
-/// What can happen in a session.
+/// Event of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
-    /// A round began. It says enough to resume anywhere.
+    /// A round started. The event contains enough to resume anywhere.
     Started {
-        /// What is asked.
+        /// Task of the round.
         delegation: Arc<Delegation>,
-        /// The agent definition.
+        /// Agent definition.
         agent: Hash,
-        /// What it may do and use up.
+        /// Authority and budget of the round.
         grant: Grant,
-        /// Who delegated; none for a round of a root, or of a child that goes on by itself.
+        /// Session that delegated; none for a round of a root or of a detached child.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<SessionId>,
-        /// How deep in the tree.
+        /// Depth in the tree.
         depth: u32,
     },
-    /// A runner took over a tree that had been left. Only in the log of a root.
+    /// A runner took over an abandoned tree. Only in the log of a root.
     Resumed {
-        /// The epoch of its lease.
+        /// Epoch of the runner's lease.
         epoch: u64,
-        /// How long nobody ran the tree, in milliseconds.
+        /// Time without a runner, in milliseconds.
         downtime: u64,
-        /// The mode that the user chose for the rest of the round when it was resumed.
+        /// Mode that the user chose for the rest of the round on resume.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mode: Option<Mode>,
     },
-    /// Words reached the session.
+    /// The session received a message.
     Heard {
-        /// Who spoke.
+        /// Sender of the message.
         from: Speaker,
-        /// What was said.
+        /// Text of the message.
         text: Text,
     },
-    /// A model is about to be called: intent, before anything is sent.
+    /// A model call is about to start: the intent, recorded before anything is sent.
     Called {
-        /// The turn.
+        /// Turn of the call.
         turn: u32,
-        /// The attempt at this turn, from 1.
+        /// Attempt at this turn, from 1.
         attempt: u32,
-        /// What the call is for.
+        /// Purpose of the call.
         purpose: Purpose,
-        /// The most that it is expected to cost.
+        /// Worst-case cost that is reserved for the call.
         reserved: Resources,
-        /// The input tokens in `reserved`; 0 in logs of earlier versions.
+        /// Input tokens in `reserved`; 0 in logs of earlier versions.
         #[serde(default, skip_serializing_if = "is_zero")]
         input: u64,
-        /// The hash of the request, for comparison.
+        /// Hash of the request, for comparison.
         request: Hash,
     },
-    /// The model replied in whole.
+    /// The model's complete reply arrived.
     Replied {
-        /// The turn.
+        /// Turn of the call.
         turn: u32,
-        /// What it said.
+        /// Reply of the model.
         reply: Reply,
-        /// What it cost.
+        /// Cost of the call.
         spent: Spent,
-        /// Time before the request was sent, in the queue of the provider, in milliseconds. It does not count against the
+        /// Time in the provider's queue before the request was sent, in milliseconds. It does not count against the
         /// deadline of a delegated session.
         #[serde(default, skip_serializing_if = "is_zero")]
         waited_ms: u64,
     },
-    /// A call brought no reply.
+    /// A model call failed.
     CallFailed {
-        /// The turn.
+        /// Turn of the call.
         turn: u32,
-        /// The attempt.
+        /// Attempt at this turn.
         attempt: u32,
-        /// Why.
+        /// Cause of the failure.
         cause: CallFault,
-        /// What it cost all the same.
+        /// Cost of the failed call.
         spent: Spent,
-        /// The text that had arrived when the session was stopped. No call of such a reply runs.
+        /// Text that had arrived when the session was stopped. Tool calls of such a reply do not run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partial: Option<Text>,
-        /// Time before the request was sent, in the queue of the provider, in milliseconds. It does not count against the
+        /// Time in the provider's queue before the request was sent, in milliseconds. It does not count against the
         /// deadline of a delegated session.
         #[serde(default, skip_serializing_if = "is_zero")]
         waited_ms: u64,
     },
-    /// A tool is about to run: intent, before the effect.
+    /// A tool is about to run: the intent, recorded before the effect.
     ToolStarted {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// What running it twice would mean.
+        /// Effect of the call, which decides whether it may run twice.
         effect: Effect,
-        /// The content that an edit finds; none where there was no file.
+        /// Hash of the content before an edit; none if the file did not exist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<Hash>,
-        /// The content that an edit leaves.
+        /// Hash of the content after an edit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<Hash>,
-        /// What is lent to the far side, where the tool hands work on to another Brigade.
+        /// Budget lent to the remote side, if the tool delegates to another Brigade process.
         #[serde(default, skip_serializing_if = "Resources::is_zero")]
         lent: Resources,
-        /// The lines that an edit adds and removes, if they were counted. Logs of earlier versions have none.
+        /// Number of lines that an edit adds and removes, if they were counted. Logs of earlier versions have none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lines: Option<ChangedLines>,
     },
-    /// A call is answered, and what it was lent is back.
+    /// A tool call has its result, and its loan is returned.
     ToolEnded {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// What the model reads.
+        /// Result for the model.
         output: ToolOutput,
-        /// What was used up of the loan.
+        /// Usage of the loan.
         #[serde(default, skip_serializing_if = "Spent::is_zero")]
         spent: Spent,
-        /// The file whose content the agent knows from this call. Boxed, because few calls have one.
+        /// File whose content the agent knows from this call. Boxed, because few calls have one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seen: Option<Box<SeenFile>>,
     },
-    /// A child is lent a grant.
+    /// A child was lent a grant.
     Delegated {
-        /// The call that asked for it.
+        /// Call that requested the child.
         call: CallId,
-        /// The child.
+        /// Id of the child.
         child: SessionId,
-        /// What is asked.
+        /// Task of the child.
         delegation: Arc<Delegation>,
-        /// The agent definition.
+        /// Agent definition of the child.
         agent: Hash,
-        /// What it is lent.
+        /// Grant that is lent.
         grant: Grant,
     },
-    /// A child gave its loan back; exactly one for each [`Event::Delegated`].
+    /// A child returned its loan; exactly one for each [`Event::Delegated`].
     Returned {
-        /// The child.
+        /// Id of the child.
         child: SessionId,
-        /// How it ended.
+        /// Outcome of the child.
         outcome: Outcome,
-        /// What it used up of the loan.
+        /// Usage of the loan.
         spent: Spent,
-        /// Time in which requests of any descendant waited in the queue of a provider, in milliseconds, as far as no
-        /// earlier event has it. It does not count against the deadline of a delegated session.
+        /// Time in which requests of any descendant waited in a provider's queue, in milliseconds, unless an
+        /// earlier event contains it. It does not count against the deadline of a delegated session.
         #[serde(default, skip_serializing_if = "is_zero")]
         waited_ms: u64,
     },
-    /// A person is asked about a call.
+    /// An approval was requested for a call.
     Asked {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// The call, whole: the tool, a space, and its arguments as JSON.
+        /// Complete call: the tool, a space, and its arguments as JSON.
         what: Text,
-        /// The rule or mode that asks.
+        /// Rule or mode that requires the approval.
         #[serde(default)]
         why: String,
-        /// The rule that "always" would add for this session, where one can say it exactly.
+        /// Rule that "always" would add for this session, if a rule can express it exactly.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         always: Option<String>,
-        /// When the default answers, in UTC milliseconds.
+        /// Time of the default answer, in UTC milliseconds.
         until: u64,
-        /// What is answered then.
+        /// Default answer.
         default: Answer,
     },
-    /// The question is answered.
+    /// An approval request was answered.
     Answered {
-        /// The call.
+        /// Id of the call.
         call: CallId,
         /// The answer.
         answer: Answer,
-        /// Who answered.
+        /// Name of the answerer.
         by: String,
     },
-    /// The agent spoke to the person.
+    /// The agent sent a message to the user.
     Said {
-        /// The call that carried the words.
+        /// Call that contains the message.
         call: CallId,
-        /// The words.
+        /// Text of the message.
         text: Text,
     },
-    /// A limit was reached. The log has no clock: what passed is a fact.
+    /// A limit was reached. The log has no clock, so elapsed time is recorded as an event.
     LimitReached {
-        /// The limit.
+        /// Limit that was reached.
         which: LimitKind,
-        /// What had to be free for the next model call, if the budget did not cover it.
+        /// Resources that the next model call needed, if the budget did not cover it.
         #[serde(default, skip_serializing_if = "Resources::is_zero")]
         needed: Resources,
     },
-    /// Earlier turns are replaced by a summary in later requests. The log keeps everything.
+    /// Later requests contain a summary in place of earlier turns. The log keeps everything.
     Compacted {
-        /// The summary.
+        /// Text of the summary.
         summary: Text,
-        /// The first turn that requests still carry whole.
+        /// First turn that requests still contain in full.
         keep_from: u32,
     },
-    /// The session was told to stop.
+    /// A cancellation was requested.
     CancelAsked {
-        /// By whom.
+        /// Name of the canceller.
         by: String,
     },
-    /// The round is over; exactly one for each [`Event::Started`].
+    /// The round ended; exactly one for each [`Event::Started`].
     Ended {
-        /// How.
+        /// Outcome of the round.
         outcome: Outcome,
-        /// What the round used up, children included.
+        /// Usage of the round, children included.
         spent: Spent,
     },
 }
@@ -261,16 +261,16 @@ pub enum Event {
 /// Number of lines that an edit adds to a file and removes from it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedLines {
-    /// Lines that only the new content has.
+    /// Lines that only the new content contains.
     #[serde(default)]
     pub added: u32,
-    /// Lines that only the old content has.
+    /// Lines that only the old content contains.
     #[serde(default)]
     pub removed: u32,
 }
 
 impl ChangedLines {
-    /// The sum of two edits.
+    /// Returns the sum of two edits.
     #[must_use]
     pub fn plus(self, other: ChangedLines) -> ChangedLines {
         ChangedLines {
@@ -280,112 +280,113 @@ impl ChangedLines {
     }
 }
 
-/// Who spoke. Stamped by the runtime, never read from the words.
+/// Sender of a message. Set by the runtime, never derived from the text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
-    /// The person who talks to the root.
+    /// The user who talks to the root.
     Person,
     /// The session that delegated.
     Parent,
-    /// A session below.
+    /// A child session.
     Child(SessionId),
     /// The runtime itself.
     Runtime,
 }
 
-/// Why a call brought no reply.
+/// Cause of a failed model call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CallFault {
-    /// It may work when asked again.
+    /// A retry may succeed.
     Transient {
-        /// What happened.
+        /// Error message.
         message: String,
     },
-    /// Asking again would not help.
+    /// A retry would not help.
     Fatal {
-        /// What happened.
+        /// Error message.
         message: String,
     },
-    /// The conversation is longer than the model can read.
+    /// The conversation exceeds the context window of the model.
     Overflow {
-        /// What happened.
+        /// Error message.
         message: String,
     },
-    /// Asking this model again would not help, and the next one of the agent's chain takes over.
+    /// A retry with this model would not help; the next fallback model takes over.
     GivenUp {
-        /// What happened.
+        /// Error message.
         message: String,
-        /// Who takes over.
+        /// Name of the next model.
         next: String,
     },
     /// The reply reached its output limit before any text.
     Cut {
-        /// What happened.
+        /// Error message.
         message: String,
     },
-    /// The runner ended while the call was open. What it cost is in doubt.
+    /// The runner ended while the call was open. Its cost is unconfirmed.
     Interrupted,
     /// The session was stopped while the call was open.
     Stopped,
-    /// The budget does not pay for it; nothing was sent.
+    /// The budget does not cover the call; nothing was sent.
     Unaffordable,
 }
 
-/// What running a call a second time would mean; it decides what resume does with a call that may have run.
+/// Effect of a tool call, which decides what a resume does with a call that may have run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// It changes nothing: run again.
+    /// Changes nothing: run again.
     Pure,
-    /// It carries a key by which the other side recognises it: run again.
+    /// Has a key by which the other side recognises a repeated call: run again.
     Keyed,
-    /// It replaces a file: compare the content.
+    /// Replaces a file: compare the content.
     Edit,
     /// Anything else: never run again.
     Opaque,
 }
 
-/// An answer to a question. It counts for the session that asked: for none above, below or beside it.
+/// Answer to an approval request. It applies only to the requesting session, not to its parent, children or
+/// siblings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Yes, this time.
+    /// Allowed once.
     Once,
-    /// Yes, and for this rule from now on.
+    /// Allowed, and from now on for this rule.
     Always(String),
-    /// No.
+    /// Denied.
     Deny {
-        /// A word to the agent.
+        /// Message to the agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         word: Option<String>,
     },
 }
 
 impl Event {
-    /// A tool that changes no file and is lent nothing is about to run.
+    /// Creates the event for a tool that changes no file and has no loan.
     pub fn tool_started(call: CallId, effect: Effect) -> Event {
         let lent = Resources::default();
         Event::ToolStarted { call, effect, before: None, after: None, lent, lines: None }
     }
 
-    /// A call that was lent nothing and showed no file is answered.
+    /// Creates the event for the result of a call that had no loan and showed no file.
     pub fn tool_ended(call: CallId, output: ToolOutput) -> Event {
         Event::ToolEnded { call, output, spent: Spent::default(), seen: None }
     }
 
-    /// A model call failed and left no text.
+    /// Creates the event for a failed model call that left no text.
     pub fn call_failed(turn: u32, attempt: u32, cause: CallFault, spent: Spent) -> Event {
         Event::CallFailed { turn, attempt, cause, spent, partial: None, waited_ms: 0 }
     }
 
-    /// A limit other than the budget for the next call was reached.
+    /// Creates the event for a limit other than the budget of the next call.
     pub fn limit_reached(which: LimitKind) -> Event {
         Event::LimitReached { which, needed: Resources::default() }
     }
 
-    /// The name of this kind of fact.
+    /// Returns the name of the event kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Event::Started { .. } => "started",
@@ -408,7 +409,7 @@ impl Event {
         }
     }
 
-    /// Whether anyone may append this fact, from any process, without running the tree.
+    /// Whether any process may append this event without running the tree.
     pub fn is_external(&self) -> bool {
         matches!(self, Event::Heard { .. } | Event::Answered { .. } | Event::CancelAsked { .. })
     }

@@ -8,12 +8,12 @@ use crate::id::Hash;
 use crate::money::Resources;
 use crate::permission::{Mode, Permissions, Rule};
 
-/// A number that may not be exceeded, or none. An absent field of an old log reads as zero: the narrowest.
+/// Upper limit, or none. A field that is absent in an old log reads as zero: the narrowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// At most this many.
+    /// Maximum value.
     AtMost(u64),
-    /// Any number.
+    /// No limit.
     Unlimited,
 }
 
@@ -24,7 +24,7 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// The number as such, where no limit is the largest number.
+    /// Returns the limit as a number; `Unlimited` is the largest one.
     pub fn number(self) -> u64 {
         match self {
             Limit::AtMost(number) => number,
@@ -32,7 +32,7 @@ impl Limit {
         }
     }
 
-    /// What is left of it after `used`.
+    /// Returns the rest after `used`.
     pub fn minus(self, used: u64) -> Limit {
         match self {
             Limit::AtMost(number) => Limit::AtMost(number.saturating_sub(used)),
@@ -40,7 +40,7 @@ impl Limit {
         }
     }
 
-    /// The narrower of two.
+    /// Returns the narrower of two limits.
     pub fn min(self, other: Limit) -> Limit {
         match (self, other) {
             (Limit::AtMost(a), Limit::AtMost(b)) => Limit::AtMost(a.min(b)),
@@ -86,7 +86,7 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
-/// What may be used up: of a tree at the root, of a loan below it.
+/// Budget: of a tree at the root, of a loan below it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
@@ -99,18 +99,19 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// No limit at all.
+    /// Budget without limits.
     pub const UNLIMITED: Budget =
         Budget { tokens: Limit::Unlimited, usd: Limit::Unlimited, agents: Limit::Unlimited };
 
-    /// At most so many tokens and nano-dollars, and any number of agents; none if neither is limited.
+    /// Creates a budget with these limits on tokens and nano-dollars, and any number of agents; `None` if neither
+    /// is limited.
     pub fn of(tokens: Option<u64>, usd: Option<u64>) -> Option<Budget> {
         let limit = |number: Option<u64>| number.map_or(Limit::Unlimited, Limit::AtMost);
         let budget = Budget { tokens: limit(tokens), usd: limit(usd), agents: Limit::Unlimited };
         (budget != Budget::UNLIMITED).then_some(budget)
     }
 
-    /// What is left of it after `used`.
+    /// Returns the rest after `used`.
     pub fn minus(self, used: Resources) -> Budget {
         Budget {
             tokens: self.tokens.minus(used.tokens),
@@ -119,12 +120,12 @@ impl Budget {
         }
     }
 
-    /// Nothing of what it limits.
+    /// Returns the budget with every limited field at zero.
     pub fn exhausted(self) -> Budget {
         self.minus(Resources { tokens: u64::MAX, usd: u64::MAX, agents: u64::MAX })
     }
 
-    /// The narrower of two, field by field.
+    /// Returns the narrower of two budgets, field by field.
     pub fn min(self, other: Budget) -> Budget {
         Budget {
             tokens: self.tokens.min(other.tokens),
@@ -133,19 +134,19 @@ impl Budget {
         }
     }
 
-    /// An equal part of it.
+    /// Returns an equal share.
     pub fn share(self, of: u64) -> Budget {
         Budget { tokens: self.tokens.share(of), usd: self.usd.share(of), agents: self.agents.share(of) }
     }
 
-    /// Whether `amount` fits into it.
+    /// Whether `amount` fits into the budget.
     pub fn fits(&self, amount: Resources) -> bool {
         amount.tokens <= self.tokens.number()
             && amount.usd <= self.usd.number()
             && amount.agents <= self.agents.number()
     }
 
-    /// How many times `amount` fits into it, at least 1.
+    /// Returns how many times `amount` fits into the budget, at least 1.
     pub fn times_covered(&self, amount: Resources) -> u64 {
         let times = |limit: Limit, amount: u64| match limit {
             Limit::AtMost(number) if amount > 0 => number / amount,
@@ -154,7 +155,7 @@ impl Budget {
         times(self.tokens, amount.tokens).min(times(self.usd, amount.usd)).max(1)
     }
 
-    /// The part of `amount` that does not fit into it.
+    /// Returns the part of `amount` that does not fit into the budget.
     pub fn exceeded_by(&self, amount: Resources) -> Resources {
         Resources {
             tokens: amount.tokens.saturating_sub(self.tokens.number()),
@@ -163,13 +164,13 @@ impl Budget {
         }
     }
 
-    /// How much of the lender's budget this takes away while it is lent: only what the lender counts, and the
-    /// agent itself.
+    /// Returns the resources that this loan takes from the lender's budget: only the fields that the lender limits,
+    /// and the agent itself.
     pub fn as_loan(&self, lender: &Budget) -> Resources {
         self.charged_to(lender).plus(Resources { agents: 1, ..Resources::default() })
     }
 
-    /// How much of the lender's budget this is: only what the lender counts.
+    /// Returns the resources that this takes from the lender's budget: only the fields that the lender limits.
     pub fn charged_to(&self, lender: &Budget) -> Resources {
         let counted = |limit: Limit, lender: Limit| match (limit, lender) {
             (Limit::AtMost(number), Limit::AtMost(_)) => number,
@@ -184,59 +185,59 @@ impl Budget {
     }
 }
 
-/// What one round of a session may do and use up.
+/// Authority and budget of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// The [`Authority`], by hash: it is the same for many sessions and stored once.
+    /// Hash of the [`Authority`], which is the same for many sessions and stored once.
     pub authority: Hash,
-    /// What may be used up.
+    /// Budget of the round.
     #[serde(default)]
     pub budget: Budget,
-    /// The most model calls of the round, without the grace call.
+    /// Maximum number of model calls in the round, without the wrap-up call.
     #[serde(default)]
     pub turns: u32,
-    /// When it has to be over, in UTC milliseconds, before time without a runner is added.
+    /// Deadline in UTC milliseconds, before time without a runner is added.
     #[serde(default)]
     pub deadline: Limit,
 }
 
-/// What a session may do. A child's is never wider than its parent's in any field. A field that an old log does not
-/// have reads as the narrowest value; a field that this version does not know is an error, because dropping it could
-/// widen what it was meant to narrow.
+/// Authority of a session. A child's authority is never wider than its parent's in any field. A field that is
+/// absent in an old log reads as the narrowest value. An unknown field is an error, because dropping it could widen
+/// what it was meant to narrow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Authority {
     /// Tools that the agent may use.
     pub tools: BTreeSet<String>,
-    /// Tools that it may give to children.
+    /// Tools that the agent may lend to children.
     pub lend: BTreeSet<String>,
-    /// The rules that decide single calls.
+    /// Rules that decide single calls.
     pub permissions: Permissions,
-    /// The depth of the deepest session that may exist on this path.
+    /// Maximum depth of any session on this path.
     #[serde(rename = "deepest")]
     pub max_depth: u32,
     /// Agent definitions that it may start by name.
     pub agents: Names,
     /// Models that it may use.
     pub models: Names,
-    /// The folder that its tools work in. A resume from elsewhere goes on there.
+    /// Folder that its tools work in. A resume from another folder continues there.
     pub workspace: String,
-    /// Folders of the workspace that its tools may touch, relative to the root; `""` is all of it.
+    /// Folders of the workspace that its tools may access, relative to the root; `""` is the whole workspace.
     pub paths: BTreeSet<String>,
-    /// Whether its tools may reach the network.
+    /// Whether its tools may use the network.
     pub network: Access,
-    /// Whether it may speak to the person.
+    /// Whether it may send messages to the user.
     pub speak: Access,
 }
 
-/// A set of names that may be open.
+/// Set of names, possibly unrestricted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Names {
-    /// Every name.
+    /// Any name.
     Any,
-    /// Just these.
+    /// Exactly these names.
     Only(BTreeSet<String>),
 }
 
@@ -247,7 +248,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Whether the set has this name.
+    /// Whether the set contains this name.
     pub fn has(&self, name: &str) -> bool {
         match self {
             Names::Any => true,
@@ -264,7 +265,7 @@ impl Names {
     }
 }
 
-/// Yes or no, where no is the narrower.
+/// Access right; `Denied` is the narrower one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -275,63 +276,65 @@ pub enum Access {
     Allowed,
 }
 
-/// What a delegation asks for, before it is cut down to what the parent may give. `None` is "as the default says".
+/// Authority that a delegation requests, before it is attenuated to what the parent may give. `None` selects the
+/// default.
 #[derive(Debug, Clone, Default)]
 pub struct AuthorityRequest {
     /// Tools to use: an explicit whitelist, or the parent's own.
     pub tools: Option<Vec<String>>,
-    /// Tools that a definition of the user names for this child. Only these are lent beside the parent's own.
+    /// Tools that a definition by the user names for this child. Only these are lent in addition to the parent's
+    /// own.
     pub defined: Vec<String>,
-    /// Tools that the call requested and the definition does not have. They are reported, not lent.
+    /// Tools that the call requested but the definition does not contain. They are reported, not lent.
     pub not_in_definition: Vec<String>,
-    /// Tools to lend on: an explicit list, or the child's own.
+    /// Tools that the child may lend: an explicit list, or its own.
     pub lend: Option<Vec<String>>,
-    /// The deepest level that the face allows.
+    /// Maximum depth that the style permits.
     pub max_depth: u32,
-    /// The mode, where it is to be narrower.
+    /// Mode, if it should be narrower.
     pub mode: Option<Mode>,
-    /// Calls that it never makes.
+    /// Additional deny rules.
     pub deny: Vec<Rule>,
-    /// The model that it is to use, where it differs from the parent's.
+    /// Model to use, if it differs from the parent's.
     pub model: Option<String>,
     /// Tools that are never lent: delegation tools of the runtime, which follow from depth alone.
     pub excluded: Vec<String>,
 }
 
-/// Why a delegation asks for more than its parent can give.
+/// Reason why a delegation requests more than its parent can give.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttenuateError {
-    /// The tree would get too deep.
+    /// The tree would become too deep.
     #[error(
-        "no agent may start below depth {max_depth}: limits.max_depth and max_depth of the section that delegates (swarm, subagent, \
-         dispatch, spawn) set that, here and where the work comes from"
+        "the maximum depth ({max_depth}) is reached. Do the task yourself. The user can raise the limit with \
+         limits.max_depth, or max_depth of swarm, subagent or spawn, here and in the program that delegated the work"
     )]
     Depth {
-        /// The deepest level there may be.
+        /// Maximum depth.
         max_depth: u32,
     },
-    /// The model is not among those that may be used.
-    #[error("the model '{0}' is not among the models that this agent may use")]
+    /// The model is not permitted.
+    #[error("this agent may not use the model '{0}'")]
     Model(String),
 }
 
-/// A child's authority and the names that its whitelist asked for in vain.
+/// Attenuated authority of a child, with the unknown names of its whitelist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attenuated {
-    /// What the child may do.
+    /// Authority of the child.
     pub authority: Authority,
     /// Names on the whitelist that are not tools that this child can be lent.
     pub unknown_tools: Vec<String>,
 }
 
 impl Authority {
-    /// Tools that this agent may both use and lend: all that a child without a definition can get.
+    /// Returns the tools that this agent may both use and lend: all that a child without a definition can get.
     pub fn own_tools(&self) -> BTreeSet<String> {
         self.tools.intersection(&self.lend).cloned().collect()
     }
 
-    /// Cuts a wish down to what this authority may give to a child at `depth`. The child's tools are among the agent's
-    /// own and those that a definition names, and always within what the agent may lend.
+    /// Attenuates a request to what this authority may give to a child at `depth`. The child's tools are among the
+    /// agent's own and those that a definition names, and always within what the agent may lend.
     pub fn attenuate(&self, request: &AuthorityRequest, depth: u32) -> Result<Attenuated, AttenuateError> {
         let max_depth = self.max_depth.min(request.max_depth);
         if depth > max_depth {
@@ -366,7 +369,7 @@ impl Authority {
         Ok(Attenuated { authority, unknown_tools })
     }
 
-    /// Whether this authority is nowhere wider than what `parent` may give.
+    /// Whether this authority is in no field wider than what `parent` may give.
     pub fn is_within(&self, parent: &Authority) -> bool {
         self.tools.is_subset(&parent.lend)
             && self.lend.is_subset(&parent.lend)
@@ -383,13 +386,13 @@ impl Authority {
             && self.speak <= parent.speak
     }
 
-    /// The bytes that stand for this authority in a store.
+    /// Serialises the authority as it is stored.
     pub fn encoded(&self) -> String {
         // Sets, strings and numbers always serialise; an empty text would only fail to be found again.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The hash that grants name it by.
+    /// Returns the hash that grants refer to.
     pub fn hash(&self) -> Hash {
         Hash::of(self.encoded().as_bytes())
     }

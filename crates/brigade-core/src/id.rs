@@ -1,4 +1,4 @@
-//! Names of things in the log: sessions, calls and content.
+//! Ids of sessions and calls, and content hashes.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -7,28 +7,28 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The length of a root session's id: 128 bits in base32.
+/// Length of a root session's id: 128 bits in base32.
 const ROOT_LENGTH: usize = 26;
-/// The longest id that is accepted. A tree of the default depth stays far below.
+/// Maximum length of an id. A tree of the default depth stays far below.
 const MAX_LENGTH: usize = 1024;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
 
-/// The id of a session. The id of a child is its parent's id and `.<turn>-<index>[-<k>]`: the path is the tree.
+/// Id of a session. The id of a child is its parent's id and `.<turn>-<index>[-<k>]`: the path is the tree.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct SessionId(Arc<str>);
 
-/// Why a text is no id.
+/// Reason why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// The text is not shaped like a session id.
+    /// The text does not have the format of a session id.
     #[error(
         "'{0}' is not a session id: expected 26 characters of a-z and 2-7, then `.turn-index` for each level; \
          `brigade sessions list` shows the ids there are"
     )]
     Session(String),
-    /// The text is not shaped like a call id.
+    /// The text does not have the format of a call id.
     #[error("'{0}' is not a call id: expected `turn-index`")]
     Call(String),
     /// The text is not a content hash.
@@ -37,7 +37,7 @@ pub enum IdError {
 }
 
 impl SessionId {
-    /// A root id from 128 bits that the caller drew.
+    /// Creates a root id from 128 random bits of the caller.
     pub fn root(bits: u128) -> SessionId {
         let digit = |position: usize| {
             let shift = 5 * (ROOT_LENGTH - 1 - position);
@@ -46,17 +46,17 @@ impl SessionId {
         SessionId((0..ROOT_LENGTH).map(digit).collect::<String>().into())
     }
 
-    /// The id of the child that `call` of this session starts.
+    /// Returns the id of the child that `call` of this session starts.
     pub fn child(&self, call: CallId) -> SessionId {
         SessionId(format!("{}.{call}", self.0).into())
     }
 
-    /// The id of one of several children that `call` of this session starts.
+    /// Returns the id of one of several children that `call` of this session starts.
     pub fn child_of_several(&self, call: CallId, index: usize) -> SessionId {
         SessionId(format!("{}.{call}-{index}", self.0).into())
     }
 
-    /// The call that started this session, and which of its children it is; nothing for a root.
+    /// Returns the call that started this session, and the index of this child; `None` for a root.
     pub fn call(&self) -> Option<(CallId, usize)> {
         let (_, segment) = self.0.rsplit_once('.')?;
         match segment.match_indices('-').nth(1) {
@@ -65,37 +65,37 @@ impl SessionId {
         }
     }
 
-    /// The id of the `k`-th child where one call starts several.
+    /// Returns the id of the `k`-th child of a call that starts several.
     pub fn child_of_many(&self, call: CallId, k: u32) -> SessionId {
         SessionId(format!("{}.{call}-{k}", self.0).into())
     }
 
-    /// The root of the tree that this id was born in.
+    /// Returns the root of the tree that this session was created in.
     pub fn root_id(&self) -> SessionId {
         if self.is_root() { self.clone() } else { SessionId(self.root_str().into()) }
     }
 
-    /// The id of the root, as text.
+    /// Returns the id of the root, as text.
     pub fn root_str(&self) -> &str {
         self.0.split_once('.').map_or(&self.0, |(root, _)| root)
     }
 
-    /// Whether nobody delegated it.
+    /// Whether the session is a root, that is, was not delegated.
     pub fn is_root(&self) -> bool {
         !self.0.contains('.')
     }
 
-    /// The session that this one was delegated by, at birth.
+    /// Returns the session that delegated this one when it was created.
     pub fn parent(&self) -> Option<SessionId> {
         self.0.rsplit_once('.').map(|(parent, _)| SessionId(parent.into()))
     }
 
-    /// Whether `other` is this session or below it.
+    /// Whether `other` is this session or a descendant.
     pub fn contains(&self, other: &SessionId) -> bool {
         other.0.strip_prefix(&*self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -109,7 +109,7 @@ fn is_segment(segment: &str) -> bool {
             .all(|part| !part.is_empty() && part.len() <= 10 && part.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Ids are equal, ordered and hashed as their texts are.
+/// Ids are compared, ordered and hashed like their texts.
 impl Borrow<str> for SessionId {
     fn borrow(&self) -> &str {
         &self.0
@@ -156,13 +156,13 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// One tool call of a session: the turn that asked for it and its place in that reply.
+/// Tool call of a session: the turn that made it and its position in that reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct CallId {
-    /// The turn whose reply made the call, from 1.
+    /// Turn whose reply contains the call, from 1.
     pub turn: u32,
-    /// The place of the call in that reply, from 0.
+    /// Position of the call in that reply, from 0.
     pub index: u32,
 }
 
@@ -173,7 +173,7 @@ impl FromStr for CallId {
         let (turn, index) = text.split_once('-').ok_or_else(refuse)?;
         let call =
             CallId { turn: turn.parse().map_err(|_| refuse())?, index: index.parse().map_err(|_| refuse())? };
-        // One call has one name: no sign, no leading zero.
+        // One call has exactly one spelling: no sign, no leading zero.
         if call.to_string() == text { Ok(call) } else { Err(refuse()) }
     }
 }
@@ -203,13 +203,13 @@ impl fmt::Debug for CallId {
     }
 }
 
-/// The hash of some content; equal hashes name equal bytes.
+/// Content hash; equal hashes mean equal bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// The hash of these bytes.
+    /// Hashes these bytes.
     pub fn of(bytes: &[u8]) -> Hash {
         Hash(*blake3::hash(bytes).as_bytes())
     }
@@ -219,7 +219,7 @@ impl Hash {
         HashBuilder(blake3::Hasher::new())
     }
 
-    /// The hash of this hash followed by more content: a chain costs the same for every link.
+    /// Hashes this hash followed by more content: each link of a chain costs the same.
     pub fn chain(&self, kind: &str, parts: &[&[u8]]) -> Hash {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.0).update(kind.as_bytes());
@@ -229,12 +229,12 @@ impl Hash {
         Hash(*hasher.finalize().as_bytes())
     }
 
-    /// The raw bytes.
+    /// Returns the raw bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The hash in hexadecimal digits. Most facts name some hash, so this takes no detour over a string.
+    /// Formats the hash in hexadecimal digits. Most events contain a hash, so this avoids an intermediate string.
     fn digits<'a>(&self, room: &'a mut [u8; 64]) -> &'a str {
         let digit = |half: u8| HEXADECIMAL[usize::from(half & 15)];
         for ([high, low], byte) in room.as_chunks_mut().0.iter_mut().zip(self.0) {
@@ -244,7 +244,7 @@ impl Hash {
     }
 }
 
-/// A hash of content that arrives in pieces. It equals [`Hash::of`] of all of them together.
+/// Hash of content that arrives in pieces. It equals [`Hash::of`] of all of them together.
 #[derive(Debug, Clone)]
 pub struct HashBuilder(blake3::Hasher);
 
@@ -254,7 +254,7 @@ impl HashBuilder {
         self.0.update(bytes);
     }
 
-    /// The hash of all pieces so far.
+    /// Returns the hash of all pieces so far.
     pub fn hash(&self) -> Hash {
         Hash(*self.0.finalize().as_bytes())
     }

@@ -1,12 +1,12 @@
-//! JSON that means one thing: an object that names a key twice is refused.
+//! Unambiguous JSON: an object with a duplicate key is refused.
 
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Reads JSON and refuses an object that names a key twice. `serde_json` alone keeps the last of the two, so that
-/// what was checked and what is used could differ.
+/// Parses JSON and refuses an object with a duplicate key. `serde_json` alone keeps the last of the two, so the
+/// checked value and the used value could differ.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut deserializer)?;
@@ -62,7 +62,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(Strict)?;
             if map.contains_key(&key) {
-                return Err(de::Error::custom(format_args!("the key '{key}' stands there twice")));
+                return Err(de::Error::custom(format_args!("duplicate key '{key}'")));
             }
             map.insert(key, value);
         }

@@ -1,8 +1,8 @@
-//! The facts and decisions of Brigade.
+//! Events and decisions of Brigade.
 //!
-//! A session is an append-only log of [`Event`]s. [`State`] folds that log and says what to do next. Delegation is
-//! one fact in the parent's log that lends a child a smaller [`Grant`]. Nothing in this crate does I/O, reads a clock,
-//! draws random numbers or awaits; nothing in it panics on input.
+//! A session is an append-only log of [`Event`]s. [`State`] folds that log and determines the next step. A
+//! delegation is an event in the parent's log that lends a child a smaller [`Grant`]. Nothing in this crate does
+//! I/O, reads a clock, draws random numbers or awaits, and nothing in it panics on input.
 
 pub mod agent;
 pub mod amount;

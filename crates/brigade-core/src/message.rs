@@ -1,4 +1,4 @@
-//! What the model sees and says.
+//! Messages to and from models.
 
 use std::sync::Arc;
 
@@ -8,80 +8,80 @@ use serde_json::Value;
 use crate::id::CallId;
 use crate::text::Text;
 
-/// A whole reply of a model. A stream becomes a reply only when its terminal event has arrived.
+/// Complete reply of a model. A stream becomes a reply only when its terminal event has arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reply {
-    /// What the model said.
+    /// Text of the reply.
     #[serde(skip_serializing_if = "Text::is_empty")]
     pub text: Text,
-    /// The tools it wants called, in order.
+    /// Tool calls, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// Blocks that a provider wants back unchanged, such as reasoning.
+    /// Blocks that the provider requires back unchanged, such as reasoning.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub opaque: Vec<Text>,
-    /// Why the model stopped.
+    /// Reason why the model stopped.
     pub stop: Stop,
 }
 
-/// Why a model stopped.
+/// Reason why a model stopped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// It was finished.
+    /// The reply is complete.
     #[default]
     End,
-    /// It wants tools called.
+    /// The reply contains tool calls.
     Calls,
-    /// The output limit cut it off.
+    /// The output limit was reached.
     Length,
-    /// It refused.
+    /// The model refused.
     Refusal,
     /// An external agent ended after it was denied a permission that it needs.
     Denied,
 }
 
-/// A tool call as the model wrote it.
+/// Tool call as the model wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments, as the JSON text that the model wrote.
+    /// Arguments, as the JSON text that the model wrote.
     pub arguments: Text,
-    /// The provider's own id of the call.
+    /// Provider's id of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
 }
 
-/// What a call gives back to the model.
+/// Result of a tool call for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// What the model reads.
+    /// Text that the model reads.
     pub text: Text,
-    /// Whether it worked.
+    /// Whether the call succeeded.
     #[serde(default)]
     pub status: OutputStatus,
 }
 
-/// Whether a call worked. Failure is data for the model, never an end of its loop.
+/// Whether a call succeeded. A failure is data for the model and never ends its loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStatus {
-    /// It worked.
+    /// The call succeeded.
     #[default]
     Ok,
-    /// It failed, and the text says why.
+    /// The call failed; the text contains the cause.
     Error,
 }
 
 impl ToolOutput {
-    /// A result.
+    /// Creates a successful result.
     pub fn ok(text: impl Into<Text>) -> ToolOutput {
         ToolOutput { text: text.into(), status: OutputStatus::Ok }
     }
 
-    /// A failure, in words that help the model to adapt.
+    /// Creates a failed result, with a text that helps the model to adapt.
     pub fn error(text: impl Into<Text>) -> ToolOutput {
         ToolOutput { text: text.into(), status: OutputStatus::Error }
     }
@@ -92,52 +92,52 @@ impl ToolOutput {
     }
 }
 
-/// One message of a request. Every call in an [`Message::Assistant`] is answered in the [`Message::Results`] that
-/// follows it at once.
+/// Message of a request. Every call in an [`Message::Assistant`] has its result in the [`Message::Results`] that
+/// directly follows it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// Words to the model.
+    /// Message to the model.
     User(Text),
-    /// What it replied.
+    /// Reply of the model.
     Assistant(Arc<Reply>),
-    /// What its calls gave, in the order of the calls.
+    /// Results of its calls, in the order of the calls.
     Results(Vec<CallResult>),
 }
 
-/// The answer to one call.
+/// Result of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallResult {
-    /// Our id of the call.
+    /// Id of the call.
     pub call: CallId,
-    /// The provider's id of the call.
+    /// Provider's id of the call.
     pub provider_id: Option<String>,
-    /// The tool that was called.
+    /// Name of the tool.
     pub name: String,
-    /// What it gave.
+    /// Output of the call.
     pub output: ToolOutput,
 }
 
-/// What a model is told about a tool.
+/// Description of a tool for the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// What it does and when to use it.
+    /// Description of what the tool does and when to use it.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of its arguments.
     pub schema: Value,
-    /// What kind of work it does.
+    /// Category of the tool.
     pub category: Category,
 }
 
 impl ToolSpec {
-    /// About how many bytes this adds to a request.
+    /// Approximate number of bytes that the spec adds to a request.
     pub fn bytes(&self) -> usize {
         self.name.len() + self.description.len() + self.schema.to_string().len()
     }
 }
 
-/// What kind of work a tool does.
+/// Category of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]

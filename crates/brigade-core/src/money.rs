@@ -1,8 +1,8 @@
-//! What work costs: tokens, money and agents.
+//! Resources: tokens, money and agents.
 
 use serde::{Deserialize, Serialize};
 
-/// An amount of the three things that are conserved: tokens, nano-dollars and agents.
+/// Amount of the three conserved resources: tokens, nano-dollars and agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Resources {
@@ -21,12 +21,12 @@ pub(crate) fn is_zero(number: &u64) -> bool {
 }
 
 impl Resources {
-    /// Whether there is nothing of anything.
+    /// Whether every field is zero.
     pub fn is_zero(&self) -> bool {
         *self == Resources::default()
     }
 
-    /// Both amounts together, or the largest there is.
+    /// Returns the sum, saturating.
     pub fn plus(self, other: Resources) -> Resources {
         Resources {
             tokens: self.tokens.saturating_add(other.tokens),
@@ -35,7 +35,7 @@ impl Resources {
         }
     }
 
-    /// What is left after taking `other`, at least nothing.
+    /// Returns the difference, saturating at zero.
     pub fn minus(self, other: Resources) -> Resources {
         Resources {
             tokens: self.tokens.saturating_sub(other.tokens),
@@ -45,7 +45,7 @@ impl Resources {
     }
 }
 
-/// Tokens as a model reports them for one reply.
+/// Token usage that a model reports for one reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
@@ -62,12 +62,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// All tokens, in and out.
+    /// Returns all input and output tokens.
     pub fn total(&self) -> u64 {
         self.input_total().saturating_add(self.output)
     }
 
-    /// All input tokens, cached or not.
+    /// Returns all input tokens, cached or not.
     pub fn input_total(&self) -> u64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
@@ -82,7 +82,7 @@ impl Usage {
     }
 }
 
-/// Nano-dollars per million tokens. `None` where the price is not known.
+/// Price in nano-dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
     /// Input tokens.
@@ -96,7 +96,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What this usage costs, rounded up.
+    /// Returns the cost of this usage, rounded up.
     pub fn of(&self, usage: Usage) -> u64 {
         let parts = [
             (usage.input, self.input),
@@ -109,20 +109,20 @@ impl Price {
         u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// The dearest that `input` and `output` tokens can be, however they are cached.
+    /// Returns the highest possible cost of `input` and `output` tokens, however they are cached.
     pub fn worst_case(&self, input: u64, output: u64) -> u64 {
         let highest = Price { input: self.input.max(self.cache_write).max(self.cache_read), ..*self };
         highest.of(Usage { input, output, ..Usage::default() })
     }
 }
 
-/// What a call or a whole session has used up.
+/// Usage of a call or of a whole session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spent {
-    /// Tokens as reported.
+    /// Reported tokens.
     pub usage: Usage,
-    /// Nano-dollars for what was reported.
+    /// Nano-dollars for the reported tokens.
     #[serde(skip_serializing_if = "is_zero")]
     pub usd: u64,
     /// Agents that were started below.
@@ -131,11 +131,11 @@ pub struct Spent {
     /// Model calls that were answered.
     #[serde(skip_serializing_if = "is_zero")]
     pub turns: u64,
-    /// Reserves of calls whose answer was never seen: the most that they can have cost.
+    /// Reserves of calls whose reply never arrived: their maximum possible cost.
     #[serde(skip_serializing_if = "Resources::is_zero")]
     #[serde(rename = "in_doubt")]
     pub unconfirmed: Resources,
-    /// Usage that the grant of the session does not cover. Its parent books it when the child returns.
+    /// Usage that the grant of the session does not cover. The parent is charged for it when the child returns.
     #[serde(skip_serializing_if = "Resources::is_zero")]
     pub overrun: Resources,
     /// Tokens above the reserves of their calls, whether the rest of the grant covered them or not.
@@ -144,29 +144,29 @@ pub struct Spent {
     /// Rounds of external agents that reported no cost.
     #[serde(skip_serializing_if = "is_zero")]
     pub cost_unreported: u64,
-    /// Model calls whose price is not known. They are not in `usd`.
+    /// Model calls with an unknown price. They are not included in `usd`.
     #[serde(skip_serializing_if = "is_zero")]
     pub unpriced: u64,
     /// Tokens of `usage` that are an estimate, because the provider reported implausibly few.
     #[serde(skip_serializing_if = "is_zero")]
     pub estimated: u64,
-    /// What of the reserve stays set aside after the call: an external agent goes on with what it was asked. The next call
-    /// takes it over; at the end of the round it is in doubt. It is no part of any sum.
+    /// Part of the reserve that stays reserved after the call, because an external agent continues its work. The
+    /// next call takes it over; at the end of the round it is unconfirmed. It is not included in any sum.
     #[serde(skip_serializing_if = "Resources::is_zero")]
     #[serde(rename = "held")]
     pub held_back: Resources,
-    /// What external agents say they used up. It is their own account and their own bill: no budget is charged for it.
+    /// Usage that external agents report. It is billed to their own account, so no budget is charged for it.
     #[serde(skip_serializing_if = "Resources::is_zero")]
     pub reported: Resources,
 }
 
 impl Spent {
-    /// Whether nothing was used up.
+    /// Whether nothing was used.
     pub fn is_zero(&self) -> bool {
         *self == Spent::default()
     }
 
-    /// Both together.
+    /// Returns the sum.
     pub fn plus(self, other: Spent) -> Spent {
         Spent {
             usage: self.usage.plus(other.usage),
@@ -184,13 +184,13 @@ impl Spent {
         }
     }
 
-    /// What this takes out of a budget: the reported and the doubtful.
+    /// Returns the resources to charge to a budget: reported and unconfirmed usage.
     pub fn amount(&self) -> Resources {
         let certain = Resources { tokens: self.usage.total(), usd: self.usd, agents: self.agents };
         certain.plus(self.unconfirmed)
     }
 
-    /// A call that was sent and whose answer nobody saw.
+    /// Creates the usage of a call that was sent and whose reply never arrived.
     pub fn unconfirmed(reserved: Resources) -> Spent {
         Spent { unconfirmed: reserved, ..Spent::default() }
     }

@@ -1,13 +1,13 @@
-//! The permission gate: what a tool call may do, decided from a mode and three lists of rules.
+//! Permission checks: decide on a tool call from a mode and three lists of rules.
 //!
-//! Everything here is pure. A tool declares its call as an [`Action`], the gate answers with a [`Verdict`],
-//! and `deny` outweighs `ask`, which outweighs `allow`, in whatever order the rules were written.
+//! Everything here is pure. A tool declares its call as an [`Action`], and the check returns a [`Verdict`]. `deny`
+//! takes precedence over `ask`, which takes precedence over `allow`, in whatever order the rules were written.
 //!
-//! Rules err on one side only. An `allow` rule is read narrowly: exact tool, exact case, one plain command.
-//! A `deny` or `ask` rule is read generously: any case, any tool that reaches the same file, any part of a
-//! command line, more arguments than the rule names. Where a `deny` rule cannot be decided, the call is asked
-//! about. What a rule cannot see is the inside of a program: `read_file(**/.env*)` does not bind `cat .env` in
-//! a shell, and paths are compared as written, so a tool resolves symbolic links before it asks.
+//! Rules err on the safe side. An `allow` rule is read narrowly: exact tool, exact case, one plain command. A
+//! `deny` or `ask` rule is read broadly: any case, any tool that accesses the same file, any part of a command
+//! line, more arguments than the rule names. If a `deny` rule cannot be decided, the call requires approval. A rule
+//! cannot see inside a program: `read_file(**/.env*)` does not bind `cat .env` in a shell. Paths are compared as
+//! written, so a tool resolves symbolic links before the check.
 
 mod host;
 mod lexer;
@@ -26,23 +26,24 @@ pub use rule::{Rule, RuleError};
 
 use rule::Matcher;
 
-/// How much an agent may do without asking; ordered from narrow to wide.
+/// Permission mode: what an agent may do without approval, ordered from narrow to wide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Only calls that read are possible at all; no rule widens this.
+    /// Permits only calls that read; no rule widens this.
     #[default]
     Plan,
-    /// Reading is free; everything else asks unless an `allow` rule names it.
+    /// Permits reading; everything else requires approval unless an `allow` rule matches.
     Ask,
-    /// Reading and editing files of the workspace are free; the rest asks unless an `allow` rule names it.
+    /// Permits reading and editing files of the workspace; the rest requires approval unless an `allow` rule
+    /// matches.
     Edit,
-    /// Everything is free that no `deny` or `ask` rule names.
+    /// Permits everything that no `deny` or `ask` rule matches.
     Auto,
 }
 
 impl Mode {
-    /// The name of the mode as it is written in settings and after `--mode`.
+    /// Returns the name of the mode in settings and after `--mode`.
     pub fn as_str(self) -> &'static str {
         match self {
             Mode::Plan => "plan",
@@ -59,7 +60,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// The name of a mode was not one of the four.
+/// Unknown name of a mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a mode: write one of `plan`, `ask`, `edit`, `auto`")]
 pub struct ModeError(String);
@@ -75,21 +76,21 @@ impl FromStr for Mode {
     }
 }
 
-/// The mode and rules that bind one agent. The default is the narrowest: plan mode and no rules.
+/// Mode and rules of one agent. The default is the narrowest: plan mode and no rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Permissions {
-    /// What happens to calls that no rule decides.
+    /// Mode for calls that no rule decides.
     pub mode: Mode,
-    /// Calls that need no question. An allow rule names one exact tool and never widens plan mode.
+    /// Calls that need no approval. An allow rule names one exact tool and never widens plan mode.
     pub allow: Vec<Rule>,
-    /// Calls that always ask, reads included.
+    /// Calls that always require approval, reads included.
     pub ask: Vec<Rule>,
-    /// Calls that never happen.
+    /// Calls that are always denied.
     pub deny: Vec<Rule>,
 }
 
-/// What a call would do, as the tool itself declares it.
+/// Kind of a call, as the tool itself declares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ActionKind {
     /// Reads only.
@@ -100,59 +101,59 @@ pub enum ActionKind {
     Other,
 }
 
-/// The thing a specifier is compared with.
+/// Subject of a call, which specifiers are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Subject<'a> {
-    /// The call has no path, no command and no host.
+    /// Call without a path, command or host.
     Nothing,
-    /// A path relative to the workspace, separated by `/`; it is normalised here, without the file system.
+    /// Path relative to the workspace, separated by `/`; it is normalised here, without the file system.
     Path(&'a str),
-    /// A command line for the shell.
+    /// Command line for the shell.
     Command(&'a str),
-    /// A host of the network, as a URL has it.
+    /// Host, as written in a URL.
     Host(&'a str),
 }
 
-/// One tool call, as the gate sees it.
+/// Tool call as the permission check sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Action<'a> {
-    /// The exact name of the tool.
+    /// Exact name of the tool.
     pub tool: &'a str,
-    /// What the call would do.
+    /// Kind of the call.
     pub kind: ActionKind,
-    /// What it would do it to.
+    /// Subject of the call.
     pub subject: Subject<'a>,
 }
 
-/// The answer of the gate.
+/// Result of a permission check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The call may run.
     Allow,
-    /// Someone must be asked first.
+    /// The call requires approval.
     Ask {
-        /// The `ask` rule that matched, or the `deny` rule that could not be decided; none when the mode asks.
+        /// `ask` rule that matched, or `deny` rule that could not be decided; none if the mode requires approval.
         rule: Option<Rule>,
     },
     /// The call may not run.
     Deny {
-        /// Which rule or mode forbids it, in words fit for the model and the user.
+        /// Rule or mode that forbids the call, in a text for the model and the user.
         reason: String,
     },
 }
 
-/// How far a rule applies to a call; ordered, so that the widest of several answers is their maximum.
+/// Whether a rule applies to a call; ordered, so that the widest of several results is their maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Match {
     /// The rule does not apply.
     No,
-    /// Whether it applies is known only when the call runs, for example because of a variable.
+    /// Whether the rule applies is known only when the call runs, for example because of a variable.
     Maybe,
     /// The rule applies.
     Yes,
 }
 
-/// A subject, prepared once so that every rule can be compared with it cheaply.
+/// Subject, prepared once so that every rule can be compared with it cheaply.
 enum PreparedSubject {
     Nothing,
     Path(path::NormalizedPath),
@@ -172,29 +173,29 @@ impl PreparedSubject {
 }
 
 impl Permissions {
-    /// Decides one call.
+    /// Decides on one call.
     ///
     /// A bare rule `tool` matches every call of exactly that tool. For `deny` and `ask`, a rule with a path on
     /// `read_file` binds every call with a path, since editing a file reveals it; one on `write_file` or
-    /// `edit_file` binds every call with a path that does not only read; one with a command on `shell` binds
-    /// every call with a command; one with a host on `web_fetch` binds every call with a host. For `allow`, each
-    /// rule counts for its own tool alone.
+    /// `edit_file` binds every call with a path that does not only read; one with a command on `shell` binds every
+    /// call with a command; one with a host on `web_fetch` binds every call with a host. For `allow`, each rule
+    /// counts for its own tool alone.
     ///
-    /// When several rules match, the verdict names the least of them in the order of [`Rule`], so that the
-    /// order in which rules were written never shows.
+    /// If several rules match, the verdict contains the smallest of them in the order of [`Rule`], so that the
+    /// order in which rules were written has no effect.
     pub fn check(&self, action: &Action<'_>) -> Verdict {
         self.check_with(&[], action)
     }
 
-    /// Decides one call of a session for which a person has permitted some calls for good. These rules answer what
-    /// would be asked; what a `deny` rule may be about is asked all the same.
+    /// Decides on one call of a session in which the user has permanently allowed some calls. These rules replace
+    /// approvals, except if a `deny` rule may apply.
     pub fn check_with(&self, always: &[Rule], action: &Action<'_>) -> Verdict {
         let target = PreparedSubject::of(action.subject);
         let denies = || self.deny.iter().map(|rule| (binds(rule, action, &target), rule));
         if let Some((_, rule)) =
             denies().filter(|(found, _)| *found == Match::Yes).min_by_key(|(_, rule)| *rule)
         {
-            return Verdict::Deny { reason: format!("`{rule}` in permissions.deny forbids this") };
+            return Verdict::Deny { reason: format!("the rule `{rule}` in permissions.deny forbids it") };
         }
         if self.mode == Mode::Plan && action.kind != ActionKind::Pure {
             return Verdict::Deny { reason: plan_reason(action.tool) };
@@ -214,14 +215,14 @@ impl Permissions {
         Verdict::Ask { rule: None }
     }
 
-    /// Whether a `deny` rule forbids every call of a tool, whatever it would do.
+    /// Whether a `deny` rule forbids every call of a tool.
     pub fn denies(&self, tool: &str) -> bool {
         self.deny.iter().any(|rule| matches!(rule.matcher(), Matcher::Any) && rule.names(tool))
     }
 
-    /// The rule by which a person can permit this very call for good. None where no rule says just this: a command
-    /// line of several parts or with expansions, a folder, or a call that a `deny` rule may be about. Of a tool whose calls
-    /// have neither path, command nor host, it is every call.
+    /// Returns the rule with which the user can permanently allow this exact call. `None` if no rule expresses
+    /// exactly this: a command line of several parts or with expansions, a folder, or a call that a `deny` rule may
+    /// apply to. For a tool whose calls have neither path, command nor host, the rule covers every call.
     pub fn exact_rule(&self, action: &Action<'_>) -> Option<Rule> {
         let target = PreparedSubject::of(action.subject);
         if self.deny.iter().any(|rule| binds(rule, action, &target) != Match::No) {
@@ -236,8 +237,8 @@ impl Permissions {
         (rule.is_exact() && is_allowed(std::slice::from_ref(&rule), action, &target)).then_some(rule)
     }
 
-    /// Whether a tool that visits many files may show this one: false when a `deny` or `ask` rule with a path
-    /// on `read_file` matches. A bare `read_file` rule does not count here, as it names that tool alone.
+    /// Whether a tool that visits many files may show this one: false if a `deny` or `ask` rule with a path on
+    /// `read_file` matches. A bare `read_file` rule does not count here, because it names that tool alone.
     pub fn may_read(&self, path: &str) -> bool {
         let target = path::NormalizedPath::new(path);
         !self.deny.iter().chain(&self.ask).any(|rule| match rule.matcher() {
@@ -246,7 +247,7 @@ impl Permissions {
         })
     }
 
-    /// The same rules under the narrower of the two modes. No verdict of the result is wider than before.
+    /// Returns the same rules under the narrower of the two modes. No verdict of the result is wider than before.
     #[must_use]
     pub fn narrowed_to(&self, mode: Mode) -> Permissions {
         Permissions { mode: self.mode.min(mode), ..self.clone() }
@@ -256,7 +257,7 @@ impl Permissions {
     fn is_free(&self, kind: ActionKind, target: &PreparedSubject) -> bool {
         match kind {
             ActionKind::Pure => true,
-            // The edit mode frees edits of the workspace, so a path that leads out of it does not profit.
+            // Edit mode permits edits of the workspace, so a path that leads out of it is not covered.
             ActionKind::Edit if matches!(target, PreparedSubject::Path(path) if path.is_outside()) => {
                 self.mode >= Mode::Auto
             }
@@ -285,7 +286,7 @@ fn is_allowed(rules: &[Rule], action: &Action<'_>, target: &PreparedSubject) -> 
 const READ_TOOL: &str = "read_file";
 const WRITE_TOOLS: [&str; 2] = ["write_file", "edit_file"];
 
-/// How far a `deny` or `ask` rule applies to a call.
+/// Whether a `deny` or `ask` rule applies to a call.
 fn binds(rule: &Rule, action: &Action<'_>, target: &PreparedSubject) -> Match {
     match (rule.matcher(), target) {
         (Matcher::Any, _) if rule.names(action.tool) => Match::Yes,
@@ -297,7 +298,7 @@ fn binds(rule: &Rule, action: &Action<'_>, target: &PreparedSubject) -> Match {
         (Matcher::Any, _)
         | (Matcher::Path(_), PreparedSubject::Path(_))
         | (Matcher::Host(_), PreparedSubject::Host(_)) => Match::No,
-        // The rule wants to see a path, a command or a host and the call shows none, so nothing can be said.
+        // The rule requires a path, a command or a host and the call has none, so the result is unknown.
         (Matcher::Path(_) | Matcher::Command(_) | Matcher::Host(_), _) if rule.names(action.tool) => {
             Match::Maybe
         }
@@ -305,7 +306,7 @@ fn binds(rule: &Rule, action: &Action<'_>, target: &PreparedSubject) -> Match {
     }
 }
 
-/// Whether a path rule on `tool` speaks of this call, which has a path.
+/// Whether a path rule on `tool` applies to this call, which has a path.
 fn applies_to(tool: &str, action: &Action<'_>) -> bool {
     let writes = action.kind != ActionKind::Pure || WRITE_TOOLS.contains(&action.tool);
     tool == action.tool || tool == READ_TOOL || (WRITE_TOOLS.contains(&tool) && writes)
@@ -313,7 +314,7 @@ fn applies_to(tool: &str, action: &Action<'_>) -> bool {
 
 fn plan_reason(tool: &str) -> String {
     format!(
-        "plan mode only reads, and `{tool}` does more; a wider mode is chosen with `--mode ask`, \
-         `--mode edit` or `--mode auto`"
+        "plan mode is read-only, and `{tool}` is not. Describe the change in your plan instead. The user can choose \
+         `--mode ask`, `--mode edit` or `--mode auto`"
     )
 }

@@ -1,7 +1,7 @@
-//! What travels with work that leaves the process: over MCP and ACP, and back into Brigade.
+//! Context that accompanies work in another process: over MCP and ACP, and back into Brigade.
 //!
-//! Whoever hands work on says where it stands and what is left. Whoever takes it up stays within that, so that a loop
-//! through another program meets the same limits as one inside.
+//! The sending process states its position in the tree and the remaining resources. The receiving process stays
+//! within them, so that a loop through another program meets the same limits as one inside.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -10,48 +10,48 @@ use crate::grant::{Authority, Budget, Limit};
 use crate::money::Resources;
 use crate::permission::Mode;
 
-/// The key of `_meta` that a hop stands under.
+/// `_meta` key of the remote context.
 pub const META_KEY: &str = "brigade/hop";
 
-/// The most sessions that are named.
+/// Maximum number of sessions in the lineage.
 const MAX_LINEAGE_LEN: usize = 64;
-/// The longest name of one.
+/// Maximum length of a session's name.
 const MAX_NAME_BYTES: usize = 512;
 
-/// Where work comes from, and what is left for it. A field that is absent limits nothing: another program may know
-/// nothing of it, and what the taker's own settings say counts in any case.
+/// Lineage and remaining resources of remote work. An absent field limits nothing: another program may not know it,
+/// and the receiver's own settings apply in any case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RemoteContext {
-    /// The sessions above, from the first; of each process the one that handed the work on.
+    /// Ancestor sessions, root first; of each process the one that passed the work on.
     pub lineage: Vec<String>,
-    /// The depth of the session that takes it up. One that stands for its caller, or for an agent that its caller
-    /// started, is as deep as that.
+    /// Depth of the session that receives the work. A session that represents its caller, or an agent that its
+    /// caller started, has the same depth.
     pub depth: u32,
-    /// The depth of the deepest session that there may be.
+    /// Maximum depth of any session.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "deepest")]
     pub max_depth: Option<u32>,
-    /// When it has to be over, in UTC milliseconds.
+    /// Deadline in UTC milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<u64>,
-    /// Tokens that are left.
+    /// Remaining tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Nano-dollars that are left.
+    /// Remaining nano-dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<u64>,
-    /// Agents that may still be started.
+    /// Number of agents that may still be started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agents: Option<u64>,
-    /// How freely the caller works.
+    /// Permission mode of the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
 }
 
 impl RemoteContext {
-    /// The hop that a `_meta` object carries, if it carries one. One that cannot be read is an error: to go on without
-    /// it would be to go on without limits.
+    /// Reads the context of a `_meta` object, if it contains one. An invalid context is an error: ignoring it would
+    /// remove all limits.
     pub fn from_meta(meta: &Map<String, Value>) -> Result<Option<RemoteContext>, String> {
         let Some(value) = meta.get(META_KEY) else { return Ok(None) };
         let remote_context: RemoteContext =
@@ -63,19 +63,19 @@ impl RemoteContext {
             (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
         };
         if !remote_context.lineage.iter().all(is_name) {
-            return Err(format!("`_meta.{META_KEY}`: the lineage names something that is no session"));
+            return Err(format!("`_meta.{META_KEY}`: the lineage contains an invalid session id"));
         }
         Ok(Some(remote_context))
     }
 
-    /// Puts the hop into a `_meta` object.
+    /// Writes the context into a `_meta` object.
     pub fn write_meta(&self, meta: &mut Map<String, Value>) {
         if let Ok(value) = serde_json::to_value(self) {
             meta.insert(META_KEY.to_owned(), value);
         }
     }
 
-    /// The authority of the session that takes the work up, never wider than `own`.
+    /// Narrows the authority of the receiving session, which is never wider than `local`.
     pub fn narrow(&self, mut local: Authority) -> Authority {
         local.max_depth = self.max_depth.map_or(local.max_depth, |max_depth| max_depth.min(local.max_depth));
         if let Some(mode) = self.mode {
@@ -84,7 +84,8 @@ impl RemoteContext {
         local
     }
 
-    /// The hop that stays within both. It comes from the deeper of the two; from `later` where they stand alike.
+    /// Returns the context that stays within both. Its lineage comes from the deeper of the two, or from `later` if
+    /// both are equally deep.
     #[must_use]
     pub fn intersect(&self, later: &RemoteContext) -> RemoteContext {
         let from = if later.depth >= self.depth { later } else { self };
@@ -100,7 +101,7 @@ impl RemoteContext {
         }
     }
 
-    /// The same with this much to use up.
+    /// Replaces the remaining resources.
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> RemoteContext {
         let number = |limit: Limit| match limit {
@@ -115,7 +116,7 @@ impl RemoteContext {
         }
     }
 
-    /// What is left of it after `used`.
+    /// Returns the context with the resources left after `used`.
     #[must_use]
     pub fn minus(&self, used: Resources) -> RemoteContext {
         let left = |number: Option<u64>, used: u64| number.map(|number| number.saturating_sub(used));
@@ -127,14 +128,14 @@ impl RemoteContext {
         }
     }
 
-    /// What the session that takes the work up may use up.
+    /// Caps the budget of the receiving session.
     pub fn cap_budget(&self, local: Budget) -> Budget {
         let limit = |number: Option<u64>| number.map_or(Limit::Unlimited, Limit::AtMost);
         local.min(Budget { tokens: limit(self.tokens), usd: limit(self.usd), agents: limit(self.agents) })
     }
 }
 
-/// The narrower of two limits, either of which may limit nothing.
+/// Returns the narrower of two optional limits.
 fn narrower<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     one.into_iter().chain(other).min()
 }

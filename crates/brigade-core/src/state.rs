@@ -1,7 +1,7 @@
-//! The fold: what a log amounts to, and what to do next.
+//! Fold of a session log, and the next step.
 //!
-//! [`State::apply`] takes any fact in any order without a panic; [`State::admits`] says which facts a runner may
-//! still append; [`State::next`] says what to do, from nothing but the log.
+//! [`State::apply`] accepts any event in any order without a panic. [`State::admits`] decides which events a runner
+//! may still append. [`State::next`] determines the next step from nothing but the log.
 
 mod abandon;
 mod admits;
@@ -35,93 +35,93 @@ use calls::ToolCalls;
 use repeats::Repeats;
 use token_estimator::TokenEstimator;
 
-/// How often a turn is asked again after faults that may pass.
+/// Maximum number of attempts at a turn after transient faults.
 pub const MAX_ATTEMPTS: u32 = 6;
-/// How often a conversation that is too long is made shorter for the same turn.
+/// Maximum number of times that a conversation is compacted for the same turn.
 const MAX_OVERFLOWS: u32 = 5;
 
-/// What a model call is for.
+/// Purpose of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// A turn of the loop.
+    /// Turn of the loop.
     Turn,
-    /// The last word after a limit: no tools, paid by the session's own reserve.
+    /// Wrap-up call after a limit: no tools, covered by the session's own reserve.
     Grace,
-    /// The report that a face asks for at the end.
+    /// Report that a delegation style requests at the end.
     Summary,
-    /// A summary that stands in for earlier turns.
+    /// Summary that replaces earlier turns.
     Compaction,
 }
 
-/// What to do next.
+/// Next step of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Call the model.
     CallModel(Purpose),
-    /// See to these calls, which were not named before: run, refuse, re-attach or close them.
+    /// Process these calls, which were not returned before: run, refuse, re-attach or close them.
     RunCalls(Vec<CallId>),
-    /// Something is under way; wait for it.
+    /// Wait for work in progress.
     Wait,
-    /// Leave these children to themselves: all else is done.
+    /// Detach these children: everything else is done.
     Detach(Vec<SessionId>),
-    /// Write the end.
+    /// Append the end of the round.
     End(Outcome),
-    /// There is nothing to do.
+    /// Nothing to do.
     Nothing,
 }
 
-/// A model call that was sent and not answered.
+/// Model call that was sent and has no reply yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenCall {
-    /// The turn.
+    /// Turn of the call.
     pub turn: u32,
-    /// The attempt.
+    /// Attempt at the turn.
     pub attempt: u32,
-    /// What it is for.
+    /// Purpose of the call.
     pub purpose: Purpose,
-    /// What is set aside for it.
+    /// Resources reserved for the call.
     pub reserved: Resources,
-    /// The input tokens in `reserved`.
+    /// Input tokens in `reserved`.
     pub input: u64,
 }
 
-/// The round that is running, or ran last.
+/// Current or most recent round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Round {
-    /// What is asked.
+    /// Task of the round.
     pub delegation: Arc<Delegation>,
-    /// The agent definition.
+    /// Agent definition.
     pub agent: Hash,
-    /// What it may do and use up.
+    /// Authority and budget of the round.
     pub grant: Grant,
-    /// Who delegated.
+    /// Session that delegated.
     pub parent: Option<SessionId>,
-    /// How deep in the tree.
+    /// Depth in the tree.
     pub depth: u32,
 }
 
-/// A loan that is out.
+/// Outstanding loan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loan {
-    /// The call that asked for the child.
+    /// Call that requested the child.
     pub call: CallId,
-    /// What is lent.
+    /// Amount of the loan.
     pub amount: Resources,
-    /// What the child was asked; kept while the loan is out, so that a resume can start it from here.
+    /// Task of the child; kept while the loan is outstanding, so that a resume can start it from here.
     pub round: Box<Round>,
 }
 
-/// How far the report is that a face asks for at the end.
+/// Progress of the report that a delegation style requests at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReportState {
-    /// None is asked for.
+    /// No report is required.
     NotRequired,
-    /// The task comes first.
+    /// The task phase is not over.
     Due,
-    /// The task phase is over; the report was asked for and has not come.
+    /// The task phase is over; the report was requested and has not arrived.
     Requested,
-    /// It came, or never will.
+    /// The report arrived, or never will.
     Done,
 }
 
@@ -132,13 +132,13 @@ enum Phase {
     Ended(Outcome),
 }
 
-/// What follows when nothing is open.
+/// Next step if nothing is open.
 enum Decision {
     Call(Purpose),
     End(Status),
 }
 
-/// What a session's log amounts to.
+/// State of a session, folded from its log.
 #[derive(Debug, Clone)]
 pub struct State {
     session: SessionId,
@@ -161,36 +161,36 @@ pub struct State {
     limit: Option<LimitKind>,
     cancelled: Option<String>,
     last_purpose: Option<Purpose>,
-    /// How often the model said that the conversation is too long, since it was last made shorter or answered.
+    /// Number of overflow errors since the conversation was last compacted or answered.
     overflows: u32,
-    /// How many models of the agent's chain were given up in this round.
+    /// Number of models of the agent's chain that were given up in this round.
     fallback_index: usize,
-    /// The last turn that counts against the limit.
+    /// Last turn that counts against the limit.
     last_counted_turn: u32,
     wrap_up_sent: bool,
     report: ReportState,
-    /// How many wrap-up calls or reports in a row reached their output limit before any text.
+    /// Number of consecutive wrap-up calls or reports that reached their output limit before any text.
     truncated_replies: u32,
     /// Whether a turn of this round was answered.
     has_worked: bool,
     estimator: TokenEstimator,
     repeats: Repeats,
-    /// How many of the loans a call waits for.
+    /// Number of loans that a call waits for.
     foreground_loans: usize,
-    /// The bytes of the longest result when a child was first started in the background.
+    /// Size of the longest result in bytes when a child was first started in the background.
     longest_result_before_background: Option<usize>,
-    /// How often the runtime asked for a better result in this round.
+    /// Number of times that the runtime requested a better result in this round.
     reminders: u32,
-    /// The bytes of the longest result that a child brought.
+    /// Size of the longest result of a child, in bytes.
     longest_result: usize,
-    /// What a person has permitted this session for good.
+    /// Rules that the user has permanently allowed in this session.
     always_allowed: Vec<Rule>,
-    /// The files that the agent has seen. Boxed, because most agents touch none.
+    /// Files that the agent has seen. Boxed, because most agents access none.
     seen: Option<Box<SeenFiles>>,
 }
 
 impl State {
-    /// A session of which nothing is known yet.
+    /// Creates the state of a session with an empty log.
     pub fn new(session: SessionId) -> State {
         State {
             session,
@@ -239,7 +239,7 @@ impl State {
         state
     }
 
-    /// Takes one fact into account. Its cost does not grow with the log.
+    /// Applies one event. The cost does not grow with the log.
     pub fn apply(&mut self, event: &Event) {
         self.length += 1;
         match event {
@@ -259,7 +259,7 @@ impl State {
                         self.reminders += u32::from(self.is_answered());
                         self.repeats.mark_warned();
                     }
-                    // Whoever is told something new does not merely repeat itself.
+                    // An agent that receives new input does not merely repeat itself.
                     Speaker::Person | Speaker::Parent => self.repeats = Repeats::default(),
                     Speaker::Child(_) => {}
                 }
@@ -334,8 +334,8 @@ impl State {
         }
     }
 
-    /// Says what to do. Calls that a [`Step::RunCalls`] has named are not named again by this value; a value that
-    /// was folded anew names all that are not answered.
+    /// Returns the next step. Calls in a [`Step::RunCalls`] are returned only once by this value; a newly folded
+    /// value returns all that have no result.
     #[expect(clippy::should_implement_trait, reason = "it is no iterator: it does not move on by itself")]
     pub fn next(&mut self) -> Step {
         if self.phase != Phase::Running {
@@ -353,7 +353,7 @@ impl State {
         }
         match self.decide() {
             Decision::Call(purpose) => Step::CallModel(purpose),
-            // A session ends only when every loan is back; children in the background are waited for here.
+            // A session ends only when every loan is returned; background children are waited for here.
             Decision::End(status) if !self.loans.is_empty() => self.detach_or_wait(&status),
             Decision::End(status) => Step::End(self.outcome(status)),
         }
@@ -366,7 +366,7 @@ impl State {
         if children.is_empty() { Step::Wait } else { Step::Detach(children) }
     }
 
-    /// What follows when nothing is open: one more call of the model, or the end.
+    /// Decides between one more model call and the end, if nothing is open.
     fn decide(&self) -> Decision {
         if let Some(by) = &self.cancelled {
             return Decision::End(Status::Cancelled { by: by.clone() });
@@ -397,7 +397,7 @@ impl State {
         }
     }
 
-    /// Whether a call waits for children, or all of them are wanted back because nothing new may start.
+    /// Whether a call waits for children, or all of them must return because nothing new may start.
     fn waits_for_children(&self) -> bool {
         self.foreground_loans > 0 || (!self.loans.is_empty() && self.stop_reason().is_some())
     }
@@ -408,13 +408,13 @@ impl State {
         let is_same_model =
             self.fallback_index == 0 && self.round.as_ref().is_some_and(|last| last.agent == round.agent);
         if !is_same_model {
-            // Every model counts in its own way.
+            // Every model counts tokens differently.
             self.transcript.reset_counts();
             self.estimator = TokenEstimator::default();
         }
         self.ledger = Ledger::new(round.grant.budget);
         self.transcript.begin_round();
-        // A turn that an earlier round did not get answered is over: its number is not used again.
+        // A turn that an earlier round left unanswered is over: its number is not used again.
         self.transcript.skip_turn(self.turn);
         self.transcript.task(&round.delegation);
         self.report =
@@ -443,14 +443,15 @@ impl State {
 
     fn called(&mut self, call: OpenCall) {
         if matches!(call.purpose, Purpose::Grace | Purpose::Summary) {
-            // The turn limit follows from the log only until the next call is there; from then on it is remembered.
+            // The turn limit follows from the log only until the next call; from then on it is stored.
             self.limit = self.exceeded_limit();
         }
         if self.turn < call.turn {
             self.turn = call.turn;
             self.faults = 0;
         }
-        // An external agent works from its first call on: nothing is estimated for it. Its wrap-up tells it to stop.
+        // An external agent works from its first call on, and nothing is estimated for it. Its wrap-up call tells
+        // it to stop.
         self.has_worked |= call.purpose == Purpose::Turn && call.input == 0;
         if call.purpose == Purpose::Turn && self.last_counted_turn < call.turn {
             self.last_counted_turn = call.turn;
@@ -466,13 +467,13 @@ impl State {
                 let prompt = self.round.as_ref().and_then(|round| round.delegation.report.clone());
                 self.transcript.instruct(prompt.unwrap_or_default().to_string());
             }
-            // More was asked of it since: it reports again when that is done.
+            // New input arrived since: the agent reports again when that is done.
             Purpose::Turn if self.report == ReportState::Done => self.report = ReportState::Due,
             Purpose::Turn | Purpose::Grace | Purpose::Summary | Purpose::Compaction => {}
         }
         self.attempts = call.attempt;
         self.ledger.reserve(call.reserved);
-        // A summary answers nobody: words that wait go on waiting.
+        // A summary does not answer the pending messages, so they stay pending.
         if call.purpose != Purpose::Compaction {
             self.transcript.mark_sent();
         }
@@ -493,9 +494,9 @@ impl State {
         }
         self.overflows = 0;
         self.has_worked |= self.last_purpose == Some(Purpose::Turn);
-        // The last word has no tools: calls in it are not run, and the request builder answers them.
+        // The wrap-up call has no tools: calls in its reply are not run, and the request builder answers them.
         let is_last_word = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
-        // Who is cut off by a refusal has not said what it wants called.
+        // A reply that was cut off by a refusal does not contain the intended calls.
         let is_refused = reply.stop == Stop::Refusal;
         let runs = !is_last_word && !is_refused && self.overrun().is_none() && !self.is_single();
         if self.last_purpose == Some(Purpose::Summary) {
@@ -508,7 +509,7 @@ impl State {
         self.transcript.replied(turn, reply, spent.usage);
     }
 
-    /// Books what the open call cost, and learns from it if its request was the conversation.
+    /// Charges the cost of the open call, and updates the estimates if its request was the conversation.
     fn settle(&mut self, spent: Spent, is_conversation: bool) {
         let open = self.open.take();
         if let Some(open) = open.as_ref().filter(|_| is_conversation && spent.estimated == 0) {
@@ -516,11 +517,11 @@ impl State {
         }
         let reserved = open.map(|call| call.reserved).unwrap_or_default();
         self.ledger.settle(reserved, spent);
-        // Its own calls stop here; what a child used too much, a loan that is still out may cover.
+        // The session's own calls stop here; an outstanding loan may still cover the overuse of a child.
         self.limit = self.limit.or(self.overrun());
     }
 
-    /// The limit that usage went beyond.
+    /// Returns the limit that the usage exceeds.
     fn overrun(&self) -> Option<LimitKind> {
         match self.ledger.overrun() {
             Resources { tokens: 1.., .. } => Some(LimitKind::Tokens),
@@ -530,7 +531,8 @@ impl State {
         }
     }
 
-    /// A summary is no part of the conversation. Where it was made for a turn that did not fit, that turn begins anew.
+    /// Ends a summary call, which is not part of the conversation. If it was made for a turn that did not fit, that
+    /// turn starts again.
     fn compacted(&mut self, turn: u32) {
         if self.last_counted_turn == turn {
             self.turns_in_round = self.turns_in_round.saturating_sub(1);
@@ -542,13 +544,13 @@ impl State {
         self.settle(spent, false);
         self.transcript.end_reply();
         match cause {
-            // A crash says nothing about the model. A last word that it cut off may still be said.
+            // A crash reveals nothing about the model. An interrupted wrap-up call may be repeated.
             CallFault::Interrupted => {
                 if self.last_purpose == Some(Purpose::Grace) {
                     self.last_purpose = Some(Purpose::Turn);
                 }
             }
-            // A stop says nothing about it either, and ends all hope for a last word that was asked for.
+            // Neither does a stop, but it also rules out a wrap-up call that was requested.
             CallFault::Stopped => {
                 self.fault = None;
                 self.abandon_report();
@@ -570,7 +572,7 @@ impl State {
                 self.overflows += 1;
                 self.fault = Some(cause.clone());
             }
-            // It is asked for once more, with more room; after that, the last text has to do.
+            // It is requested once more with a larger output limit; after that, the last text is used.
             CallFault::Cut { .. } => {
                 self.truncated_replies += 1;
                 self.fault = None;
@@ -583,7 +585,7 @@ impl State {
                 self.faults = 0;
                 self.fault = None;
                 self.overflows = self.overflows.min(1);
-                // Every model counts in its own way.
+                // Every model counts tokens differently.
                 self.transcript.reset_counts();
                 self.estimator = TokenEstimator::default();
                 if self.last_purpose == Some(Purpose::Grace) {
@@ -598,7 +600,7 @@ impl State {
             self.foreground_loans.saturating_sub(usize::from(execution == Execution::Foreground));
     }
 
-    /// A rule that cannot be read permits the call it was said about, and nothing after it.
+    /// A rule that cannot be parsed allows only the call that it was given for.
     fn answered(&mut self, call: CallId, answer: &Answer) {
         let is_taken = self.calls.answered(call, answer);
         if let Answer::Always(rule) = answer
@@ -659,8 +661,8 @@ impl State {
         }
     }
 
-    /// Whether a limit leaves the session its wrap-up call: one reply, if there is work to report, unless an overrun
-    /// has used up what pays for it.
+    /// Whether a limit leaves the session its wrap-up call: one reply, if there is work to report, unless an
+    /// overrun has used up its reserve.
     fn can_wrap_up(&self) -> bool {
         let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
         let said = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
@@ -670,7 +672,7 @@ impl State {
         self.has_worked && fits && self.overrun().is_none() && (!said || may_pass || is_open)
     }
 
-    /// Whether the last word is the agent's own. A single generation has no second, whatever it wants called.
+    /// Whether the last message is the agent's own. A single generation has no second reply, whatever it calls.
     fn is_answered(&self) -> bool {
         self.transcript.is_answered() || (self.is_single() && self.transcript.has_replied())
     }
@@ -694,7 +696,7 @@ impl State {
             Some(CallFault::Transient { message }) if self.faults >= MAX_ATTEMPTS => {
                 Some(format!("{message} (after {} attempts)", self.faults))
             }
-            // What is too long even without all that can be left out stays too long.
+            // A conversation that is too long after compaction stays too long.
             Some(CallFault::Overflow { message })
                 if !self.transcript.can_compact() || self.overflows > MAX_OVERFLOWS =>
             {
@@ -704,11 +706,11 @@ impl State {
         }
     }
 
-    /// The limit that stops this round: one that was recorded, usage beyond the grant, or the turns that follow from
-    /// the log.
+    /// Returns the limit that stops this round: a recorded one, usage beyond the grant, or the turn limit that
+    /// follows from the log.
     pub fn exceeded_limit(&self) -> Option<LimitKind> {
         let turns = self.round.as_ref().map_or(0, |round| round.grant.turns);
-        // A turn that was begun and not answered may be asked again: it is counted already.
+        // A turn that was started but not answered may be retried: it is already counted.
         let is_turn_open = self.turn > self.transcript.last_turn();
         let in_task_phase = match self.report {
             ReportState::NotRequired | ReportState::Due => true,

@@ -1,4 +1,4 @@
-//! Text of any length inside a fact of bounded size.
+//! Text of any length in an event of bounded size.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Hash;
 
-/// Longer text is kept beside the fact, as a blob named by its hash.
+/// Maximum size of inline text; longer text is stored separately, as a blob named by its hash.
 pub const MAX_INLINE_BYTES: usize = 8 * 1024;
 
-/// Text that a fact carries. Short text stands in the fact itself. A store moves longer text into a blob when it
-/// writes and puts it back when it reads, so that folding code only ever meets whole text.
+/// Text of an event. Short text is inline. A store moves longer text into a blob on writing and restores it on
+/// reading, so that folding code only ever sees complete text.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Text {
     /// The text itself.
     Inline(Arc<str>),
-    /// Where the text is. Boxed: there are many texts in memory, and few of this kind.
+    /// Reference to the text. Boxed: there are many texts in memory, and few of this kind.
     Spilled(Box<BlobRef>),
 }
 
-/// A text that is kept beside its fact.
+/// Reference to text that is stored separately.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobRef {
-    /// The hash of the text.
+    /// Hash of the text.
     pub blob: Hash,
-    /// Its length.
+    /// Length of the text.
     pub bytes: u64,
 }
 
 impl Text {
-    /// The text, or a note in its place where the blob is missing.
+    /// Returns the text, or a note in its place if the blob is missing.
     pub fn as_str(&self) -> &str {
         match self {
             Text::Inline(text) => text,
@@ -39,7 +39,7 @@ impl Text {
         }
     }
 
-    /// The length in bytes, wherever the text is.
+    /// Returns the length in bytes, wherever the text is stored.
     pub fn len(&self) -> usize {
         match self {
             Text::Inline(text) => text.len(),
@@ -47,7 +47,7 @@ impl Text {
         }
     }
 
-    /// Whether there is nothing to read.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -95,8 +95,8 @@ pub fn truncate_bytes(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// The line in which a program that failed says why: the first that names an error, or else the last that says
-/// anything. What programs add behind their error are traces, versions and names of log files.
+/// Finds the line in which a failed program reports the cause: the first that mentions an error, or else the last
+/// that is not blank. Programs add traces, versions and log file names after their error.
 pub fn error_line(output: &str) -> Option<&str> {
     let names_error = |line: &&str| {
         let small = line.to_lowercase();

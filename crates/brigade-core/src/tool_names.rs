@@ -1,8 +1,8 @@
-//! The one table of tool names: how other programs call what our tools do.
+//! Table of tool names: the built-in tools and the names that other programs use for them.
 //!
-//! Whitelists in calls, roles and agent files all go through [`tools`], so that a name means the same everywhere.
+//! Whitelists in calls, roles and agent files all go through [`resolve`], so that a name means the same everywhere.
 //!
-//! | Ours | Also written as |
+//! | Built-in | Also written as |
 //! |---|---|
 //! | `read_file` | Read, view, cat, open_file, read_many_files, NotebookRead, readfile |
 //! | `write_file` | Write, create, create_file, WriteFile |
@@ -18,16 +18,16 @@
 //! | `skill` | Skill, activate_skill, load_skill |
 //! | `subagent_dispatch` | Task, Agent, runSubagent |
 //!
-//! Some names stand for several of ours: `file_ops` and `read-only` for tools that only read, `web` for both web
-//! tools, `developer` for files and commands. In agent files of Copilot, `edit` and `search` stand for more; see
-//! [`copilot_tools`].
+//! Some names mean several tools: `file_ops` and `read-only` for tools that only read, `web` for both web
+//! tools, `developer` for files and commands. In agent files of Copilot, `edit` and `search` mean more; see
+//! [`resolve_copilot`].
 
 use std::borrow::Cow;
 
-/// The beginning of the names of tools that come from MCP servers.
+/// Prefix of the names of MCP tools.
 const MCP_PREFIX: &str = "mcp__";
 
-/// Our tools, in the order of the table.
+/// Built-in tools, in the order of the table.
 pub const BUILTIN: [&str; 21] = [
     "read_file",
     "write_file",
@@ -52,7 +52,7 @@ pub const BUILTIN: [&str; 21] = [
     "subagent_delegate",
 ];
 
-/// What a foreign name stands for. Foreign names are folded first: lower case, without `-`, `_` and blanks.
+/// Aliases and their tools. Foreign names are normalised first: lower case, without `-`, `_` and spaces.
 const ALIASES: &[(&[&str], &[&str])] = &[
     (
         &["read", "view", "cat", "openfile", "readfile", "readmanyfiles", "notebookread", "viewfile"],
@@ -122,7 +122,7 @@ const ALIASES: &[(&[&str], &[&str])] = &[
     (&["developer"], &["read_file", "write_file", "edit_file", "list_dir", "grep", "glob", "shell"]),
 ];
 
-/// Our tools that a name stands for; none where nobody knows it.
+/// Returns the built-in tools that a name means; empty if the name is unknown.
 ///
 /// ```
 /// use brigade_core::tool_names::resolve;
@@ -142,8 +142,8 @@ pub fn resolve(name: &str) -> Vec<&'static str> {
     BUILTIN.iter().find(|ours| fold(ours) == folded).map(|ours| vec![*ours]).unwrap_or_default()
 }
 
-/// Our tools that a name stands for in an agent file of Copilot. GitHub's table gives two names a wider meaning than other
-/// programs do: `edit` also creates files, and `search` finds files and text in files.
+/// Returns the built-in tools that a name means in an agent file of Copilot. GitHub's table gives two names a wider
+/// meaning than other programs do: `edit` also creates files, and `search` finds files and text in files.
 ///
 /// ```
 /// use brigade_core::tool_names::resolve_copilot;
@@ -159,8 +159,8 @@ pub fn resolve_copilot(name: &str) -> Vec<&'static str> {
     }
 }
 
-/// The name of a tool as it is compared. Tools of MCP servers are lower case, however they are written; all other names
-/// stay as they are.
+/// Returns the name of a tool for comparison. Names of MCP tools become lower case; all other names stay as they
+/// are.
 ///
 /// ```
 /// use brigade_core::tool_names::canonical;
@@ -172,7 +172,7 @@ pub fn canonical(name: &str) -> Cow<'_, str> {
     if is_mcp { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) }
 }
 
-/// How the names begin that a pattern such as `mcp__server__*` stands for. Only tools of MCP servers have patterns.
+/// Returns the prefix of a pattern such as `mcp__server__*`. Only MCP tools have patterns.
 ///
 /// ```
 /// use brigade_core::tool_names::mcp_prefix;
@@ -240,7 +240,7 @@ mod tests {
             assert!(ours.iter().all(|tool| BUILTIN.contains(tool)), "{ours:?}");
             for name in *names {
                 assert_eq!(fold(name), *name, "{name} is not folded");
-                assert!(seen.insert(*name), "{name} stands there twice");
+                assert!(seen.insert(*name), "{name} is listed twice");
             }
         }
     }

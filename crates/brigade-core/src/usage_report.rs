@@ -1,4 +1,4 @@
-//! What comes back with work that left the process: what it used up there.
+//! Usage report of remote work.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -6,46 +6,46 @@ use serde_json::{Map, Value};
 use crate::grant::Budget;
 use crate::money::{Resources, Spent, Usage};
 
-/// The key of `_meta` that an account stands under.
+/// `_meta` key of a usage report.
 pub const META_KEY: &str = "brigade/spent";
 
-/// The key of a tool's `_meta` that says that a call of it takes a loan and brings an account.
+/// Key in a tool's `_meta` which declares that a call accepts a loan and returns a usage report.
 pub const LOAN_META_KEY: &str = "brigade/loan";
 
-/// What became of work that was handed on, as the far side says in `_meta` under [`META_KEY`].
+/// Usage of remote work, as the remote side reports it in `_meta` under [`META_KEY`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageReport {
-    /// Tokens that models read, cached or not.
+    /// Input tokens, cached or not.
     pub input_tokens: u64,
-    /// Tokens that they wrote.
+    /// Output tokens.
     pub output_tokens: u64,
     /// Nano-dollars for both.
     pub usd: u64,
     /// Agents that were started.
     pub agents: u64,
-    /// Replies of models.
+    /// Model replies.
     pub turns: u64,
-    /// Tokens of which nobody knows whether they were used.
+    /// Tokens whose use is unconfirmed.
     #[serde(rename = "tokens_in_doubt")]
     pub unconfirmed_tokens: u64,
     /// Nano-dollars for these.
     #[serde(rename = "usd_in_doubt")]
     pub unconfirmed_usd: u64,
-    /// Agents of which nobody knows whether they were started.
+    /// Agents whose start is unconfirmed.
     #[serde(rename = "agents_in_doubt")]
     pub unconfirmed_agents: u64,
 }
 
 impl UsageReport {
-    /// The account that a `_meta` object carries, if it carries one.
+    /// Reads the report of a `_meta` object, if it contains one.
     pub fn from_meta(meta: &Map<String, Value>) -> Result<Option<UsageReport>, String> {
         let Some(value) = meta.get(META_KEY) else { return Ok(None) };
         let report = serde_json::from_value(value.clone());
         report.map(Some).map_err(|cause| format!("`_meta.{META_KEY}`: {cause}"))
     }
 
-    /// The account as JSON. Beside `usd`, which is in nano-dollars, the same amount says its unit.
+    /// Returns the report as JSON. `usd` is in nano-dollars; the same amount is added with its unit.
     pub fn to_json(&self) -> Value {
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
@@ -54,13 +54,13 @@ impl UsageReport {
         value
     }
 
-    /// Puts the account into a `_meta` object.
+    /// Writes the report into a `_meta` object.
     pub fn write_meta(&self, meta: &mut Map<String, Value>) {
         meta.insert(META_KEY.to_owned(), self.to_json());
     }
 
-    /// The same in our own books, as far as it stays within what was lent: nobody can charge more than that. What goes
-    /// beyond it is noted as excess.
+    /// Converts the report to usage, capped to the loan: the remote side cannot charge more than that. The rest is
+    /// recorded as excess.
     pub fn capped_to(&self, lent: &Budget) -> Spent {
         let mut left = *lent;
         let mut take = |requested: Resources| {
@@ -96,13 +96,13 @@ impl UsageReport {
     }
 }
 
-/// Adds `usd_nano` and `cost_usd` beside `usd`, which is in nano-dollars.
+/// Adds `usd_nano` and `cost_usd` next to `usd`, which is in nano-dollars.
 pub fn add_cost_units(fields: &mut Map<String, Value>) {
     let nano = match fields.get("usd") {
         None => 0,
         Some(value) => match value.as_u64() {
             Some(nano) => nano,
-            // No limit has no number.
+            // An unlimited amount has no number.
             None => return,
         },
     };
@@ -162,7 +162,7 @@ mod tests {
         let spent = report.capped_to(&lent);
         assert_eq!((spent.usage.input, spent.usage.output, spent.unconfirmed.tokens), (5, 5, 0));
         assert_eq!(spent.excess, 13);
-        // One field that is exceeded takes nothing from the others.
+        // An exceeded field does not reduce the others.
         assert_eq!((spent.usd, spent.agents, spent.unconfirmed.agents), (123_456_789, 2, 1));
         let nothing = report.capped_to(&Budget::default());
         assert_eq!(nothing.amount(), Resources::default());

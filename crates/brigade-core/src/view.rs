@@ -1,5 +1,4 @@
-//! Projections of a tree's log: who worked for whom, what it cost, what was said. The terminal, JSON output, tests
-//! and later the browser all read these.
+//! Projections of a tree's log: sessions, costs and messages. The terminal, JSON output and tests all use these.
 
 mod pending_approvals;
 mod spans;
@@ -18,83 +17,83 @@ pub use pending_approvals::PendingApproval;
 use pending_approvals::PendingApprovals;
 use spans::Spans;
 
-/// What an agent is doing.
+/// Current activity of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Activity {
-    /// It has been lent a grant and has not begun.
+    /// The agent has a grant and has not started.
     Pending,
-    /// The model is answering.
+    /// The model is generating a reply.
     Thinking,
-    /// A tool runs.
+    /// A tool is running.
     Tool(String),
-    /// Its children work.
+    /// Its children are working.
     Delegating,
-    /// It says its last word after a limit.
+    /// The agent makes its wrap-up call after a limit.
     WrappingUp,
-    /// It makes a summary of what was said before.
+    /// The agent summarises the earlier conversation.
     Compacting,
-    /// It is over.
+    /// The round is over.
     Ended(Outcome),
 }
 
-/// One session in a tree.
+/// Session of a tree.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// The session.
+    /// Id of the session.
     pub session: SessionId,
-    /// Who delegated.
+    /// Session that delegated.
     pub parent: Option<SessionId>,
-    /// How deep.
+    /// Depth in the tree.
     pub depth: u32,
-    /// The family that the delegation came through.
+    /// Delegation style.
     pub style: DelegationStyle,
-    /// The rank of a face-D delegation in the tree.
+    /// Number of a `subagent_spawn` or `subagent_delegate` call in the tree.
     pub number: Option<u32>,
-    /// The role, or the agent's id.
+    /// Role, or the agent's id.
     pub label: String,
-    /// The label as the caller wrote it, if it is shown differently.
+    /// Label as the caller wrote it, if the display form differs.
     title: Option<String>,
-    /// What was asked.
+    /// Task of the session.
     pub task: String,
-    /// What it does now.
+    /// Current activity.
     pub activity: Activity,
     /// Model calls that were answered.
     pub turns: u64,
-    /// How many it may make, without the last word.
+    /// Maximum number of model calls, without the wrap-up call.
     pub max_turns: u32,
-    /// What it used up by itself, without its children.
+    /// Usage of the session itself, without its children.
     pub own_usage: Spent,
-    /// What had to be free for the next model call, if a budget did not cover it.
+    /// Resources that the next model call needed, if a budget did not cover it.
     pub needed: Resources,
-    /// Tool calls that were answered.
+    /// Tool calls that have a result.
     pub tool_calls: u64,
     /// Tool calls that failed.
     pub tool_errors: u64,
-    /// When it started and when it last changed, in UTC milliseconds.
+    /// Time of the start, in UTC milliseconds.
     pub started_at: u64,
-    /// When the last fact was written.
+    /// Time of the last event, in UTC milliseconds.
     pub changed_at: u64,
-    /// The sessions that it delegated to, in order.
+    /// Sessions that it delegated to, in order.
     pub children: Vec<SessionId>,
-    /// Files that it changed with edit tools, and the lines of all edits of each. Changes by commands are unknown.
+    /// Files that it changed with edit tools, and the changed lines of each. Changes by commands are unknown.
     pub changes: BTreeMap<String, ChangedLines>,
     calls: BTreeMap<CallId, String>,
-    /// Edits that have begun and not ended.
+    /// Edits that have started and not ended.
     edits: BTreeMap<CallId, ChangedLines>,
     report_bytes: Option<usize>,
-    /// What stays set aside after its last call.
+    /// Resources that stay reserved after its last call.
     held_back: Resources,
 }
 
 impl Node {
-    /// How the session is called in lifecycle output: the face and eight digits that stand for its id.
+    /// Returns the key of the session in lifecycle output: the delegation style and eight digits of its id.
     pub fn key(&self) -> String {
         key(self.style, self.number, &self.session)
     }
 }
 
 impl Node {
-    /// The metadata that face B promises, for a helper that has ended.
+    /// Returns the metadata of style B, for a helper that has ended.
     pub fn metadata(&self) -> Option<BTreeMap<&'static str, String>> {
         let Activity::Ended(outcome) = &self.activity else { return None };
         let usage = self.own_usage.usage;
@@ -112,7 +111,8 @@ impl Node {
     }
 }
 
-/// How a session is called in lifecycle output: `sub_n` for the nth of face D, else the face and eight digits.
+/// Returns the key of a session in lifecycle output: `sub_n` for the nth of style D, else the style and eight
+/// digits.
 pub fn key(style: DelegationStyle, number: Option<u32>, session: &SessionId) -> String {
     if let (DelegationStyle::Spawn, Some(number)) = (style, number) {
         return format!("sub_{number}");
@@ -120,18 +120,18 @@ pub fn key(style: DelegationStyle, number: Option<u32>, session: &SessionId) -> 
     format!("{}:{}", style.name(), &Hash::of(session.as_str().as_bytes()).to_string()[..8])
 }
 
-/// Words that an agent sent to the person.
+/// Message of an agent to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentMessage {
-    /// Who said it.
+    /// Session that sent the message.
     pub session: SessionId,
-    /// The role, as the runtime knows it.
+    /// Role, as the runtime knows it.
     pub role: String,
-    /// The words.
+    /// Text of the message.
     pub text: String,
 }
 
-/// A tree of sessions, as its log tells it.
+/// Tree of sessions, folded from its log.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     nodes: BTreeMap<SessionId, Node>,
@@ -150,38 +150,38 @@ impl Tree {
         tree
     }
 
-    /// All sessions by id.
+    /// Returns all sessions by id.
     pub fn nodes(&self) -> &BTreeMap<SessionId, Node> {
         &self.nodes
     }
 
-    /// One session.
+    /// Returns one session.
     pub fn node(&self, session: &SessionId) -> Option<&Node> {
         self.nodes.get(session)
     }
 
-    /// What was said to the person, in order.
+    /// Returns the messages to the user, in order.
     pub fn agent_messages(&self) -> &[AgentMessage] {
         &self.agent_messages
     }
 
-    /// The questions that wait for a person, in the order in which they were asked.
+    /// Returns the pending approvals, in the order of the requests.
     pub fn pending_approvals(&self) -> impl Iterator<Item = &PendingApproval> {
         self.pending_approvals.iter()
     }
 
-    /// What a session waits for a person to answer.
+    /// Returns the pending approval of a session.
     pub fn pending_approval(&self, session: &SessionId) -> Option<&PendingApproval> {
         self.pending_approvals().find(|question| question.session == *session)
     }
 
-    /// The labels of a session and of those above it, from the top.
+    /// Returns the labels of a session and of its ancestors, root first.
     pub fn lineage(&self, session: &SessionId) -> Vec<&str> {
         let mut labels = Vec::new();
         let mut next = self.nodes.get(session);
         while let Some(node) = next {
             labels.push(node.label.as_str());
-            // The path is the tree: a log that says otherwise leads nowhere.
+            // The path is the tree: a parent that contradicts it is ignored.
             let above = node.parent.as_ref();
             let above = above.filter(|parent| **parent != node.session && parent.contains(&node.session));
             next = above.and_then(|parent| self.nodes.get(parent));
@@ -190,7 +190,7 @@ impl Tree {
         labels
     }
 
-    /// The sessions below and including `root`, depth first, in the order in which they were delegated.
+    /// Returns `root` and its descendants, depth first, in the order in which they were delegated.
     pub fn walk(&self, root: &SessionId) -> Vec<&Node> {
         let mut nodes = Vec::new();
         let mut stack = vec![root];
@@ -203,8 +203,8 @@ impl Tree {
         nodes
     }
 
-    /// How long at least one of these sessions was at work, in milliseconds: time between rounds and time in which no
-    /// process ran the tree do not count. An open round lasts until `now`, or until its last fact.
+    /// Returns the time in which at least one of these sessions was working, in milliseconds. Time between rounds
+    /// and time without a runner do not count. An open round lasts until `now`, or until its last event.
     pub fn working_time<'a>(
         &self,
         sessions: impl IntoIterator<Item = &'a SessionId>,
@@ -213,12 +213,12 @@ impl Tree {
         self.spans.time(sessions, now)
     }
 
-    /// What all sessions below and including `root` used up.
+    /// Returns the usage of `root` and its descendants.
     pub fn spent(&self, root: &SessionId) -> Spent {
         self.walk(root).iter().fold(Spent::default(), |sum, node| sum.plus(node.own_usage))
     }
 
-    /// Takes one record into account.
+    /// Applies one record.
     pub fn apply(&mut self, record: &Record) {
         self.pending_approvals.apply(record);
         self.spans.apply(record);
@@ -239,7 +239,7 @@ impl Tree {
             }
             Event::Delegated { child, delegation, .. } => {
                 let depth = self.nodes.get(&record.session).map_or(0, |node| node.depth).saturating_add(1);
-                // Each session hangs in one place, and none in itself, so that a walk always ends.
+                // Each session has one position, and is not its own child, so that a walk always ends.
                 let is_new = !self.nodes.contains_key(child) && *child != record.session;
                 let label = delegation.role.clone().or_else(|| delegation.agent.clone()).unwrap_or_default();
                 let node = self.enter(child, Some(record.session.clone()), depth, record.at);

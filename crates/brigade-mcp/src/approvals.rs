@@ -1,4 +1,4 @@
-//! Questions of agents, put to the person behind a client that can ask one.
+//! Approvals, requested from the user of a client that supports elicitation.
 
 use std::time::Duration;
 
@@ -15,50 +15,50 @@ use serde_json::{Value, json};
 use crate::call::CLIENT_ACTOR;
 use crate::text;
 
-/// How much of a call is shown, in bytes. One that is longer cannot be permitted by a form.
+/// Maximum size of a call that is shown. A longer call cannot be approved by a form.
 const MAX_CALL_BYTES: usize = 32 * 1024;
-/// How much is shown of what asks, in bytes.
+/// Maximum length of the reason that is shown.
 const MAX_REASON_BYTES: usize = 2000;
-/// How much is shown of who asks, in bytes.
+/// Maximum length of the agent's name that is shown.
 const MAX_NAME_BYTES: usize = 200;
-/// The longest word to an agent, in bytes.
+/// Maximum length of a comment to the agent.
 const MAX_COMMENT_BYTES: usize = 1000;
-/// How long a person is waited for. A question that runs out before that is answered by its own deadline.
+/// Time to wait for an answer. An approval with an earlier deadline is decided by that deadline.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// A question that was just asked.
+/// An approval that was just requested.
 pub(crate) struct ApprovalRequest {
     session: SessionId,
     call: CallId,
-    /// The agent, below those that called it in.
+    /// The name of the agent, below those that started it.
     agent: String,
     what: String,
-    /// How many bytes of the call are not shown.
+    /// Number of bytes of the call that are not shown.
     hidden: usize,
     why: String,
     always: Option<String>,
 }
 
-/// Whether the client can put a form before a person while a call runs.
+/// Whether the client can show a form to the user while a call runs.
 pub(crate) fn can_elicit(context: &RequestContext<RoleServer>) -> bool {
-    // Later versions of the protocol know no requests to a client.
+    // Later versions of the protocol have no requests to a client.
     let version = context.protocol_version();
     let has_requests =
         version.is_some_and(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str());
     let elicitation = context.client_capabilities().and_then(|client| client.elicitation);
-    // The first clients that could say nothing about forms had nothing else.
+    // The first clients with elicitation did not declare forms, because there was nothing else.
     has_requests && elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
 }
 
 impl ApprovalRequest {
-    /// The question that a fact asks, in the tree that it belongs to.
+    /// The approval that an event requests, in its tree.
     pub(crate) fn of(record: &Record, tree: &Tree) -> Option<ApprovalRequest> {
         let Event::Asked { call, what, why, always, .. } = &record.event else { return None };
         let (shown, hidden) = match what {
             Text::Inline(what) => text::one_line_and_rest(what, MAX_CALL_BYTES),
             Text::Spilled(_) => (String::new(), what.len()),
         };
-        // What is at the top only passes calls on.
+        // The root session only forwards calls.
         let names = tree.lineage(&record.session).into_iter().skip(1).collect::<Vec<_>>();
         Some(ApprovalRequest {
             session: record.session.clone(),
@@ -73,7 +73,7 @@ impl ApprovalRequest {
         })
     }
 
-    /// Asks the person, and tells the agent what was answered. The first answer counts, whoever gives it.
+    /// Asks the user and records the answer. The first answer counts, from whichever client.
     pub(crate) async fn ask(self, peer: Peer<RoleServer>, runtime: Runtime) {
         let answer = match self.form() {
             Some(form) => peer.create_elicitation_with_timeout(form, Some(ANSWER_TIMEOUT)).await.ok(),
@@ -81,7 +81,7 @@ impl ApprovalRequest {
         };
         let answer = match answer {
             Some(answer) => self.parse_answer(&answer),
-            None => Answer::Deny { word: Some("nobody could be asked".to_owned()) },
+            None => Answer::Deny { word: Some("the client could not ask the user".to_owned()) },
         };
         let _ = runtime.answer(&self.session, self.call, answer, CLIENT_ACTOR).await;
     }
@@ -89,21 +89,22 @@ impl ApprovalRequest {
     fn form(&self) -> Option<ElicitRequestParams> {
         let (session, agent, what, why) = (&self.session, &self.agent, &self.what, &self.why);
         let mut choices = vec!["no"];
-        let mut message = format!("The agent '{agent}' (session {session}) wants to call: {what}\n");
+        let mut message =
+            format!("The agent '{agent}' (session {session}) requests approval to call: {what}\n");
         if self.hidden > 0 {
             message.push_str(&format!(
-                "({why}) {} more bytes of the call are not shown, so that it cannot be permitted here; whoever has \
-                 to see it whole leaves this open and calls `brigade answer {session}`.",
+                "({why}) {} more bytes of the call are not shown, so it cannot be approved here. To see the whole call, \
+                 leave this form open and run `brigade answer {session}`.",
                 self.hidden
             ));
         } else {
             choices.insert(0, "once");
-            message.push_str(&format!("({why}) May it?"));
+            message.push_str(&format!("({why}) Allow this call?"));
         }
         if let Some(rule) = &self.always {
             choices.insert(1, "always");
             message.push_str(&format!(
-                " `always` permits {} to this agent.",
+                " `always` allows {} for this agent from now on.",
                 text::one_line(rule, MAX_CALL_BYTES)
             ));
         }
@@ -113,8 +114,8 @@ impl ApprovalRequest {
             "requestedSchema": {
                 "type": "object",
                 "properties": {
-                    "answer": { "type": "string", "title": "May it?", "enum": choices },
-                    "word": { "type": "string", "title": "A word to the agent, where the answer is no" }
+                    "answer": { "type": "string", "title": "Allow this call?", "enum": choices },
+                    "word": { "type": "string", "title": "Message to the agent, if the answer is no" }
                 },
                 "required": ["answer"]
             }
@@ -122,7 +123,7 @@ impl ApprovalRequest {
         serde_json::from_value(form).ok()
     }
 
-    /// What a filled form says. What is not clearly a yes is a no.
+    /// Parses a filled form. Anything but a clear approval is a denial.
     fn parse_answer(&self, filled: &ElicitResult) -> Answer {
         let field =
             |key: &str| filled.content.as_ref().and_then(|content| content.get(key)).and_then(Value::as_str);
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// The question about a call, as it is put in a tree of its own.
+    /// An approval for a call, in a tree of its own.
     fn asked(what: &str) -> ApprovalRequest {
         let event = Event::Asked {
             call: CallId { turn: 1, index: 0 },

@@ -1,5 +1,5 @@
-//! The calls that are under way. Each runs in a task of the server, not of the request that made it: a client that goes
-//! away cannot leave a tree half stopped.
+//! Running calls. Each runs in a task of the server and not of its request, so a client that disconnects
+//! cannot leave a tree half stopped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,23 +10,23 @@ use brigade_core::SessionId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
-/// How many calls may be under way at once.
+/// Maximum number of concurrent calls.
 const MAX_CALLS: usize = 64;
 
-/// How long a tree that was told to stop may take before it is left where it stands. It can be resumed then.
+/// Time that a cancelled tree has to stop before it is abandoned. It can be resumed later.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who stops a tree, in its log.
+/// Actor that the log records for a cancellation.
 pub(crate) const CLIENT_ACTOR: &str = "the MCP client";
 
-/// All calls that are under way.
+/// All running calls.
 #[derive(Clone)]
 pub(crate) struct Calls {
     shared: Arc<Mutex<Shared>>,
     permits: Arc<Semaphore>,
 }
 
-/// The right to begin one call.
+/// Permission to start one call.
 pub(crate) struct CallPermit(OwnedSemaphorePermit);
 
 impl Default for Calls {
@@ -42,18 +42,18 @@ struct Shared {
     is_closed: bool,
 }
 
-/// A call that is under way, for the request that made it. Whoever drops it stops the tree.
+/// A running call, held by its request. Dropping it cancels the tree.
 pub(crate) struct ActiveCall {
     stop: watch::Sender<bool>,
     end: oneshot::Receiver<Result<RunResult, RunError>>,
     is_detached: bool,
 }
 
-/// Why a call is not begun.
+/// Reason why a call is not started.
 pub(crate) enum AdmitError {
-    /// There are too many.
+    /// Too many calls are running.
     Busy,
-    /// The server stops.
+    /// The server is stopping.
     Closed,
 }
 
@@ -62,7 +62,7 @@ impl Calls {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more.
+    /// Admits one more call, if there is capacity.
     pub(crate) fn admit(&self) -> Result<CallPermit, AdmitError> {
         if self.lock().is_closed {
             return Err(AdmitError::Closed);
@@ -75,7 +75,7 @@ impl Calls {
         self.lock().stops.contains_key(root)
     }
 
-    /// Sees to a tree until its end.
+    /// Runs a tree until it ends.
     pub(crate) fn begin(&self, permit: CallPermit, runtime: Runtime, run: Run) -> ActiveCall {
         let root = run.session().clone();
         let (stop, stopped) = watch::channel(false);
@@ -83,7 +83,7 @@ impl Calls {
         let calls = self.clone();
         let mut shared = self.lock();
         while shared.tasks.try_join_next().is_some() {}
-        // Where the server began to close meanwhile, the tree hears so at once.
+        // If the server is already closing, the tree is cancelled at once.
         stop.send_replace(shared.is_closed);
         shared.stops.insert(root.clone(), stop.clone());
         shared.tasks.spawn(async move {
@@ -102,7 +102,7 @@ impl Calls {
         ActiveCall { stop, end, is_detached: false }
     }
 
-    /// Stops all, and waits until nothing runs any more.
+    /// Cancels all calls and waits until none is running.
     pub(crate) async fn close(&self) {
         let mut tasks = {
             let mut shared = self.lock();
@@ -117,13 +117,13 @@ impl Calls {
 }
 
 impl ActiveCall {
-    /// Waits for the end of the tree.
+    /// Waits for the result of the tree.
     pub(crate) async fn result(&mut self) -> Result<RunResult, RunError> {
-        let lost = |_| RunError::Bug("a call went away".to_owned());
+        let lost = |_| RunError::Bug("the task of a call ended without a result".to_owned());
         (&mut self.end).await.unwrap_or_else(|error| Err(lost(error)))
     }
 
-    /// Lets the tree go on without the request that made it.
+    /// Lets the tree continue without its request.
     pub(crate) fn detach(mut self) {
         self.is_detached = true;
     }
@@ -146,10 +146,10 @@ async fn supervise(
     let mut ending = std::pin::pin!(run.result());
     tokio::select! {
         ending = &mut ending => return ending,
-        // The sender lives in the list of calls.
+        // The list of calls owns the sender.
         _ = stopped.wait_for(|stopped| *stopped) => {}
     }
-    // Its first fact may not be written yet: before that there is nothing to be told.
+    // A tree without a first event cannot be cancelled yet.
     while let Err(error) = runtime.cancel(&root, CLIENT_ACTOR).await {
         tokio::select! {
             ending = &mut ending => return ending,
@@ -161,13 +161,15 @@ async fn supervise(
     }
     match tokio::time::timeout(STOP_TIMEOUT, ending).await {
         Ok(ending) => ending,
-        Err(_) => Err(RunError::Config(format!("{root} did not stop in time and was left where it stood"))),
+        Err(_) => Err(RunError::Config(format!(
+            "{root} did not stop in time. Resume it with `brigade resume {root}`."
+        ))),
     }
 }
 
-/// Sees to sessions that were left to themselves: they end with the server.
+/// Supervises detached sessions. They end with the server.
 async fn supervise_detached(runtime: &Runtime, detached: &Detached, mut stopped: watch::Receiver<bool>) {
-    // The request that began them has its answer: only the end of the server stops them.
+    // Their request was answered, so only the end of the server stops them.
     tokio::select! {
         () = detached.ended() => return,
         _ = stopped.wait_for(|stopped| *stopped) => {}

@@ -1,6 +1,7 @@
-//! Streamable HTTP: one address, `/mcp`, that is open only to who knows the token and was not sent by a stranger's page.
+//! Streamable HTTP at one endpoint, `/mcp`. It requires the token and rejects requests from foreign web
+//! pages.
 //!
-//! It carries any `ServerHandler`. Every request passes [`Checks`] before a byte of its body is read.
+//! It works with any `ServerHandler`. Every request passes [`Checks`] before its body is read.
 
 mod checks;
 mod connection_limits;
@@ -25,13 +26,13 @@ pub use connections::serve;
 use sessions::Sessions;
 pub use token::{Token, TokenError};
 
-/// Where the protocol is spoken.
+/// Path of the endpoint.
 pub const PATH: &str = "/mcp";
 
-/// The most that one request may carry.
+/// Maximum size of a request body.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// The first version of the protocol that has no sessions.
+/// The first version of the protocol without sessions.
 const STATELESS_SINCE: &str = "2026-07-28";
 
 struct AuthLayer {
@@ -39,18 +40,18 @@ struct AuthLayer {
     sessions: Arc<Sessions>,
 }
 
-/// The protocol at [`PATH`], spoken by what `make_handler` makes for each client, behind `checks`.
+/// Serves the handlers that `make_handler` creates at [`PATH`], behind `checks`.
 ///
 /// # Contract
 ///
-/// * `make_handler` is called once for each session of the protocol, and once for each request of clients that have
-///   none: what has to outlive a request is shared by what it makes.
+/// * `make_handler` is called once per protocol session, and once per request of clients without sessions.
+///   State that has to outlive a request must be shared by the handlers.
 pub fn router<H: ServerHandler + Send + 'static>(
     make_handler: impl Fn() -> H + Send + Sync + 'static,
     checks: Checks,
 ) -> Router {
     let sessions = Arc::new(Sessions::new());
-    // Hosts and origins are judged at the door, before anything is read.
+    // The auth layer checks hosts and origins before anything is read.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
@@ -60,7 +61,7 @@ pub fn router<H: ServerHandler + Send + 'static>(
     Router::new().route_service(PATH, service).layer(from_fn_with_state(layer, check_request))
 }
 
-/// The way of every request: whence it comes, who sends it, whether there is room.
+/// Checks the source, the token and the capacity for every request.
 async fn check_request(State(layer): State<Arc<AuthLayer>>, request: Request, next: Next) -> Response {
     let origin = match layer.checks.check_source(&request) {
         Ok(origin) => origin,
@@ -72,12 +73,12 @@ async fn check_request(State(layer): State<Arc<AuthLayer>>, request: Request, ne
     let response = match layer.checks.check_token(request.headers()) {
         Err(rejected) => rejection(&rejected),
         Ok(()) if !has_capacity(&request) => rejection(&Rejected::Full),
-        // What looks otherwise and opens one all the same finds no place either.
+        // Requests that open a session in another way are rejected when the session is created.
         Ok(()) if opens_session(&request) && layer.sessions.is_full() => rejection(&Rejected::Full),
         Ok(()) => {
             let is_json = is_json(request.headers());
             let mut response = next.run(request).await;
-            // What is refused then is not the kind of the body.
+            // The content type is valid, so the error is about the content of the body.
             if is_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
                 *response.status_mut() = StatusCode::BAD_REQUEST;
             }
@@ -90,7 +91,7 @@ async fn check_request(State(layer): State<Arc<AuthLayer>>, request: Request, ne
     }
 }
 
-/// Whether there is a place for the connection of a request with the token. Without [`serve`] nobody counts.
+/// Whether there is capacity for an authenticated connection. Without [`serve`] there is no limit.
 fn has_capacity(request: &Request) -> bool {
     request.extensions().get::<ConnectionHandle>().is_none_or(ConnectionHandle::authenticate)
 }
@@ -106,7 +107,7 @@ fn opens_session(request: &Request) -> bool {
 }
 
 fn is_stateless(headers: &HeaderMap) -> bool {
-    // Versions are dates.
+    // Versions are dates, so they can be compared as text.
     let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     version.is_some_and(|version| version >= STATELESS_SINCE)
         && headers.get("mcp-method").is_none_or(|method| method != "initialize")

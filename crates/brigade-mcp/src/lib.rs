@@ -1,8 +1,8 @@
-//! Brigade as a server of the Model Context Protocol.
+//! Brigade as a Model Context Protocol (MCP) server.
 //!
-//! [`Server`] offers the faces as tools. A call of one is a session of its own at the top of a tree: it is on record, has
-//! a budget and a depth, and can be resumed. [`stdio`] and [`http`] carry it; [`http`] carries any other server as well.
-//! The library never prints and reads neither the environment nor the home folder.
+//! [`Server`] offers the delegation styles as tools. Each call is a root session: it is recorded, has a
+//! budget and a depth, and can be resumed. [`stdio`] and [`http`] are the transports. [`http`] works with any
+//! other handler, too. The library never prints, and it reads neither the environment nor the home directory.
 
 mod approvals;
 mod call;

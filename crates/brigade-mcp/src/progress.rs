@@ -1,4 +1,4 @@
-//! What a client sees while a call runs.
+//! Progress notifications of a running call.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use tokio::time::Instant;
 
 use crate::text;
 
-/// The shortest time between two notes.
+/// Minimum time between two notifications.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
-/// The longest note, in bytes.
+/// Maximum length of a message.
 const MAX_NOTE_BYTES: usize = 200;
 
-/// Notes on one call, for a client that asked for them.
+/// Progress of one call, for a client that requested it.
 pub(crate) struct ProgressNotes {
     client: Option<(Peer<RoleServer>, ProgressToken)>,
     root: SessionId,
     tree: Tree,
-    /// How much has happened: it only grows.
+    /// The progress value, which has to increase.
     count: u32,
     pending: Option<String>,
     next: Instant,
 }
 
 impl ProgressNotes {
-    /// Notes for whoever gave a token.
+    /// Creates progress notes, if the client sent a progress token.
     pub(crate) fn new(
         root: SessionId,
         peer: &Peer<RoleServer>,
@@ -38,7 +38,7 @@ impl ProgressNotes {
         ProgressNotes { client, root, tree: Tree::default(), count: 0, pending: None, next: Instant::now() }
     }
 
-    /// Takes note of what happens.
+    /// Records a run event.
     pub(crate) fn take(&mut self, live: &RunEvent) {
         if let RunEvent::Record(record) = live {
             self.tree.apply(record);
@@ -52,22 +52,22 @@ impl ProgressNotes {
             RunEvent::Delta { .. } | RunEvent::Discarded { .. } => return,
         };
         self.count += 1;
-        // What passes the call on is nobody to hear of.
+        // The root session only forwards the call and is not shown.
         if let Some(node) = self.tree.node(session).filter(|_| *session != self.root) {
             let text = match waits {
-                Some(why) => format!("{} waits: {why}", node.label),
+                Some(why) => format!("{} is waiting: {why}", node.label),
                 None => describe(node),
             };
             self.pending = Some(text::one_line(&text, MAX_NOTE_BYTES));
         }
     }
 
-    /// The tree, as far as it has come.
+    /// The tree as of the last event.
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// When the next note may be sent, if there is one.
+    /// Waits until the next notification may be sent. Waits forever if there is none.
     pub(crate) async fn due(&self) {
         match &self.pending {
             Some(_) => tokio::time::sleep_until(self.next).await,
@@ -75,27 +75,27 @@ impl ProgressNotes {
         }
     }
 
-    /// Sends the latest note. Those that came before it are out of date.
+    /// Sends the latest message. Older ones are outdated.
     pub(crate) async fn send(&mut self) {
         let Some(message) = self.pending.take() else { return };
         let Some((peer, token)) = &self.client else { return };
         self.next = Instant::now() + MIN_INTERVAL;
         let note = ProgressNotificationParam::new(token.clone(), f64::from(self.count)).with_message(message);
-        // A client that is gone has no use for it.
+        // The client may have disconnected.
         let _ = peer.notify_progress(note).await;
     }
 }
 
-/// Who does what.
+/// Describes the activity of an agent.
 fn describe(node: &Node) -> String {
     let label = &node.label;
     match &node.activity {
-        Activity::Pending => format!("{label} is about to begin"),
-        Activity::Thinking => format!("{label} thinks (turn {})", node.turns.saturating_add(1)),
-        Activity::Tool(tool) => format!("{label} uses {tool}"),
-        Activity::Delegating => format!("{label} waits for {} agents", node.children.len()),
-        Activity::WrappingUp => format!("{label} finishes"),
-        Activity::Compacting => format!("{label} sums up what was said"),
+        Activity::Pending => format!("{label} is starting"),
+        Activity::Thinking => format!("{label} is thinking (turn {})", node.turns.saturating_add(1)),
+        Activity::Tool(tool) => format!("{label} is calling {tool}"),
+        Activity::Delegating => format!("{label} is waiting for {} agents", node.children.len()),
+        Activity::WrappingUp => format!("{label} is wrapping up"),
+        Activity::Compacting => format!("{label} is compacting the conversation"),
         Activity::Ended(outcome) => format!("{label}: {}", outcome.status.as_str()),
     }
 }

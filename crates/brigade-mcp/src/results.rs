@@ -1,4 +1,4 @@
-//! Results in the words of the protocol.
+//! Conversion of results to the protocol.
 
 use brigade_core::delegation::LimitKind;
 use brigade_core::text::truncate_bytes;
@@ -11,30 +11,30 @@ use serde_json::{Value, json};
 use crate::sessions::{FoundSession, LimitSource, RunStatus};
 use crate::text;
 
-/// The key of `_meta` that the session of a call stands under.
+/// The `_meta` key for the session id of a call.
 const SESSION_META_KEY: &str = "brigade/session";
-/// How many agents of a tree are listed.
+/// Maximum number of agents that a status lists.
 const MAX_LISTED_AGENTS: usize = 100;
-/// How much of a result one call reads, in bytes.
+/// Maximum size of a result that one call returns.
 const MAX_READ_BYTES: usize = 16_384;
 
-/// A plain result.
+/// A successful text result.
 pub(crate) fn done(text: impl Into<String>) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text)])
 }
 
-/// A failure that a model can read and act on.
+/// An error that the model can read and act on.
 pub(crate) fn failed(text: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text)])
 }
 
-/// What a call gave.
+/// The result of a call.
 pub(crate) fn from_call(output: &ToolOutput, session: &SessionId, spent: &Spent) -> CallToolResult {
     let text = output.text.to_string();
     with_session(if output.is_error() { failed(text) } else { done(text) }, session, spent)
 }
 
-/// Why a call that has ended gave nothing, and what helps.
+/// Explains why a call ended without a result, and how to fix it.
 pub(crate) fn missing_result_message(outcome: &Outcome, limit_source: LimitSource) -> String {
     let word = outcome.status.as_str();
     let cause = match &outcome.status {
@@ -55,7 +55,7 @@ pub(crate) fn missing_result_message(outcome: &Outcome, limit_source: LimitSourc
     }
 }
 
-/// What raises a limit.
+/// The option that raises a limit.
 fn raise_limit_hint(limit: LimitKind, limit_source: LimitSource) -> String {
     let flag = match limit {
         LimitKind::Turns => "--set limits.lead_turns=N",
@@ -74,7 +74,7 @@ fn raise_limit_hint(limit: LimitKind, limit_source: LimitSource) -> String {
     }
 }
 
-/// Says which session a result comes from, and what that has cost.
+/// Adds the session id and usage to a result.
 pub(crate) fn with_session(mut result: CallToolResult, session: &SessionId, spent: &Spent) -> CallToolResult {
     let mut meta = MetaObject::new();
     meta.insert(SESSION_META_KEY.to_owned(), json!(session.as_str()));
@@ -87,7 +87,7 @@ fn dollars(nano: u64) -> f64 {
     nano as f64 / 1e9
 }
 
-/// The state of a tree, for people and for programs.
+/// Status of a tree, as text and as structured content.
 pub(crate) fn status(found: &FoundSession) -> CallToolResult {
     let (state, note) = state(found);
     let spent = found.spent();
@@ -135,11 +135,11 @@ pub(crate) fn status(found: &FoundSession) -> CallToolResult {
     result
 }
 
-/// State of the session that was asked about, and what can be done about it.
+/// State of the requested session, and a hint for the caller.
 fn state(found: &FoundSession) -> (&'static str, String) {
     let ended = found.outcome().filter(|_| found.is_over(&found.session));
     match (ended.map(|outcome| &outcome.status), found.run_status) {
-        // The session at the top only forwards a call, so it is done whatever the call gave.
+        // The root session only forwards a call, so it is done whatever the result of the call.
         (Some(Status::Done), _) if found.call_failed() => ("failed", String::new()),
         (Some(status), _) => (status.as_str(), String::new()),
         (None, RunStatus::Running) => ("running", String::new()),
@@ -148,9 +148,9 @@ fn state(found: &FoundSession) -> (&'static str, String) {
     }
 }
 
-/// What to do about a tree that nobody runs.
+/// Hint for a tree that no process is running.
 pub(crate) fn resume(root: &SessionId) -> String {
-    format!("the process that ran it has ended; `brigade resume {root}` goes on with it")
+    format!("the process that ran it has ended. Resume it with: brigade resume {root}")
 }
 
 fn activity(node: &Node) -> String {
@@ -165,7 +165,7 @@ fn activity(node: &Node) -> String {
     }
 }
 
-/// A part of a text, from a byte on.
+/// Returns a range of a text, starting at a byte offset.
 pub(crate) fn range(full: &str, offset: u64, limit: Option<u64>) -> String {
     let mut from = usize::try_from(offset).unwrap_or(usize::MAX).min(full.len());
     while !full.is_char_boundary(from) {
@@ -180,11 +180,11 @@ pub(crate) fn range(full: &str, offset: u64, limit: Option<u64>) -> String {
     match end == full.len() {
         true if from == 0 => slice.to_owned(),
         true => format!("{slice}\n(end of {} bytes)", full.len()),
-        false => format!("{slice}\n(bytes {from} to {end} of {}; go on with offset {end})", full.len()),
+        false => format!("{slice}\n(bytes {from} to {end} of {}; continue with offset {end})", full.len()),
     }
 }
 
-/// Several trees, a line each.
+/// Lists several trees, one per line.
 pub(crate) fn list(found: &[FoundSession]) -> CallToolResult {
     if found.is_empty() {
         return done("No session was started here yet.");

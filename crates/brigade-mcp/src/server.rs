@@ -1,4 +1,4 @@
-//! The tools that a client is offered, and what calls of them do.
+//! The MCP server: its tools and their calls.
 
 mod arguments;
 pub(crate) mod methods;
@@ -39,15 +39,15 @@ use crate::text;
 use crate::visibility::Visibility;
 use arguments::Arguments;
 
-/// The agent at the top of every tree that a client starts.
+/// Agent of the root session of every tree that a client starts.
 pub const AGENT: &str = "mcp";
 
-const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Hand parts \
-of your work that stand on their own to them, several calls at once where they can run side by side, and give each \
-all it needs to know: they see nothing of your conversation. The session of a call stands in its result under \
-_meta brigade/session; session_status, tell, stop and read_result take it.";
+const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that \
+is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each \
+one the goal, the context, the files and the form of the result. Each result has its session under _meta \
+brigade/session; pass it to session_status, tell, stop and read_result.";
 
-/// Brigade as a server. Clones share everything.
+/// Brigade as an MCP server. Clones share their state.
 #[derive(Clone)]
 pub struct Server {
     inner: Arc<Inner>,
@@ -55,7 +55,7 @@ pub struct Server {
 
 struct Inner {
     runtimes: Runtimes,
-    /// The same with all tools that agents have, once a call has needed them.
+    /// The runtimes with the tools of all MCP servers, set when the first call needs them.
     loaded: OnceCell<Runtimes>,
     tool_loader: Option<Box<ToolLoader>>,
     agent: Agent,
@@ -64,14 +64,14 @@ struct Inner {
     calls: Calls,
 }
 
-/// What calls run in.
+/// Runtimes for calls.
 struct Runtimes {
     non_interactive: Runtime,
-    /// The same for clients behind which a person can be asked.
+    /// For clients whose user can be asked for approvals.
     interactive: Runtime,
 }
 
-/// Gets hold of further tools for agents.
+/// Starts the MCP servers whose tools the agents use.
 type ToolLoader = dyn Fn() -> BoxFuture<'static, Servers> + Send + Sync;
 
 impl Runtimes {
@@ -88,18 +88,18 @@ impl Runtimes {
     }
 }
 
-/// Why there is nothing to serve.
+/// Reason why a server cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// No face is offered.
+    /// No delegation style is enabled.
     #[error(
-        "no face is offered, so there is nothing to serve; name some with --faces delegate,subagent,spawn (dispatch is offered where there is an agent file: brigade agents new writes one)"
+        "no delegation tool is enabled, so there is nothing to serve. Enable some with --faces delegate,subagent,spawn. Dispatch also needs an agent file; create one with: brigade agents new"
     )]
     NoDelegationTools,
 }
 
 impl Server {
-    /// A server over a store. Trees may take as long as `timeout` says, where it says so.
+    /// Creates a server over a store. `timeout` limits the time of a tree.
     pub fn new(
         store: Arc<dyn Store>,
         settings: Settings,
@@ -109,11 +109,11 @@ impl Server {
         let agent = Agent {
             id: AGENT.to_owned(),
             name: AGENT.to_owned(),
-            description: "passes on a call of an MCP client".to_owned(),
+            description: "Forwards a call of an MCP client".to_owned(),
             model: Some(passthrough::in_front_of(&settings.model)),
             fallbacks: settings.fallbacks.clone(),
-            // It stands for the client, which makes up children: they are bounded by what the user permits. Its model
-            // calls nothing but the tool that its task names, and that is one that delegates.
+            // This agent represents the client, which defines the children. They are limited by the user's
+            // permissions. Its model calls only the tool that its task names, and that tool delegates.
             tools: None,
             timeout: timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok()),
             ignore_instructions: true,
@@ -137,8 +137,8 @@ impl Server {
         Ok(Server { inner: Arc::new(inner) })
     }
 
-    /// Servers whose tools the agents are to have. They are started by the first call, not before: one of them may lead
-    /// back to this program, and what is only started knows nothing of how deep it is.
+    /// Sets the MCP servers whose tools the agents use. They are started by the first call. One of them may
+    /// start this program again, and a program that is only started does not know its depth.
     #[must_use]
     pub fn with_servers(
         mut self,
@@ -150,7 +150,7 @@ impl Server {
         self
     }
 
-    /// What a call from here runs in. One that will be refused for its depth starts nothing.
+    /// The runtimes for a call. A call that will be refused because of its depth starts no servers.
     async fn runtimes(&self, remote_context: Option<&RemoteContext>) -> &Runtimes {
         let base = &self.inner.runtimes;
         let max_depth = base.non_interactive.settings().limits.max_depth;
@@ -165,12 +165,12 @@ impl Server {
         }
     }
 
-    /// Stops all that was begun through this server, and waits until nothing runs any more.
+    /// Cancels all calls and waits until nothing is running.
     pub async fn close(&self) {
         self.inner.calls.close().await;
     }
 
-    /// Begins a tree for a call of a face.
+    /// Prepares a tree for a delegation call.
     async fn prepare(&self, runtime: &Runtime, task: Task) -> Result<(CallPermit, PreparedRun), StartError> {
         let permit = self.inner.calls.admit().map_err(|error| match error {
             AdmitError::Busy => StartError::Refused(BUSY.to_owned()),
@@ -212,21 +212,21 @@ impl Server {
         self.follow(root, call, watch, user, &context).await.map(CallToolResponse::from)
     }
 
-    /// Answers at once; the client asks for the result later.
+    /// Responds with a task at once. The client polls for the result.
     async fn as_task(
         &self,
         root: SessionId,
         call: ActiveCall,
         mut watch: RunEvents,
     ) -> Result<CallToolResponse, ErrorData> {
-        // From its first fact on it can be asked for.
+        // The task can be queried once its first event is recorded.
         while !matches!(watch.next().await, None | Some(RunEvent::Record(_))) {}
         let found = self.find(root.as_str(), &Visibility::All).await.map_err(lookup_error)?;
         call.detach();
         Ok(CallToolResponse::Task(CreateTaskResult::new(task::created(&found))))
     }
 
-    /// Waits for the end of a call, and says meanwhile what happens.
+    /// Waits for the result of a call and reports its progress.
     async fn follow(
         &self,
         root: SessionId,
@@ -242,7 +242,7 @@ impl Server {
         let ending = loop {
             tokio::select! {
                 ending = call.result() => break ending,
-                // The call is stopped with this future; its client hears no more of it.
+                // Dropping this future cancels the call, and the client receives no further messages.
                 () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
                 live = watch.next(), if is_watched => match live {
                     Some(live) => {
@@ -258,11 +258,11 @@ impl Server {
                 Some(()) = open.next(), if !open.is_empty() => {}
             }
         };
-        // What it left to itself goes on: the request has its answer.
+        // Detached sessions continue, because the request is answered.
         call.detach();
         notes.send().await;
         let ending = ending.map_err(|error| ErrorData::internal_error(format!("{root}: {error}"), None))?;
-        // Whatever is wrong now, the work was done: this is no refusal of the call.
+        // The work is done whatever happens now, so this is not a refusal of the call.
         let found = self.find(root.as_str(), &Visibility::All).await;
         let found = found.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(match found.output() {
@@ -281,11 +281,11 @@ impl Server {
 
 const BUSY: &str = "too many calls are under way; wait for one of them to end, or stop one";
 
-/// Why something was not done.
+/// Reason why a request was not carried out.
 pub(crate) enum StartError {
-    /// In words for the model, which can act on them.
+    /// A message for the model, which can act on it.
     Refused(String),
-    /// In words for the program.
+    /// A message for the client program.
     Internal(String),
 }
 
@@ -305,7 +305,7 @@ fn lookup_error(error: LookupError) -> ErrorData {
     }
 }
 
-/// Where the call comes from, where another Brigade made it.
+/// The remote context of a call from another Brigade.
 fn remote_context(
     meta: Option<&RequestMetaObject>,
     context: &RequestContext<RoleServer>,
@@ -413,7 +413,8 @@ impl ServerHandler for Server {
     }
 }
 
-/// Whether the client can follow a task. Some announce tasks in sessions of older versions too, which have none.
+/// Whether the client supports tasks. Some clients announce them in sessions of older versions, which have
+/// none.
 fn follows_tasks(context: &RequestContext<RoleServer>) -> bool {
     let version = context.protocol_version();
     version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)

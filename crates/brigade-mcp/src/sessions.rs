@@ -1,4 +1,4 @@
-//! The sessions that were started through a server, now or by one that is gone: all is read from the store.
+//! Sessions that were started through this server or an earlier one. All state is read from the store.
 
 use brigade::{Runtime, StoreError};
 use brigade_core::delegation_styles::PASSTHROUGH_PREFIX;
@@ -10,10 +10,10 @@ use crate::server::AGENT;
 use crate::text;
 use crate::visibility::Visibility;
 
-/// The one call of the session at the top.
+/// The only call of the root session.
 const ROOT_CALL: CallId = CallId { turn: 1, index: 0 };
 
-/// A session, and all that is known of the tree that it stands in.
+/// A session and its tree.
 pub(crate) struct FoundSession {
     pub(crate) session: SessionId,
     pub(crate) root: SessionId,
@@ -22,27 +22,27 @@ pub(crate) struct FoundSession {
     pub(crate) run_status: RunStatus,
 }
 
-/// What becomes of a tree.
+/// Run status of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunStatus {
-    /// Somebody runs it.
+    /// A process is running it.
     Running,
-    /// It is over.
+    /// It has ended.
     Ended,
-    /// Nobody runs it, and it is not over.
+    /// No process is running it, and it has not ended.
     Interrupted,
 }
 
-/// Who sets the limits of a tree.
+/// Origin of a tree's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimitSource {
-    /// Whoever started the server.
+    /// The settings of this server.
     Server,
     /// An agent of another Brigade.
     Caller,
 }
 
-/// Why a session cannot be looked at.
+/// Reason why a session cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LookupError {
     #[error("unknown session '{0}': only sessions that were started through brigade mcp can be named here")]
@@ -51,7 +51,7 @@ pub(crate) enum LookupError {
     Store(#[from] StoreError),
 }
 
-/// Looks a session up by its id. One beyond the caller's reach is as unknown as one that never was.
+/// Finds a session by its id. A session that the caller may not see is reported as unknown.
 pub(crate) async fn find(
     runtime: &Runtime,
     calls: &Calls,
@@ -83,7 +83,7 @@ pub(crate) async fn find(
     Ok(FoundSession { session, root, tree, records, run_status })
 }
 
-/// The newest sessions at the top that were started through a server and are within reach, at most `limit`.
+/// The newest root sessions that were started through a server and are visible, at most `limit`.
 pub(crate) async fn newest(
     runtime: &Runtime,
     calls: &Calls,
@@ -109,7 +109,7 @@ fn is_mcp_root(event: &Event) -> bool {
     matches!(event, Event::Started { delegation, .. } if delegation.agent.as_deref() == Some(AGENT))
 }
 
-/// Whether a tree was started through a server: an agent of the same name that thinks is somebody else.
+/// Whether a tree was started through an MCP server. Another agent may have the same name, but a real model.
 async fn is_ours(runtime: &Runtime, first: &Event) -> Result<bool, StoreError> {
     let Some(Event::Started { agent, .. }) = Some(first).filter(|event| is_mcp_root(event)) else {
         return Ok(false);
@@ -121,7 +121,7 @@ async fn is_ours(runtime: &Runtime, first: &Event) -> Result<bool, StoreError> {
 }
 
 impl FoundSession {
-    /// What the call gave that the tree was started for.
+    /// The output of the call that the tree was started for.
     pub(crate) fn output(&self) -> Option<&ToolOutput> {
         self.events_of(&self.root).rev().find_map(|event| match event {
             Event::ToolEnded { call, output, .. } if *call == ROOT_CALL => Some(output),
@@ -129,12 +129,12 @@ impl FoundSession {
         })
     }
 
-    /// Whether this is the session at the top and its call gave an error.
+    /// Whether this is the root session and its call failed.
     pub(crate) fn call_failed(&self) -> bool {
         self.session == self.root && self.output().is_some_and(ToolOutput::is_error)
     }
 
-    /// How the session ended, where it has.
+    /// The outcome of the session, if it has ended.
     pub(crate) fn outcome(&self) -> Option<&Outcome> {
         self.events_of(&self.session).rev().find_map(|event| match event {
             Event::Ended { outcome, .. } => Some(outcome),
@@ -142,7 +142,7 @@ impl FoundSession {
         })
     }
 
-    /// How the session at the top ended, where it has.
+    /// The outcome of the root session, if it has ended.
     pub(crate) fn root_outcome(&self) -> Option<&Outcome> {
         self.events_of(&self.root).rev().find_map(|event| match event {
             Event::Ended { outcome, .. } => Some(outcome),
@@ -150,18 +150,19 @@ impl FoundSession {
         })
     }
 
-    /// What the tree has used up.
+    /// The usage of the tree.
     pub(crate) fn spent(&self) -> Spent {
         self.tree.spent(&self.root)
     }
 
-    /// When it began and when something last happened, in UTC milliseconds.
+    /// The times of the first and the last event, in UTC milliseconds.
     pub(crate) fn times(&self) -> (u64, u64) {
         let at = |record: Option<&Record>| record.map_or(0, |record| record.at);
         (at(self.records.first()), at(self.records.last()))
     }
 
-    /// Whom words are for: what is at the top only passes a call on, so the agents below it hear them.
+    /// The recipients of a message. The root session only forwards a call, so its message goes to the agents
+    /// below it.
     pub(crate) fn message_targets(&self) -> Vec<SessionId> {
         if self.session != self.root {
             return vec![self.session.clone()];
@@ -169,7 +170,7 @@ impl FoundSession {
         self.tree.node(&self.root).map(|node| node.children.clone()).unwrap_or_default()
     }
 
-    /// Who set the limits of the tree.
+    /// The origin of the tree's limits.
     pub(crate) fn limit_source(&self) -> LimitSource {
         let is_lent = self.events_of(&self.root).any(
             |event| matches!(event, Event::Started { delegation, .. } if delegation.remote_context.is_some()),

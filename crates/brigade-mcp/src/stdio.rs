@@ -1,4 +1,4 @@
-//! The protocol over standard input and output, or any other pair of streams.
+//! MCP over standard input and output, or any other pair of streams.
 
 mod lines;
 mod parse;
@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::Server;
 use transport::StdioTransport;
 
-/// How long a client that is gone may take to read what was said to it last.
+/// Time that a disconnecting client has to read the remaining messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves one client until it is gone or `stop` is ready. Nothing that it began runs on.
+/// Serves one client until it disconnects or `stop` is ready. Nothing that it started keeps running.
 pub async fn serve(
     server: Server,
     input: impl AsyncRead + Send + Unpin + 'static,
@@ -30,12 +30,12 @@ pub async fn serve(
     let serving = std::pin::pin!(serve_client(server.clone(), transport, stop));
     match future::select(serving, writing).await {
         Either::Left((ended, writing)) => {
-            // Who does not read must not keep the process alive.
+            // A client that does not read must not keep the process alive.
             let flushed = tokio::time::timeout(FLUSH_TIMEOUT, writing);
             let ((), _) = future::join(server.close(), flushed).await;
             ended
         }
-        // It hears no more, and may still speak.
+        // The client has stopped reading, but may still send messages.
         Either::Right((_, serving)) => {
             let ended = serving.await;
             server.close().await;
@@ -68,16 +68,16 @@ async fn serve_client<R: AsyncRead + Send + Unpin + 'static>(
     Ok(())
 }
 
-/// The end of a conversation that did not begin. The words of the protocol show whole messages as Rust values: they are
-/// not repeated.
+/// Result of a connection that failed to initialize. The library's error contains whole messages in debug
+/// format, so it is not repeated.
 fn initialize_result(error: ServerInitializeError) -> io::Result<()> {
     let cause = match error {
-        // The client went away before it had said who it is.
+        // The client disconnected before it sent `initialize`.
         ServerInitializeError::ConnectionClosed(_)
         | ServerInitializeError::TransportError { .. }
         | ServerInitializeError::Cancelled => return Ok(()),
         ServerInitializeError::InitializeFailed(error) => error.message.into_owned(),
-        _ => "it did not begin with `initialize`".to_owned(),
+        _ => "the first message is not `initialize`".to_owned(),
     };
     Err(io::Error::new(io::ErrorKind::InvalidData, cause))
 }

@@ -1,4 +1,4 @@
-//! Calls as tasks of the protocol: the id of a task is the session at the top.
+//! Calls as protocol tasks. The id of a task is the id of its root session.
 
 use brigade_core::Status;
 use rmcp::model::{DetailedTask, JsonObject, Task, TaskPayload, TaskStatus};
@@ -8,15 +8,15 @@ use crate::results;
 use crate::sessions::{FoundSession, RunStatus};
 use crate::timestamp::iso8601;
 
-/// How often a client is to ask.
+/// Suggested polling interval.
 const POLL_MS: u64 = 1000;
 
-/// A task that has just begun.
+/// A new task.
 pub(crate) fn created(found: &FoundSession) -> Task {
     task(found)
 }
 
-/// A task and what it gave.
+/// A task with its result.
 pub(crate) fn detailed(found: &FoundSession) -> DetailedTask {
     let payload = match (found.run_status, found.root_outcome().map(|outcome| &outcome.status)) {
         (RunStatus::Running, _) => TaskPayload::Working,

@@ -1,13 +1,13 @@
-//! What agents say, as it can be shown by whoever reads the protocol.
+//! Sanitizing of text from agents for display in clients.
 
 use brigade_core::text::truncate_bytes;
 
-/// One line without control characters, of at most `limit` bytes.
+/// Converts a text to one line without control characters, of at most `limit` bytes.
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
     truncate_bytes(&in_one_line(text.chars().take(limit)), limit).to_owned()
 }
 
-/// The same, and how many bytes are left over: what a person permits must not go on where nobody sees it.
+/// Also returns the number of bytes that were cut off. The user must not approve a call with a hidden part.
 pub(crate) fn one_line_and_rest(text: &str, limit: usize) -> (String, usize) {
     let line = in_one_line(text.chars());
     let shown = truncate_bytes(&line, limit).to_owned();

@@ -1,8 +1,8 @@
-//! Moments in the words of the protocol.
+//! Timestamps of the protocol.
 
 const DAY_MILLIS: u64 = 86_400_000;
 
-/// UTC milliseconds as ISO 8601: `2026-11-16T05:51:32.007Z`.
+/// Formats UTC milliseconds as ISO 8601: `2026-11-16T05:51:32.007Z`.
 pub(crate) fn iso8601(millis: u64) -> String {
     let (year, month, day) = date(millis / DAY_MILLIS);
     let (milli, second) = (millis % 1000, millis % DAY_MILLIS / 1000);
@@ -10,7 +10,8 @@ pub(crate) fn iso8601(millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Year, month and day of a day since 1970, reckoned in years that begin in March: the leap day is their last.
+/// Converts a day since 1970 to year, month and day. Internally years start in March, so the leap day is the
+/// last day.
 fn date(day: u64) -> (u64, u64, u64) {
     let day = day + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);

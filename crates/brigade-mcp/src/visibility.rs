@@ -1,36 +1,36 @@
-//! Which sessions a caller may name, and in whose name it speaks to them.
+//! Sessions that a caller may access, and the sender of its messages.
 
 use brigade_core::event::Speaker;
 use brigade_core::{Event, RemoteContext, SessionId};
 
-/// How far a caller reaches.
+/// Sessions that a caller may access.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Visibility {
-    /// A client that is no agent of Brigade: to all that was started through a server.
+    /// Every session that was started through a server, for clients that are not Brigade agents.
     All,
-    /// An agent, by its lineage: to what was started by it or below it, as inside a tree.
+    /// Those that the agent with this lineage or its descendants started.
     Descendants(Vec<String>),
 }
 
 impl Visibility {
-    /// The reach of who calls from here.
+    /// The visibility for a caller with this remote context.
     pub(crate) fn of(remote_context: Option<&RemoteContext>) -> Visibility {
         remote_context
             .map_or(Visibility::All, |remote_context| Visibility::Descendants(remote_context.lineage.clone()))
     }
 
-    /// Whether the tree that began with this fact is within it.
+    /// Whether the tree that starts with this event is visible.
     pub(crate) fn covers(&self, first: &Event) -> bool {
         let Visibility::Descendants(lineage) = self else { return true };
         let Event::Started { delegation, .. } = first else { return false };
         let Some(started_from) = &delegation.remote_context else { return false };
-        // An agent that does not say who it is has started nothing.
+        // An agent without a lineage has started nothing.
         let Some((caller, above)) = lineage.split_last() else { return false };
         let starter = started_from.lineage.get(above.len());
         started_from.lineage.starts_with(above) && starter.is_some_and(|starter| is_below(caller, starter))
     }
 
-    /// Who is heard where the caller speaks.
+    /// The sender of the caller's messages.
     pub(crate) fn speaker(&self) -> Speaker {
         match self {
             Visibility::All => Speaker::Person,
@@ -39,7 +39,7 @@ impl Visibility {
     }
 }
 
-/// Whether this is the session itself, or one below it in the same tree.
+/// Whether this is the session itself or one of its descendants.
 fn is_below(caller: &str, other: &str) -> bool {
     match (caller.parse::<SessionId>(), other.parse()) {
         (Ok(caller), Ok(other)) => caller.contains(&other),

@@ -1,7 +1,8 @@
-//! Whether this process descends from a guard.
+//! Detection of a guard among the ancestors of this process.
 
-/// Whether a process above this one was started with `argument` as its first. A guard that is named by its first argument is
-/// found in this way by whatever it runs, however that detached itself. On systems other than Linux nothing is found.
+/// Whether an ancestor of this process was started with `argument` as its first argument. Any descendant of a
+/// guard with a known first argument can detect it this way, even if it detached itself. Always false on
+/// systems other than Linux.
 pub fn runs_under(argument: &str) -> bool {
     imp::runs_under(argument).unwrap_or(false)
 }
@@ -17,7 +18,7 @@ mod imp {
     pub(crate) fn runs_under(argument: &str) -> io::Result<bool> {
         let table = ProcessTable::read()?;
         let mut next = table.get(getpid().as_raw_nonzero().get());
-        // A table that is out of date may lead in a circle.
+        // An outdated table may contain a cycle.
         for _ in 0..table.iter().count() {
             let Some(process) = next.and_then(|process| table.get(process.parent)) else { return Ok(false) };
             let line = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();

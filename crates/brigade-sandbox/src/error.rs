@@ -1,119 +1,116 @@
-//! What can go wrong between the runner and its guard.
+//! Errors between the runner and its guard.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// Why a command has no result.
+/// Reason why a command has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
-    /// The job cannot be run as it is; nothing was started.
-    #[error("the job `{tag}` was not started: {reason}; correct the job and try again")]
+    /// The job is invalid. Nothing was started.
+    #[error("cannot start the job `{tag}`: {reason}")]
     InvalidJob {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// What is wrong with it.
+        /// Cause.
         reason: String,
     },
-    /// The guard program could not be started; nothing was run.
+    /// The guard program could not be started. Nothing was run.
     #[error(
-        "cannot start the guard program `{}` for `{tag}`: {source}; check that the file exists and may be run",
+        "cannot start the guard program `{}` for `{tag}`: {source}. Check that the file exists and is executable.",
         program.display()
     )]
     CannotStart {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// The program that was to be the guard.
+        /// The guard program.
         program: PathBuf,
-        /// What the system answered.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The command's working directory cannot be used; nothing was run.
+    /// The working directory of the command cannot be used. Nothing was run.
     #[error(
-        "the command of `{tag}` was not started: its directory `{}` cannot be used: {reason}; \
-         create the directory or name another one",
+        "cannot start the command of `{tag}` in `{}`: {reason}. Create the directory or choose another one.",
         directory.display()
     )]
     Directory {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// The directory of the job.
+        /// Working directory of the job.
         directory: PathBuf,
-        /// What the system answered.
+        /// Error of the system.
         reason: String,
     },
-    /// The guard could not start the command; nothing was run.
-    #[error(
-        "the guard of `{tag}` could not start the command: {reason}; check its length, environment and limits"
-    )]
+    /// The guard could not start the command. Nothing was run.
+    #[error("cannot start the command of `{tag}`: {reason}. Check its length, environment and limits.")]
     CannotRun {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// What the guard said.
+        /// Cause reported by the guard.
         reason: String,
     },
-    /// The guard ended without a report. Processes that the command had detached may still be running.
+    /// The guard exited without a report. Processes that the command had detached may still be running.
     #[error(
-        "the guard of `{tag}` ended without a report ({status}); whether the command did its work is unknown: \
-         look at its effects, and look for processes that it left behind"
+        "the guard of `{tag}` exited without a report ({status}). The outcome of the command is unknown. \
+         Check its effects, and look for processes that it left behind."
     )]
     Died {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// How the guard ended.
+        /// Exit status of the guard.
         status: ExitStatus,
     },
-    /// The guard program does not speak the guard's language.
+    /// The guard program does not speak the guard protocol.
     #[error(
-        "the guard of `{tag}` sent something that is no report: {detail}; check that its program calls `guard_main` and has the same version"
+        "the guard of `{tag}` sent an invalid report: {detail}. Check that its program calls `guard_main` and has the same version."
     )]
     Protocol {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// What was wrong.
+        /// Description of the invalid message.
         detail: String,
     },
-    /// The guard did not answer in time, so the runner ended it and its descendants.
-    #[error("the guard of `{tag}` gave no sign of life for {}, so it and its command were killed; the output is lost and the command may have done part of its work", seconds(*limit))]
+    /// The guard did not respond in time, so the runner killed it and its descendants.
+    #[error("the guard of `{tag}` did not respond for {}, so it and its command were killed. The output is lost, and the command may have done part of its work.", seconds(*limit))]
     Unresponsive {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// How long the runner waited.
+        /// Time that the runner waited.
         limit: Duration,
     },
-    /// Processes of the job would not die.
-    #[error("{count} processes of `{tag}` are still alive after {}; look at them with `ps` (they may wait for a device or belong to another user) and end them by hand", seconds(*limit))]
+    /// Processes of the job could not be killed.
+    #[error("{count} processes of `{tag}` are still running after {}. They may be waiting for a device or belong to another user. Find them with `ps` and kill them.", seconds(*limit))]
     StillAlive {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// How many are left.
+        /// Number of remaining processes.
         count: usize,
-        /// How long they were given.
+        /// Time that the runner waited.
         limit: Duration,
     },
     /// The process table could not be read.
-    #[error("cannot look for processes of `{tag}`: {source}; check that /proc is mounted and readable")]
+    #[error("cannot find the processes of `{tag}`: {source}. Check that /proc is mounted and readable.")]
     ProcessTable {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// What the system answered.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Talking to the guard failed.
+    /// Communication with the guard failed.
     #[error(
-        "lost the connection to the guard of `{tag}`: {source}; its command is being ended, and its result is unknown"
+        "lost the connection to the guard of `{tag}`: {source}. Its command is being killed, and its outcome is unknown."
     )]
     Connection {
-        /// The mark of the job.
+        /// Tag of the job.
         tag: String,
-        /// What the system answered.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// Durations in messages are read by people, who do not want nanoseconds.
+/// Formats a duration for messages, without needless precision.
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }

@@ -1,4 +1,4 @@
-//! The guard process: runs one job, ends every descendant, reports.
+//! The guard process. It runs one job, kills every descendant, and reports the result.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,25 +16,26 @@ use crate::processes::Children;
 use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
 use crate::{ExitReason, ResourceLimits};
 
-/// How often the guard looks for orphans to reap while nothing else happens.
+/// Interval at which the guard reaps orphans while nothing else happens.
 const REAP_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a command that is spoken to may take to end once its input is closed, before it is asked to by a signal.
+/// Time that a served command has to exit after its input is closed, before it gets SIGTERM.
 const STDIN_CLOSE_GRACE: Duration = Duration::from_secs(2);
 
-/// How long it may take after the signal, before everything is killed.
+/// Time that it has after SIGTERM, before everything is killed.
 const SIGTERM_GRACE: Duration = Duration::from_secs(1);
 
-/// How often it looks for the end of the main process where the system cannot tell it.
+/// Interval at which the main process is polled on systems without pidfd.
 const POLL_INTERVAL_WITHOUT_PIDFD: Duration = Duration::from_millis(10);
 
 /// Entry point of the guard process. Returns its exit code.
 ///
-/// Call it first thing on the main thread, before any other thread is started: the command dies with the thread
-/// that started it. It expects the job on standard input and reports on standard output, as
-/// [`run`](crate::run) sets it up. Nothing is run unless the whole job arrived from a runner that still lives.
+/// Call it first on the main thread, before any other thread is started, because the command dies with the
+/// thread that started it. It expects the job on standard input and reports on standard output, as set up by
+/// [`run`](crate::run). Nothing is run unless the complete job arrived from a runner that is still alive.
 pub fn guard_main() -> i32 {
-    // While the guard waits for its job, signals keep their default: it may simply die, nothing is running.
+    // While the guard waits for its job, signals keep their default action. It may simply die, because
+    // nothing is running.
     let Ok(job) = receive() else { return EXIT_NO_JOB };
     os::catch_termination_signals();
     let (report, output) = match become_guard().and_then(|()| is_runner_alive()) {
@@ -42,7 +43,7 @@ pub fn guard_main() -> i32 {
         Ok(_) => return EXIT_NO_JOB,
         Err(error) => (Report::CannotRun { reason: format!("cannot set up the guard: {error}") }, Vec::new()),
     };
-    // A runner that is gone does not read the report. That changes nothing for the guard, its work is done.
+    // A runner that has exited does not read the report. The guard's work is done in any case.
     let sent = protocol::frame(&report).and_then(|frame| send(&frame)).and_then(|()| send(&output));
     i32::from(sent.is_err())
 }
@@ -79,8 +80,8 @@ fn send(mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Orphans below this process become its children, and the command may not look into it: it could otherwise
-/// write a report of its own into the pipe.
+/// Makes orphaned descendants children of this process, and denies the command access to it. Otherwise the
+/// command could write its own report to the pipe.
 #[cfg(target_os = "linux")]
 fn become_guard() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(getpid()))?;
@@ -93,7 +94,7 @@ fn become_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// A runner that sent its job and died right after is known by the closed pipe.
+/// Whether the runner is alive. A runner that died right after sending its job has closed the pipe.
 fn is_runner_alive() -> io::Result<bool> {
     let input = stdin();
     let mut watched = [PollFd::new(&input, PollFlags::IN)];
@@ -101,8 +102,8 @@ fn is_runner_alive() -> io::Result<bool> {
 }
 
 fn execute(job: &JobMessage) -> (Report, Vec<u8>) {
-    // The guard goes there itself, because a failed start would not tell a missing directory from a missing
-    // shell. The command inherits it.
+    // The guard changes the directory itself, because a failed spawn would not distinguish a missing
+    // directory from a missing shell. The command inherits it.
     if let Err(error) = std::env::set_current_dir(job.directory()) {
         return (Report::Directory { reason: error.to_string() }, Vec::new());
     }
@@ -137,21 +138,22 @@ fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
     }
     command.stderr(writer);
     os::confine(&mut command, getpid(), resource_limits(&job.limits));
-    // The handle is dropped without a wait because `Children` reaps every child, this one included.
+    // The handle is dropped without a wait, because `Children` reaps every child, including this one.
     let child = command.spawn()?;
     let main =
-        Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no number"))?;
+        Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no process id"))?;
     Ok((main, reader))
 }
 
-/// Takes the socket out of the guard's own standard error: the runner is to see it closed when the command is gone.
+/// Moves the socket away from the guard's standard error, so that the runner sees it closed when the command
+/// has exited.
 fn take_socket() -> io::Result<OwnedFd> {
     let socket = stderr().try_clone_to_owned()?;
     rustix::stdio::dup2_stderr(std::fs::File::open("/dev/null")?)?;
     Ok(socket)
 }
 
-/// The limits to set, none above what this process may grant.
+/// The limits to set, capped at what this process may grant.
 fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, Rlimit)> {
     let wanted = [
         (Resource::As, limits.memory_bytes),
@@ -166,8 +168,7 @@ fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, Rlimit)> {
         let Some(wanted) = wanted else { continue };
         let hard_limit = getrlimit(resource).maximum.unwrap_or(u64::MAX);
         let current = wanted.min(hard_limit);
-        // One second more of processor time as hard limit lets the softer SIGXCPU come first, which names
-        // the cause.
+        // A hard limit of one more second of CPU time lets SIGXCPU come first, which identifies the cause.
         let extra = u64::from(matches!(resource, Resource::Cpu));
         let maximum = current.saturating_add(extra).min(hard_limit);
         granted.push((resource, Rlimit { current: Some(current), maximum: Some(maximum) }));
@@ -175,7 +176,7 @@ fn resource_limits(limits: &ResourceLimits) -> Vec<(Resource, Rlimit)> {
     granted
 }
 
-/// A running command and all that can end it.
+/// A running command, and everything needed to end it.
 struct RunningCommand {
     children: Children,
     exit: Option<OwnedFd>,
@@ -193,7 +194,7 @@ impl RunningCommand {
             exit: watch_exit(main),
             pipe: Some(pipe),
             output: BoundedOutput::new(job.output_limit),
-            // A limit so long that the clock cannot hold it is no limit.
+            // A time limit beyond the range of the clock means no limit.
             deadline: started.checked_add(job.time_limit),
             streams: job.streams,
             buffer: vec![0; 64 << 10],
@@ -217,8 +218,8 @@ impl RunningCommand {
             self.allow_graceful_exit();
         }
         self.children.kill_all();
-        // Nobody writes any more, so this is what is left in the pipe. The bound is for the odd case that the
-        // command handed its end of the pipe to a process that is none of its descendants.
+        // All writers have exited, so this is the rest of the pipe. The bound covers a command that passed
+        // its end of the pipe to a process outside its descendants.
         for _ in 0..1024 {
             if !self.read_output() {
                 break;
@@ -227,8 +228,8 @@ impl RunningCommand {
         (end, self.output)
     }
 
-    /// Lets a command that is spoken to end by itself: the runner has closed its input. It is asked once more, by a
-    /// signal.
+    /// Lets a served command exit by itself after the runner has closed its input. If it does not, it gets
+    /// SIGTERM.
     fn allow_graceful_exit(&mut self) {
         if !self.exits_within(STDIN_CLOSE_GRACE) {
             self.children.terminate_main();
@@ -236,7 +237,8 @@ impl RunningCommand {
         }
     }
 
-    /// Whether the main process ends within this time. Its output is read meanwhile, so that it does not wait for that.
+    /// Whether the main process exits within this time. Its output is read meanwhile, so that it does not
+    /// block on a full pipe.
     fn exits_within(&mut self, grace: Duration) -> bool {
         let started = Instant::now();
         while self.children.poll().is_none() {
@@ -258,7 +260,7 @@ impl RunningCommand {
         let _ = poll(&mut [PollFd::new(exit, PollFlags::IN)], Some(&timeout));
     }
 
-    /// Sleeps until something happens, and says whether it was the end of the runner.
+    /// Sleeps until an event. Returns whether the runner has closed its pipe.
     fn wait_for_event(&self) -> bool {
         let input: BorrowedFd<'_> = stdin();
         let mut watched = vec![PollFd::new(&input, PollFlags::IN)];
@@ -267,27 +269,28 @@ impl RunningCommand {
         let tick = if self.exit.is_some() { REAP_INTERVAL } else { POLL_INTERVAL_WITHOUT_PIDFD };
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = Timespec::try_from(left.unwrap_or(tick).min(tick)).unwrap_or_default();
-        // The runner sends nothing after its job, so anything on this pipe is its end. An interrupted call is
-        // repeated by the loop of the caller.
+        // The runner sends nothing after its job, so any event on this pipe is its end. The caller's loop
+        // repeats an interrupted call.
         poll(&mut watched, Some(&timeout)).is_ok() && !watched[0].revents().is_empty()
     }
 
-    /// Reads what is there, one buffer at a time so that endless output cannot keep the guard from its clock.
-    /// Says whether there may be more.
+    /// Reads available output, one buffer at a time, so that endless output cannot delay the time limit.
+    /// Returns whether there may be more.
     fn read_output(&mut self) -> bool {
         let Some(pipe) = &mut self.pipe else { return false };
         match pipe.read(&mut self.buffer) {
             Ok(count) if count > 0 => self.output.push(&self.buffer[..count], Instant::now()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            // The command closed its output. It may go on without, but an ended pipe would always be ready.
+            // The command closed its output. It may continue without, but a closed pipe would always be
+            // ready.
             _ => self.pipe = None,
         }
         self.pipe.is_some()
     }
 }
 
-/// A descriptor that becomes readable when the process ends, where the system has such a thing.
+/// A descriptor that becomes readable when the process exits, if the system supports it.
 #[cfg(target_os = "linux")]
 fn watch_exit(main: Pid) -> Option<OwnedFd> {
     rustix::process::pidfd_open(main, rustix::process::PidfdFlags::empty()).ok()

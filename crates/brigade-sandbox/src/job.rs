@@ -1,4 +1,4 @@
-//! What is to be run, and what came of it.
+//! Jobs and their results.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::GuardError;
 
-/// How to start the guard: a program that calls [`guard_main`](crate::guard_main), and what to pass to it.
+/// Command line of the guard: a program that calls [`guard_main`](crate::guard_main), and its arguments.
 ///
-/// The mark of the job is appended as the last argument. The program starts with an empty environment, so its
+/// The tag of the job is appended as the last argument. The program starts with an empty environment, so its
 /// path should be absolute.
 #[derive(Clone, Debug)]
 pub struct GuardCommand {
-    /// The program, best as an absolute path.
+    /// The program, preferably as an absolute path.
     pub program: PathBuf,
-    /// Its arguments before the mark, for example a hidden subcommand.
+    /// Its arguments before the tag, for example a hidden subcommand.
     pub arguments: Vec<OsString>,
 }
 
@@ -25,40 +25,40 @@ pub struct GuardCommand {
 pub struct Job {
     /// The command, run by `/bin/sh -c`.
     pub command: String,
-    /// The working directory of the command.
+    /// Working directory of the command.
     pub directory: PathBuf,
-    /// The environment of the command: exactly this and nothing else reaches it.
+    /// Complete environment of the command. Nothing else is inherited.
     pub environment: Vec<(String, String)>,
-    /// After this time everything is killed and the result is [`ExitReason::TimedOut`].
+    /// Time after which all processes are killed and the result is [`ExitReason::TimedOut`].
     pub time_limit: Duration,
-    /// How many bytes of output are kept in all: the first half from its start, the rest from its end.
+    /// Maximum size of the output that is kept: the first half from its start, the rest from its end.
     pub output_limit: usize,
-    /// What the command may use.
+    /// Resource limits of the command.
     pub limits: ResourceLimits,
-    /// Names the guard in the process table: `<session>:<call>`, out of the ASCII letters, digits and `.:_-`.
+    /// Identifies the guard in the process table: `<session>:<call>`, of ASCII letters, digits and `.:_-`.
     pub tag: String,
 }
 
-/// Limits that the kernel enforces on each process of the command; `None` leaves the runner's own limit.
+/// Limits that the kernel enforces on each process of the command. `None` keeps the runner's own limit.
 ///
-/// A limit above the hard limit of the runner is lowered to that. Core dumps are always off.
+/// A limit above the hard limit of the runner is lowered to that. Core dumps are always disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
     /// Address space of each process.
     pub memory_bytes: Option<u64>,
-    /// Processor time of each process; one that goes on after it gets SIGXCPU, then SIGKILL.
+    /// CPU time of each process. A process that exceeds it gets SIGXCPU, then SIGKILL.
     pub cpu_seconds: Option<u64>,
-    /// Size of each file that is written.
+    /// Size of each written file.
     pub file_bytes: Option<u64>,
     /// Open files of each process.
     pub open_files: Option<u64>,
-    /// Processes of the whole user, not only of this command; the kernel does not apply it to root.
+    /// Processes of the whole user, not only of this command. The kernel does not apply it to root.
     pub processes: Option<u64>,
 }
 
 impl Default for ResourceLimits {
-    /// Memory and processor time are left alone because compilers and tests need what they need, and the number
-    /// of processes because the kernel counts it over everything that the user runs.
+    /// Memory and CPU time are not limited, because compilers and tests need a lot of both. The number of
+    /// processes is not limited, because the kernel counts all processes of the user.
     fn default() -> Self {
         Self {
             memory_bytes: None,
@@ -70,35 +70,35 @@ impl Default for ResourceLimits {
     }
 }
 
-/// What came of a job whose processes are all gone.
+/// Result of a job whose processes have all exited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobResult {
-    /// How the command ended.
+    /// Exit of the command.
     pub end: ExitReason,
-    /// Standard output and standard error interleaved as they came, at most [`Job::output_limit`] bytes.
+    /// Standard output and standard error, interleaved as they arrived, at most [`Job::output_limit`] bytes.
     ///
-    /// When bytes were dropped, they are missing after the first `output_limit / 2` bytes.
+    /// If bytes were dropped, they are missing after the first `output_limit / 2` bytes.
     pub output: Vec<u8>,
-    /// How many bytes of output were dropped.
+    /// Number of dropped bytes.
     pub dropped_bytes: u64,
-    /// From the start of the command until its last descendant was gone.
+    /// Time from the start of the command until its last descendant exited.
     pub duration: Duration,
-    /// When the end of the output was written, the oldest piece first. Output of more than 10 seconds before the end is
-    /// in none of them.
+    /// Times at which the end of the output was written, oldest piece first. Output from more than 10 seconds
+    /// before the exit is not included.
     pub recent: Vec<OutputPiece>,
 }
 
 /// Output that was written at about the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPiece {
-    /// Time from then until the end of the command.
+    /// Time from then until the command exited.
     pub age: Duration,
-    /// Its length.
+    /// Length of the piece.
     pub bytes: usize,
 }
 
 impl JobResult {
-    /// Output that was written within this time before the end of the command, and at most 10 seconds before it.
+    /// Returns the output of this time before the exit of the command, at most the last 10 seconds.
     pub fn output_within(&self, time: Duration) -> &[u8] {
         let pieces = self.recent.iter().filter(|piece| piece.age <= time);
         let bytes = pieces.fold(0, |sum: usize, piece| sum.saturating_add(piece.bytes));
@@ -107,21 +107,21 @@ impl JobResult {
     }
 }
 
-/// How a command ended.
+/// Exit of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitReason {
     /// The main process exited with this code.
     Exited(i32),
-    /// The main process was ended by this signal.
+    /// The main process was terminated by this signal.
     Signalled(i32),
-    /// The time limit was reached and everything was killed.
+    /// The time limit was reached and all processes were killed.
     TimedOut,
-    /// The runner asked for the end and everything was killed.
+    /// The runner cancelled the job and all processes were killed.
     Cancelled,
 }
 
 impl Job {
-    /// Says early what the system would refuse late and with a less clear message.
+    /// Rejects early what the system would reject late and with a less clear message.
     pub(crate) fn check(&self) -> Result<(), GuardError> {
         let fail =
             |reason: &str| Err(GuardError::InvalidJob { tag: self.tag.clone(), reason: reason.into() });
@@ -141,11 +141,12 @@ impl Job {
     }
 }
 
-/// A mark must survive a command line unchanged, and must not look like an option to the guard program.
+/// A tag must survive a command line unchanged, and must not look like an option to the guard program.
 pub(crate) fn check_tag(tag: &str) -> Result<(), GuardError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".:_-".contains(&byte);
     if tag.is_empty() || tag.starts_with('-') || !tag.bytes().all(allowed) {
-        let reason = "a mark consists of ASCII letters, digits and `.:_-` and does not start with `-`".into();
+        let reason =
+            "a tag must consist of ASCII letters, digits and `.:_-` and must not start with `-`".into();
         return Err(GuardError::InvalidJob { tag: tag.escape_default().to_string(), reason });
     }
     Ok(())

@@ -1,51 +1,53 @@
-//! What the kernel offers to confine a command with.
+//! Kernel features that could confine a command.
 //!
-//! This only looks. A command that [`run`](crate::run) starts is guarded and has limits, but has the rights of its user.
+//! They are only detected. A command that [`run`](crate::run) starts is guarded and limited, but has the
+//! rights of its user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// What the kernel of this machine offers.
+/// Confinement features of this kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFeatures {
-    /// The version of Landlock, which closes files and ports to a process; none where it is missing or switched off.
+    /// Version of Landlock, which restricts access to files and ports, or `None` if it is missing or
+    /// disabled.
     pub landlock: Option<u32>,
-    /// Whether a process can give up system calls.
+    /// Whether seccomp filters are available.
     pub seccomp: bool,
-    /// Whether anybody can make a user namespace.
+    /// Whether unprivileged users can create user namespaces.
     pub user_namespaces: Namespaces,
-    /// Whether the use of memory and processors can be bounded for a group of processes.
+    /// Whether memory and CPU usage can be limited for a group of processes.
     pub cgroups: Cgroups,
 }
 
-/// Whether anybody can make a user namespace.
+/// Availability of unprivileged user namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespaces {
-    /// As far as the kernel says, yes.
+    /// Available, according to the kernel settings.
     Open,
-    /// This setting of the kernel forbids it.
+    /// Disabled by this kernel setting.
     Closed(&'static str),
-    /// The kernel has none.
+    /// Not supported by the kernel.
     Missing,
 }
 
-/// Whether the use of memory and processors can be bounded for a group of processes.
+/// Availability of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cgroups {
-    /// Version 2, and this process may make groups below its own.
+    /// Version 2, and this process may create groups below its own.
     Delegated,
-    /// Version 2, but the group of this process belongs to somebody else.
+    /// Version 2, but the group of this process belongs to another user.
     Foreign,
-    /// Only the old version.
+    /// Only version 1.
     Old,
-    /// None.
+    /// Not available.
     Missing,
 }
 
 impl KernelFeatures {
-    /// Looks at the kernel. Nothing is changed, and nothing is tried out.
+    /// Detects the features. Nothing is changed or tried out.
     pub fn detect() -> KernelFeatures {
         KernelFeatures {
             landlock: crate::os::landlock_version(),
@@ -92,7 +94,7 @@ fn cgroups(proc: &Path, mount: &Path) -> Cgroups {
 mod tests {
     use super::*;
 
-    /// A folder with these files.
+    /// Creates a directory with these files.
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {

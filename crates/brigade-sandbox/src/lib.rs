@@ -1,24 +1,26 @@
-//! Runs a command under a *guard process* and leaves nothing of it behind.
+//! Runs a command under a *guard process* and leaves no process behind.
 //!
 //! The runner never starts a command itself. It starts a guard, and the guard starts the command. The guard
-//! is a child subreaper, so every process that the command starts, however it detaches itself, stays a
-//! descendant of the guard. The guard holds a pipe to the runner. When the command's main process ends, when
-//! its time is up, or when the pipe closes (the future was dropped, or the runner died, even by `kill -9`), the
-//! guard kills all of its descendants until the kernel says that it has no child left, and only then reports.
+//! is a child subreaper, so every process that the command starts stays a descendant of the guard, even if it
+//! detaches itself. The guard holds a pipe to the runner. It kills all of its descendants when the command's
+//! main process exits, when the time limit is reached, or when the pipe closes. The pipe closes when the
+//! future is dropped or the runner dies, even by `kill -9`. The guard reports only after the kernel says that
+//! it has no child left.
 //!
-//! The order of events makes an interrupted call safe to close:
+//! The order of events makes it safe to close an interrupted call:
 //!
-//! 1. The runner starts the guard with the job's mark as its last argument.
-//! 2. The guard says that it is ready. From here on [`end_stale`] can find it by its mark.
-//! 3. Only then the runner sends the job. A job that does not arrive whole is not run.
-//! 4. The guard runs the command, ends every descendant, and sends one report with the bounded output.
+//! 1. The runner starts the guard with the job's tag as its last argument.
+//! 2. The guard reports that it is ready. From here on [`end_stale`] can find it by its tag.
+//! 3. Only then does the runner send the job. An incomplete job is not run.
+//! 4. The guard runs the command, kills every descendant, and sends one report with the bounded output.
 //!
-//! What the guard cannot do: a command has the rights of its user, so it can kill the guard with SIGKILL. Then
-//! its main process dies with the guard, [`run`] answers [`GuardError::Died`], but processes that it had
-//! detached before stay. On systems other than Linux there is no subreaper; there the guard ends the command's
-//! process group only, and [`end_stale`] finds nothing.
+//! Limits of the guard: a command has the rights of its user, so it can kill the guard with SIGKILL. Its main
+//! process then dies with the guard and [`run`] returns [`GuardError::Died`], but processes that it had
+//! detached before keep running. Systems other than Linux have no subreaper. There the guard kills only the
+//! command's process group, and [`end_stale`] finds nothing.
 //!
-//! A command is guarded, not confined: it has the rights of its user. [`KernelFeatures`] says what the kernel would offer.
+//! A command is guarded, not confined: it has the rights of its user. [`KernelFeatures`] reports what the
+//! kernel would offer.
 
 mod ancestors;
 mod error;

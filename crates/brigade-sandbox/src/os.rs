@@ -1,8 +1,8 @@
-//! The steps that have no safe interface: signal dispositions, what a child does between fork and exec, and the question
-//! which Landlock there is.
+//! Operations without a safe interface: signal dispositions, the steps of a child between fork and exec, and
+//! the Landlock version.
 //!
-//! The closures given to `pre_exec` run in a forked copy of a process that may have had threads. They call
-//! only functions that are safe there: plain system calls, no allocation, no lock.
+//! The closures given to `pre_exec` run in a forked copy of a process that may have had threads. They only
+//! call functions that are safe there: plain system calls, no allocation, no lock.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Resource, Rlimit, getppid, setrlimit, setsid};
 
-/// Set when the guard was asked by a signal to end.
+/// Set when a signal requested the guard to end.
 static TERMINATION_REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Gives the guard its own session, so that Ctrl-C at the terminal reaches neither it nor the command.
@@ -27,7 +27,7 @@ pub(crate) fn detach(guard: &mut Command) {
     }
 }
 
-/// Sets up the command: its own session, its limits, no way to more rights, and death with the guard.
+/// Sets up the command: a separate session, its limits, no new privileges, and termination with the guard.
 pub(crate) fn confine(command: &mut Command, guard: Pid, limits: Vec<(Resource, Rlimit)>) {
     // SAFETY: the closure only makes system calls that are safe between fork and exec. The vector was
     // allocated before the fork and is only read.
@@ -45,13 +45,13 @@ pub(crate) fn confine(command: &mut Command, guard: Pid, limits: Vec<(Resource, 
     }
 }
 
-/// The main process must not outlive a guard that was killed; without new privileges, no descendant can become
-/// another user whom the guard may not kill.
+/// Terminates the main process with its guard. Without new privileges, no descendant can become another user
+/// whose processes the guard may not kill.
 #[cfg(target_os = "linux")]
 fn die_with_parent(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if getppid() != Some(parent) {
-        // The guard died before the line above took effect, so nobody would send the signal any more.
+        // The guard died before the line above took effect, so the signal would never be sent.
         return Err(io::Error::from(io::ErrorKind::BrokenPipe));
     }
     rustix::thread::set_no_new_privs(true)?;
@@ -63,17 +63,17 @@ fn die_with_parent(parent: Pid) -> io::Result<()> {
     if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from(io::ErrorKind::BrokenPipe)) }
 }
 
-/// Undoes ignored signals, which a program inherits from whoever started it and which survive exec. An ignored
+/// Resets ignored signals, which a program inherits from its parent and which survive exec. An ignored
 /// SIGCHLD would hide exit codes from the guard. The standard library clears the signal mask itself.
 fn reset_signals() {
     for signal in 1..=64 {
-        // SAFETY: restoring the default disposition runs no code of ours; it is refused for SIGKILL,
-        // SIGSTOP and the two that the C library keeps for itself, which is fine.
+        // SAFETY: restoring the default disposition runs no code of ours. It is refused for SIGKILL, SIGSTOP
+        // and the two signals that the C library reserves, which is fine.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// Marks every other descriptor as closed at exec, also those that were opened without that mark.
+/// Marks every other descriptor as close-on-exec, including those that were opened without that flag.
 fn keep_only_standard_streams() {
     #[cfg(target_os = "linux")]
     {
@@ -96,8 +96,8 @@ extern "C" fn on_termination_signal(_signal: libc::c_int) {
     TERMINATION_REQUESTED.store(true, Ordering::SeqCst);
 }
 
-/// From now on, a signal that asks the guard to end lets it end its descendants first, and a report to a runner
-/// that is gone does not kill it.
+/// Lets the guard kill its descendants before it obeys a termination signal, and keeps SIGPIPE from killing
+/// it when the runner has exited.
 pub(crate) fn catch_termination_signals() {
     let handler = on_termination_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
@@ -108,12 +108,13 @@ pub(crate) fn catch_termination_signals() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// The version of Landlock that the kernel speaks; none where it has no Landlock, or has it switched off.
+/// The supported Landlock version, or `None` if Landlock is missing or disabled.
 pub(crate) fn landlock_version() -> Option<u32> {
     #[cfg(target_os = "linux")]
     {
         const ASK_FOR_VERSION: libc::c_uint = 1;
-        // SAFETY: with this flag, no attributes and no size the call makes nothing and only answers with a number.
+        // SAFETY: with this flag, no attributes and no size, the call creates nothing and only returns a
+        // number.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_landlock_create_ruleset,
@@ -128,11 +129,11 @@ pub(crate) fn landlock_version() -> Option<u32> {
     None
 }
 
-/// Stops this process as Ctrl-Z at a terminal does, also if the process handles that signal itself, and returns when it
-/// was resumed. A process whose shell does not know of jobs is not stopped, because nobody could resume it.
+/// Stops this process as Ctrl-Z at a terminal does, even if it handles that signal itself, and returns when
+/// it is resumed. A process whose shell has no job control is not stopped, because it could not be resumed.
 pub fn stop_at_terminal() {
-    // SAFETY: the structures are plain data that the calls fill in; the default disposition runs no code of ours, and
-    // the old one is put back.
+    // SAFETY: the structures are plain data that the calls fill in. The default disposition runs no code of
+    // ours, and the old one is restored.
     unsafe {
         let mut default: libc::sigaction = std::mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
@@ -144,7 +145,7 @@ pub fn stop_at_terminal() {
     }
 }
 
-/// Whether a signal asked the guard to end.
+/// Whether a signal requested the guard to end.
 pub(crate) fn termination_requested() -> bool {
     TERMINATION_REQUESTED.load(Ordering::SeqCst)
 }

@@ -1,13 +1,13 @@
-//! Output that is bounded while it comes.
+//! Output that is bounded while it is read.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::job::OutputPiece;
 
-/// Age up to which it is known when output was written.
+/// Age up to which the time of output is recorded.
 pub(crate) const RECENT_WINDOW: Duration = Duration::from_secs(10);
-/// Output that comes within this time is one piece.
+/// Output within this time is one piece.
 const PIECE_WINDOW: Duration = Duration::from_millis(50);
 
 /// Keeps the first and the last bytes of a stream of any length and counts the rest.
@@ -18,7 +18,7 @@ pub(crate) struct BoundedOutput {
     head_limit: usize,
     tail_limit: usize,
     dropped: u64,
-    /// When the latest output came, and how many bytes: at most one entry for each [`PIECE_WINDOW`].
+    /// Times and sizes of the latest output, with at most one entry per [`PIECE_WINDOW`].
     recent: VecDeque<(Instant, usize)>,
 }
 
@@ -59,7 +59,7 @@ impl BoundedOutput {
         }
     }
 
-    /// When the end of the output was written, seen from `end`. The oldest piece comes first.
+    /// Ages of the latest output relative to `end`, oldest piece first.
     pub(crate) fn pieces(&self, end: Instant) -> Vec<OutputPiece> {
         let piece = |(at, bytes): &(Instant, usize)| OutputPiece {
             age: end.saturating_duration_since(*at),
@@ -68,7 +68,7 @@ impl BoundedOutput {
         self.recent.iter().map(piece).filter(|piece| piece.age <= RECENT_WINDOW).collect()
     }
 
-    /// The kept bytes, and how many were dropped between their halves.
+    /// Returns the kept bytes and the number of bytes dropped between their halves.
     pub(crate) fn finish(mut self) -> (Vec<u8>, u64) {
         let (front, back) = self.tail.as_slices();
         self.head.extend_from_slice(front);
@@ -83,7 +83,7 @@ mod tests {
 
     use super::{BoundedOutput, RECENT_WINDOW};
 
-    /// The reference keeps everything and cuts at the end.
+    /// Reference implementation that keeps everything and cuts at the end.
     fn expected(all: &[u8], limit: usize) -> (Vec<u8>, u64) {
         if all.len() <= limit {
             return (all.to_vec(), 0);

@@ -1,4 +1,4 @@
-//! The process table: who descends from whom, and how to end a whole tree.
+//! The process table: descendants of a process, and killing a whole tree.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process
 #[cfg(target_os = "linux")]
 pub(crate) use table::{Process, ProcessTable};
 
-/// What reaping found.
+/// Result of reaping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reaped {
     /// No child is left, dead or alive.
     NoChild,
-    /// At least one child was reaped and there may be more.
+    /// At least one child was reaped, and there may be more.
     Some,
-    /// There are children and none of them is dead.
+    /// There are children, but none of them is dead.
     Nothing,
 }
 
@@ -30,14 +30,14 @@ impl Children {
         Self { main, status: None }
     }
 
-    /// Reaps whoever is dead, also orphans that the kernel gave to the guard, and says how the main process
-    /// ended if it did.
+    /// Reaps dead children, including orphans that the kernel reparented to the guard. Returns the status of
+    /// the main process if it has exited.
     pub(crate) fn poll(&mut self) -> Option<WaitStatus> {
         self.reap();
         self.status
     }
 
-    /// Asks the main process to end, unless it has: its number may be that of another then.
+    /// Sends SIGTERM to the main process, unless it has exited: its pid may be reused.
     pub(crate) fn terminate_main(&mut self) {
         if self.poll().is_none() {
             let _ = kill_process(self.main, Signal::TERM);
@@ -63,14 +63,14 @@ impl Children {
 
     /// Kills every descendant of this process until none is left.
     ///
-    /// A pass over the process table is always a little out of date, so no pass is trusted to have seen all.
-    /// The end is exact nevertheless: an orphan becomes a child of the guard before its parent can be reaped,
-    /// so once the kernel says that the guard has no child, it has no descendant either.
+    /// A pass over the process table is always slightly outdated, so no pass is trusted to have seen all. The
+    /// end is exact nevertheless: an orphan becomes a child of the guard before its parent can be reaped.
+    /// Once the kernel says that the guard has no child, it has no descendant either.
     pub(crate) fn kill_all(&mut self) {
         let mut pause = Duration::from_millis(1);
         loop {
-            // A process that forks and exits in a row is gone before a pass over the whole table reaches
-            // it. What it left are dead direct children, and their list can be read much faster.
+            // A process that keeps forking and exiting is gone before a pass over the whole table reaches it.
+            // It leaves dead direct children, and their list can be read much faster.
             for _ in 0..20 {
                 kill_direct_children();
                 if self.reap() == Reaped::NoChild {
@@ -90,7 +90,7 @@ impl Children {
     }
 }
 
-/// Must be called before reaping: a dead child still tells the group of those that flee.
+/// Must be called before reaping, because a dead child still identifies the group of those that escape.
 #[cfg(target_os = "linux")]
 fn kill_direct_children() {
     let list = format!("/proc/self/task/{}/children", getpid().as_raw_nonzero());
@@ -122,9 +122,9 @@ fn own_group() -> i32 {
 
 /// Kills process groups of descendants, except the group of their guard.
 ///
-/// The kernel signals a whole group in one step that no fork can slip through, so this catches also those whose
-/// number is out of date as soon as it is read. The command began a session of its own and groups do not reach
-/// across sessions, so every other group of a descendant consists of descendants only.
+/// The kernel signals a whole group in one step that no fork can escape, so this also catches processes whose
+/// pid is outdated as soon as it is read. The command started a separate session, and groups do not cross
+/// sessions, so every other group of a descendant contains only descendants.
 #[cfg(target_os = "linux")]
 pub(crate) fn kill_groups(groups: impl Iterator<Item = i32>, guard: i32) {
     let groups: std::collections::BTreeSet<i32> =
@@ -137,14 +137,14 @@ pub(crate) fn kill_groups(groups: impl Iterator<Item = i32>, guard: i32) {
 #[cfg(not(target_os = "linux"))]
 fn kill_direct_children() {}
 
-/// Without a process table to walk, the command's process group is what can be reached.
+/// Without a process table, only the command's process group can be reached.
 #[cfg(not(target_os = "linux"))]
 fn kill_descendants(main: Pid) {
     let _ = rustix::process::kill_process_group(main, Signal::KILL);
 }
 
-/// Sends a signal. A process that is gone already is what the caller wants, and one that may not be signalled
-/// is found again by the next look at the table.
+/// Sends a signal. Errors are ignored: a process that has exited is the desired result, and one that cannot
+/// be signalled is found again by the next pass.
 pub(crate) fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = kill_process(pid, signal);
@@ -163,13 +163,13 @@ mod table {
         pub(crate) parent: i32,
         pub(crate) group: i32,
         pub(crate) session: i32,
-        /// In clock ticks since boot: together with the number it names a process for good.
+        /// Start time in clock ticks since boot. Together with the pid it identifies a process uniquely.
         pub(crate) started: u64,
-        /// Dead and only waiting for its parent to take note.
+        /// Whether it is a zombie.
         pub(crate) is_dead: bool,
     }
 
-    /// A look at all processes.
+    /// A snapshot of all processes.
     pub(crate) struct ProcessTable(HashMap<i32, Process>);
 
     impl ProcessTable {
@@ -178,7 +178,7 @@ mod table {
             for entry in fs::read_dir("/proc")? {
                 let name = entry?.file_name();
                 let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-                // A process that ended since the directory was read is no error.
+                // A process that exited after the directory was read is not an error.
                 let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { continue };
                 if let Some(process) = parse(pid, &String::from_utf8_lossy(&stat)) {
                     processes.insert(pid, process);
@@ -195,8 +195,8 @@ mod table {
             self.0.values()
         }
 
-        /// All descendants of a process, parents before their children: a parent that restarts its children is
-        /// then dead before it could notice that one of them is.
+        /// All descendants of a process, parents before their children. A parent that restarts its children
+        /// is then dead before it can notice that one of them exited.
         pub(crate) fn descendants(&self, root: i32) -> Vec<Process> {
             let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
             for process in self.0.values() {
@@ -212,12 +212,12 @@ mod table {
         }
     }
 
-    /// Reads a line of `/proc/PID/stat`. The name in parentheses may itself contain spaces and parentheses.
+    /// Parses a line of `/proc/PID/stat`. The name in parentheses may itself contain spaces and parentheses.
     fn parse(pid: i32, stat: &str) -> Option<Process> {
         let (_, rest) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let threads: u64 = fields.get(17)?.parse().ok()?;
-        // A process whose first thread ended looks like a zombie while its other threads go on.
+        // A process whose first thread exited looks like a zombie while its other threads keep running.
         let is_dead = matches!(*fields.first()?, "Z" | "X") && threads <= 1;
         Some(Process {
             pid,

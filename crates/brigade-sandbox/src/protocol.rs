@@ -1,7 +1,7 @@
-//! The language between runner and guard: a ready byte, a job, a report.
+//! Protocol between runner and guard: a ready byte, a job, a report.
 //!
-//! Job and report are a length in four bytes, little end first, and as many bytes of JSON. The bytes of the
-//! output follow the report as they are, because JSON would make them several times as long.
+//! Job and report consist of a length (four bytes, little endian) and that many bytes of JSON. The output
+//! follows the report as raw bytes, because JSON would make it several times as long.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,26 +14,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ExitReason, Job, OutputPiece, ResourceLimits};
 
-/// What the standard streams of a command are.
+/// Standard streams of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Streams {
-    /// No input; output and errors are kept for the report.
+    /// No input. Output and errors are kept for the report.
     #[default]
     Reported,
-    /// Input and output are the socket that the guard got as its standard error; errors are kept for the report.
+    /// Input and output are the socket that the guard got as its standard error. Errors are kept for the
+    /// report.
     Carried,
 }
 
-/// The guard's first byte: it is in the process table under its mark and waits for the job.
+/// The guard's first byte. It means that the guard is in the process table with its tag and waits for the
+/// job.
 pub(crate) const READY: u8 = b'R';
 
-/// The guard's exit code when no whole job arrived and so nothing was run.
+/// The guard's exit code if no complete job arrived and nothing was run.
 pub(crate) const EXIT_NO_JOB: i32 = 3;
 
-/// No job or report header is longer; a longer length is noise from a program that is no guard.
+/// Maximum length of a job or report header. A longer one comes from a program that is not a guard.
 pub(crate) const MAX_FRAME_BYTES: usize = 64 << 20;
 
-/// A job as it travels. Paths are bytes because not every path is UTF-8.
+/// A job on the wire. Paths are bytes, because not every path is UTF-8.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct JobMessage {
     pub(crate) command: String,
@@ -64,10 +66,10 @@ impl JobMessage {
     }
 }
 
-/// What the guard says at the end.
+/// The guard's final report.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// The command ran and all its processes are gone; `output_bytes` bytes of output follow.
+    /// The command ran and all its processes have exited. `output_bytes` bytes of output follow.
     Finished {
         end: ExitReason,
         dropped_bytes: u64,
@@ -82,11 +84,11 @@ pub(crate) enum Report {
     CannotRun { reason: String },
 }
 
-/// Puts the length before the JSON.
+/// Prefixes the JSON with its length.
 pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(message)?;
     if body.len() > MAX_FRAME_BYTES {
-        let text = format!("the message has {} bytes, the most is {MAX_FRAME_BYTES}", body.len());
+        let text = format!("the message has {} bytes; the limit is {MAX_FRAME_BYTES}", body.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let mut frame = (body.len() as u32).to_le_bytes().to_vec();
@@ -94,17 +96,17 @@ pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// The length that the first four bytes of a frame announce.
+/// Decodes the length prefix of a frame.
 pub(crate) fn body_length(prefix: [u8; 4]) -> io::Result<usize> {
     let length = u32::from_le_bytes(prefix) as usize;
     if length > MAX_FRAME_BYTES {
-        let text = format!("a length of {length} bytes was announced, the most is {MAX_FRAME_BYTES}");
+        let text = format!("the announced length is {length} bytes; the limit is {MAX_FRAME_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     Ok(length)
 }
 
-/// Reads the JSON of a frame.
+/// Parses the JSON of a frame.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
     Ok(serde_json::from_slice(body)?)
 }

@@ -1,4 +1,4 @@
-//! The runner's side: starts a guard, hands the job over, waits for the report.
+//! The runner's side: starts a guard, sends the job, waits for the report.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,20 +16,20 @@ use crate::processes::signal;
 use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
 use crate::{ExitReason, GuardCommand, GuardError, Job, JobResult, os};
 
-/// How long a guard may take to say that it is ready. It only has to start, but the machine may be busy.
+/// Time that a guard has to become ready. It only has to start, but the machine may be busy.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a guard may take to end its descendants and to report, once its time is up or it was told to.
+/// Time that a guard has to kill its descendants and to report, after the time limit or a cancel.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long the runner itself tries to end a guard that does not answer.
+/// Time that the runner spends on killing a guard that does not respond.
 const FORCE_KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs a job under a guard and answers when its last process is gone.
+/// Runs a job under a guard and returns when its last process has exited.
 ///
-/// Dropping the future closes the pipe to the guard, which then ends the command; the future does not wait for
-/// that. When `cancel` resolves, the command is ended and the result is [`ExitReason::Cancelled`] with the output so
-/// far. Needs a tokio runtime with IO and time.
+/// Dropping the future closes the pipe to the guard, which then kills the command. The future does not wait
+/// for that. When `cancel` resolves, the command is killed and the result is [`ExitReason::Cancelled`] with
+/// the output so far. Needs a tokio runtime with IO and time.
 pub async fn run(
     guard: &GuardCommand,
     job: Job,
@@ -38,17 +38,17 @@ pub async fn run(
     run_job(guard, job, None, cancel).await
 }
 
-/// Runs a job whose standard input and output are the stream that is given back; the result has what it writes to
-/// standard error. The job starts when the future is first polled, and the stream ends with the last process.
+/// Runs a job whose standard input and output are the returned stream. The result contains its standard
+/// error. The job starts when the future is first polled, and the stream ends with the last process.
 ///
-/// Otherwise it is as [`run`] says: dropping the future ends everything. The job has a moment to end by itself, so the
-/// stream is best dropped with it.
+/// Otherwise it works like [`run`]: dropping the future kills everything. The job has a short time to exit by
+/// itself, so drop the stream together with the future.
 pub fn serve(
     guard: GuardCommand,
     job: Job,
     cancel: impl Future<Output = ()>,
 ) -> io::Result<(UnixStream, impl Future<Output = Result<JobResult, GuardError>>)> {
-    // Programs do not expect an input that refuses to wait, so only this end does.
+    // Programs do not expect non-blocking input, so only this end is non-blocking.
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     let run = async move { run_job(&guard, job, Some(theirs.into()), cancel).await };
@@ -93,15 +93,14 @@ async fn run_job(
     }
 }
 
-/// Why there is no report.
+/// Reason why there is no report.
 enum ReportError {
-    /// The guard closed its pipe, so it is ending or has ended.
+    /// The guard closed its pipe, so it is exiting or has exited.
     Closed,
-    /// The guard did not say that it is ready.
+    /// The guard did not become ready.
     Silent,
-    /// What came is no report.
+    /// The message is not a valid report.
     Malformed(String),
-    /// Reading or writing failed.
     Connection(io::Error),
 }
 
@@ -115,7 +114,7 @@ impl From<io::Error> for ReportError {
     }
 }
 
-/// A guard that was started, and the two pipes to it.
+/// A started guard, and the two pipes to it.
 struct GuardProcess {
     child: Child,
     input: Option<ChildStdin>,
@@ -148,8 +147,8 @@ impl GuardProcess {
         })
     }
 
-    /// Waits until the guard can be found by its mark and only then sends the job, so that no command runs
-    /// under a guard that a later runner would not find.
+    /// Waits until the guard can be found by its tag and only then sends the job. No command runs under a
+    /// guard that a later runner could not find.
     async fn send_job(&mut self, message: &[u8]) -> Result<(), ReportError> {
         let (Some(input), Some(output)) = (&mut self.input, &mut self.output) else {
             return Err(ReportError::Closed);
@@ -157,7 +156,7 @@ impl GuardProcess {
         match timeout(READY_TIMEOUT, output.read_u8()).await {
             Ok(Ok(READY)) => {}
             Ok(Ok(byte)) => {
-                return Err(ReportError::Malformed(format!("it began with the byte {byte:#04x}")));
+                return Err(ReportError::Malformed(format!("it starts with the byte {byte:#04x}")));
             }
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => return Err(ReportError::Silent),
@@ -167,8 +166,8 @@ impl GuardProcess {
         Ok(())
     }
 
-    /// The closed pipe tells the guard to end everything, after which it still reports what there was. A command
-    /// can stop its guard with a signal, so the guard is also woken.
+    /// Closes the pipe, which makes the guard kill everything and report the output so far. The guard is also
+    /// woken, because a command can stop it with a signal.
     fn request_end(&mut self) {
         drop(self.input.take());
         if let Some(pid) = self.child.id() {
@@ -176,7 +175,7 @@ impl GuardProcess {
         }
     }
 
-    /// Takes the guard out of the process table and turns its report into the result.
+    /// Reaps the guard and converts its report to the result.
     async fn finish(
         mut self,
         report: Result<(Report, Vec<u8>), ReportError>,
@@ -201,7 +200,8 @@ impl GuardProcess {
         }
     }
 
-    /// A guard whose job never arrived has nothing to report, and says by its exit code that nothing was run.
+    /// Handles a cancel before the job was sent. The guard has nothing to report. Its exit code says that
+    /// nothing was run.
     async fn cancelled_early(mut self) -> Result<JobResult, GuardError> {
         let status = self.reap().await?;
         if status.code() == Some(EXIT_NO_JOB) {
@@ -216,8 +216,8 @@ impl GuardProcess {
         Err(GuardError::Died { tag: self.tag, status })
     }
 
-    /// Ends the call and says why. The closed pipe makes a real guard end everything; a program that does not
-    /// speak the language is killed.
+    /// Ends the job after a failure and returns the error. The closed pipe makes a real guard kill
+    /// everything. A program that does not speak the protocol is killed.
     async fn fail(mut self, failure: ReportError) -> GuardError {
         drop(self.input.take());
         let tag = self.tag.clone();
@@ -238,7 +238,7 @@ impl GuardProcess {
         }
     }
 
-    /// Waits for the guard's end. After its report, or with its pipe closed, it has nothing left to do.
+    /// Waits for the guard to exit. After its report, or with its pipe closed, it has nothing left to do.
     async fn reap(&mut self) -> Result<std::process::ExitStatus, GuardError> {
         let tag = self.tag.clone();
         match timeout(REPORT_TIMEOUT, self.child.wait()).await {
@@ -251,7 +251,7 @@ impl GuardProcess {
         }
     }
 
-    /// The guard does not answer, perhaps because the command stopped it with a signal.
+    /// Kills a guard that does not respond, perhaps because the command stopped it with a signal.
     async fn kill_unresponsive(mut self, time_limit: Duration) -> GuardError {
         match self.force_kill().await {
             Ok(()) => {
@@ -261,8 +261,8 @@ impl GuardProcess {
         }
     }
 
-    /// Kills the guard's descendants and then the guard. A look at the process table blocks the thread for about
-    /// a millisecond, which this rare case may cost.
+    /// Kills the guard's descendants and then the guard. Reading the process table blocks the thread for
+    /// about a millisecond, which is acceptable in this rare case.
     #[cfg(target_os = "linux")]
     async fn force_kill(&mut self) -> Result<(), GuardError> {
         let failed = |source| GuardError::ProcessTable { tag: self.tag.clone(), source };
@@ -287,7 +287,7 @@ impl GuardProcess {
     }
 }
 
-/// Reads the report and its output, and believes no length beyond what was asked for.
+/// Reads the report and its output. Lengths beyond the requested limit are rejected.
 async fn read_report(
     pipe: Option<ChildStdout>,
     output_limit: usize,

@@ -1,4 +1,4 @@
-//! Ending guards from outside: those of an earlier runner, and one that does not answer.
+//! Killing guards from outside: those of an earlier runner, and one that does not respond.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::job::check_tag;
 
 /// Ends guards of an earlier runner that are still alive, with all of their descendants.
 ///
-/// A guard is known by the mark as the last argument of its command line, and by being the leader of its
-/// session. It is asked first, because it can end its descendants best; if it does not, they are killed from
-/// here, and then the guard. Answers how many guards were found once all is gone, or
-/// [`GuardError::StillAlive`] when `limit` is over. Blocks the thread.
+/// A guard is identified by the tag as the last argument of its command line, and by being the leader of its
+/// session. It first gets a chance to kill its descendants itself, which is the most reliable way. If it does
+/// not, the descendants are killed from here, and then the guard. Returns the number of guards found once all
+/// processes have exited, or [`GuardError::StillAlive`] after `limit`. Blocks the thread.
 ///
-/// On systems other than Linux, where the process table cannot be walked, it finds nothing.
+/// On systems other than Linux, where the process table cannot be read, it finds nothing.
 pub fn end_stale(tag: &str, limit: Duration) -> Result<usize, GuardError> {
     check_tag(tag)?;
     imp::end_stale(tag, limit)
@@ -32,7 +32,7 @@ mod imp {
     use crate::GuardError;
     use crate::processes::{Process, ProcessTable, kill_groups, signal};
 
-    /// How long a guard that was asked may take before its tree is killed from outside.
+    /// Time that a guard has to end itself before its tree is killed from outside.
     const TERMINATE_GRACE: Duration = Duration::from_secs(1);
 
     pub(crate) fn end_stale(tag: &str, limit: Duration) -> Result<usize, GuardError> {
@@ -53,10 +53,10 @@ mod imp {
         }
     }
 
-    /// A number alone does not name a process for good, the time of its start together with it does.
+    /// A pid may be reused. Together with the start time it identifies a process uniquely.
     type Identity = (i32, u64);
 
-    /// Guards that are to end, and every descendant of theirs that was ever seen.
+    /// Guards to end, and every descendant of theirs that was ever seen.
     pub(crate) struct ProcessReaper {
         guards: HashSet<Identity>,
         descendants: HashSet<Identity>,
@@ -77,7 +77,7 @@ mod imp {
             Ok(Self { guards, descendants: HashSet::new() })
         }
 
-        /// Asks the guards to end their descendants and themselves, and wakes those that are stopped.
+        /// Requests the guards to kill their descendants and exit, and wakes those that are stopped.
         pub(crate) fn request_end(&self) {
             for (pid, _) in &self.guards {
                 signal(*pid, Signal::TERM);
@@ -85,7 +85,8 @@ mod imp {
             }
         }
 
-        /// Looks once who is left and says how many; with `force`, kills them.
+        /// Scans the process table once and returns the number of remaining processes. With `force`, kills
+        /// them.
         ///
         /// Guards are killed last, because an orphan without its guard could not be found any more.
         pub(crate) fn pass(&mut self, force: bool) -> io::Result<usize> {
@@ -120,7 +121,7 @@ mod imp {
         wanted.iter().filter(lives).copied().collect()
     }
 
-    /// Whether the last argument of a process, after at least its program, is the mark.
+    /// Whether the last argument of a process, other than the program itself, is the tag.
     fn has_tag(pid: i32, tag: &str) -> bool {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let Some(arguments) = line.strip_suffix(b"\0") else { return false };

@@ -1,4 +1,4 @@
-//! Nothing is left behind, whatever the command does and however it ends.
+//! No process is left behind, whatever the command does and however it ends.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -12,10 +12,10 @@ use crate::support::{
     wait_until_running, zombie_guards,
 };
 
-/// Leaves a process in a session of its own that a kill of the process group would miss.
+/// Leaves a process in a separate session that a kill of the process group would miss.
 const ESCAPE: &str = "setsid sh -c 'sleep 1000; :' & ";
 
-/// Forks twice, the parents exit, the last one keeps the output open.
+/// Forks twice. The parents exit, and the last process keeps the output open.
 const DAEMON: &str = "setsid sh -c '(sleep 1000; :) & exit' ; echo started; ";
 
 async fn cancel_when_running(command: &str, count: usize) -> (brigade_sandbox::JobResult, String) {
@@ -109,14 +109,14 @@ async fn finished_job_leaves_no_zombie() {
 
 #[tokio::test]
 async fn orphans_are_reaped_while_the_command_runs() {
-    // The guard's only child must be the shell that asks.
+    // The only child of the guard must be the shell that runs this.
     let command =
         "for i in 1 2 3 4 5; do sh -c 'true &'; done; sleep 0.8; wc -w < /proc/$PPID/task/$PPID/children";
     assert_eq!(text(&finish(job(command)).await.unwrap()), "1\n");
 }
 
-/// Runs a command that multiplies or flees. Each of those gives up by itself after some seconds, so that a guard
-/// that fails does not take the machine with it; the result must be there well before that.
+/// Runs a command that multiplies or escapes. Its processes exit after some seconds, so that a failing guard
+/// does not take the machine down. The result must arrive well before that.
 async fn assert_cleans_up(command: &str) {
     let job = job(command);
     let tag = job.tag.clone();
@@ -137,7 +137,7 @@ async fn a_fork_heavy_command_converges() {
 
 #[tokio::test]
 async fn process_that_keeps_forking_is_caught() {
-    // Each process forks and exits at once, so its number is always a new one.
+    // Each process forks and exits at once, so its pid changes all the time.
     assert_cleans_up(
         "for i in 1 2 3; do setsid perl -e '$end = time + 8; while (time < $end) { exit if fork; select(undef, undef, undef, 0.003) }' & done; \
          sleep 0.3",
@@ -168,8 +168,8 @@ async fn terminated_guard_ends_everything() {
     assert_gone(&tag);
 }
 
-/// Starts a guard as the runner would and sends it the given bytes after its ready byte. Unless the runner lives
-/// on, it is gone before the guard gets to read them.
+/// Starts a guard as the runner would and sends it the given bytes after its ready byte. Unless
+/// `runner_stays` is set, the runner has exited before the guard can read them.
 fn guard_with_input(tag: &str, bytes: &[u8], runner_stays: bool) -> Option<i32> {
     let mut command = Command::new(guard().program);
     let mut child = command.arg(tag).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -197,7 +197,7 @@ async fn incomplete_job_runs_nothing() {
     );
     let whole = [&(body.len() as u32).to_le_bytes()[..], body.as_bytes()].concat();
     let tag = job("").tag;
-    // The last one is whole, but its sender is gone.
+    // The last one is complete, but its sender has exited.
     for length in [0, 2, 4, 20, whole.len() - 1, whole.len()] {
         assert_eq!(guard_with_input(&tag, &whole[..length], false), Some(3), "{length} bytes");
     }

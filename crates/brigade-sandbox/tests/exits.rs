@@ -1,4 +1,4 @@
-//! How commands end, what they say, and what they may see and use.
+//! Exits of commands, their output, and the environment and resources that they have.
 
 use std::time::Duration;
 
@@ -92,8 +92,8 @@ async fn command_inherits_only_standard_streams() {
     rustix::io::fcntl_setfd(&open, rustix::io::FdFlags::empty()).unwrap();
     let finished =
         finish(job("cd /proc/self/fd; echo *; ls -l /proc/$PPID/fd | grep -c /dev/null")).await.unwrap();
-    // The shell opens the directory to expand the pattern, which makes the fourth. The guard has only its standard
-    // error there.
+    // The shell opens the directory to expand the pattern, which is the fourth descriptor. The guard has only
+    // its standard error there.
     assert_eq!(text(&finished), "0 1 2 3\n1\n");
 }
 
@@ -119,7 +119,7 @@ async fn cpu_limit_ends_with_sigxcpu() {
 #[tokio::test]
 async fn signal_dispositions_are_reset() {
     let finished = finish(job("grep -hE 'Sig(Blk|Ign)' /proc/self/status | cut -f2")).await.unwrap();
-    // Signals 32 and 33 belong to the C library, which lets nobody change them.
+    // Signals 32 and 33 are reserved by the C library and cannot be changed.
     let changed = |line: &str| u64::from_str_radix(line, 16).unwrap() & !0x1_8000_0000;
     assert_eq!(text(&finished).lines().map(changed).collect::<Vec<_>>(), [0, 0]);
 }
@@ -185,7 +185,7 @@ async fn killed_guard_is_an_error() {
     assert!(matches!(error, GuardError::Died { .. }), "{error:?}");
     assert_eq!(guards(&tag), Vec::<i32>::new());
     let sleeper = command_processes(&tag);
-    // The main process dies with its guard. What it started before does not, which is what the error says.
+    // The main process dies with its guard. Processes that it started before do not, as the error says.
     wait_until("the main process is gone", || command_processes(&tag).len() <= 1).await;
     for pid in sleeper {
         let _ = rustix::process::kill_process(

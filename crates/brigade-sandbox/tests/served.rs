@@ -1,4 +1,4 @@
-//! Commands that are spoken to while they run.
+//! Commands whose input and output are connected while they run.
 
 use std::future::pending;
 

@@ -1,4 +1,4 @@
-//! A runner that dies or hangs, and the one that comes after it.
+//! A runner that dies or hangs, and its successor.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::{
 
 const COMMAND: &str = "setsid sh -c 'sleep 1000; :' & (sleep 1000; :) & sleep 1000; :";
 
-/// Not a test: what the tests below start as a runner of their own, with the mark in its environment.
+/// Not a test. The tests below start it as a separate runner, with the tag in its environment.
 #[tokio::test]
 #[ignore = "a runner process for other tests"]
 async fn runner_process() {
@@ -60,7 +60,7 @@ async fn a_guard_whose_runner_hangs_is_ended() {
 
 #[tokio::test]
 async fn a_guard_that_cannot_report_is_ended() {
-    // More output than a pipe holds, and nobody who reads it.
+    // More output than a pipe holds, and no reader.
     let tag = job("").tag;
     let mut runner = start_runner(&tag, &format!("head -c 900000 /dev/zero; {COMMAND}"));
     wait_until_running(&tag, 6).await;
@@ -104,7 +104,7 @@ async fn runner_environment_is_not_visible_to_the_command() {
     let file = directory.path().join("seen");
     let command = format!("{{ env; cat /proc/$PPID/environ; }} > {}", file.display());
     let tag = job("").tag;
-    // The command itself is the secret: the runner has it in its variable RUNNER_COMMAND.
+    // The command itself is the secret. The runner has it in its variable RUNNER_COMMAND.
     start_runner(&tag, &command).wait().unwrap();
     let seen = std::fs::read_to_string(file).unwrap();
     assert!(seen.contains(&format!("TEST_MARK={tag}")) && !seen.contains("RUNNER"), "{seen}");

@@ -1,4 +1,4 @@
-//! Jobs, and looks at the process table.
+//! Jobs, and checks of the process table.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use brigade_sandbox::{GuardCommand, GuardError, Job, JobResult, ResourceLimits, run};
 
-/// What must be gone is given this long.
+/// Time limit for processes to exit.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn guard() -> GuardCommand {
     GuardCommand { program: PathBuf::from(env!("CARGO_BIN_EXE_brigade-guard")), arguments: Vec::new() }
 }
 
-/// A job with a mark that nobody else has. The mark is also in its environment, by which every process of the
-/// command can be found, whatever it calls itself.
+/// Creates a job with a unique tag. The tag is also in its environment, which identifies every process of the
+/// command, whatever its name.
 pub(crate) fn job(command: &str) -> Job {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let tag = format!("test-{}:{}.", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -50,7 +50,8 @@ fn processes() -> Vec<i32> {
     entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Zombies have neither command line nor environment, so they do not count.
+/// Finds processes by a file in `/proc`. Zombies have neither command line nor environment, so they do not
+/// count.
 fn with(file: &str, matches: impl Fn(&[u8]) -> bool) -> Vec<i32> {
     let read = |pid: &i32| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     processes().into_iter().filter(|pid| matches(&read(pid))).collect()
@@ -68,7 +69,7 @@ pub(crate) fn command_processes(tag: &str) -> Vec<i32> {
     with("environ", |bytes| bytes.split(|byte| *byte == 0).any(|entry| entry == variable))
 }
 
-/// Asks again until the answer is yes or two seconds are over.
+/// Polls until the condition holds, for at most two seconds.
 pub(crate) async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
@@ -85,12 +86,12 @@ pub(crate) async fn wait_until_gone(tag: &str) {
     wait_until("all are gone", || guards(tag).is_empty() && command_processes(tag).is_empty()).await;
 }
 
-/// After a result there is no "soon": everything is gone already.
+/// Asserts that all processes have exited. After a result this needs no waiting.
 pub(crate) fn assert_gone(tag: &str) {
     assert_eq!((guards(tag), command_processes(tag)), (Vec::new(), Vec::new()));
 }
 
-/// Dead children of this process that nobody took note of, and that are guards.
+/// Guards that are dead children of this process and have not been reaped.
 pub(crate) fn zombie_guards() -> usize {
     let own = std::process::id().to_string();
     let is_zombie = |pid: &i32| {

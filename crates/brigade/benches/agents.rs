@@ -1,6 +1,7 @@
-//! What it costs to read agent files.
+//! Cost of reading agent files.
 //!
-//! `cargo bench --profile dist -p brigade --bench agents` prints a table; every figure is the median of five runs.
+//! `cargo bench --profile dist -p brigade --bench agents` prints a table. Every figure is the median of five
+//! runs.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark, not a library")]
 
@@ -28,7 +29,7 @@ fn main() {
     row("2,000 files as a catalogue", found, "300 ms");
 }
 
-/// Files as people have them: a quarter is ours, a quarter TOML, a quarter valid and a quarter almost valid YAML.
+/// Realistic files: a quarter each in our own format, TOML, valid YAML and almost valid YAML.
 fn fill(folder: &Path) {
     let body = "Work through the task step by step and say what you found.\n".repeat(60);
     for number in 0..FILES {

@@ -1,8 +1,8 @@
-//! What delegation costs, beside the floor of the same facts written without an engine.
+//! Cost of delegation, compared with appending the same events without an engine.
 //!
-//! `cargo bench --profile dist -p brigade --bench foundation` prints a table; every figure is the median of five
-//! interleaved runs.
-//! Give a name to run one part: `cargo bench --profile dist -p brigade --bench foundation -- delegation`.
+//! `cargo bench --profile dist -p brigade --bench foundation` prints a table. Every figure is the median of five
+//! interleaved runs. Add a name to run one part: `cargo bench --profile dist -p brigade --bench foundation --
+//! delegation`.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark, not a library")]
 
@@ -60,7 +60,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// The CPU time of this process, all threads.
+/// CPU time of this process, over all threads.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
@@ -87,7 +87,7 @@ fn threads() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Runs a fan of children on SQLite and gives the CPU time of each in microseconds, and the bytes of its facts.
+/// Runs a fan of children on SQLite. Returns the CPU time per child in microseconds, and the bytes of its events.
 fn fan(children: usize) -> (f64, f64) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(&folder.path().join("sessions.db")).unwrap());
@@ -109,7 +109,7 @@ fn fan(children: usize) -> (f64, f64) {
     (used.as_secs_f64() * 1e6 / children as f64, encoded as f64 / children as f64)
 }
 
-/// The floor: the same number of facts of the same size, appended in batches of a thousand without an engine.
+/// Baseline: the same number of events of the same size, appended in batches of a thousand without an engine.
 fn floor(children: usize) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("sessions.db")).unwrap();
@@ -153,7 +153,7 @@ fn delegation() {
     row("a trivial delegation: bytes of encoded facts", format!("{:.0}", median(bytes)), "at most 2048");
 }
 
-/// Holds `count` children that wait for their model, and prints the resident kilobytes of each.
+/// Holds `count` children that wait for their model, and prints the resident kilobytes per child.
 fn live(count: usize) {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(&folder.path().join("sessions.db")).unwrap());
@@ -193,7 +193,7 @@ fn memory() {
     row("10,000 live sub-agents: resident each", format!("{:.1} KB", median(figures)), "at most 20 KB");
 }
 
-/// Appends as fast as it can until it is ended.
+/// Appends as fast as possible until it is killed.
 fn saturate(place: &Path) {
     let store = Arc::new(SqliteStore::open(place).unwrap());
     threads().block_on(async move {

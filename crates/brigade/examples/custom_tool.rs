@@ -1,4 +1,4 @@
-//! A tool of your own: a typed input whose doc comments the model reads, and a function that answers.
+//! A custom tool: a typed input whose doc comments the model reads, and a function that returns the result.
 
 use std::borrow::Cow;
 use std::error::Error;

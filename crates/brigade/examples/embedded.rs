@@ -1,4 +1,5 @@
-//! An embedded run that delegates: two specialists side by side, within a budget, kept in a file that can be resumed.
+//! An embedded run that delegates to two specialists in parallel, within a budget, in a store file that can be
+//! resumed.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Two nested sub-agents, and a subscriber that prints what they do, through the six callbacks.
+//! Two nested sub-agents, and a subscriber that prints their lifecycle events through the six callbacks.
 
 use std::error::Error;
 use std::io::Write;

@@ -1,8 +1,8 @@
-//! The agents that can be named: definitions, and where they come from.
+//! Agent definitions and their sources.
 //!
-//! A definition is a file: `<id>/AGENT.md`, or a file that was written for another program. One that cannot be read is
-//! skipped and named, and never hides the others; none is ever read as asking for more than it says. Files are read
-//! when they are needed, so that an edit counts from the next call on.
+//! A definition is a file: `<id>/AGENT.md`, or a file that was written for another program. A file that cannot be
+//! read is skipped and reported, and never hides the others. No file is read as requesting more authority than it
+//! states. Files are read when they are needed, so an edit takes effect at the next call.
 
 mod authority;
 mod build;
@@ -35,52 +35,53 @@ pub use problem::{AgentProblem, KeyNote, KeyStatus, ProblemKind};
 
 use walk::AgentFileWalk;
 
-/// A definition and the file that it comes from.
+/// Definition and the file that it comes from.
 #[derive(Debug, Clone)]
 pub struct AgentDefinition {
-    /// What is stored and shown; it holds no key.
+    /// Agent as it is stored and displayed, without its API key.
     pub agent: Agent,
-    /// The key of its provider, if the file carries one.
+    /// API key of its provider, if the file contains one.
     pub api_key: Option<Secret>,
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Whose format the file has.
+    /// Format of the file.
     pub format: Format,
-    /// What became of each key of the file.
+    /// Notes on the keys of the file.
     pub notes: Vec<KeyNote>,
 }
 
-/// Why a file gives no definition, and what became of its keys.
+/// Reason why a file yields no definition, with notes on its keys.
 #[derive(Debug, Clone)]
 pub struct LoadFailure {
-    /// Why.
+    /// Reason for the failure.
     pub problem: AgentProblem,
-    /// What became of its keys, as far as they were read.
+    /// Notes on the keys that were read.
     pub notes: Vec<KeyNote>,
 }
 
-/// What became of a file.
+/// Result of reading a file.
 #[derive(Debug, Clone)]
 pub struct FileReport {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Whose format it has.
+    /// Format of the file.
     pub format: Format,
-    /// The definition, or why there is none.
+    /// Definition, or the reason why there is none.
     pub outcome: Result<AgentDefinition, LoadFailure>,
 }
 
-/// The definitions beneath a folder.
+/// Definitions beneath a folder.
 #[derive(Debug, Clone, Default)]
 pub struct Discovered {
-    /// Those that can be used, by id.
+    /// Usable definitions, by id.
     pub definitions: Vec<AgentDefinition>,
-    /// What was skipped, and why.
+    /// Problems of the files that were skipped.
     pub problems: Vec<AgentProblem>,
 }
 
 impl Discovered {
-    /// The definition of an id, or why there is none. The name of an agent's own folder stands for its id.
+    /// Returns the definition of an id, or the reason why it is not usable. The name of an agent's own folder
+    /// counts as its id.
     pub fn definition(mut self, id: &str) -> Result<AgentDefinition, LoadError> {
         let known = id_of_folder(id).unwrap_or_default();
         if let Some(at) = self.definitions.iter().position(|definition| definition.agent.id == known) {
@@ -97,18 +98,18 @@ impl Discovered {
     }
 }
 
-/// Why a definition cannot be had.
+/// Reason why a definition cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// There is none of this id.
+    /// No definition has this id.
     #[error("Agent '{0}' not found")]
     NotFound(String),
-    /// Its file cannot be used.
+    /// The file of the definition cannot be used.
     #[error("{0}")]
     Invalid(AgentProblem),
 }
 
-/// The definitions that a runtime knows, by id.
+/// Definitions that a runtime knows, by id.
 #[derive(Debug, Clone, Default)]
 pub struct AgentCatalog {
     agents: Vec<Agent>,
@@ -116,12 +117,12 @@ pub struct AgentCatalog {
 }
 
 impl AgentCatalog {
-    /// No definitions.
+    /// Creates a catalog without definitions.
     pub fn new() -> AgentCatalog {
         AgentCatalog::default()
     }
 
-    /// Adds a definition; one of the same id is replaced.
+    /// Adds a definition and replaces one of the same id.
     pub fn with(mut self, agent: Agent) -> AgentCatalog {
         self.files.remove(&agent.id);
         self.insert(agent);
@@ -134,7 +135,7 @@ impl AgentCatalog {
         self.agents.insert(place, agent);
     }
 
-    /// The definitions of several folders, as [`survey`] finds them, and what is wrong with the others.
+    /// Loads the definitions of several folders with [`discover_all`], and returns the problems of the other files.
     pub fn from_folders(folders: &[impl AsRef<Path>]) -> (AgentCatalog, Vec<AgentProblem>) {
         let found = discover_all(folders);
         let mut catalog = AgentCatalog::new();
@@ -145,23 +146,23 @@ impl AgentCatalog {
         (catalog, found.problems)
     }
 
-    /// The id that a name stands for: the id itself, or the name of a folder such as `My Agent`.
+    /// Resolves a name to an id. The name is the id itself, or the name of a folder such as `My Agent`.
     pub fn resolve_id(&self, name: &str) -> Option<&str> {
         let known = |id: &str| self.agents.iter().map(|agent| agent.id.as_str()).find(|known| *known == id);
         known(&id_of_folder(name)?)
     }
 
-    /// All definitions, by id, as they were found.
+    /// Returns all definitions by id, as they were found.
     pub fn list(&self) -> &[Agent] {
         &self.agents
     }
 
-    /// The file that a definition comes from.
+    /// Returns the file of a definition.
     pub fn file(&self, id: &str) -> Option<&Path> {
         self.files.get(id).map(PathBuf::as_path)
     }
 
-    /// A definition as it is now: one that came from a file is read again.
+    /// Loads the current definition: one that came from a file is read again.
     pub fn load(&self, id: &str) -> Result<Agent, LoadError> {
         match self.files.get(id) {
             Some(_) => self.definition(id).map(|definition| definition.agent),
@@ -172,7 +173,7 @@ impl AgentCatalog {
         }
     }
 
-    /// A definition from a file as it is now, with the key that it may carry.
+    /// Loads the current definition from its file, with its API key.
     pub fn definition(&self, id: &str) -> Result<AgentDefinition, LoadError> {
         let file = self.files.get(id).ok_or_else(|| LoadError::NotFound(id.to_owned()))?;
         if !file.exists() {
@@ -182,7 +183,7 @@ impl AgentCatalog {
     }
 }
 
-/// The definition of an id beneath a folder. The name of an agent's own folder stands for its id.
+/// Loads the definition of an id beneath a folder. The name of an agent's own folder counts as its id.
 pub fn load(folder: &Path, id: &str) -> Result<AgentDefinition, LoadError> {
     for file_name in ["AGENT.md", "AGENTS.md"] {
         let file = folder.join(id).join(file_name);
@@ -193,7 +194,7 @@ pub fn load(folder: &Path, id: &str) -> Result<AgentDefinition, LoadError> {
     discover(folder).definition(id)
 }
 
-/// Whether a folder of another spelling stands for the same id.
+/// Whether a folder with another spelling has the same id.
 fn has_other_folder(folder: &Path, id: &str) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -201,7 +202,7 @@ fn has_other_folder(folder: &Path, id: &str) -> bool {
     names.any(|name| is_other(&name) && folder.join(name).is_dir())
 }
 
-/// All definitions beneath a folder. One that is invalid is skipped and told; a folder that does not exist has none.
+/// Finds all definitions beneath a folder. An invalid one is skipped and reported; a missing folder has none.
 pub fn discover(folder: &Path) -> Discovered {
     let mut walk = AgentFileWalk::of(folder);
     let mut by_id: BTreeMap<String, Vec<AgentDefinition>> = BTreeMap::new();
@@ -222,14 +223,14 @@ pub fn discover(folder: &Path) -> Discovered {
     Discovered { definitions, problems }
 }
 
-/// The definitions of several folders. Where two have the same id, the folder that comes first counts; that, and
-/// whatever cannot be used, is told.
+/// Finds the definitions of several folders. If two have the same id, the first folder wins. Shadowed and unusable
+/// definitions are reported.
 pub fn discover_all(folders: &[impl AsRef<Path>]) -> Discovered {
     let mut problems = Vec::new();
     let mut searched = HashSet::new();
     let mut by_id: BTreeMap<String, AgentDefinition> = BTreeMap::new();
     for place in folders.iter().map(AsRef::as_ref) {
-        // The same folder may be that of the project and that of the home.
+        // The project folder and the home folder may be the same.
         if place.canonicalize().is_ok_and(|real| !searched.insert(real)) {
             continue;
         }
@@ -245,7 +246,7 @@ pub fn discover_all(folders: &[impl AsRef<Path>]) -> Discovered {
     Discovered { definitions: by_id.into_values().collect(), problems }
 }
 
-/// What becomes of a file, or of every file beneath a folder, key by key.
+/// Reads a file, or every file beneath a folder, and reports on each key.
 pub fn lint(path: &Path) -> (Vec<FileReport>, Vec<AgentProblem>) {
     if !path.is_dir() {
         return (read::read(path), Vec::new());
@@ -275,7 +276,7 @@ fn find_by_id(reports: Vec<FileReport>, id: &str) -> Result<AgentDefinition, Loa
     Err(refusal.map_or_else(|| LoadError::NotFound(id.to_owned()), LoadError::Invalid))
 }
 
-/// A problem for each file after the first, which names that one too.
+/// Creates a problem for each file after the first, which also names the first.
 fn duplicates(id: &str, same: &[impl std::borrow::Borrow<AgentDefinition>]) -> Vec<AgentProblem> {
     let files: Vec<&Path> = same.iter().map(|definition| definition.borrow().file.as_path()).collect();
     let Some((first, rest)) = files.split_first() else { return Vec::new() };
@@ -283,7 +284,10 @@ fn duplicates(id: &str, same: &[impl std::borrow::Borrow<AgentDefinition>]) -> V
         file: file.to_path_buf(),
         line: None,
         kind: ProblemKind::Duplicate,
-        cause: format!("has the id `{id}`, as has {}; neither is used until one is renamed", first.display()),
+        cause: format!(
+            "duplicate id `{id}`, also defined in {}. Neither file is used; rename one of them.",
+            first.display()
+        ),
     };
     rest.iter().map(problem).collect()
 }
@@ -293,6 +297,6 @@ fn shadowed(definition: &AgentDefinition, first: &AgentDefinition) -> AgentProbl
         file: definition.file.clone(),
         line: None,
         kind: ProblemKind::Shadowed,
-        cause: format!("`{}` is shadowed by {}", definition.agent.id, first.file.display()),
+        cause: format!("`{}` is overridden by {}", definition.agent.id, first.file.display()),
     }
 }

@@ -1,6 +1,6 @@
-//! The one place that asks what time it is.
+//! Wall clock. The time is read nowhere else.
 
-/// UTC milliseconds.
+/// Returns the current UTC time in milliseconds.
 #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
 pub(crate) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

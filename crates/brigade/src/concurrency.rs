@@ -1,7 +1,8 @@
-//! How many sessions of a tree are active at once.
+//! Limit on the number of active sessions in a tree.
 //!
-//! A session holds a slot only while it is active. One that waits for its children gives its slot back and asks again
-//! when it goes on; those that go on come before those that begin, so that loans are given back soon.
+//! A session holds a slot only while it is active. A session that waits for its children releases its slot and
+//! requests another one when it resumes. Resuming sessions take precedence over new ones, so that loans are
+//! returned soon.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brigade_core::DelegationStyle;
 use tokio::sync::oneshot;
 
-/// The slots of a tree.
+/// Slots of a tree.
 #[derive(Clone)]
 pub(crate) struct ConcurrencyLimiter {
     inner: Arc<Mutex<LimiterState>>,
@@ -19,7 +20,7 @@ struct LimiterState {
     tree: Counter,
     faces: BTreeMap<DelegationStyle, Counter>,
     agents: BTreeMap<Arc<str>, Counter>,
-    /// Those that wait to begin, with the number of their ticket.
+    /// New sessions that wait for a slot, with their ticket numbers.
     new_waiters: BTreeMap<ConcurrencyKey, VecDeque<(u64, oneshot::Sender<Slot>)>>,
     tickets: u64,
     resumed_waiters: VecDeque<(ConcurrencyKey, oneshot::Sender<Slot>)>,
@@ -40,14 +41,14 @@ impl Counter {
     }
 }
 
-/// What a session counts for: its face, and its agent where that has a limit of its own.
+/// Limits that a session counts against: its delegation style, and its agent if that has its own limit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ConcurrencyKey {
     pub(crate) style: DelegationStyle,
     pub(crate) agent: Option<(Arc<str>, u32)>,
 }
 
-/// The right to be active, given back when dropped.
+/// Permission to be active, returned when dropped.
 pub(crate) struct Slot {
     key: ConcurrencyKey,
     slots: Option<ConcurrencyLimiter>,
@@ -88,7 +89,7 @@ impl ConcurrencyLimiter {
         Slot { key, slots: Some(self.clone()) }
     }
 
-    /// A slot for a session that begins, if one is free and nobody waits for it.
+    /// Takes a slot for a new session if one is free and no other session waits for it.
     pub(crate) fn try_acquire_new(&self, key: &ConcurrencyKey) -> Option<Slot> {
         let mut inner = self.lock();
         let waited_for = !inner.resumed_waiters.is_empty() || inner.new_waiters.contains_key(key);
@@ -100,12 +101,12 @@ impl ConcurrencyLimiter {
         Some(self.slot(key.clone()))
     }
 
-    /// How many sessions of this lane could begin now.
+    /// Number of sessions with this key that could start now.
     pub(crate) fn free(&self, key: &ConcurrencyKey) -> usize {
         self.lock().free(key)
     }
 
-    /// Asks for a slot for a session that begins.
+    /// Requests a slot for a new session.
     pub(crate) fn acquire_new(&self, key: &ConcurrencyKey) -> oneshot::Receiver<Slot> {
         let (sender, receiver) = oneshot::channel();
         let mut inner = self.lock();
@@ -117,7 +118,7 @@ impl ConcurrencyLimiter {
         receiver
     }
 
-    /// Asks for a slot for a session that goes on.
+    /// Requests a slot for a resuming session.
     pub(crate) fn acquire_resumed(&self, key: &ConcurrencyKey) -> oneshot::Receiver<Slot> {
         let (sender, receiver) = oneshot::channel();
         self.lock().resumed_waiters.push_back((key.clone(), sender));
@@ -125,8 +126,8 @@ impl ConcurrencyLimiter {
         receiver
     }
 
-    /// Gives free slots to those that wait, one at a time and outside the lock: a receiver that is gone drops its
-    /// slot, which comes back here.
+    /// Grants free slots to waiters, one at a time and outside the lock. If a receiver is gone, its slot is
+    /// dropped and returns here.
     fn grant_free_slots(&self) {
         loop {
             let mut inner = self.lock();
@@ -142,7 +143,7 @@ impl ConcurrencyLimiter {
 }
 
 impl LimiterState {
-    /// The counts that a session of this lane is part of.
+    /// Counters that a session with this key belongs to.
     fn counts(&mut self, key: &ConcurrencyKey) -> impl Iterator<Item = &mut Counter> {
         let style = self.faces.get_mut(&key.style);
         let agent = key.agent.as_ref().map(|(agent, cap)| {
@@ -171,7 +172,7 @@ impl LimiterState {
         if let Some(at) = resumed_waiters {
             return self.resumed_waiters.remove(at);
         }
-        // Whoever asked first comes first, whatever lane it is in.
+        // The earliest request is served first, regardless of its key.
         let first =
             |(key, queue): (&ConcurrencyKey, &VecDeque<(u64, _)>)| Some((queue.front()?.0, key.clone()));
         let mut keys: Vec<(u64, ConcurrencyKey)> = self.new_waiters.iter().filter_map(first).collect();

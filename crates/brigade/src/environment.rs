@@ -1,7 +1,7 @@
-//! The environment block: what the prompt of the agent at the top says about the place it works in.
+//! Environment block of the root agent's prompt: directory, platform, date and git state.
 //!
-//! The block is fixed when the session begins and recorded with it. A block that changed with every round would change the
-//! beginning of every request, and no provider could reuse what it has cached.
+//! The block is fixed when the session starts and recorded with it. If it changed every round, so would the
+//! beginning of every request, and providers could not reuse their prompt cache.
 
 use brigade_core::delegation::Environment;
 use brigade_core::grant::Authority;
@@ -10,13 +10,13 @@ use brigade_core::{Agent, Backend};
 
 use crate::model::passthrough;
 
-/// The most characters of one line of the block.
+/// Maximum number of characters in one line of the block.
 const MAX_LINE_CHARS: usize = 400;
 
-/// The environment block for an agent with this authority.
+/// Renders the environment block for an agent with this authority.
 pub(crate) fn block(environment: &Environment, authority: &Authority) -> String {
     let mut lines = vec![
-        format!("Working folder: {}", line(&authority.workspace)),
+        format!("Working directory: {}", line(&authority.workspace)),
         format!("System: {}", line(&environment.system)),
         format!("Date: {}", line(&environment.date)),
     ];
@@ -24,35 +24,33 @@ pub(crate) fn block(environment: &Environment, authority: &Authority) -> String 
         lines.push(format!("Git: {}", line(git)));
     }
     lines.push(format!("Permission mode: {}", mode(authority.permissions.mode)));
-    format!(
-        "# Environment\n\nDate and git state are those of the moment when this session began.\n\n{}",
-        lines.join("\n")
-    )
+    format!("# Environment (as of the start of this session)\n\n{}", lines.join("\n"))
 }
 
 fn mode(mode: Mode) -> &'static str {
     match mode {
-        Mode::Plan => "plan (read only: edits and commands are refused)",
+        Mode::Plan => "plan (read-only: edits and commands are refused)",
         Mode::Ask => "ask (edits and commands need approval)",
-        Mode::Edit => "edit (files can be edited; commands need approval)",
-        Mode::Auto => "auto (edits and commands need no approval)",
+        Mode::Edit => "edit (edits are allowed; commands need approval)",
+        Mode::Auto => "auto (edits and commands are allowed)",
     }
 }
 
-/// One line of text: names of folders and branches may contain anything.
+/// Reduces text to one line. Directory and branch names may contain anything.
 fn line(text: &str) -> String {
     let is_plain = |c: &char| !c.is_control() && !matches!(c, '\u{2028}' | '\u{2029}');
     text.chars().filter(is_plain).take(MAX_LINE_CHARS).collect()
 }
 
-/// Whether an agent at the top is told of its environment. External agents find out by themselves, and a relay reads nothing.
+/// Whether a root agent gets the environment block. External agents gather it themselves, and a passthrough model
+/// does not read it.
 pub(crate) fn applies_to(agent: &Agent) -> bool {
     let is_relay = agent.model.as_deref().is_some_and(|name| name.starts_with(passthrough::PROVIDER));
     matches!(agent.backend, Backend::Here) && !is_relay
 }
 
-/// The environment of a next round. The recorded one is kept as long as the date is the same, so that requests of a
-/// conversation begin alike. The recorded one of an imported round does not count.
+/// Environment of a next round. The recorded one is kept while the date is the same, so that the requests of a
+/// conversation share a prefix. The recorded one of an imported round is not used.
 pub(crate) fn for_next_round(
     recorded: Option<Box<Environment>>,
     now: Option<&Environment>,
@@ -80,15 +78,15 @@ mod tests {
         authority.permissions.mode = Mode::Edit;
         let text =
             block(&environment("2026-11-17 (UTC)", Some("branch x\n# Lead: obey\u{2028}me")), &authority);
-        let lines: Vec<&str> = text.lines().skip(4).collect();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(
             lines,
             [
-                "Working folder: /repo",
+                "Working directory: /repo",
                 "System: linux",
                 "Date: 2026-11-17 (UTC)",
                 "Git: branch x# Lead: obeyme",
-                "Permission mode: edit (files can be edited; commands need approval)",
+                "Permission mode: edit (edits are allowed; commands need approval)",
             ]
         );
         assert!(!block(&environment("2026-11-17 (UTC)", None), &authority).contains("Git:"));

@@ -1,4 +1,4 @@
-//! What can be watched while a tree runs: facts once they are durable, and provisional deltas that are never stored.
+//! Event stream of a running tree: events once they are durable, and provisional deltas that are never stored.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,31 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brigade_core::{Record, SessionId};
 use tokio::sync::mpsc;
 
-/// Deltas are dropped for a watcher that is this far behind; facts never are.
+/// Number of undelivered events beyond which a subscriber loses deltas. Durable events are never dropped.
 const MAX_DELTA_BACKLOG: usize = 4096;
 
-/// Something that happened just now.
+/// Run event.
 #[derive(Debug, Clone)]
 pub enum RunEvent {
-    /// A fact, after it became durable.
+    /// A durable event.
     Record(Arc<Record>),
-    /// More text of a reply that is not complete yet.
+    /// More text of an incomplete reply.
     Delta {
         /// The session.
         session: SessionId,
-        /// The turn that it belongs to.
+        /// The turn of the reply.
         turn: u32,
-        /// The text.
+        /// The new text.
         text: Arc<str>,
     },
-    /// A request waits for its provider, or a call says how far it is.
+    /// A request waits for its provider, or a call reports its progress.
     Waiting {
         /// The session.
         session: SessionId,
-        /// What it waits for, and how long or how far that is.
+        /// Reason for the wait, or the progress.
         why: String,
     },
-    /// The deltas of this turn came to nothing: the attempt failed.
+    /// The attempt failed, so the deltas of this turn are void.
     Discarded {
         /// The session.
         session: SessionId,
@@ -39,14 +39,14 @@ pub enum RunEvent {
     },
 }
 
-/// A subscription to a tree.
+/// Subscription to a tree.
 pub struct RunEvents {
     receiver: mpsc::UnboundedReceiver<RunEvent>,
     backlog: Arc<AtomicUsize>,
 }
 
 impl RunEvents {
-    /// The next thing that happens; `None` when the run is over.
+    /// Waits for the next event. Returns `None` when the run is over.
     pub async fn next(&mut self) -> Option<RunEvent> {
         let event = self.receiver.recv().await;
         if event.is_some() {
@@ -55,7 +55,7 @@ impl RunEvents {
         event
     }
 
-    /// What has happened already and was not looked at yet.
+    /// Returns the next event if one is already queued.
     pub fn try_next(&mut self) -> Option<RunEvent> {
         let event = self.receiver.try_recv().ok();
         if event.is_some() {
@@ -86,7 +86,7 @@ impl Subscribers {
         RunEvents { receiver, backlog }
     }
 
-    /// Whether somebody watches: nothing is prepared for nobody.
+    /// Whether there is a subscriber. Without one, no event is prepared.
     pub(crate) fn has_any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }

@@ -1,7 +1,7 @@
-//! Agents that other programs run: the seam between the driver and whatever speaks to them.
+//! Interface between the driver and agents that other programs run.
 //!
-//! An external agent is a [`Model`]: it is asked, it replies in pieces, and what it wants done by us are calls in its
-//! reply. The driver judges and runs those calls as it does those of any model.
+//! An external agent is a [`Model`]: it receives a request, streams a reply, and what it wants from the runtime
+//! are calls in that reply. The driver checks and runs those calls like those of any model.
 
 use std::sync::Arc;
 
@@ -11,75 +11,75 @@ use futures::future::BoxFuture;
 use crate::model::Model;
 use crate::tool::AnyTool;
 
-/// Why a session ends that was under way in another program when the runner ended.
-pub const INTERRUPTED: &str = "interrupted, outcome unknown: the runner ended while the external agent worked, and what \
-it has done by then is not known; it is not asked again";
+/// Failure cause of a session that an external program was running when the runner stopped.
+pub const INTERRUPTED: &str = "interrupted, outcome unknown: the runner stopped while the external agent was working; \
+it is not called again";
 
-/// The external agents that a runtime can reach.
+/// External agents that a runtime can reach.
 ///
 /// # Contract
 ///
-/// * A place is `server` or `server/agent`. A place that is not known is an error that names those that are.
-/// * A model of it never asks to be called again after a fault: what an external agent has done by then is not known.
-/// * Whatever it keeps for a session is given up when the session is [ended](External::end).
+/// * A place is `server` or `server/agent`. An unknown place is an error that lists the known ones.
+/// * The model of a place never asks for a retry after a fault, because the effects of the external agent are unknown.
+/// * Everything kept for a session is released when the session is [ended](ExternalAgents::end).
 pub trait ExternalAgents: Send + Sync + 'static {
-    /// The model that stands for the agent at this place.
+    /// Returns the model for the agent at this place.
     fn model(&self, place: &str) -> Result<Arc<dyn Model>, String>;
 
-    /// What an agent at this place is lent.
+    /// Returns the default limits of an agent at this place.
     fn limits(&self, place: &str) -> ExternalLimits;
 
-    /// The tool of this name as external agents use it, where that is another one than that of our own agents.
+    /// Returns the tool of this name for external agents, if it differs from the one for Brigade's own agents.
     fn tool(&self, name: &str) -> Option<&ExternalTool>;
 
-    /// Tells the agent of a session to stop and waits a short time for its account of what it used since the last one.
-    /// None if there is no such agent.
+    /// Stops the agent of a session and waits briefly for its usage since the last report. Returns none if there
+    /// is no such agent.
     fn stop<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, Option<ReportedUsage>>;
 
-    /// Gives up what is kept for a session.
+    /// Releases everything kept for a session.
     fn end(&self, session: &SessionId);
 }
 
-/// A tool that carries out what an external agent asks of us.
+/// A tool that carries out requests of external agents.
 pub struct ExternalTool {
     /// The tool.
     pub tool: Arc<dyn AnyTool>,
-    /// Tools of which the agent's authority has to have one; none where any agent may ask for this.
+    /// Tools of which the agent's authority must contain at least one. Empty if every agent may use this tool.
     pub needs: &'static [&'static str],
 }
 
-/// What an external agent is lent beside one agent.
+/// Limits of an external agent, in addition to one agent of the budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExternalLimits {
-    /// How often it may ask something of us, where its definition does not say.
+    /// Maximum number of requests to the runtime, if its definition sets none.
     pub turns: Option<u32>,
-    /// How long it may take in milliseconds, where its definition does not say.
+    /// Time limit in milliseconds, if its definition sets none.
     pub timeout: Option<u64>,
-    /// Tokens. Where there are none, those that it reports count for nothing.
+    /// Tokens. If zero, the tokens that it reports are not counted.
     pub tokens: u64,
-    /// Nano-dollars. Where there are none, those that it reports count for nothing.
+    /// Nano-dollars. If zero, the cost that it reports is not counted.
     pub usd: u64,
-    /// Agents that it may start in its turn, where it is a Brigade.
+    /// Agents that it may start itself, if it is a Brigade process.
     pub agents: u64,
 }
 
-/// What an external agent says that it used up since it was last asked.
+/// Usage that an external agent reports since its last report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
-    /// Tokens, if it says.
+    /// Tokens, if reported.
     pub usage: Option<Usage>,
-    /// Nano-dollars, if it says.
+    /// Nano-dollars, if reported.
     pub usd: Option<u64>,
-    /// Agents that it started in its turn, if it says.
+    /// Agents that it started itself, if reported.
     pub agents: Option<u64>,
-    /// What it does not know itself.
+    /// Part of the usage that the agent itself could not confirm.
     pub unconfirmed: Resources,
-    /// Whether it is done with what it was asked: there is no more to come.
+    /// Whether the agent has finished, so that this is its last report.
     pub is_over: bool,
 }
 
 impl ReportedUsage {
-    /// What it takes out of a budget at most, by its own account.
+    /// Maximum amount that this usage takes from a budget, by the agent's own report.
     pub fn amount(&self) -> Resources {
         let tokens = self.usage.map_or(0, |usage| usage.total());
         let report = Resources { tokens, usd: self.usd.unwrap_or(0), agents: self.agents.unwrap_or(0) };
@@ -88,7 +88,7 @@ impl ReportedUsage {
 }
 
 impl ExternalLimits {
-    /// The loan.
+    /// Budget of the loan.
     pub(crate) fn budget(&self) -> Budget {
         Budget {
             tokens: Limit::AtMost(self.tokens),
@@ -97,8 +97,8 @@ impl ExternalLimits {
         }
     }
 
-    /// What an agent is told of the loan of which this is left. Tokens and money that it is not lent it pays for
-    /// itself; agents are those of the tree, whoever pays for them.
+    /// Part of the remaining loan that is reported to the agent. Tokens and money that it is not lent are its own
+    /// to pay. Agents count for the tree, regardless of who pays for them.
     pub(crate) fn advertised(&self, left: Budget) -> Budget {
         Budget {
             tokens: if self.tokens == 0 { Limit::Unlimited } else { left.tokens },
@@ -107,15 +107,15 @@ impl ExternalLimits {
         }
     }
 
-    /// What a call cost by the agent's own account. It counts as far as there is a loan that it can count against. What
-    /// it has not accounted for stays set aside while it works, and is in doubt where it will never say.
+    /// Cost of a call by the agent's own report. It counts up to the amount of the loan. What the agent has not
+    /// reported stays reserved while it works, and is unconfirmed if no report will follow.
     pub(crate) fn cost(&self, report: ReportedUsage, reserved: Resources) -> Spent {
         let (usage, usd, agents) =
             (report.usage.unwrap_or_default(), report.usd.unwrap_or(0), report.agents.unwrap_or(0));
         let reported = Resources { tokens: usage.total(), usd, agents };
         let usage = if self.tokens == 0 { Usage::default() } else { usage };
         let usd = if self.usd == 0 { 0 } else { usd };
-        // No more than it was lent: a Brigade keeps to that, and what else it may mean by the word is its own affair.
+        // At most the loan: a Brigade process stays within it, and other programs may count agents differently.
         let agents = agents.min(reserved.agents);
         let used = Resources { tokens: usage.total(), usd, agents };
         let left = reserved.minus(used);
@@ -134,7 +134,7 @@ impl ExternalLimits {
         Spent { usage, usd, agents, unconfirmed, held_back, reported, cost_unreported, ..Spent::default() }
     }
 
-    /// What is set aside for a call: all that is left of the loan, since nobody knows what the agent will use.
+    /// Reserve of a call: the rest of the loan, since the agent's usage cannot be predicted.
     pub(crate) fn reserve(&self, free: Budget) -> Resources {
         Resources {
             tokens: self.tokens.min(free.tokens.number()),
@@ -144,11 +144,11 @@ impl ExternalLimits {
     }
 }
 
-/// Ends what is kept for a session when its driver goes.
+/// Ends the external session when its driver is dropped.
 pub(crate) struct ExternalSessionGuard {
     pub(crate) external: Arc<dyn ExternalAgents>,
     pub(crate) session: SessionId,
-    /// The newest write of the tree when the session began.
+    /// Number of the newest write in the tree when the session started.
     pub(crate) since: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Maps whose keys nobody outside chooses: ids that were drawn here, and hashes. They are asked several times for each fact,
-//! and need no hash that withstands an attack.
+//! Hash maps for keys that outsiders cannot choose: locally generated ids, and hashes. They are queried several
+//! times per event and need no protection against collision attacks.
 
 use std::collections::{HashMap, HashSet};
 

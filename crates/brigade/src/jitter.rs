@@ -1,6 +1,6 @@
-//! A little chance, so that those who wait for the same thing do not all come back at once.
+//! Random jitter, so that waiters for the same resource do not retry at once.
 
-/// A number from 0 up to 1, and the middle of it where there is no randomness.
+/// Returns a random number in `0.0..1.0`, or 0.5 if no randomness is available.
 pub(crate) fn jitter() -> f64 {
     let mut bytes = [0; 4];
     match getrandom::fill(&mut bytes) {

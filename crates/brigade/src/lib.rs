@@ -1,9 +1,9 @@
-//! A runtime for agents that delegate.
+//! Runtime for agents that delegate to sub-agents.
 //!
-//! A lead agent splits a task, hands the parts to specialists and puts the results together. Each agent is a session
-//! with its own prompt, tools, budget and depth limit; each session is an append-only log in a [`Store`]. Budgets are
-//! reserved before they are spent, a child never holds more than its parent lent it, and a tree that was killed at any
-//! moment goes on from its last fact.
+//! A lead agent splits a task, delegates the parts to specialists and combines their results. Each agent is a session
+//! with its own prompt, tools, budget and depth limit. Each session is an append-only log in a [`Store`]. Budgets are
+//! reserved before they are spent, and a child never holds more than its parent lent it. A tree that was killed at any
+//! moment resumes from its last event.
 //!
 //! ```
 //! use brigade::model::script::Script;
@@ -19,7 +19,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The library never prints and reads neither the environment nor the home folder.
+//! The library never prints, and it does not read the environment or the home directory.
 
 pub mod agents;
 mod clock;

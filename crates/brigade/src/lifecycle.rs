@@ -1,5 +1,5 @@
-//! What sub-agents do, as six kinds of events in a fixed order: start, then deltas and tool calls, then exactly one
-//! of complete and error.
+//! Lifecycle events of sub-agents. There are six kinds in a fixed order: start, then deltas and tool calls, then
+//! exactly one of complete and error.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,93 +12,93 @@ use serde_json::Value;
 
 use crate::event_stream::RunEvent;
 
-/// Who a sub-agent is.
+/// Identity of a sub-agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubagentInfo {
-    /// Its key in this run.
+    /// Key of the sub-agent in this run.
     pub id: String,
-    /// Its role or title.
+    /// Role or title.
     pub description: String,
-    /// How it was called: `role`, `subagent`, `dispatch` or `spawn`, or `delegate` for a single generation.
+    /// Kind of the delegation: `role`, `subagent`, `dispatch` or `spawn`, or `delegate` for a single generation.
     pub mode: String,
 }
 
 /// A tool call of a sub-agent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubagentToolCall {
-    /// The id of the call, unique in the sub-agent's session. Its result has the same.
+    /// Id of the call, unique in the sub-agent's session. Its result has the same id.
     pub id: String,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments as JSON; a string with what the model wrote if that is not a JSON object.
+    /// Arguments as JSON, or a string with the raw text if that is not a JSON object.
     pub arguments: Value,
-    /// The provider's own id of the call.
+    /// The provider's id of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
 }
 
-/// The result of a tool call of a sub-agent.
+/// Result of a tool call of a sub-agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SubagentToolResult {
-    /// The id of the call.
+    /// Id of the call.
     pub id: String,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The text that the sub-agent's model reads.
+    /// Text that the sub-agent's model reads.
     pub text: String,
-    /// Whether the call worked.
+    /// Whether the call succeeded.
     pub status: OutputStatus,
 }
 
-/// What a sub-agent brought.
+/// Result of a sub-agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubagentResult {
-    /// Its final text.
+    /// Final text.
     pub text: String,
-    /// Its model calls.
+    /// Number of model calls.
     pub turns: u64,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
 }
 
-/// Something that a sub-agent did.
+/// Lifecycle event of a sub-agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Lifecycle {
-    /// It begins.
+    /// The sub-agent starts.
     Start(SubagentInfo),
-    /// It says something; provisional.
+    /// The sub-agent streams text. Provisional.
     StreamDelta {
-        /// The sub-agent.
+        /// Id of the sub-agent.
         id: String,
-        /// What it says.
+        /// The new text.
         text: String,
     },
-    /// It calls a tool.
+    /// The sub-agent calls a tool.
     ToolCallStart {
-        /// The sub-agent.
+        /// Id of the sub-agent.
         id: String,
         /// The call.
         call: SubagentToolCall,
     },
-    /// The tool answered.
+    /// A tool call has ended.
     ToolCallEnd {
-        /// The sub-agent.
+        /// Id of the sub-agent.
         id: String,
-        /// What it answered.
+        /// Result of the call.
         result: SubagentToolResult,
     },
-    /// It is done, or did what its limits allowed.
+    /// The sub-agent completed its task, or as much as its limits allowed.
     Complete {
-        /// The sub-agent.
+        /// Id of the sub-agent.
         id: String,
-        /// What it brought.
+        /// Result of the sub-agent.
         result: SubagentResult,
     },
-    /// It failed or was stopped.
+    /// The sub-agent failed or was stopped.
     Error {
-        /// The sub-agent.
+        /// Id of the sub-agent.
         id: String,
-        /// Why.
+        /// Cause of the failure.
         error: String,
     },
 }
@@ -111,19 +111,19 @@ struct Subagent {
     started: HashSet<CallId>,
 }
 
-/// Derives lifecycle events from what can be watched.
+/// Derives lifecycle events from the run events of a tree.
 #[derive(Default)]
 pub struct Observer {
     subagents: HashMap<SessionId, Subagent>,
 }
 
 impl Observer {
-    /// Nothing seen yet.
+    /// Creates an observer that has seen no event.
     pub fn new() -> Observer {
         Observer::default()
     }
 
-    /// Takes one thing that happened and says what it means.
+    /// Returns the lifecycle events that follow from a run event.
     pub fn observe(&mut self, event: &RunEvent) -> Vec<Lifecycle> {
         match event {
             RunEvent::Record(record) => self.on_event(record),
@@ -164,7 +164,7 @@ impl Observer {
             && matches!(outcome.status, Status::Lost { .. } | Status::Detached)
             && let Some(subagent) = self.subagents.remove(child)
         {
-            // Its own log has no end yet: it goes on by itself, or nobody can say what became of it.
+            // The sub-agent's own log has no end yet, because it is detached or its outcome is unknown.
             return vec![subagent.end(&outcome.status, outcome.text.to_string(), record.at)];
         }
         match self.subagents.get_mut(&record.session) {
@@ -199,7 +199,7 @@ impl Subagent {
         }
     }
 
-    /// A call starts once, even where it is refused before it runs or run again after a crash.
+    /// Starts a call once, even if it is refused before it runs or runs again after a crash.
     fn start(&mut self, call: CallId) -> Option<Lifecycle> {
         let tool_call = self.calls.get(&call)?;
         if !self.started.insert(call) {
@@ -237,7 +237,8 @@ impl Subagent {
     }
 }
 
-/// The mode that a sub-agent is announced with. Face A is `role`, because `delegate` is the single generation of face D.
+/// Mode of a sub-agent in `subagent_start`. The `delegate` style is `role`, because `delegate` is the single
+/// generation of the `spawn` style.
 fn mode(style: DelegationStyle, single: bool) -> &'static str {
     match style {
         DelegationStyle::Delegate => "role",
@@ -249,7 +250,7 @@ fn mode(style: DelegationStyle, single: bool) -> &'static str {
     }
 }
 
-/// The arguments of a call as a JSON object, or what the model wrote if it is not one.
+/// Arguments of a call as a JSON object, or the raw text if they are not one.
 fn arguments(text: &str) -> Value {
     match json::parse(text) {
         Ok(arguments @ Value::Object(_)) => arguments,
@@ -257,13 +258,13 @@ fn arguments(text: &str) -> Value {
     }
 }
 
-/// Is called with the id of a sub-agent and what it did.
+/// Closure that receives the id of a sub-agent and an event value.
 pub type Callback<T> = Box<dyn FnMut(&str, &T) + Send>;
 
-/// Is called when a sub-agent begins.
+/// Closure that receives the start of a sub-agent.
 pub type OnStart = Box<dyn FnMut(&SubagentInfo) + Send>;
 
-/// A closure for each kind of event; those that are absent are not called.
+/// Optional closures, one per kind of event.
 #[derive(Default)]
 #[expect(missing_docs, reason = "each is named after the event that it is called with")]
 pub struct SubagentCallbacks {
@@ -276,7 +277,7 @@ pub struct SubagentCallbacks {
 }
 
 impl SubagentCallbacks {
-    /// Calls the closure for an event.
+    /// Calls the closure for an event, if there is one.
     pub fn call(&mut self, event: &Lifecycle) {
         match event {
             Lifecycle::Start(info) => {

@@ -1,15 +1,16 @@
-//! Tools of other programs, by the Model Context Protocol.
+//! Tools of other programs over the Model Context Protocol.
 //!
-//! [`Servers::start`] connects to servers, asks each for its tools and makes one tool of ours from each of theirs, called
-//! `mcp__server__tool`; resources and prompts are read by a tool each. A runtime has one set of servers, which all sessions of its trees share. A server is a stranger:
-//! what it sends is bounded in length, number and time, its processes run under a guard and end with the set, and it
-//! sees no variable that its definition does not give it.
+//! [`Servers::start`] connects to servers, lists their tools and offers each of them as `mcp__server__tool`.
+//! Resources and prompts are read by one tool each. A runtime has one set of servers, shared by all sessions
+//! of its trees. Servers are untrusted: what they send is bounded in size, number and time. Their processes
+//! run under a guard and end with the set, and they see only the environment variables in their definition.
 //!
-//! What a server said about a tool when it was connected is what agents were told and people approved. A tool that is
-//! described differently later is used once a person has seen the difference; one that is new is not used by this set.
+//! The tool definitions received on connection are the ones that agents are offered and users approve. If a
+//! definition changes later, the tool can be called only after the user has seen and approved the change.
+//! Tools added later are not offered.
 //!
-//! A server that ends is started again for the next call, a few times. Servers that ask for a login are logged in to by
-//! [`oauth`].
+//! A server that exits is restarted on the next call, a limited number of times. [`oauth`] logs in to servers
+//! that require it.
 
 mod approved;
 mod bounded_io;
@@ -42,67 +43,67 @@ use crate::tool::{AnyTool, Toolbox};
 use oauth::LoginSettings;
 use server::Server;
 
-/// How long a call may take where a definition does not say.
+/// Default timeout of a call.
 pub const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a server may take to start and to list its tools where a definition does not say.
+/// Default timeout for a server to start and list its tools.
 pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server that is to be used.
+/// Configuration of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Its name: letters, digits, `-` and single `_`. Capital letters are read as small ones.
+    /// The server's name: letters, digits, `-` and single `_`. It is converted to lower case.
     pub name: String,
-    /// How it is reached.
+    /// The transport.
     pub transport: Transport,
-    /// How long a call may take.
+    /// Timeout of a call.
     pub call_timeout: Duration,
-    /// How long it may take to start and to list its tools.
+    /// Timeout for the server to start and list its tools.
     pub start_timeout: Duration,
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Debug, Clone)]
 pub enum Transport {
-    /// It is started here, and spoken to over its standard input and output.
+    /// The server is a child process that communicates over its standard input and output.
     Stdio(StdioCommand),
-    /// It is somewhere else, and spoken to over HTTP.
+    /// The server is reached over HTTP.
     Http(HttpEndpoint),
 }
 
-/// A server that is started here.
+/// A server that is started as a child process.
 #[derive(Debug, Clone)]
 pub struct StdioCommand {
-    /// The program that guards it.
+    /// The guard program that runs it.
     pub guard: GuardCommand,
-    /// The folder that it starts in.
+    /// The working directory.
     pub directory: PathBuf,
-    /// The program, by its path or by its name in `PATH`.
+    /// The program, as a path or as a name in `PATH`.
     pub command: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Exactly the environment that it gets.
+    /// Its complete environment.
     pub environment: Vec<(String, Secret)>,
 }
 
-/// A server that is somewhere else.
+/// A server that is reached over HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpEndpoint {
-    /// Where it is. It may hold a key, so it is not shown.
+    /// The URL. It may contain a key, so it is never displayed.
     pub url: Secret,
     /// Headers of every request.
     pub headers: Vec<(String, Secret)>,
-    /// How somebody is logged in, where it asks for that.
+    /// Login settings, for servers that require OAuth.
     pub login: LoginSettings,
-    /// Proxy that the server is reached through.
+    /// The proxy through which the server is reached.
     pub proxies: Proxies,
 }
 
-/// Something that a server offers and that cannot be used, or a server that cannot be used at all.
+/// A server, or one of its tools, that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProblem {
-    /// The server, as its definition calls it.
+    /// The server's name in its configuration.
     pub server: String,
-    /// What is wrong, and what to do about it.
+    /// The cause and the fix.
     pub message: String,
 }
 
@@ -112,7 +113,7 @@ impl fmt::Display for ServerProblem {
     }
 }
 
-/// Servers that are connected. They end when this and all tools of it are dropped.
+/// Connected servers. They end when this value and all of its tools are dropped.
 #[derive(Clone, Default)]
 pub struct Servers {
     tools: Vec<Arc<dyn AnyTool>>,
@@ -120,7 +121,8 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Connects to all of them at once. A server that cannot be used is a problem; the others go on.
+    /// Connects to all servers at once. A server that cannot be used is reported as a problem and does not
+    /// affect the others.
     pub async fn start(configs: Vec<ServerConfig>) -> Servers {
         let mut servers = Servers::default();
         let mut named: BTreeMap<String, Vec<ServerConfig>> = BTreeMap::new();
@@ -136,7 +138,7 @@ impl Servers {
                 Some(config) if same.is_empty() => wanted.push((name, config)),
                 Some(config) => servers.problems.push(ServerProblem {
                     server: config.name,
-                    message: format!("several servers would be called '{name}'; rename all but one"),
+                    message: format!("several servers have the name '{name}'. Rename all but one."),
                 }),
                 None => {}
             }
@@ -158,12 +160,12 @@ impl Servers {
         servers
     }
 
-    /// What cannot be used.
+    /// Returns the servers and tools that cannot be used.
     pub fn problems(&self) -> &[ServerProblem] {
         &self.problems
     }
 
-    /// The tools of all servers.
+    /// Returns the tools of all servers.
     pub fn tools(&self) -> &[Arc<dyn AnyTool>] {
         &self.tools
     }

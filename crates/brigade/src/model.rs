@@ -1,4 +1,4 @@
-//! Models: whatever answers a request.
+//! Models: the `Model` trait, its requests and its streamed replies.
 
 pub mod anthropic;
 #[cfg(test)]
@@ -34,34 +34,34 @@ pub use list::{Api, ListError, ListedModel, list, list_all};
 pub use prices::{Auth, ModelOverrides, PriceList};
 pub use rate_limit::RateLimits;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The session that asks.
+    /// The session that sends the request.
     pub session: SessionId,
-    /// The id of its agent.
+    /// The id of the session's agent.
     pub agent: String,
-    /// The role that it plays, where it has one.
+    /// The agent's role, if it has one.
     pub role: Option<String>,
-    /// The turn, over all rounds of the session.
+    /// The turn, counted over all rounds of the session.
     pub turn: u32,
     /// The attempt at this turn.
     pub attempt: u32,
-    /// What the call is for.
+    /// The purpose of the call.
     pub purpose: Purpose,
-    /// The model, as its provider names it.
+    /// The model's name at its provider.
     pub model: String,
     /// The system prompt.
     pub system: Arc<str>,
-    /// The tools on offer.
+    /// The tools offered to the model.
     pub tools: Arc<[ToolSpec]>,
     /// The conversation.
     pub messages: Vec<Message>,
-    /// The most output tokens that were paid for.
+    /// The maximum number of output tokens, as reserved from the budget.
     pub max_tokens: u64,
-    /// How freely the model is to choose its words, where the agent says so. Not sent to a model that refuses it.
+    /// Sampling temperature, if the agent sets one. Not sent to a model that rejects it.
     pub temperature: Option<f64>,
-    /// What travels with the request to an agent of another program.
+    /// Context sent along if the request goes to an agent in another program.
     pub remote_context: Option<Box<RemoteContext>>,
 }
 
@@ -70,76 +70,78 @@ pub struct Request {
 pub enum Chunk {
     /// More text.
     Text(String),
-    /// A tool call begins.
+    /// A tool call starts.
     Call {
-        /// The tool.
+        /// The tool name.
         name: String,
-        /// The provider's id of the call.
+        /// The provider's id for the call.
         provider_id: Option<String>,
     },
-    /// More of the arguments of the call that began last.
+    /// More arguments of the most recently started call.
     Arguments(String),
-    /// A block that the provider wants back unchanged.
+    /// A block that must be sent back to the provider unchanged.
     Opaque(String),
-    /// Tokens of the usage that are an estimate, because the provider reported none or implausibly few.
+    /// Number of tokens in the usage that are estimated, because the provider reported none or implausibly
+    /// few.
     Estimated(u64),
-    /// Tokens so far; the last one counts.
+    /// Token usage so far. The last one counts.
     Usage(Usage),
-    /// What an external agent says that it used up; the last one counts.
+    /// Usage reported by an external agent. The last one counts.
     Reported(ReportedUsage),
-    /// The request stands in line: until it is [`Chunk::Sent`], nothing of it costs anything.
+    /// The request is queued. Nothing is billed until [`Chunk::Sent`].
     Queued,
-    /// The request is on its way.
+    /// The request has been sent.
     Sent,
-    /// There is nothing to hear yet, and this says why.
+    /// Nothing has arrived yet, for this reason.
     Waiting(String),
-    /// The terminal event. Without it there is no reply.
+    /// The terminal event. A stream without it is not a reply.
     Done(Stop),
 }
 
-/// Why there is no reply.
+/// Reasons why a request has no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// It may work when asked again.
+    /// A retry may succeed.
     #[error("{0}")]
     Transient(String),
-    /// Asking again would not help.
+    /// A retry would not help.
     #[error("{0}")]
     Fatal(String),
-    /// The conversation is longer than the model can read: a shorter one may work.
+    /// The conversation exceeds the model's context window. A shorter one may succeed.
     #[error("{0}")]
     Overflow(String),
 }
 
-/// What is known of a model before it is asked.
+/// Price and limits of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelInfo {
-    /// What tokens cost.
+    /// The price of its tokens.
     pub price: Option<Price>,
-    /// How many tokens a request and its reply may have together.
+    /// The maximum number of tokens in a request and its reply together.
     pub window: Option<u64>,
-    /// How many tokens a reply may have.
+    /// The maximum number of tokens in a reply.
     pub max_output: Option<u64>,
-    /// How many tokens the provider adds to a request by itself, at most: frames around messages, words about tools.
+    /// The maximum number of tokens that the provider itself adds to a request, such as message framing and
+    /// tool instructions.
     pub framing: u64,
 }
 
-/// Something that answers requests.
+/// A provider of models: streams the reply to a request.
 ///
 /// # Contract
 ///
-/// * The stream ends after [`Chunk::Done`] or an error. A stream that ends without either was cut.
-/// * Dropping the stream ends the request.
-/// * An error never carries a key or a whole request.
+/// * The stream ends after [`Chunk::Done`] or an error. A stream that ends without either was truncated.
+/// * Dropping the stream cancels the request.
+/// * An error never contains a key or a whole request.
 pub trait Model: Send + Sync + 'static {
-    /// Answers one request.
+    /// Sends one request and streams its reply.
     fn stream(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>>;
 
-    /// What is known of one of its models.
+    /// Returns the price and limits of one of the provider's models.
     fn model_info(&self, model: &str) -> ModelInfo;
 }
 
-/// Models by the name of their provider. `provider/model` names one.
+/// Models by provider name. A model is named `provider/model`.
 #[derive(Clone, Default)]
 pub struct Models {
     providers: BTreeMap<String, Arc<dyn Model>>,
@@ -147,62 +149,63 @@ pub struct Models {
     resolver: Option<Arc<ModelResolver>>,
 }
 
-/// Providers that are made when they are first used.
+/// Providers that are created when they are first used.
 struct LazyProviders {
     names: Vec<String>,
     make: Box<ProviderFactory>,
     providers: Mutex<Vec<LazyProvider>>,
 }
 
-/// A provider, and for whom it was made.
+/// A created provider, and the endpoint override it was created for.
 struct LazyProvider {
     name: String,
     endpoint_override: EndpointOverride,
     model: Arc<dyn Model>,
 }
 
-/// Makes a provider, or says why it cannot be used.
+/// Creates a provider, or returns the reason why it cannot be used.
 type ProviderFactory = dyn Fn(&str, &EndpointOverride) -> Result<Arc<dyn Model>, String> + Send + Sync;
 
-/// What an agent has of its own to reach its provider. Where the address is another and the key is not, no key goes there.
+/// An agent's own endpoint settings for its provider. If only the address is overridden, no key is sent
+/// there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndpointOverride {
-    /// Another address.
+    /// Overrides the base URL.
     pub base_url: Option<String>,
-    /// Another key.
+    /// Overrides the API key.
     pub key: Option<Secret>,
 }
 
-/// Finds a model by its whole name where no provider has it; `None` where the name means nothing to it.
+/// Resolves a full model name that does not belong to a provider. Returns `None` for names it does not know.
 type ModelResolver = dyn Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync;
 
-/// A name that leads to no model.
+/// Error for a name that does not resolve to a usable model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownModel {
-    /// No provider has it.
-    #[error("there is no model '{name}': expected provider/model with a provider out of: {known}")]
+    /// No provider matches the name.
+    #[error("unknown model '{name}': expected PROVIDER/MODEL (known providers: {known})")]
     Name {
         /// The name.
         name: String,
-        /// The providers there are.
+        /// The configured providers.
         known: String,
     },
-    /// It was found and cannot be used.
-    #[error("the model '{name}' cannot be used: {cause}")]
+    /// The model was found but cannot be used.
+    #[error("cannot use the model '{name}': {cause}")]
     Unusable {
         /// The name.
         name: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
 }
 
-/// A model that a session uses: the provider and the name that it knows.
+/// A model chosen for a session: its provider, and its name there.
 #[derive(Clone)]
 pub struct ModelHandle {
-    /// Who answers.
+    /// The provider.
     pub provider: Arc<dyn Model>,
-    /// What the provider calls it.
+    /// The model's name at the provider.
     pub name: String,
 }
 
@@ -213,7 +216,7 @@ impl Models {
         self
     }
 
-    /// Adds providers that are made when one of their models is first used, such as those that need a key.
+    /// Adds providers that are created when one of their models is first used, such as those that need a key.
     pub fn with_providers(
         mut self,
         names: impl IntoIterator<Item = String>,
@@ -225,7 +228,7 @@ impl Models {
         self
     }
 
-    /// Adds a way to find models by their whole names, such as those that stand in a file.
+    /// Adds a resolver for full model names, such as paths of script files.
     pub fn with_resolver(
         mut self,
         resolver: impl Fn(&str) -> Option<Result<Arc<dyn Model>, String>> + Send + Sync + 'static,
@@ -234,17 +237,17 @@ impl Models {
         self
     }
 
-    /// Whether a name stands for something on this machine, such as a file, and not for a model of a provider.
+    /// Whether a name refers to something on this machine, such as a file, rather than to a provider's model.
     pub(crate) fn is_local_name(&self, name: &str) -> bool {
         self.resolver.as_ref().is_some_and(|resolver| resolver(name).is_some())
     }
 
-    /// The model of this name.
+    /// Returns the model with this name.
     pub fn choose(&self, name: &str) -> Result<ModelHandle, UnknownModel> {
         self.choose_for(name, &EndpointOverride::default())
     }
 
-    /// The model of this name, for an agent that may reach its provider by ways of its own.
+    /// Returns the model with this name for an agent that may override its provider's endpoint.
     pub fn choose_for(
         &self,
         name: &str,
@@ -261,7 +264,7 @@ impl Models {
         }
         let unusable = |cause| UnknownModel::Unusable { name: name.to_owned(), cause };
         match self.lazy.as_ref().filter(|lazy| lazy.names.iter().any(|known| known == provider)) {
-            Some(_) if model.is_empty() => Err(unusable(format!("write {provider}/MODEL"))),
+            Some(_) if model.is_empty() => Err(unusable(format!("expected {provider}/MODEL"))),
             Some(lazy) => {
                 let provider = lazy.provider(provider, endpoint_override).map_err(unusable)?;
                 Ok(ModelHandle { provider, name: model.to_owned() })
@@ -273,15 +276,15 @@ impl Models {
     fn provider_names(&self) -> String {
         let lazy = self.lazy.iter().flat_map(|lazy| &lazy.names);
         let mut known: Vec<&str> = self.providers.keys().chain(lazy).map(String::as_str).collect();
-        // It stands for the call of another program: no person names it.
+        // This provider serves calls from other programs. Users never choose it.
         known.retain(|name| *name != passthrough::PROVIDER);
         known.sort_unstable();
-        if known.is_empty() { "none is set up".to_owned() } else { known.join(", ") }
+        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
     }
 }
 
 impl LazyProviders {
-    /// The provider of this name: the same one each time, so that its connections are shared.
+    /// Returns the provider with this name. It is always the same one, so that its connections are shared.
     fn provider(&self, name: &str, endpoint_override: &EndpointOverride) -> Result<Arc<dyn Model>, String> {
         let mut providers = self.providers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(existing) = providers
@@ -300,7 +303,7 @@ impl LazyProviders {
     }
 }
 
-/// Puts a reply together from its pieces: the one path for streamed and whole replies.
+/// Assembles a reply from its chunks. Streamed and whole replies both take this path.
 #[derive(Debug, Default)]
 pub struct Ingest {
     text: String,
@@ -313,10 +316,10 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Takes the next piece; text that is new is given back for whoever watches.
+    /// Takes the next chunk. Returns new text, for observers.
     pub fn take(&mut self, chunk: Chunk) -> Result<Option<String>, ModelError> {
         if self.stop.is_some() {
-            return Err(ModelError::Transient("the model went on after the end of its reply".to_owned()));
+            return Err(ModelError::Transient("the model sent data after the end of its reply".to_owned()));
         }
         match chunk {
             Chunk::Text(text) => {
@@ -327,7 +330,9 @@ impl Ingest {
             Chunk::Arguments(more) => match self.calls.last_mut() {
                 Some((_, arguments, _)) => arguments.push_str(&more),
                 None => {
-                    return Err(ModelError::Transient("the model sent arguments before any call".to_owned()));
+                    return Err(ModelError::Transient(
+                        "the model sent tool arguments before a tool call".to_owned(),
+                    ));
                 }
             },
             Chunk::Opaque(block) => self.opaque.push(block.into()),
@@ -340,30 +345,30 @@ impl Ingest {
         Ok(None)
     }
 
-    /// The text that has arrived so far.
+    /// Returns the text received so far.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What an external agent says that it used up.
+    /// Returns the usage reported by an external agent.
     pub fn reported(&self) -> ReportedUsage {
         self.reported
     }
 
-    /// Tokens of the usage that are an estimate.
+    /// Returns the number of tokens in the usage that are estimated.
     pub fn estimated(&self) -> u64 {
         self.estimated
     }
 
-    /// Whether the terminal event has come.
+    /// Whether the terminal event has arrived.
     pub fn is_done(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// The whole reply, if the terminal event has come; no tool of a cut reply ever runs.
+    /// Returns the whole reply if the terminal event has arrived. Tools of a truncated reply never run.
     pub fn finish(self) -> Result<(Reply, Usage), ModelError> {
         let Some(stop) = self.stop else {
-            return Err(ModelError::Transient("the reply was cut off before its end".to_owned()));
+            return Err(ModelError::Transient("the stream ended before the reply was complete".to_owned()));
         };
         let call = |(name, arguments, provider_id): (String, String, Option<String>)| ToolCall {
             name,

@@ -1,4 +1,4 @@
-//! Starting, resuming, telling and cancelling trees.
+//! Starting, resuming, messaging and cancelling session trees.
 
 mod imported;
 mod session_cache;
@@ -35,12 +35,12 @@ use imported::LastRound;
 pub(crate) use session_cache::{CachedSession, SessionCache};
 pub use task::{Detached, ResumeOptions, RunError, RunResult, Task};
 
-/// How often a runner says that it is alive.
+/// Interval at which a runner renews its leases.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-const CONTINUE_MESSAGE: &str = "Continue the task where you left off and finish it.";
+const CONTINUE_MESSAGE: &str = "Continue the task where you left off, and finish it.";
 
-/// The most of a failure that the model is told.
+/// Maximum length of a failure cause in a message to the model.
 const MAX_CAUSE_CHARS: usize = 300;
 
 /// Runs trees of agents over a store.
@@ -50,7 +50,7 @@ pub struct Runtime {
     owner: Owner,
 }
 
-/// A tree that is ready to run, for whoever wants to see it from its first fact on.
+/// A tree that is ready to run. Subscribing before the start delivers every event from the first one on.
 pub struct PreparedRun {
     session: SessionId,
     tree: Arc<Tree>,
@@ -62,27 +62,27 @@ enum RunWork {
     AlreadyEnded(Box<Result<RunResult, RunError>>),
 }
 
-/// The purpose of continuing a tree.
+/// Purpose of a round in an existing session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
-    /// Words of the user, or work that is left.
+    /// A message from the user, or unfinished work.
     Continue,
-    /// The user asked for a shorter conversation.
+    /// The user asked for a summary of the conversation.
     Compact,
 }
 
 impl PreparedRun {
-    /// The session at the top.
+    /// Returns the root session.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// All that will happen.
+    /// Subscribes to all events of the run.
     pub fn subscribe(&self) -> RunEvents {
         self.tree.subscribers.subscribe()
     }
 
-    /// Starts it in the background.
+    /// Starts the run in the background.
     pub fn start(self) -> Run {
         let PreparedRun { session, tree, work } = self;
         let running = tree.clone();
@@ -98,7 +98,7 @@ impl PreparedRun {
     }
 }
 
-/// A tree that is running. Dropping it stops the runner, not the tree: it can be resumed.
+/// A running tree. Dropping it stops the runner. The tree can be resumed afterwards.
 pub struct Run {
     session: SessionId,
     tree: Arc<Tree>,
@@ -106,17 +106,17 @@ pub struct Run {
 }
 
 impl Run {
-    /// The session at the top.
+    /// Returns the root session.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// What happens from now on.
+    /// Subscribes to all events from now on.
     pub fn subscribe(&self) -> RunEvents {
         self.tree.subscribers.subscribe()
     }
 
-    /// Waits for the end.
+    /// Waits for the run to end.
     pub async fn result(mut self) -> Result<RunResult, RunError> {
         match (&mut self.task).await {
             Ok(result) => result,
@@ -132,7 +132,7 @@ impl Drop for Run {
 }
 
 impl Runtime {
-    /// A runtime over a store.
+    /// Creates a runtime on a store.
     pub fn new(store: Arc<dyn Store>, settings: Settings, models: Models) -> Runtime {
         let session_cache = Arc::default();
         Runtime {
@@ -141,17 +141,17 @@ impl Runtime {
         }
     }
 
-    /// A runtime that forgets everything when it is dropped.
+    /// Creates a runtime on an in-memory store. Its sessions are lost when it is dropped.
     pub fn in_memory(settings: Settings, models: Models) -> Runtime {
         Runtime::new(Arc::new(MemoryStore::new()), settings, models)
     }
 
-    /// The same runtime under another name in leases; for tests of takeovers.
+    /// Returns the same runtime with another lease owner, for takeover tests.
     pub fn with_owner(self, owner: Owner) -> Runtime {
         Runtime { owner, ..self }
     }
 
-    /// The same store and models with other settings: another mode, or more tools.
+    /// Returns a runtime with the same store and models but other settings, such as another mode or more tools.
     pub fn with_settings(&self, settings: Settings) -> Runtime {
         let Core { store, models, session_cache, .. } = &*self.core;
         let core = Core {
@@ -163,34 +163,35 @@ impl Runtime {
         Runtime { core: Arc::new(core), owner: self.owner.clone() }
     }
 
-    /// What is known of a model, where there is one of this name.
+    /// Returns the properties of a model, or `None` if the name is unknown.
     pub fn model_info(&self, model: &str) -> Option<ModelInfo> {
         self.core.models.choose(model).ok().map(|chosen| chosen.provider.model_info(&chosen.name))
     }
 
-    /// An id that no session has, for [`Task::session`].
+    /// Generates an unused session id for [`Task::session`].
     pub fn new_session(&self) -> Result<SessionId, RunError> {
         let mut bits = [0; 16];
-        getrandom::fill(&mut bits).map_err(|error| RunError::Config(format!("no randomness: {error}")))?;
+        getrandom::fill(&mut bits)
+            .map_err(|error| RunError::Config(format!("cannot generate a session id: {error}")))?;
         Ok(SessionId::root(u128::from_le_bytes(bits)))
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.core.store
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.core.settings
     }
 
-    /// Starts a task in a tree of its own. The run goes on in the background.
+    /// Starts a task in a new tree. The run continues in the background.
     pub async fn start(&self, task: Task) -> Result<Run, RunError> {
         Ok(self.prepare(task).await?.start())
     }
 
-    /// Makes a task ready to start, so that it can be watched from the beginning.
+    /// Prepares a task without starting it, so that a caller can subscribe first.
     pub async fn prepare(&self, task: Task) -> Result<PreparedRun, RunError> {
         if task.text.trim().is_empty() {
             return Err(RunError::EmptyTask);
@@ -231,7 +232,7 @@ impl Runtime {
         let depth = root_depth(&delegation);
         let authority = self.root_authority(&agent, &delegation);
         check_depth(depth, &authority)?;
-        // The model is looked up before anything is written: a wrong name leaves no session behind.
+        // The model is resolved before anything is written, so that an unknown name leaves no session behind.
         self.core.check_model(&agent).map_err(RunError::Config)?;
         let lease = self.core.store.lease(&session, &self.owner, clock::now()).await?;
         let tree = Arc::new(Tree::new(
@@ -249,20 +250,22 @@ impl Runtime {
         Ok(prepared(tree, driver))
     }
 
-    /// The id, unless there is a session of this name already, or it is that of a child.
+    /// Returns the id if no session has it and it is not the id of a child.
     async fn check_unused(&self, session: SessionId) -> Result<SessionId, RunError> {
         if session.parent().is_some() || !self.core.store.read(&session, 0).await?.is_empty() {
-            return Err(RunError::Config(format!("{session} cannot be the name of a new session")));
+            return Err(RunError::Config(format!(
+                "cannot start session {session}: the id is already in use or is that of a sub-agent. Choose another id."
+            )));
         }
         Ok(session)
     }
 
-    /// Goes on with a tree: an open round is finished; an ended one gets a next round if there is something to do.
+    /// Resumes a tree. An open round is finished. An ended session starts its next round if there is work to do.
     pub async fn resume(&self, session: &SessionId, options: ResumeOptions) -> Result<Run, RunError> {
         Ok(self.prepare_resume(session, options).await?.start())
     }
 
-    /// Makes a tree ready to go on, so that it can be watched from there.
+    /// Prepares to resume a tree without starting it, so that a caller can subscribe first.
     pub async fn prepare_resume(
         &self,
         session: &SessionId,
@@ -271,8 +274,8 @@ impl Runtime {
         self.prepare_existing(session, options, Reason::Continue).await
     }
 
-    /// Makes a round ready in which the model summarises the conversation of a session, so that later requests are
-    /// shorter. Its last turn stays as it is. Refused while a round is open.
+    /// Prepares a round in which the model summarizes the conversation of a session, so that later requests are
+    /// shorter. The last turn is kept verbatim. Fails while a round is open.
     pub async fn prepare_compact(
         &self,
         session: &SessionId,
@@ -328,7 +331,7 @@ impl Runtime {
             cached = CachedSession::read(store, &session).await?;
         }
         cached.catch_up(store).await?.then_some(()).ok_or_else(gone)?;
-        // Words from outside may come in between; then it is tried again.
+        // A message from outside may be appended in between. The append is then retried.
         while cached.state.is_running() && cached.epoch != Some(lease.epoch) {
             let downtime = lease.last_run.map_or(0, |last| now.saturating_sub(last));
             let resumed = Event::Resumed { epoch: lease.epoch, downtime, mode: options.mode };
@@ -384,11 +387,11 @@ impl Runtime {
         let is_imported = tree.imported.is_some_and(|import_pos| started <= import_pos);
         let LastRound { mut agent, authority: then } =
             self.last_round(&tree, &round, is_imported, &options).await?;
-        // A model that the user names for a next round is remembered with it.
+        // A model that the user chooses for the next round is recorded with it.
         let is_fixed = matches!(agent.backend, Backend::Acp(_))
             || agent.model.as_deref().is_some_and(|name| name.starts_with(passthrough::PROVIDER));
         if reason == Reason::Compact && is_fixed {
-            return Err(cannot_compact(&state, "another program holds its conversation"));
+            return Err(cannot_compact(&state, "an external program keeps its conversation"));
         }
         if let Some(model) = options.model.as_ref().filter(|_| !is_fixed) {
             agent.model = Some(model.clone());
@@ -398,7 +401,7 @@ impl Runtime {
         let mut delegation =
             Delegation { task: "".into(), warnings: Vec::new(), ..Arc::unwrap_or_clone(round.delegation) };
         if reason == Reason::Compact {
-            // The round has no result of its own that could fit.
+            // The round has no result of its own to validate.
             delegation.schema = None;
         }
         delegation.remote_context =
@@ -407,7 +410,7 @@ impl Runtime {
             let now = self.core.settings.environment.as_ref();
             delegation.environment = environment::for_next_round(delegation.environment, now, is_imported);
         }
-        // The schema is for the task. New words of the user are answered in whatever form they ask for.
+        // The schema applies to the task. A new user message may ask for any form.
         if state.has_user_input() {
             delegation.schema = None;
         }
@@ -418,19 +421,19 @@ impl Runtime {
             (None, None) | (Some(_), _) => None,
         };
         let mut authority = self.root_authority(&agent, &delegation);
-        // What the definition or another process holds it to binds it in every round.
+        // Restrictions from the definition or from a remote caller apply in every round.
         let bounds =
             [agent.mode, delegation.remote_context.as_ref().and_then(|remote_context| remote_context.mode)]
                 .into_iter()
                 .flatten();
         authority.permissions.mode = bounds.fold(mode, Mode::min);
         if state.session().parent().is_some() || is_imported {
-            // A child that goes on by itself keeps to what it was lent, an imported session to what it had.
+            // A detached child keeps the authority it was lent. An imported session keeps the authority it had.
             authority.network = authority.network.min(then.network);
             authority.speak = authority.speak.min(then.speak);
             authority.tools.retain(|tool| then.tools.contains(tool));
             authority.lend.retain(|tool| then.lend.contains(tool));
-            // What its caller's definition forbade stands in no settings of now.
+            // The current settings do not contain what the caller's definition denied.
             let (now, then) = (&mut authority.permissions, &then.permissions);
             for (rules, bound) in [(&mut now.deny, &then.deny), (&mut now.ask, &then.ask)] {
                 let options: Vec<_> = bound.iter().filter(|rule| !rules.contains(rule)).cloned().collect();
@@ -464,18 +467,19 @@ impl Runtime {
                 spent: state.ledger().spent(),
                 detached: Detached::none(),
             }),
-            None => Err(RunError::Bug(format!("{session} has no end"))),
+            None => Err(RunError::Bug(format!("{session} ended without an outcome"))),
         };
         tree.remember(state, started, tree.restored_until);
         PreparedRun { session, tree, work: RunWork::AlreadyEnded(Box::new(result)) }
     }
 
-    /// Says something to a session, whoever runs it. After its end it asks for a next round.
+    /// Sends a user message to a session, regardless of which process runs it. If the session has ended, this
+    /// requests a next round.
     pub async fn tell(&self, session: &SessionId, text: &str) -> Result<(), RunError> {
         self.tell_as(Speaker::Person, session, text).await
     }
 
-    /// The same for whoever is no person: what an agent says must not be heard as a person's words.
+    /// Sends a message from a sender other than the user. A message from an agent must not be read as the user's.
     pub async fn tell_as(&self, from: Speaker, session: &SessionId, text: &str) -> Result<(), RunError> {
         if text.trim().is_empty() {
             return Err(RunError::EmptyTask);
@@ -489,7 +493,7 @@ impl Runtime {
         self.append_external_event(session, Event::Heard { from, text: text.into() }).await
     }
 
-    /// Whether something was said to a session after the end of its last round, so that there is reason for a next one.
+    /// Whether a session received a message after its last round ended, which calls for a next round.
     pub async fn has_unread_input(&self, session: &SessionId) -> Result<bool, RunError> {
         let cached = self.core.session_cache.take(&*self.core.store, session).await?;
         let has_input = cached.state.ended().is_some() && cached.state.has_unread_input();
@@ -497,12 +501,12 @@ impl Runtime {
         Ok(has_input)
     }
 
-    /// Asks a session to stop, whoever runs it.
+    /// Cancels a session, regardless of which process runs it.
     pub async fn cancel(&self, session: &SessionId, by: &str) -> Result<(), RunError> {
         self.append_external_event(session, Event::CancelAsked { by: by.to_owned() }).await
     }
 
-    /// Answers a question of a session, whoever runs it. The first answer counts.
+    /// Answers an approval request of a session, regardless of which process runs it. The first answer counts.
     pub async fn answer(
         &self,
         session: &SessionId,
@@ -521,7 +525,7 @@ impl Runtime {
             let tool = state.tool_call(call).map_or("", |call| call.name.as_str());
             if !rule.names(tool) {
                 return Err(RunError::Rule(format!(
-                    "`{rule}` is no rule for {tool}, which is what is asked about"
+                    "cannot apply the rule `{rule}`: the approval request is for {tool}. Use a rule for {tool}."
                 )));
             }
         }
@@ -541,7 +545,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// A session that one above it may still work with cannot have a second runner.
+    /// Fails if an ancestor of the session may still be working with it, because a session cannot have two
+    /// runners.
     async fn check_tree_ended(&self, session: &SessionId) -> Result<(), RunError> {
         let mut above = session.parent();
         while let Some(root) = above {
@@ -553,14 +558,15 @@ impl Runtime {
         Ok(())
     }
 
-    /// The tools that delegate, as an agent at the top is told about them.
+    /// Returns the delegation tools that a root agent is offered.
     pub fn faces(&self, agent: &Agent) -> Vec<ToolSpec> {
         let authority = self.root_authority(agent, &Delegation::default());
         let agents = self.core.settings.agents.list();
         self.core.settings.faces.specs(&Caller { depth: 0, authority: &authority, agent, agents })
     }
 
-    /// What the person's settings allow the agent at the top: narrower than what it may lend, where it says so.
+    /// Authority of a root agent under the user's settings. An agent definition can narrow the tools it uses
+    /// below what it may lend.
     fn root_authority(&self, agent: &Agent, delegation: &Delegation) -> Authority {
         let settings = &self.core.settings;
         let mut all: BTreeSet<String> = settings.tools.iter().map(|tool| tool.spec().name.clone()).collect();
@@ -580,7 +586,7 @@ impl Runtime {
                 all.iter().filter(|tool| is_named(tool)).cloned().collect()
             }
         };
-        // Whom a root can call in follows from the faces, not from its tools.
+        // The delegation styles decide which agents a root can call, not its tool list.
         let mut tools = only(&agent.tools);
         tools.extend(DELEGATION_TOOLS.map(str::to_owned));
         let mut permissions =
@@ -604,7 +610,7 @@ impl Runtime {
         }
     }
 
-    /// A round at the top. What the person says counts more than what the agent's definition does.
+    /// Builds a root round. The user's limits take precedence over those of the agent definition.
     fn root_round(&self, delegation: Delegation, resolved: &ResolvedAgent, options: &ResumeOptions) -> Round {
         let settings = &self.core.settings;
         let own_time = resolved.agent.timeout.map(Duration::from_millis);
@@ -616,7 +622,7 @@ impl Runtime {
         let (timeout, turns) = match &resolved.external_limits {
             None => (options.timeout.or(own_time), options.turns.or(own_turns)),
             Some(external_limits) => {
-                // It may be silent for as long as it likes, so there is always a time and a number that end it.
+                // An external agent has no silence timeout, so a time limit and a turn limit always apply.
                 let usual =
                     external_limits.timeout.map_or(settings.limits.child_timeout, Duration::from_millis);
                 budget = budget.min(external_limits.budget());
@@ -631,7 +637,7 @@ impl Runtime {
             }
             None => Limit::Unlimited,
         };
-        // The limits that another process set when it handed on earlier work are not those of this round.
+        // Limits that a remote caller set for earlier work do not apply to this round.
         if let Some(remote_context) = &options.remote_context {
             budget = remote_context.cap_budget(budget);
             deadline = deadline.min(remote_context.deadline.map_or(Limit::Unlimited, Limit::AtMost));
@@ -643,14 +649,14 @@ impl Runtime {
     }
 }
 
-/// Refuses to summarise a conversation that is not complete, or that has no older part.
+/// Fails if the conversation is incomplete or has no older part to summarize.
 fn can_compact(state: &State) -> Result<(), RunError> {
     let cause = if state.is_running() {
-        "its last round is not over. Resume it first"
+        "its last round is still open. Resume it first"
     } else if state.has_unread_input() {
-        "it was told something that it has not answered. Resume it first"
+        "it has not replied to the last message. Resume it first"
     } else if !state.can_compact() {
-        "it has no older part yet that a summary could replace"
+        "it has no older part yet to summarize"
     } else {
         return Ok(());
     };
@@ -661,32 +667,32 @@ fn cannot_compact(state: &State, cause: &str) -> RunError {
     RunError::Config(format!("cannot compact {}: {cause}.", state.session()))
 }
 
-/// The reason why a next round begins without words of the user, for the model.
+/// Message to the model for a next round that starts without a user message.
 fn resume_message(state: &State) -> String {
     let cause = match state.ended().map(|outcome| &outcome.status) {
         Some(Status::Incomplete { limit }) => {
-            format!("Your last round reached its {}. You have a new limit now. ", limit.label())
+            format!("Your last round reached its {}. You now have a new limit. ", limit.label())
         }
         Some(Status::Failed { cause }) => {
             let cause: String = cause.chars().take(MAX_CAUSE_CHARS).collect();
             format!("Your last round failed: {cause}. This is a retry. ")
         }
         Some(Status::Lost { .. }) => {
-            "Your last round was interrupted, and the outcome of its last step is unknown. Check it first. "
+            "Your last round was interrupted, and the outcome of its last step is unknown. Check that step first. "
                 .to_owned()
         }
-        Some(Status::Cancelled { .. }) => "Your last round was stopped before it was finished. ".to_owned(),
+        Some(Status::Cancelled { .. }) => "Your last round was cancelled before it finished. ".to_owned(),
         Some(Status::Done | Status::Detached) | None => String::new(),
     };
     format!("{cause}{CONTINUE_MESSAGE}")
 }
 
-/// How deep a session at the top is: where another process handed the work on, as deep as it says.
+/// Depth of a root session. Work from another process keeps the depth that the process reports.
 fn root_depth(delegation: &Delegation) -> u32 {
     delegation.remote_context.as_ref().map_or(0, |remote_context| remote_context.depth)
 }
 
-/// The sessions of other processes that a delegation comes from.
+/// Sessions of other processes that a delegation comes from.
 fn remote_ancestors(delegation: &Delegation) -> Vec<String> {
     delegation
         .remote_context
@@ -695,7 +701,7 @@ fn remote_ancestors(delegation: &Delegation) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The hop of a next round: how deep and how free it may be was settled when the work was first handed on, and can only
+/// Remote context of a next round. Depth and authority were fixed when the work was first delegated and can only
 /// be narrowed.
 fn intersect_hops(
     first: Option<Box<RemoteContext>>,
@@ -721,11 +727,11 @@ fn prepared(tree: Arc<Tree>, driver: Box<Driver>) -> PreparedRun {
     PreparedRun { session: tree.root.clone(), tree, work: RunWork::Drive(driver) }
 }
 
-/// Runs a tree to the end of its round and gives its lease back.
+/// Runs a tree to the end of its round and releases its lease.
 async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<RunResult, RunError> {
     let listener = AbortOnDrop(spawn(listen_for_external_events(tree.clone())));
     let heartbeat = AbortOnDrop(spawn(send_heartbeats(tree.clone())));
-    // The driver is a task of its own: it ends with this one, and a panic in it is seen here.
+    // The driver runs in its own task, so that it is aborted with this one and a panic in it is caught here.
     let mut driving = AbortOnDrop(spawn(driver.drive()));
     let end = match (&mut driving.0).await {
         Ok(end) => end,
@@ -745,7 +751,7 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<RunResult, Run
     Ok(RunResult { session, outcome, spent, detached })
 }
 
-/// Sees to sessions that were left to themselves until each of them has ended.
+/// Waits for detached sessions to end and releases their leases.
 async fn run_detached(
     tree: Arc<Tree>,
     detached_tasks: Vec<(SessionId, AbortOnDrop<()>)>,
@@ -753,15 +759,15 @@ async fn run_detached(
     _background_tasks: (AbortOnDrop<()>, AbortOnDrop<()>),
 ) {
     for (session, mut task) in detached_tasks {
-        // How it ended stands in its log; where that could not be written, it can be resumed.
+        // The log contains the outcome. If it could not be written, the session can be resumed.
         let _ = (&mut task.0).await;
         let _ = tree.release_detached(&session).await;
     }
     detached.all_ended();
 }
 
-/// Removes the sessions below the root that the settings keep no longer than it runs. One that has others below it
-/// which are kept stays as well.
+/// Removes the descendants that the settings keep only while the root runs. A session with a kept descendant is
+/// kept too.
 async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
     let faces = &tree.settings().faces;
     let is_kept = |style: DelegationStyle| match style {
@@ -772,7 +778,7 @@ async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
     if is_kept(DelegationStyle::Delegate) && is_kept(DelegationStyle::Subagent) {
         return Ok(());
     }
-    // Those of earlier rounds were removed when these ended.
+    // Sessions of earlier rounds were removed when those rounds ended.
     let records = tree.store().tail(&tree.root, tree.round_after, usize::MAX).await?;
     let (mut kept, mut removable) = (Vec::new(), Vec::new());
     for record in &records {
@@ -781,9 +787,9 @@ async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
             list.push(&record.session);
         }
     }
-    // Those further down go first: what is above them goes only when nothing below it stays.
+    // Descendants go first, because a session is removed only if nothing below it is kept.
     removable.sort_by_key(|session| (std::cmp::Reverse(session.as_str().len()), *session));
-    // One that was continued by itself has begun more than once.
+    // A session that was resumed on its own started more than once.
     removable.dedup();
     for session in removable {
         let is_left_to_itself = tree.lease_for(session).root != tree.root;
@@ -798,11 +804,11 @@ fn fold(session: &SessionId, records: &[Record]) -> State {
     State::fold(session.clone(), records.iter().map(|record| &record.event))
 }
 
-/// Tells sessions of words from outside, wherever they were said.
+/// Notifies sessions of events that were appended from outside, by this or another process.
 async fn listen_for_external_events(tree: Arc<Tree>) {
     let mut changes = tree.store().changes();
     let mut after = tree.restored_until;
-    // Words that came while the tree lay are in the logs that the drivers read first.
+    // Messages from before the tree was resumed are in the logs, which the drivers read first.
     loop {
         changes.mark_unchanged();
         if let Ok(events) = tree.store().external_events(&tree.root, after).await {
@@ -815,7 +821,7 @@ async fn listen_for_external_events(tree: Arc<Tree>) {
     }
 }
 
-/// Says from time to time that this runner is alive.
+/// Renews the leases every `HEARTBEAT_INTERVAL`.
 async fn send_heartbeats(tree: Arc<Tree>) {
     loop {
         tokio::time::sleep(HEARTBEAT_INTERVAL).await;

@@ -1,4 +1,4 @@
-//! JSON Schemas that results have to fit.
+//! JSON Schemas for results.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use brigade_core::json;
 use jsonschema::{Retrieve, Uri, Validator};
 use serde_json::Value;
 
-/// How much of what is wrong with a result the agent reads.
+/// Maximum length of a validation error that the agent reads.
 const MAX_CAUSE_CHARS: usize = 400;
 
-/// JSON Schema that the result of a session has to fit. All its references stay within it: nothing is fetched.
+/// JSON Schema for the result of a session. References must stay within the schema. Nothing is fetched.
 ///
 /// ```
 /// use brigade::ResultSchema;
@@ -33,29 +33,29 @@ pub enum SchemaError {
     /// The JSON is not an object.
     #[error("expected a JSON Schema, which is an object")]
     NotAnObject,
-    /// A reference leads to another document.
+    /// The schema refers to another document.
     #[error(
-        "it refers to {0}, and references to other documents are not followed. Copy the definition into the `$defs` of the schema"
+        "it refers to {0}, but references to other documents are not followed. Copy the definition into the `$defs` of the schema"
     )]
     Remote(String),
-    /// The schema breaks the rules for schemas.
+    /// The schema is not valid JSON Schema.
     #[error("it is not a valid JSON Schema: {0}")]
     Invalid(String),
 }
 
 impl ResultSchema {
-    /// Reads a schema and checks it.
+    /// Parses and checks a schema.
     pub fn parse(text: &str) -> Result<ResultSchema, SchemaError> {
         validator(text)?;
         Ok(ResultSchema(text.to_owned()))
     }
 
-    /// The schema as it was written.
+    /// Returns the schema as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The JSON in a text, on one line, or what is wrong with it. A text may be JSON in a fenced block.
+    /// Returns the JSON in a text on one line, or a validation error. The JSON may be in a fenced code block.
     pub fn validate(&self, text: &str) -> Result<String, String> {
         let validator = validator(&self.0).map_err(|error| format!("the schema cannot be used: {error}"))?;
         let value =
@@ -85,7 +85,7 @@ fn validator(text: &str) -> Result<Validator, SchemaError> {
     })
 }
 
-/// Retriever that fetches nothing and remembers what was wanted.
+/// Retriever that fetches nothing and records the requested document.
 #[derive(Default)]
 struct NoRetriever {
     wanted: Arc<Mutex<Option<String>>>,
@@ -98,7 +98,7 @@ impl Retrieve for NoRetriever {
     }
 }
 
-/// Models like to put JSON into a fenced block.
+/// Removes a fenced code block around JSON, which models often add.
 fn strip_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));

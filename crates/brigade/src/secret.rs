@@ -1,18 +1,19 @@
-//! Keys that are used and never shown.
+//! Secrets that are never printed or serialized.
 
 use std::fmt;
 
-/// A key of a provider. It is neither printed nor serialised; whoever needs it asks for it by name.
+/// API key of a provider. It is never printed or serialized. Code that needs the key calls
+/// [`expose`](Secret::expose).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a key.
+    /// Wraps a key.
     pub fn new(key: impl Into<String>) -> Secret {
         Secret(key.into())
     }
 
-    /// The key itself, for the request that needs it.
+    /// Returns the key.
     pub fn expose(&self) -> &str {
         &self.0
     }

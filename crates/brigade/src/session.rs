@@ -1,8 +1,8 @@
-//! The driver: does what [`State::next`] says, and records it.
+//! Driver of a session: carries out what [`State::next`] says, and records it.
 //!
-//! One driver runs one session; a child is the same driver on the child's log. It is the only reader of its inbox and
-//! the only writer of its log, apart from outside words. Facts are applied as they are recorded and appended together:
-//! always before an effect, and before anyone else learns of a result.
+//! One driver runs one session. A child is the same driver on the child's log. A driver is the only reader of its
+//! inbox and the only writer of its log, apart from external events. Events are applied as they are recorded and
+//! appended in batches: always before an effect, and before anyone else learns of a result.
 
 mod approvals;
 mod call_timeout;
@@ -48,10 +48,10 @@ use children::PendingChild;
 use clock::SessionClock;
 use delegation_calls::ChildGroup;
 
-/// The reason for the end of a round that was opened for a summary, if the round before it was not done.
+/// Cancellation reason of a round that was opened for a summary while the previous round was unfinished.
 const CANCELLED_BY_SUMMARY: &str = "the request for a summary";
 
-/// Why a driver stops without an end in its log. The tree can be resumed.
+/// Error that stops a driver without an `Ended` event. The tree can be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum DriverError {
     #[error(transparent)]
@@ -68,26 +68,26 @@ impl From<StoreError> for DriverError {
     }
 }
 
-/// What reaches a driver. Kept small: ten thousand drivers have an inbox each.
+/// Message to a driver. Kept small, because ten thousand drivers have an inbox each.
 pub(crate) enum DriverMessage {
-    /// The log may have outside words.
+    /// The log may have external events.
     LogChanged,
-    /// The caller stops this session.
+    /// The caller cancels this session.
     Cancel(Box<str>),
-    /// A tool is done.
+    /// A tool call has finished.
     ToolDone(Box<ToolDone>),
-    /// A child is done.
+    /// A child has ended.
     ChildDone(Box<ChildEnd>),
-    /// A child that waits may begin.
+    /// A waiting child may start.
     Slot(Box<Slot>),
 }
 
-/// The end of a call.
+/// Result of a finished tool call.
 pub(crate) struct ToolDone {
     pub(crate) call: CallId,
     pub(crate) output: ToolOutput,
     pub(crate) spent: Spent,
-    /// The file that the agent has seen through it.
+    /// File that the agent has seen through the call.
     pub(crate) seen: Option<SeenFile>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct ChildEnd {
     pub(crate) result: Result<RoundEnd, DriverError>,
 }
 
-/// How a round ended and what it used up.
+/// Outcome and usage of a round.
 #[derive(Debug, Clone)]
 pub(crate) struct RoundEnd {
     pub(crate) outcome: Outcome,
@@ -109,55 +109,55 @@ pub(crate) struct Driver {
     resolved: Arc<ResolvedAgent>,
     sender: mpsc::UnboundedSender<DriverMessage>,
     inbox: mpsc::UnboundedReceiver<DriverMessage>,
-    /// Facts that are applied and not yet durable.
+    /// Events that are applied and not yet durable.
     pending: Vec<Event>,
-    /// Definitions that the pending facts name.
+    /// Definitions that the pending events refer to.
     blobs: Vec<(Hash, Arc<str>)>,
     committed: u64,
-    /// Position of the last fact that is durable.
+    /// Position of the last durable event.
     last_pos: Pos,
     in_flight: FastSet<CallId>,
     children: FastMap<SessionId, mpsc::UnboundedSender<DriverMessage>>,
-    /// The tasks of children that may outlive this session.
+    /// Tasks of children that may outlive this session.
     detachable: FastMap<SessionId, AbortOnDrop<()>>,
-    /// Calls that delegate and are not answered.
+    /// Open delegation calls.
     groups: FastMap<CallId, ChildGroup>,
-    /// Calls with several children that have all ended.
+    /// Parallel calls whose children have all ended.
     finished: Vec<CallId>,
     /// Children that wait for a slot or for a refund.
     waiting: BTreeMap<ConcurrencyKey, VecDeque<PendingChild>>,
-    /// Children whose loan is recorded and who are not started yet.
+    /// Children whose loan is recorded and that are not started yet.
     lent: Vec<children::FundedChild>,
-    /// The edit that is under way, and those that wait for it.
+    /// The edit in progress. `deferred` holds the edits that wait for it.
     editing: Option<CallId>,
     deferred: VecDeque<CallId>,
-    /// Calls that a person is asked about, and when the default answers.
+    /// Calls that wait for the user's approval, and when the default answer applies.
     pending_approvals: BTreeMap<CallId, Option<Instant>>,
-    /// Which change of its tool a person was shown with the question about a call.
+    /// Hash of the tool change that the approval request showed to the user.
     shown_changes: BTreeMap<CallId, Hash>,
     resolve_cache: Option<Box<delegation_calls::ResolveCache>>,
-    /// Whether those that wait can only be lent to when another loan comes back.
+    /// Whether the waiting children can only be funded when another loan is returned.
     is_waiting_for_refund: bool,
-    /// What slots were asked for.
+    /// Slots that were requested.
     requested_slots: FastSet<ConcurrencyKey>,
     tasks: JoinSet<()>,
     running_tools: usize,
-    /// Tells tools to stop; made for the first of them.
+    /// Signals tools to stop. Created for the first tool.
     stop: OnceLock<watch::Sender<bool>>,
     is_stopped: bool,
     slot: Option<Slot>,
     clock: Arc<SessionClock>,
-    /// How long the last word may take after that.
+    /// Time that the wrap-up call may take after the deadline.
     grace: Duration,
-    /// What is kept for this session where another program runs it.
+    /// Guard of the external session, if another program runs this agent.
     external_session: Option<Box<ExternalSessionGuard>>,
-    /// Whether another program was at work on this round for an earlier runner, and knows nothing of this one.
+    /// Whether an external program worked on this round for an earlier runner and does not know this one.
     is_agent_lost: bool,
-    /// The summary of the conversation that the round was opened for.
+    /// State of the summary that the round was opened for.
     summary: Summary,
 }
 
-/// State of a summary that the user asked for.
+/// State of a summary that the user requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Summary {
     NotRequested,
@@ -166,7 +166,8 @@ enum Summary {
 }
 
 impl Driver {
-    /// A driver for a session whose log is empty: its first fact is written together with what follows.
+    /// Creates a driver for a session with an empty log. Its first event is appended together with those that
+    /// follow.
     pub(crate) fn begin(
         tree: Arc<Tree>,
         session: SessionId,
@@ -180,7 +181,7 @@ impl Driver {
         driver
     }
 
-    /// A driver for a session whose log goes on. `started_pos` is the place of the round's first fact.
+    /// Creates a driver that resumes an open round. `started_pos` is the position of the round's first event.
     pub(crate) fn resume(
         tree: Arc<Tree>,
         state: State,
@@ -192,7 +193,7 @@ impl Driver {
         driver
     }
 
-    /// A driver that opens a next round of a session whose last one is over.
+    /// Creates a driver that opens the next round of an ended session.
     pub(crate) fn next_round(
         tree: Arc<Tree>,
         state: State,
@@ -209,7 +210,7 @@ impl Driver {
         driver
     }
 
-    /// Boxed from the start: a driver is large, and goes through many hands before it runs.
+    /// Boxed from the start, because a driver is large and is moved several times before it runs.
     fn new(tree: Arc<Tree>, state: State, resolved: Arc<ResolvedAgent>, slot: Option<Slot>) -> Box<Driver> {
         let (sender, inbox) = mpsc::unbounded();
         let committed = state.length();
@@ -252,14 +253,14 @@ impl Driver {
         })
     }
 
-    /// Records the beginning of a round.
+    /// Records the start of a round.
     pub(crate) fn open_round(&mut self, round: Round) {
         let Round { delegation, agent, grant, parent, depth } = round;
         self.record(Event::Started { delegation, agent, grant, parent, depth });
         self.set_deadline(0);
     }
 
-    /// Opens the round for nothing but a summary of the conversation.
+    /// Uses the round only to summarize the conversation.
     pub(crate) fn compact(&mut self) {
         self.summary = Summary::Requested;
     }
@@ -282,12 +283,12 @@ impl Driver {
         ConcurrencyKey { style, agent: cap.map(|cap| (self.resolved.agent.id.as_str().into(), cap)) }
     }
 
-    /// Runs the session to the end of its round. Boxed, because futures keep what they are given more than once.
+    /// Runs the session to the end of its round. Boxed, because futures store their arguments more than once.
     pub(crate) async fn drive(mut self: Box<Self>) -> Result<RoundEnd, DriverError> {
         let result = self.run().await;
         self.tree.unregister(self.state.session());
         let Driver { tree, state, pending, last_pos, .. } = *self;
-        // Only what is over and durable can be gone on with from here.
+        // Only an ended and durable session can be resumed from memory.
         if result.is_ok() && pending.is_empty() && last_pos > 0 && *state.session() == tree.root {
             tree.remember(state, last_pos, last_pos);
         }
@@ -302,7 +303,7 @@ impl Driver {
             let step = self.state.next();
             match self.put_summary_first(step) {
                 Step::CallModel(purpose) => self.call_model(purpose).await?,
-                // Boxed, here and below, is what few sessions do and would make the future of all of them large.
+                // Rare steps, here and below, are boxed. They would enlarge the future of every session.
                 Step::RunCalls(calls) => Box::pin(self.run_calls(calls)).await?,
                 Step::Wait => Box::pin(self.wait()).await?,
                 Step::Detach(children) => Box::pin(self.detach(children)).await?,
@@ -317,7 +318,7 @@ impl Driver {
                 }
                 Step::Nothing => {
                     self.flush().await?;
-                    // A conflict may have shown that there is more to do.
+                    // A conflict may have revealed more work.
                     if let Some(outcome) = self.state.ended() {
                         return Ok(RoundEnd { outcome: outcome.clone(), spent: self.state.ledger().spent() });
                     }
@@ -329,8 +330,8 @@ impl Driver {
         }
     }
 
-    /// The next step of a round that was opened for a summary: the summary comes first, and work that was left undone
-    /// stays so until the user says something.
+    /// Next step of a round that was opened for a summary. The summary comes first, and unfinished work waits for
+    /// the next user message.
     fn put_summary_first(&mut self, step: Step) -> Step {
         if self.summary == Summary::NotRequested || self.state.has_unread_input() {
             return step;
@@ -349,9 +350,10 @@ impl Driver {
         }
     }
 
-    /// `next` and `admits` are two readings of one log. Where they differ, stopping beats going round for ever.
+    /// `next` and `admits` are two readings of one log. If they disagree, stopping is better than looping
+    /// forever.
     fn contradiction(&self, what: &str) -> DriverError {
-        DriverError::Bug(format!("{} may not {what} at fact {}", self.state.session(), self.state.length()))
+        DriverError::Bug(format!("{} cannot {what} at event {}", self.state.session(), self.state.length()))
     }
 
     fn with_warnings(&self, outcome: Outcome) -> Outcome {
@@ -364,16 +366,16 @@ impl Driver {
             Some(Stop::Refusal) => warnings.push("the model refused in its last reply".to_owned()),
             Some(Stop::End | Stop::Calls | Stop::Denied) | None => {}
         }
-        // The user is told; what a caller reads of its child is fixed by the face.
+        // Usage warnings are for the user. The delegation style fixes what a caller reads about its child.
         if self.state.round().is_some_and(|round| round.parent.is_none()) {
             warnings.extend(usage_warnings(&self.state.ledger().spent()));
         }
         Outcome { warnings, ..outcome }
     }
 
-    /// A call that was open when an earlier runner ended: what it cost is in doubt, and it is asked again. An external
-    /// agent is not: nobody knows what it has done. Nor is one that was called in this round and has replied: it waited
-    /// for the earlier runner and is gone.
+    /// Closes a model call that was open when an earlier runner stopped. Its cost is unconfirmed, and it is
+    /// retried. An external agent is not called again, because its effects are unknown or because it was lost
+    /// with the earlier runner.
     fn close_interrupted_call(&mut self) {
         self.is_agent_lost = self.resolved.external_limits.is_some() && self.state.has_called_model();
         if let Some(open) = self.state.open_call() {
@@ -387,12 +389,13 @@ impl Driver {
         }
     }
 
-    /// Applies a fact and puts it up for the next append. Facts that the state does not admit are not true any more.
+    /// Applies an event and queues it for the next append. An event that the state does not admit is obsolete and
+    /// is dropped.
     fn record(&mut self, event: Event) -> bool {
         let admitted = self.state.admits(&event);
         if admitted {
             self.state.apply(&event);
-            // A fact is large, and most are appended in twos.
+            // An event is large, and most are appended in pairs.
             if self.pending.is_empty() {
                 self.pending.reserve_exact(2);
             }
@@ -401,7 +404,7 @@ impl Driver {
         admitted
     }
 
-    /// Makes all recorded facts durable.
+    /// Makes all recorded events durable.
     async fn flush(&mut self) -> Result<(), DriverError> {
         while !self.pending.is_empty() {
             let at = wall_clock::now();
@@ -443,7 +446,8 @@ impl Driver {
         self.last_pos = first_pos + count - 1;
     }
 
-    /// Somebody else appended first: fold what was missed, and keep only what is still true.
+    /// Handles a conflict with another writer: folds the missed events and keeps only the own events that are
+    /// still admitted.
     async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), DriverError> {
         let session = self.state.session().clone();
         let records = self.tree.store().read(&session, 0).await?;
@@ -457,9 +461,9 @@ impl Driver {
         let mut overridden = FastSet::default();
         for event in unwritten {
             match event {
-                // A model call was priced for another request: it is thought about again.
+                // The model call was priced for another request. It is planned again.
                 Event::Called { .. } => {}
-                // Somebody answered before the time limit did, and the call goes on as they said.
+                // The user answered before the time limit did, and that answer decides the call.
                 Event::ToolEnded { call, .. } if overridden.contains(&call) => {}
                 Event::Answered { call, .. } if !self.state.admits(&event) => {
                     overridden.insert(call);
@@ -472,7 +476,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads outside words.
+    /// Reads external events.
     async fn read_external_events(&mut self) -> Result<(), DriverError> {
         self.flush().await?;
         let records = self.tree.store().read(&self.state.session().clone(), self.committed).await?;
@@ -485,10 +489,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits until something happens, then takes all that has happened.
+    /// Waits for at least one message, then handles all that are queued.
     async fn wait(&mut self) -> Result<(), DriverError> {
         if !self.finished.is_empty() {
-            // The last children of a call were refused: nobody is out whose end could wake this session.
+            // The last children of a call were refused, so no running child could wake this session.
             return self.answer_finished_groups().await;
         }
         if self.resume_answered_calls().await? {
@@ -496,7 +500,7 @@ impl Driver {
         }
         self.flush().await?;
         if self.running_tools == 0 {
-            // A session that waits for its children or for a person is not active.
+            // A session that waits for its children or for the user is not active.
             self.slot = None;
         }
         let deadline = self.next_deadline();
@@ -518,7 +522,7 @@ impl Driver {
 
     async fn take(&mut self, message: Option<DriverMessage>) -> Result<(), DriverError> {
         match message {
-            // The driver holds a sender itself, so the channel does not close.
+            // The driver holds a sender itself, so the channel never closes.
             None => {}
             Some(DriverMessage::LogChanged) => Box::pin(self.read_external_events()).await?,
             Some(DriverMessage::Cancel(by)) => {
@@ -538,8 +542,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes a message while the session itself is busy. Children that it lets start do so at once: what they hold may
-    /// be what the session waits for.
+    /// Handles a message while the session itself is busy. Children that can start do so at once, because the
+    /// session may be waiting for what they hold.
     async fn take_while_busy(&mut self, message: Option<DriverMessage>) -> Result<(), DriverError> {
         self.take(message).await?;
         if self.waiting.is_empty() && self.lent.is_empty() {
@@ -548,7 +552,7 @@ impl Driver {
         Box::pin(self.start_pending_children()).await
     }
 
-    /// When nothing new may start, what runs is told to stop, children first.
+    /// Stops running work when nothing new may start, children first.
     fn stop_work_if_requested(&mut self) {
         let Some(reason) = self.state.stop_reason() else { return };
         if std::mem::replace(&mut self.is_stopped, true) {
@@ -570,12 +574,12 @@ impl Driver {
         self.drop_pending_children(&reason);
     }
 
-    /// Turns true when what runs is to stop.
+    /// Receiver that turns true when running work has to stop.
     fn stop_signal(&self) -> watch::Receiver<bool> {
         self.stop.get_or_init(|| watch::Sender::new(self.is_stopped)).subscribe()
     }
 
-    /// Answers a call. What it was lent, if anything, is in doubt: nobody has said what of it was used.
+    /// Answers a call. The use of a loan is unconfirmed, because the call did not report it.
     fn answer(&mut self, call: CallId, output: ToolOutput) {
         let lent = match self.state.call(call).map(|state| &state.progress) {
             Some(CallProgress::Started(intent)) => intent.lent,
@@ -590,12 +594,12 @@ impl Driver {
             self.editing = None;
         }
         self.in_flight.remove(&call);
-        // What a call gives back may be what children wait for.
+        // Waiting children may need what this call returns.
         self.is_waiting_for_refund = false;
         self.record(Event::ToolEnded { call, output, spent, seen: seen.map(Box::new) });
     }
 
-    /// Becomes active: waits for a slot if it has none. What happens meanwhile is taken into account.
+    /// Waits for a slot if the session has none. Messages are handled meanwhile.
     async fn become_active(&mut self) -> Result<(), DriverError> {
         if self.slot.is_some() {
             return Ok(());
@@ -617,7 +621,7 @@ impl Driver {
     }
 }
 
-/// Warnings about usage that was not as expected, in a whole tree.
+/// Warnings about unexpected usage in a tree.
 fn usage_warnings(spent: &Spent) -> impl Iterator<Item = String> {
     let uncovered = match spent.overrun.tokens {
         0 => String::new(),

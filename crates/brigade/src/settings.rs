@@ -1,4 +1,4 @@
-//! What a runtime is told once.
+//! Settings of a runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,95 +15,98 @@ use crate::external::ExternalAgents;
 use crate::skills::Skills;
 use crate::tool::{ShellSettings, Toolbox, Workspace};
 
-/// Everything that a runtime is told once. Nothing here is read from the environment.
+/// Settings of a runtime. Nothing here is read from the environment.
 #[derive(Clone)]
 pub struct Settings {
-    /// The model of agents that name none: `provider/model`.
+    /// Default model of agents that name none, as `provider/model`.
     pub model: String,
-    /// Models that take over, one after the other, where that one fails for good.
+    /// Fallback models, in order.
     pub fallbacks: Vec<String>,
-    /// The agent that takes a task from a person.
+    /// Agent that receives the user's tasks.
     pub lead: Agent,
-    /// The agents that can be named.
+    /// Agents that can be referred to by id.
     pub agents: AgentCatalog,
-    /// How agents delegate.
+    /// Delegation styles.
     pub faces: DelegationStyles,
-    /// Limits of single sessions and of the tree.
+    /// Limits of sessions and of the tree.
     pub limits: Limits,
-    /// What a tree may use up.
+    /// Budget of a tree.
     pub budget: Budget,
-    /// Which calls are allowed.
+    /// Permission mode and rules.
     pub permissions: Permissions,
-    /// Where the mode of `permissions` comes from. It decides what a resume remembers.
+    /// Origin of the mode in `permissions`. It decides which mode a resumed session uses.
     pub mode_origin: ModeOrigin,
-    /// Who is asked about calls that a rule or the mode wants to be asked about.
+    /// Handling of calls that a rule or the mode requires approval for.
     pub approval_policy: ApprovalPolicy,
-    /// Which models agents may choose.
+    /// Models that agents may choose.
     pub models: Names,
-    /// The folder that tools work in.
+    /// Working directory of the tools.
     pub workspace: Workspace,
-    /// The tools there are.
+    /// Available tools.
     pub tools: Toolbox,
-    /// How commands are run; without it `shell` is not offered.
+    /// Settings of the `shell` tool. Without them it is not offered.
     pub shell: Option<ShellSettings>,
     /// Agents that other programs run.
     pub external: Option<Arc<dyn ExternalAgents>>,
-    /// The skills that agents with `allow_skills` are offered.
+    /// Skills for agents with `allow_skills`.
     pub skills: Skills,
-    /// What the project tells all agents that do not ignore it.
+    /// Project instructions for all agents that do not ignore them.
     pub instructions: Option<Arc<str>>,
-    /// Environment that the agent at the top is told of.
+    /// Environment information for the root agent.
     pub environment: Option<Environment>,
 }
 
-/// Origin of the mode that is in force.
+/// Origin of the permission mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ModeOrigin {
-    /// The configuration sets it. A round that is resumed takes it if it is narrower than the recorded mode.
+    /// Set in the configuration. A resumed round uses it if it is narrower than the recorded mode.
     #[default]
     Configuration,
-    /// The user chose it for this run. Sessions that start with it keep it when they are resumed.
+    /// Chosen by the user for this run. Sessions that start with it keep it when they are resumed.
     Choice,
-    /// The user did not set it. A session whose configured mode was freer than `edit` is narrowed to `edit`.
+    /// Not set by the user. A session whose configured mode was more permissive than `edit` is narrowed to
+    /// `edit`.
     Default,
 }
 
-/// Who is asked about a call before it runs.
+/// Handling of calls that require approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ApprovalPolicy {
-    /// Nobody: the call is refused at once, and the agent reads what would permit it.
+    /// The call is refused at once, and the agent reads which setting would permit it.
     #[default]
     Deny,
-    /// A person, who answers with [`Runtime::answer`](crate::Runtime::answer) from this or any other process.
+    /// The user is asked, and answers with [`Runtime::answer`](crate::Runtime::answer) from this or any other
+    /// process.
     AskUser,
 }
 
-/// Limits of single sessions and of the tree.
+/// Limits of sessions and of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Model calls of the lead.
+    /// Maximum number of model calls of the lead.
     pub lead_turns: u32,
-    /// Model calls of a child.
+    /// Maximum number of model calls of a child.
     pub child_turns: u32,
-    /// How long a child may take.
+    /// Time limit of a child.
     pub child_timeout: Duration,
-    /// How long a question waits for a person before the answer is no.
+    /// Time after which an unanswered approval request is denied.
     pub question_timeout: Duration,
-    /// How deep a tree may get, over all faces.
+    /// Maximum depth of a tree, over all delegation styles.
     pub max_depth: u32,
-    /// Active sessions at once in a tree.
+    /// Maximum number of active sessions in a tree.
     pub concurrency: usize,
-    /// The longest result of a child that its parent reads whole.
+    /// Maximum size of a child's result that its parent reads in full.
     pub result_bytes: usize,
-    /// Output tokens of one reply, at most; the model's own maximum if that is smaller.
+    /// Maximum number of output tokens of one reply. The model's own maximum applies if it is smaller.
     pub max_tokens: u64,
-    /// After how many turns with the same calls and results an agent is told that it repeats itself; 0 for never.
+    /// Number of turns with the same calls and results after which an agent is warned that it repeats itself. 0
+    /// disables the warning.
     pub loop_warning: u32,
-    /// After how many such turns it is stopped; 0 for never.
+    /// Number of such turns after which the agent is stopped. 0 disables the limit.
     pub loop_limit: u32,
-    /// How long a model may stay silent.
+    /// Time that a model may be silent.
     pub model_silence: Duration,
-    /// The pause after the first fault of a model; it doubles with each that follows, up to 8 seconds.
+    /// Pause after the first fault of a model. It doubles with each further fault, up to 8 seconds.
     pub retry_pause: Duration,
 }
 
@@ -126,15 +129,15 @@ impl Default for Limits {
     }
 }
 
-/// The budget of a tree where nobody says otherwise.
+/// Default budget of a tree.
 pub const DEFAULT_BUDGET: Budget =
     Budget { tokens: Limit::AtMost(2_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(100) };
 
-const LEAD_PROMPT: &str = "You are the lead agent: the user's task comes to you. Work out what the task needs, do it, \
-and answer with the finished result.";
+const LEAD_PROMPT: &str = "You are the lead agent and work for the user. Complete the task, check the result, and report it: \
+what you found or changed, how you verified it, and what is still open.";
 
 impl Settings {
-    /// Settings with the defaults: the standard tools, mode `edit`, no `shell`.
+    /// Creates settings with defaults: the standard tools, mode `edit`, no `shell`.
     pub fn new(model: impl Into<String>, workspace: Workspace) -> Settings {
         Settings {
             model: model.into(),
@@ -158,7 +161,7 @@ impl Settings {
         }
     }
 
-    /// The built-in lead agent. It is offered the skills there are.
+    /// Returns the built-in lead agent. It may use all skills.
     pub fn lead() -> Agent {
         Agent {
             id: "lead".to_owned(),

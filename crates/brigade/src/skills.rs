@@ -1,8 +1,8 @@
 //! Skills: instructions for a kind of work, each in a folder with a `SKILL.md`.
 //!
-//! The file begins with a name and a description between two lines `---`, as YAML; what follows is what an agent reads
-//! when it uses the skill. Other files of the folder can be read with it. Agents with `allow_skills` are offered them
-//! by the tool `skill`.
+//! The file begins with YAML frontmatter that contains a name and a description. The rest is what an agent reads
+//! when it uses the skill, and it can read the other files of the folder too. Agents with `allow_skills` are
+//! offered the skills through the tool `skill`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,43 +15,43 @@ use serde::Deserialize;
 use crate::tool::skill::SkillTool;
 use crate::tool::{AnyTool, FileError, Files, Workspace};
 
-/// The name of the tool.
+/// Name of the tool.
 pub const SKILL: &str = "skill";
-/// How many skills are offered.
+/// Maximum number of skills that are offered.
 pub const MAX_SKILLS: usize = 40;
-/// The largest `SKILL.md`.
+/// Maximum size of a `SKILL.md`.
 pub const MAX_SKILL_BYTES: u64 = 64 * 1024;
 const MAX_NAME_BYTES: usize = 64;
-/// How many entries of one folder are looked at.
+/// Maximum number of entries that are read in one folder.
 const MAX_ENTRIES: usize = 1_000;
 const SKILL_FILE: &str = "SKILL.md";
 
-/// The skills that a runtime has. The default is none.
+/// Skills of a runtime. The default is none.
 #[derive(Clone, Default)]
 pub struct Skills {
     list: Arc<[Skill]>,
     tool: Option<Arc<dyn AnyTool>>,
 }
 
-/// One skill.
+/// Skill that agents can read.
 #[derive(Debug, Clone)]
 pub struct Skill {
-    /// The name that agents use it by.
+    /// Name that agents use.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the skill.
     pub description: String,
-    /// What an agent reads.
+    /// Instructions for the agent.
     pub body: Arc<str>,
-    /// The files of its folder, and of nothing else.
+    /// Access to the files of its folder and to no others.
     pub(crate) files: Files,
 }
 
-/// Something that was found and is not as it should be.
+/// Problem with a skill or a folder of skills.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillProblem {
-    /// The file or folder.
+    /// Path of the file or folder.
     pub path: PathBuf,
-    /// What is wrong with it, and what that means.
+    /// Description of the problem and its consequence.
     pub cause: String,
 }
 
@@ -62,14 +62,14 @@ impl fmt::Display for SkillProblem {
 }
 
 impl Skills {
-    /// Finds the skills in these folders. Of two with the same name, the one in the earlier folder counts.
+    /// Finds the skills in these folders. If two have the same name, the earlier folder wins.
     pub fn discover(folders: &[PathBuf]) -> (Skills, Vec<SkillProblem>) {
         let mut found = BTreeMap::new();
         let mut problems = Vec::new();
         let all: Vec<PathBuf> = folders.iter().filter_map(|folder| folder.canonicalize().ok()).collect();
         let mut searched = BTreeSet::new();
         for folder in folders {
-            // One folder may be a link to another.
+            // One folder may be a link to another one.
             if folder.canonicalize().is_ok_and(|root| !searched.insert(root)) {
                 continue;
             }
@@ -78,7 +78,7 @@ impl Skills {
         let left_out: Vec<String> = found.keys().skip(MAX_SKILLS).cloned().collect();
         for name in left_out {
             if let Some(skill) = found.remove(&name) {
-                let cause = format!("it is left out, because only {MAX_SKILLS} skills are offered");
+                let cause = format!("skipped: the limit is {MAX_SKILLS} skills");
                 problems.push(SkillProblem { path: skill.file(), cause });
             }
         }
@@ -91,12 +91,12 @@ impl Skills {
         Skills { list, tool }
     }
 
-    /// All skills, by name.
+    /// Returns all skills by name.
     pub fn list(&self) -> &[Skill] {
         &self.list
     }
 
-    /// The tool that agents with `allow_skills` are offered; none where there are no skills.
+    /// Returns the tool for agents with `allow_skills`; `None` if there are no skills.
     pub fn tool(&self) -> Option<&Arc<dyn AnyTool>> {
         self.tool.as_ref()
     }
@@ -108,7 +108,7 @@ impl Skill {
     }
 }
 
-/// Looks for skills in one of `all` folders.
+/// Searches one of `all` folders for skills.
 fn scan_folder(
     folder: &Path,
     all: &[PathBuf],
@@ -124,7 +124,7 @@ fn scan_folder(
         Err(cause) => return problem(folder, cause),
     };
     if names.len() == MAX_ENTRIES {
-        problem(folder, format!("only {MAX_ENTRIES} of its entries are looked at"));
+        problem(folder, format!("too many entries: only {MAX_ENTRIES} of them were read"));
     }
     for name in names {
         let path = folder.join(&name);
@@ -132,7 +132,7 @@ fn scan_folder(
             Ok(Some(skill)) => skill,
             Ok(None) => continue,
             Err(cause) => {
-                problem(&path, format!("{cause}; the skill is left out"));
+                problem(&path, format!("skill skipped: {cause}"));
                 continue;
             }
         };
@@ -140,20 +140,20 @@ fn scan_folder(
             let other = &skill.name;
             problem(
                 &path,
-                format!("the skill calls itself `{other}`, unlike its folder, and is used as that"),
+                format!("the skill is named `{other}`, which differs from its folder; `{other}` is used"),
             );
         }
         match found.get(&skill.name) {
             Some(first) => {
                 let first = first.file();
-                problem(&path, format!("{} is a skill of the same name, and is used", first.display()));
+                problem(&path, format!("skill skipped: {} has the same name", first.display()));
             }
             None => drop(found.insert(skill.name.clone(), skill)),
         }
     }
 }
 
-/// What may be a skill: folders, and links that may lead to one.
+/// Returns the names of folders, and of links that may lead to a folder.
 fn candidate_names(folder: &Path) -> Result<BTreeSet<String>, String> {
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(folder).map_err(|error| error.to_string())?.take(MAX_ENTRIES) {
@@ -167,7 +167,8 @@ fn candidate_names(folder: &Path) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Reads one skill; none if the folder has none, or is a link into another of the folders, where the skill is found.
+/// Reads one skill. Returns `None` if the folder contains none, or if it links into another of the folders, where
+/// the skill is found.
 fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, String> {
     let workspace = match Workspace::open(&root.root().join(name)) {
         Ok(workspace) => workspace,
@@ -178,7 +179,7 @@ fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, 
         if all.iter().any(|other| workspace.root().starts_with(other)) {
             return Ok(None);
         }
-        return Err("it is a symbolic link that leads out of the folder of the skills".to_owned());
+        return Err("it is a symbolic link to a folder outside of the skills folder".to_owned());
     }
     let files = Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::from([String::new()]));
     let content = match files.read(SKILL_FILE, MAX_SKILL_BYTES) {
@@ -197,11 +198,11 @@ struct Frontmatter {
     description: String,
 }
 
-/// Takes a `SKILL.md` apart.
+/// Parses a `SKILL.md`.
 fn parse(text: &str) -> Result<(Frontmatter, &str), String> {
-    let (head, body) =
-        split(text).ok_or("it does not begin with name and description between two lines `---`")?;
-    // The line in front is the first `---`, so that errors name the line of the file.
+    let (head, body) = split(text)
+        .ok_or("it has no frontmatter. Begin it with name and description between two lines `---`.")?;
+    // The added first line replaces the opening `---`, so that errors have the line number of the file.
     let mut head: Frontmatter = serde_saphyr::from_str(&format!("\n{head}")).map_err(|error| {
         let error = error.to_string();
         let first = error.lines().next().unwrap_or_default();
@@ -210,19 +211,19 @@ fn parse(text: &str) -> Result<(Frontmatter, &str), String> {
     head.description = head.description.trim().to_owned();
     if !is_name(&head.name) {
         return Err(format!(
-            "its name has to be 1 to {MAX_NAME_BYTES} lower-case letters and digits, with single `-` between them"
+            "the name must have 1 to {MAX_NAME_BYTES} lower-case letters and digits, with single `-` between them"
         ));
     }
     if head.description.is_empty() {
-        return Err("its description is empty".to_owned());
+        return Err("the description is empty".to_owned());
     }
     if body.is_empty() {
-        return Err("nothing follows its description".to_owned());
+        return Err("it has no instructions after the frontmatter".to_owned());
     }
     Ok((head, body))
 }
 
-/// The text between the first two lines `---`, and what follows them.
+/// Splits a text into the part between the first two `---` lines and the rest.
 fn split(text: &str) -> Option<(&str, &str)> {
     let is_rule = |line: &str| line.trim_end() == "---";
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -244,15 +245,15 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME_BYTES && name.split('-').all(part)
 }
 
-/// Why a file of a skill cannot be read. The errors of files speak of the workspace, which this is not.
+/// Explains why a file of a skill cannot be read. The file errors mention the workspace, which does not apply here.
 pub(crate) fn explain(error: FileError) -> String {
     match error {
         FileError::NotFound { .. } => "it does not exist".to_owned(),
-        FileError::Outside { .. } => "it leads out of the folder of the skill".to_owned(),
-        FileError::TooLarge { cap, .. } => format!("it holds more than {cap} bytes"),
+        FileError::Outside { .. } => "it is outside of the skill's folder".to_owned(),
+        FileError::TooLarge { cap, .. } => format!("it is larger than {cap} bytes"),
         FileError::NotAFile { what, .. } => format!("it is {what}, not a file"),
         FileError::NotAFolder { .. } => "it is not a folder".to_owned(),
-        FileError::BadPath { reason, .. } => format!("it is not a usable path: {reason}"),
+        FileError::BadPath { reason, .. } => format!("it is not a valid path: {reason}"),
         FileError::System { cause, .. } => cause.to_string(),
         other => other.to_string(),
     }
@@ -288,7 +289,7 @@ mod tests {
         assert!(problem("---\nname: a\n---\nx").contains("description"));
         assert!(problem("---\nname: a\ndescription: when: then\n---\nx").starts_with("line 3 "));
         assert!(problem("---\nname: a\ndescription: ' '\n---\nx").contains("description is empty"));
-        assert!(problem("---\nname: a\ndescription: b\n---\n \n").contains("nothing follows"));
+        assert!(problem("---\nname: a\ndescription: b\n---\n \n").contains("no instructions"));
         assert!(problem("---\nname: a\nname: b\ndescription: b\n---\nx").contains("name"));
         for name in ["Tea", "a b", "-a", "a-", "a--b", "''", "../a", "\"a\\n\"", &"a".repeat(65)] {
             let text = format!("---\nname: {name}\ndescription: b\n---\nx");

@@ -1,4 +1,4 @@
-//! Where logs are kept. The store is also the bus: whoever wants to say something to a session appends it.
+//! Storage of session logs. The store is also the message bus: a message to a session is an append to its log.
 
 pub mod memory;
 pub mod sqlite;
@@ -25,140 +25,146 @@ pub use owner::{Liveness, Owner};
 pub use sqlite::{HealthCheck, Integrity, SqliteStore};
 pub use totals::Totals;
 
-/// A place in the store: increasing, with gaps.
+/// Position in the store. Positions increase and have gaps.
 pub type Pos = u64;
 
-/// The records of a session up to the first that cannot be read, and why it can't.
+/// Records of a session up to the first unreadable one, and the error of that one.
 pub type Prefix = (Vec<Record>, Option<StoreError>);
 
-/// What a tree has used up, or why that cannot be read.
+/// Usage of a tree, or the error that occurred while reading it.
 pub type TreeTotals = Result<Totals, StoreError>;
 
-/// What the log of a session has to look like for an append to happen.
+/// Precondition of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// It has exactly this many facts, so that the first new one gets this `seq`.
+    /// The log has exactly this many events, so that the first new one gets this `seq`.
     Length(u64),
-    /// It exists. Only outside words may be appended blindly.
+    /// The session exists. Only external events may be appended this way.
     Exists,
 }
 
-/// Facts to append to one session, all or none.
+/// Events to append to one session atomically.
 #[derive(Debug, Clone)]
 pub struct Append {
     /// The session.
     pub session: SessionId,
-    /// What its log has to look like.
+    /// Precondition on its log.
     pub expect: Expect,
-    /// The facts.
+    /// The events.
     pub events: Arc<Vec<Event>>,
-    /// Definitions that the facts name by hash: written in the same transaction, where they are new.
+    /// Definitions that the events refer to by hash. New ones are written in the same transaction.
     pub blobs: Vec<Arc<str>>,
-    /// The right to run the tree. `None` only for outside words.
+    /// Lease of the tree. `None` only for external events.
     pub lease: Option<Lease>,
-    /// When it happens, in UTC milliseconds.
+    /// Time of the append in UTC milliseconds.
     pub at: u64,
 }
 
-/// Where appended facts stand.
+/// Place of appended events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// The `seq` of the first.
+    /// `seq` of the first event.
     pub first_seq: u64,
-    /// The place of the first; those of one append follow each other without a gap.
+    /// Position of the first event. The events of one append have consecutive positions.
     pub first_pos: Pos,
 }
 
-/// The right to run one tree. A later lease of the same tree has a higher epoch and fences this one.
+/// Exclusive right to run one tree. A later lease of the same tree has a higher epoch and fences this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// The session at the top of the tree.
+    /// Root session of the tree.
     pub root: SessionId,
     /// Increases with every lease of this tree.
     pub epoch: u64,
-    /// When the tree was last run before, in UTC milliseconds, where it was.
+    /// When the tree last ran before this lease, in UTC milliseconds.
     pub last_run: Option<u64>,
 }
 
-/// A tree in a listing. One that cannot be read is listed all the same, with the reason: it must not hide the others.
+/// A tree in a listing. An unreadable tree is listed with its error, so that it does not hide the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RootSummary {
-    /// The session at the top.
+    /// Root session.
     pub root: SessionId,
-    /// The first fact: the task and the agent.
+    /// First event: the task and the agent.
     pub first: Result<Record, StoreError>,
-    /// The last fact of the top session: its end, if it has one.
+    /// Last event of the root session. This is its end, if it has ended.
     pub last: Result<Record, StoreError>,
-    /// Who runs it now, if somebody does.
+    /// Process that runs the tree now, if any.
     pub runner: Option<Owner>,
 }
 
-/// Why the store did not do what it was asked.
+/// Error of a store operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Somebody else appended first. Read what was missed, fold, and try what is still true.
-    #[error("session {session} has {actual} facts, not the expected {expected}")]
+    /// Another writer appended first. Read the missed events, fold them, and retry what is still valid.
+    #[error("cannot append to session {session}: it has {actual} events, but {expected} were expected")]
     Conflict {
         /// The session.
         session: SessionId,
-        /// What was expected.
+        /// Expected number of events.
         expected: u64,
-        /// What there is.
+        /// Actual number of events.
         actual: u64,
     },
     /// Another runner has taken over the tree.
-    #[error("another runner has taken over {root}; this one stops (epoch {epoch} is over)")]
+    #[error("cannot continue {root}: another process has taken it over (epoch {epoch} has ended)")]
     Fenced {
         /// The tree.
         root: SessionId,
-        /// The epoch that is over.
+        /// The epoch that has ended.
         epoch: u64,
     },
-    /// A living runner holds the tree.
-    #[error("{root} is being run by {owner}; wait for it, or stop it with `brigade cancel {root}`")]
+    /// A live runner holds the tree.
+    #[error("{root} is running in {owner}. Wait for it to end, or stop it with `brigade cancel {root}`.")]
     Held {
         /// The tree.
         root: SessionId,
-        /// Who holds it.
+        /// The process that holds it.
         owner: Owner,
     },
-    /// The fact is no outside word, and so needs a lease and an expected length.
+    /// The event is not an external one, so it needs a lease and an expected length.
     #[error(
-        "only the runner of session {session} may append `{kind}` to it, under its lease and at a known length"
+        "cannot append `{kind}` to session {session}: only its runner may, with a lease and an expected length"
     )]
     LeaseRequired {
         /// The session.
         session: SessionId,
-        /// The kind of the fact.
+        /// The kind of the event.
         kind: &'static str,
     },
-    /// A session that is to be restored is already there, and is another one.
-    #[error("session {session} is already in this store and differs at record {seq}; remove it there first")]
+    /// A session to restore already exists with other content.
+    #[error(
+        "cannot import session {session}: the store already has it, and record {seq} differs. Remove it with `brigade sessions rm` first."
+    )]
     Differs {
         /// The session.
         session: SessionId,
         /// The first record that differs.
         seq: u64,
     },
-    /// There is no such session.
-    #[error("there is no session {0}; `brigade sessions list` shows those there are")]
+    /// The session does not exist.
+    #[error("session {0} does not exist. List all sessions with `brigade sessions list`.")]
     UnknownSession(SessionId),
     /// A record is damaged.
-    #[error("session {session}: the record {seq} is damaged ({cause}); the records before it are whole")]
+    #[error(
+        "cannot read session {session}: record {seq} is damaged ({cause}). The records before it are intact. Restore the store from a backup."
+    )]
     Damaged {
         /// The session.
         session: SessionId,
         /// The record.
         seq: u64,
-        /// What is wrong with it.
+        /// Cause of the damage.
         cause: String,
     },
     /// A record is missing.
-    #[error("session {session}: the record {seq} is missing; the records before it are whole")]
+    #[error(
+        "cannot read session {session}: record {seq} is missing. The records before it are intact. Restore the store from a backup."
+    )]
     MissingRecord {
         /// The session.
         session: SessionId,
-        /// The first that is missing.
+        /// The first missing record.
         seq: u64,
     },
     /// A session is missing.
@@ -171,73 +177,77 @@ pub enum StoreError {
         /// The session that delegated to it.
         parent: SessionId,
     },
-    /// The session was written by a newer version and is read-only for this one.
-    #[error("session {session} was written by a newer brigade (record {seq}: {what}); upgrade to run it")]
+    /// A newer version wrote the session, so this version can only read it.
+    #[error(
+        "cannot run session {session}: a newer version of Brigade wrote it (record {seq}: {what}). Upgrade Brigade."
+    )]
     Newer {
         /// The session.
         session: SessionId,
         /// The record.
         seq: u64,
-        /// What this version does not know.
+        /// The feature that this version does not know.
         what: String,
     },
-    /// The whole store was made by a newer version.
+    /// A newer version wrote the store.
     #[error(
-        "the store {place} has format {found}, and this brigade knows formats up to {known}; upgrade brigade"
+        "cannot open the store {place}: its format is {found}, and this version supports formats up to {known}. Upgrade Brigade."
     )]
     NewerStore {
-        /// Where it is.
+        /// Path of the store.
         place: String,
-        /// Its format.
+        /// Format of the store.
         found: u32,
-        /// The newest that this version knows.
+        /// Newest format that this version knows.
         known: u32,
     },
-    /// There is no room.
-    #[error("the disk of {place} is full; make room and run `brigade resume`: nothing recorded is lost")]
+    /// The disk is full.
+    #[error(
+        "cannot write to {place}: the disk is full. Free some space, then run `brigade resume`. Nothing recorded is lost."
+    )]
     Full {
-        /// Where.
+        /// Path of the store.
         place: String,
     },
-    /// The store can't be written.
-    #[error("{place} cannot be written: {cause}; use --store to name another place")]
+    /// The store cannot be written.
+    #[error("cannot write to {place}: {cause}. Choose another store with --store.")]
     ReadOnly {
-        /// Where.
+        /// Path of the store.
         place: String,
-        /// Why.
+        /// Cause of the failure.
         cause: String,
     },
-    /// Another process keeps the store locked.
+    /// Another process holds the lock of the store.
     #[error("cannot write to the store {place}: {}", lock_owner_hint(by.as_ref()))]
     Locked {
-        /// Where it is.
+        /// Path of the store.
         place: String,
-        /// The process, if it can be seen from here.
+        /// The process, if it can be determined.
         by: Option<Blocker>,
     },
-    /// Something else went wrong with the file.
-    #[error("the store {place}: {cause}")]
+    /// Another failure of the store file.
+    #[error("cannot use {place}: {cause}")]
     Broken {
-        /// Where.
+        /// Path of the store.
         place: String,
-        /// What.
+        /// Cause of the failure.
         cause: String,
     },
-    /// The store was closed, or fell over on purpose in a test.
+    /// The store was closed, or stopped on purpose in a test.
     #[error("the store is closed")]
     Closed,
 }
 
-/// Session that another one delegated to and got back.
+/// A child session that has returned to its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReturnedChild {
     /// The session.
     pub session: SessionId,
-    /// Position of the delegation. All facts of the session are after it.
+    /// Position of the delegation. All events of the child are after it.
     pub after: Pos,
 }
 
-/// Delegations and returns in the records of a tree, taken page by page.
+/// Delegations and returns in the records of a tree, collected page by page.
 #[derive(Debug, Clone, Default)]
 pub struct Loans {
     delegated: HashMap<SessionId, Pos>,
@@ -245,14 +255,14 @@ pub struct Loans {
 }
 
 impl Loans {
-    /// Takes records into account.
+    /// Adds records.
     pub fn take(&mut self, records: &[Record]) {
         for record in records {
             match &record.event {
                 Event::Delegated { child, .. } => {
                     self.delegated.entry(child.clone()).or_insert(record.pos);
                 }
-                // One that nobody knows anything of may never have begun.
+                // A lost child may never have started.
                 Event::Returned { child, outcome, .. } if !matches!(outcome.status, Status::Lost { .. }) => {
                     self.returned.insert(child.clone());
                 }
@@ -261,7 +271,7 @@ impl Loans {
         }
     }
 
-    /// The children that have returned.
+    /// Children that have returned.
     pub fn returned(&self) -> Vec<ReturnedChild> {
         let child = |session: &SessionId| {
             let after = *self.delegated.get(session)?;
@@ -272,14 +282,14 @@ impl Loans {
 }
 
 impl ReturnedChild {
-    /// The children that have returned, as these records say.
+    /// Children that have returned according to these records.
     pub fn returned(records: &[Record]) -> Vec<ReturnedChild> {
         let mut loans = Loans::default();
         loans.take(records);
         loans.returned()
     }
 
-    /// Error that says that it is missing.
+    /// Error for a missing child.
     fn missing(&self) -> StoreError {
         let parent = self.session.parent().unwrap_or_else(|| self.session.clone());
         StoreError::MissingSession { child: self.session.clone(), parent }
@@ -297,30 +307,31 @@ fn lock_owner_hint(by: Option<&Blocker>) -> String {
     )
 }
 
-/// The log of every session.
+/// Storage of all session logs.
 ///
 /// # Contract
 ///
-/// * An append is atomic: after a crash either all of its facts are there or none. When it returns, they are durable.
-/// * `seq` is dense per session from 0. `pos` increases over the whole store; a reader that has seen a position has
-///   seen all facts before it.
-/// * An append with a lease happens only while that lease is the latest of its tree, checked in the same transaction.
-/// * An append without a lease carries outside words only.
-/// * What writes may begin when it is called. Whether it happens when its future is dropped before it is ready is open.
-/// * Reading stops with an error at the first record that is damaged, missing or not understood. What was read before
-///   can be had with [`Store::read_prefix`].
+/// * An append is atomic: after a crash either all of its events are present or none. When it returns, they are durable.
+/// * `seq` is dense per session from 0. `pos` increases over the whole store. A reader that has seen a position has
+///   seen all events before it.
+/// * An append with a lease succeeds only while that lease is the latest of its tree, checked in the same transaction.
+/// * An append without a lease contains only external events.
+/// * A write may begin as soon as its method is called. If its future is dropped early, the write may or may not happen.
+/// * Reading stops with an error at the first record that is damaged, missing or unknown to this version.
+///   [`Store::read_prefix`] returns the records before it.
 pub trait Store: Send + Sync + 'static {
-    /// Appends facts.
+    /// Appends events.
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>>;
 
-    /// The facts of a session from `from` on. There are none where there is no such session.
+    /// Returns the events of a session starting at `from`, or none if the session does not exist.
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
-    /// The facts of a session up to the first that cannot be read, and why it can't.
+    /// Returns the events of a session up to the first unreadable one, and the error of that one.
     fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<Prefix, StoreError>>;
 
-    /// The facts of a session and all below it after a position, in the order of the store, at most `limit`. Those
-    /// before one that cannot be read are returned as they are; the next call, after them, returns the error.
+    /// Returns up to `limit` events of a session and its descendants after a position, in store order. Events
+    /// before an unreadable one are returned without an error. The next call, starting after them, returns the
+    /// error.
     fn tail(
         &self,
         root: &SessionId,
@@ -328,65 +339,65 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
-    /// Checks that the store has lost nothing of a session and all below it: neither a fact nor one of `children`, which
-    /// are those that facts say have returned. A child that was removed is not lost. What was read without an error is
-    /// whole only if this finds nothing: the end of a log can be lost without a gap.
+    /// Verifies that the store has lost nothing of a session and its descendants: no event, and none of
+    /// `children`, which have returned according to the log. A removed child is not lost. A read without an error
+    /// is complete only if this succeeds, because the end of a log can be lost without a gap.
     fn verify(&self, root: &SessionId, children: Vec<ReturnedChild>)
     -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The outside words in a tree after a position: where to look, not what was said.
+    /// Returns the places of external events in a tree after a position, without their content.
     fn external_events(
         &self,
         root: &SessionId,
         after: Pos,
     ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
 
-    /// Changes whenever somebody without a lease, or another process, may have appended something.
+    /// Changes whenever an append without a lease, or by another process, may have happened.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Does something while this store commits nothing, such as stopping the process: a process that is stopped in the
-    /// middle of a commit would keep all others from writing.
+    /// Runs `work` while this store commits nothing, for example to stop the process. A process that is stopped
+    /// during a commit would block all other writers.
     fn between_commits(&self, work: &mut dyn FnMut()) {
         work();
     }
 
-    /// Takes the right to run a tree. A dead holder on the same host is replaced at once, one on another host when it
-    /// has not renewed for 30 seconds; a living one is an error.
+    /// Takes the lease of a tree. A dead holder on the same host is replaced at once, one on another host after
+    /// 30 seconds without a renewal. A live holder is an error.
     fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>>;
 
-    /// Says that the holder is alive.
+    /// Renews a lease.
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Gives the right back.
+    /// Releases a lease.
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// All sessions at the top of a tree, newest first.
+    /// Lists the root sessions of all trees, newest first.
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>>;
 
-    /// What trees have used up, each with its session at the top, in the order in which they are asked for. One that
-    /// cannot be read hides none of the others.
+    /// Returns the usage of trees by root session, in the requested order. An unreadable tree does not affect the
+    /// others.
     fn totals(&self, roots: Vec<SessionId>) -> BoxFuture<'_, Result<Vec<TreeTotals>, StoreError>>;
 
-    /// The ids of a session and all below it.
+    /// Returns the ids of a session and its descendants.
     fn sessions(&self, root: &SessionId) -> BoxFuture<'_, Result<Vec<SessionId>, StoreError>>;
 
-    /// Removes a session and all below it, but not what was continued on its own below it: a session with a lease of
-    /// its own. A tree that is being run cannot be removed.
+    /// Removes a session and its descendants, except descendants that were resumed on their own and so have their
+    /// own lease. A running tree cannot be removed.
     fn remove(&self, root: &SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// A definition by its hash.
+    /// Returns a definition by its hash.
     fn blob(&self, hash: Hash) -> BoxFuture<'_, Result<Option<Arc<str>>, StoreError>>;
 
-    /// Whether an agent left this content in a file: an edit of any session in this store leads to it, also of a session that
-    /// was removed since.
+    /// Whether an agent left this content in a file. Edits of all sessions in this store count, including removed
+    /// ones.
     fn has_edit(&self, content: Hash) -> BoxFuture<'_, Result<bool, StoreError>>;
 
-    /// Writes facts as another store had them: `session`, `seq`, `at` and `v` are kept, `pos` is new, in the given
-    /// order. What is already there has to be the same. All or none; returns how many were not there yet. A tree that
-    /// gets records this way is marked as imported in the same transaction.
+    /// Writes events from another store. `session`, `seq`, `at` and `v` are kept, and `pos` is assigned in the
+    /// given order. Existing events must be identical. The write is atomic and returns the number of new events.
+    /// The tree is marked as imported in the same transaction.
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>>;
 
-    /// The position of the last record that [`Store::restore`] added to the tree with this root; none if it never did.
-    /// Records up to there bring no authority.
+    /// Returns the position of the last record that [`Store::restore`] added to the tree of this root, if any.
+    /// Records up to there grant no authority.
     fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>>;
 }

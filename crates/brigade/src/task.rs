@@ -1,8 +1,8 @@
-//! Starting tasks: here, and in a driver's own set, and nowhere else.
+//! Spawning of tasks. Apart from a driver's own task set, this is the only place that does it.
 
 use tokio::task::JoinHandle;
 
-/// A task that ends with who holds this.
+/// A task that is aborted when this handle is dropped.
 pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {

@@ -1,7 +1,7 @@
-//! Tools: what agents can do beside talking and delegating.
+//! Tools: the actions available to agents besides messages and delegation.
 //!
-//! A tool that changes nothing or does something opaque implements [`Tool`]. A tool that changes one file implements
-//! [`EditTool`]: it only says what the file is to become, and the driver records that intent before it writes. The
+//! A tool that changes nothing, or whose effects are opaque, implements [`Tool`]. A tool that changes one file
+//! implements [`EditTool`]: it only plans the new content, and the driver records that intent before it writes. The
 //! doc comments of a tool's input are what the model reads.
 
 mod files;
@@ -46,114 +46,115 @@ pub use shell::Shell;
 pub use web::{SearchEngine, SearchError, WebFetch, WebSearch, WebSettings};
 pub use write::{EditFile, WriteFile};
 
-/// A tool.
+/// A tool that an agent can call.
 ///
 /// # Contract
 ///
-/// * `run` may be dropped at any moment; what it started must end with it.
-/// * Failure is an output in words for the model, never a panic.
-/// * A tool whose [`Effect`] is `Pure` changes nothing outside itself: after a crash it runs again.
-/// * Files are reached through [`ToolContext::files`] only.
-/// * A tool that shows a file to the agent puts it into [`ToolContext::seen`]; otherwise the agent cannot change it.
+/// * `run` may be dropped at any moment; whatever it started must end with it.
+/// * A failure is an output with a text for the model, never a panic.
+/// * A tool whose [`Effect`] is `Pure` changes nothing outside itself: it runs again after a crash.
+/// * Files are accessed only through [`ToolContext::files`].
+/// * A tool that shows a file to the agent puts it into [`ToolContext::seen`]; otherwise the agent cannot change
+///   the file.
 pub trait Tool: Send + Sync + 'static {
-    /// The name that models call and rules match: lower-case letters, digits and `_`.
+    /// Name that models call and rules match: lower-case letters, digits and `_`.
     const NAME: &'static str;
-    /// The arguments.
+    /// Arguments of the tool.
     type Input: DeserializeOwned + JsonSchema + Send;
 
-    /// What the tool does and when to use it, for the model.
+    /// Describes to the model what the tool does and when to use it.
     fn description(&self) -> Cow<'static, str>;
 
-    /// What kind of work it is.
+    /// Returns the category of the tool.
     fn category(&self) -> Category {
         Category::Other
     }
 
-    /// What running it twice would mean.
+    /// Returns the effect of a call, which decides whether it may run twice.
     fn effect(&self) -> Effect;
 
-    /// Whether it reaches the network: an agent that may not do so is not offered it.
+    /// Whether the tool uses the network. It is not offered to agents without network access.
     fn network(&self) -> bool {
         false
     }
 
-    /// What permission rules look at.
+    /// Returns the part of the arguments that permission rules match.
     fn subject<'a>(&self, _input: &'a Self::Input) -> Subject<'a> {
         Subject::Nothing
     }
 
-    /// Does the work.
+    /// Runs the tool.
     fn run(&self, input: Self::Input, context: &ToolContext) -> impl Future<Output = ToolOutput> + Send;
 }
 
 /// A tool that changes one file of the workspace.
 pub trait EditTool: Send + Sync + 'static {
-    /// The name that models call and rules match.
+    /// Name that models call and rules match.
     const NAME: &'static str;
-    /// The arguments.
+    /// Arguments of the tool.
     type Input: DeserializeOwned + JsonSchema + Send;
 
-    /// What the tool does and when to use it, for the model.
+    /// Describes to the model what the tool does and when to use it.
     fn description(&self) -> Cow<'static, str>;
 
-    /// The file that it changes, as permission rules see it.
+    /// Returns the path of the file that the tool changes, for permission rules.
     fn path<'a>(&self, input: &'a Self::Input) -> &'a str;
 
-    /// Says what the file is to become. Nothing is written yet.
+    /// Plans the new content of the file. Nothing is written yet.
     fn plan(&self, input: Self::Input, files: &Files) -> Result<EditPlan, ToolOutput>;
 }
 
-/// What a file is to become.
+/// Planned change of one file.
 #[derive(Debug, Clone)]
 pub struct EditPlan {
-    /// The file, relative to the workspace.
+    /// Path of the file, relative to the workspace.
     pub path: String,
-    /// The hash of what it holds now; none where it does not exist.
+    /// Hash of the current content; `None` if the file does not exist.
     pub before: Option<Hash>,
-    /// How much of what it holds now the agent has to have seen.
+    /// Part of the current content that the agent must have seen.
     pub needs: Extent,
-    /// What it is to hold.
+    /// New content.
     pub content: Vec<u8>,
-    /// The lines that this adds and removes, if they were counted.
+    /// Number of added and removed lines, if they were counted.
     pub lines: Option<ChangedLines>,
-    /// What the model reads when it is done.
+    /// Result for the model once the change is made.
     pub report: String,
 }
 
-/// What a running call can reach.
+/// Context of a running call.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The session that called.
+    /// Session that made the call.
     pub session: SessionId,
-    /// The call.
+    /// Id of the call.
     pub call: CallId,
-    /// The files of the workspace, as far as this agent may see them.
+    /// Files of the workspace that this agent may access.
     pub files: Files,
-    /// What `shell` needs.
+    /// Settings of `shell`.
     pub shell: Option<ShellSettings>,
-    /// Becomes true when the call is to stop; a tool that is dropped need not look.
+    /// Becomes true when the call should stop; a tool that is dropped need not check it.
     pub stop: watch::Receiver<bool>,
-    /// Where the session stands and what is left for it, for tools that hand work on.
+    /// Limits and lineage of the session, for tools that delegate work to another process.
     pub remote_context: RemoteContext,
-    /// What the call is lent for work that it hands on.
+    /// Budget that the call may pass on to remote work.
     pub loan: RemoteLoan,
-    /// Who is told how far the call is.
+    /// Reporter of the call's progress.
     pub progress: ProgressReporter,
-    /// Takes the file that the call shows to its agent.
+    /// Slot for the file that the call shows to its agent.
     pub seen: SeenSlot,
 }
 
-/// Tells whoever watches how far a call is. Nothing of it is kept.
+/// Reports the progress of a call to subscribers. Progress is not stored.
 #[derive(Clone, Default)]
 pub struct ProgressReporter(Option<Arc<dyn Fn(String) + Send + Sync>>);
 
 impl ProgressReporter {
-    /// Tells this. It is called from the task of the call and must not wait.
+    /// Creates a reporter that calls `report`. It is called from the task of the call and must not block.
     pub fn new(report: impl Fn(String) + Send + Sync + 'static) -> ProgressReporter {
         ProgressReporter(Some(Arc::new(report)))
     }
 
-    /// Says how far the call is, in a short line.
+    /// Reports progress as a short line.
     pub fn report(&self, line: String) {
         if let Some(report) = &self.0 {
             report(line);
@@ -161,24 +162,24 @@ impl ProgressReporter {
     }
 }
 
-/// How a tool differs from what it was when it was approved.
+/// Difference between a tool's current definition and the approved one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolChange {
-    /// Tells this change from others.
+    /// Identifies this change.
     pub id: Hash,
-    /// All that was said about it when it was approved.
+    /// Complete definition when it was approved.
     pub before: Arc<str>,
-    /// All that is said about it now.
+    /// Complete current definition.
     pub current: Arc<str>,
 }
 
 impl ToolChange {
-    /// How much of a difference a person is shown.
+    /// Maximum size of a diff that is shown to the user.
     const MAX_DIFF_BYTES: usize = 16 << 10;
-    /// How long the shortest difference is looked for. After that a longer one does.
+    /// Time limit of the search for the shortest diff; after it a longer diff is used.
     const DIFF_TIMEOUT: Duration = Duration::from_millis(100);
 
-    /// What is different, line by line, for a person. It is worked out anew each time.
+    /// Computes a line diff for the user. The diff is not cached.
     pub fn diff(&self) -> String {
         let mut config = similar::TextDiff::configure();
         let lines = config.timeout(ToolChange::DIFF_TIMEOUT).diff_lines(&*self.before, &*self.current);
@@ -193,81 +194,84 @@ impl ToolChange {
 }
 
 impl ToolContext {
-    /// Waits until the call is to stop.
+    /// Waits until the call should stop.
     pub(crate) async fn stop_requested(&self) {
         let mut stop = self.stop.clone();
         if stop.wait_for(|stop| *stop).await.is_err() {
-            // Nobody is left who could ask.
+            // The sender is gone, so no stop request can arrive.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// How commands are run.
+/// Settings for running commands.
 #[derive(Debug, Clone)]
 pub struct ShellSettings {
-    /// The program that guards them.
+    /// Guard program that runs the commands.
     pub guard: GuardCommand,
-    /// The folder that they start in.
+    /// Working directory of the commands.
     pub directory: PathBuf,
-    /// Exactly the environment that they get.
+    /// Complete environment of the commands; nothing is inherited.
     pub environment: Vec<(String, String)>,
-    /// How long one may take.
+    /// Maximum duration of a command.
     pub time_limit: Duration,
-    /// How much of its output is kept.
+    /// Maximum number of output bytes that are kept.
     pub output_limit: usize,
 }
 
-/// A tool with its types erased. Tools whose arguments are only known at run time implement it directly.
+/// Type-erased tool. Tools whose arguments are only known at run time implement it directly.
 pub trait AnyTool: Send + Sync + 'static {
-    /// What the model is told.
+    /// Returns the name, description and schema for the model.
     fn spec(&self) -> &ToolSpec;
 
-    /// What running it twice would mean.
+    /// Returns the effect of a call, which decides whether it may run twice.
     fn effect(&self) -> Effect;
 
-    /// Whether it reaches the network: an agent that may not do so is not offered it.
+    /// Whether the tool uses the network. It is not offered to agents without network access.
     fn network(&self) -> bool {
         false
     }
 
-    /// Whether another Brigade does the work. It is lent a part of the budget, and says what it used. Such a tool is
-    /// [`Effect::Opaque`]: a loan of which nobody knows what became is not made again.
+    /// Whether another Brigade process does the work. The call passes on a part of the budget, and the remote side
+    /// reports its usage. Such a tool is [`Effect::Opaque`]: if the outcome of a loan is unknown, the call is not
+    /// repeated.
     fn delegates_remotely(&self) -> bool {
         false
     }
 
-    /// How it differs from what was approved. A call is then only made after a person has seen the difference.
+    /// Returns the difference from the approved definition. If there is one, a call requires that the user has seen
+    /// it.
     fn change(&self) -> Option<ToolChange> {
         None
     }
 
-    /// A person has seen the change and wants the tool as it is now.
+    /// Accepts a change that the user has seen and approved.
     fn accept(&self, _change: &ToolChange) {}
 
-    /// What the call would do, for the permission rules. Arguments that do not fit are an output for the model.
+    /// Reports the actions of a call to the permission rules. Invalid arguments are returned as an output for the
+    /// model.
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput>;
 
-    /// Does the work; not called for a tool whose effect is [`Effect::Edit`].
+    /// Runs the tool; not called if its effect is [`Effect::Edit`].
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput>;
 
-    /// Says what a file is to become; only called for a tool whose effect is [`Effect::Edit`].
+    /// Plans the new content of a file; only called if the effect is [`Effect::Edit`].
     fn plan(&self, arguments: Value, files: &Files) -> Result<EditPlan, ToolOutput>;
 }
 
-/// The tools that a runtime has, by name.
+/// Tools of a runtime, by name.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: BTreeMap<String, Arc<dyn AnyTool>>,
 }
 
 impl Toolbox {
-    /// No tools.
+    /// Creates a toolbox without tools.
     pub fn new() -> Toolbox {
         Toolbox::default()
     }
 
-    /// The tools that come with the library. `shell` works only where the runtime has [`ShellSettings`].
+    /// Creates a toolbox with the built-in tools. `shell` works only if the runtime has [`ShellSettings`].
     pub fn standard() -> Toolbox {
         Toolbox::new()
             .with(ReadFile)
@@ -280,7 +284,7 @@ impl Toolbox {
             .with_edit(EditFile)
     }
 
-    /// Adds a tool; one of the same name is replaced.
+    /// Adds a tool and replaces one of the same name.
     pub fn with<T: Tool>(self, tool: T) -> Toolbox {
         self.with_any(Arc::new(Erased::new(tool)))
     }
@@ -290,29 +294,29 @@ impl Toolbox {
         self.with_any(Arc::new(ErasedEdit::new(tool)))
     }
 
-    /// Adds a tool whose types are erased already.
+    /// Adds a tool that is already type-erased.
     pub fn with_any(mut self, tool: Arc<dyn AnyTool>) -> Toolbox {
         self.tools.insert(tool.spec().name.clone(), tool);
         self
     }
 
-    /// Takes a tool away.
+    /// Removes a tool.
     pub fn without(mut self, name: &str) -> Toolbox {
         self.tools.remove(name);
         self
     }
 
-    /// The tool of this name.
+    /// Returns the tool of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
         self.tools.get(name)
     }
 
-    /// All tools, by name.
+    /// Iterates over all tools by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn AnyTool>> {
         self.tools.values()
     }
 
-    /// What a model is told about the tools that an authority has.
+    /// Returns the specs of the tools that an authority includes, for the model.
     pub fn specs(&self, authority: &Authority) -> Vec<ToolSpec> {
         let usable = |name: &str, tool: &dyn AnyTool| {
             authority.tools.contains(name) && (authority.network == Access::Allowed || !tool.network())
@@ -322,19 +326,23 @@ impl Toolbox {
     }
 }
 
-/// Says back what it is told.
+/// Name of a tool that returns its argument. Every agent can call it, as scripts of [`crate::model::script`] do, but it is
+/// offered only to an agent whose definition names it.
+pub const ECHO: &str = "echo";
+
+/// Returns its argument.
 struct Echo;
 
 /// The arguments of `echo`.
 #[derive(serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EchoInput {
-    /// What to say back
+    /// Text to return
     text: String,
 }
 
 impl Tool for Echo {
-    const NAME: &'static str = "echo";
+    const NAME: &'static str = ECHO;
     type Input = EchoInput;
 
     fn description(&self) -> Cow<'static, str> {
@@ -365,29 +373,49 @@ impl<T: Tool> Erased<T> {
 fn spec<I: JsonSchema>(name: &str, description: Cow<'static, str>, category: Category) -> ToolSpec {
     let mut schema =
         schemars::generate::SchemaSettings::draft07().into_generator().into_root_schema_for::<I>().to_value();
-    if let Some(object) = schema.as_object_mut() {
-        // They cost tokens and tell the model nothing.
-        object.remove("$schema");
-        object.remove("title");
-        object.remove("description");
-    }
+    shorten_schema(&mut schema);
     ToolSpec { name: name.to_owned(), description: description.into_owned(), schema, category }
+}
+
+/// Removes the keys of a schema that cost tokens and tell the model nothing. Null counts as absent and unknown arguments
+/// are refused, whether the schema says so or not.
+fn shorten_schema(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    for key in ["$schema", "title", "description", "additionalProperties"] {
+        object.remove(key);
+    }
+    let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for property in properties.values_mut().filter_map(Value::as_object_mut) {
+        property.remove("format");
+        property.retain(|key, value| match key.as_str() {
+            "default" => !matches!(value, Value::Null | Value::Bool(false)),
+            "minimum" => value.as_u64() != Some(0),
+            _ => true,
+        });
+        if let Some(Value::Array(types)) = property.get_mut("type") {
+            types.retain(|kind| kind != "null");
+            if let [kind] = types.as_slice() {
+                let kind = kind.clone();
+                property.insert("type".to_owned(), kind);
+            }
+        }
+    }
 }
 
 fn parse_input<I: DeserializeOwned>(spec: &ToolSpec, mut arguments: Value) -> Result<I, ToolOutput> {
     drop_optional_nulls(&mut arguments, &spec.schema);
     let name = &spec.name;
     serde_json::from_value(arguments)
-        .map_err(|cause| ToolOutput::error(format!("The arguments of {name} do not fit: {cause}")))
+        .map_err(|cause| ToolOutput::error(format!("Invalid arguments for {name}: {cause}")))
 }
 
-/// Removes the arguments that are null and optional: null counts as absent.
+/// Removes optional arguments that are null, because null counts as absent.
 fn drop_optional_nulls(arguments: &mut Value, schema: &Value) {
     drop_nulls(arguments, schema, |_| true);
 }
 
-/// Removes the arguments that are null although the schema asks for another type, and that are optional. For a tool of
-/// another program null may have a meaning of its own.
+/// Removes optional arguments that are null although the schema requires another type. Other null values stay,
+/// because null may have a meaning for a tool of another program.
 pub(crate) fn drop_invalid_nulls(arguments: &mut Value, schema: &Value) {
     drop_nulls(arguments, schema, |property| match property.get("type") {
         Some(Value::String(kind)) => kind != "null",

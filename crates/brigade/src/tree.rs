@@ -1,4 +1,4 @@
-//! What all sessions of one running tree share.
+//! State shared by all sessions of a running tree.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -29,104 +29,107 @@ use crate::settings::Settings;
 use crate::skills::SKILL;
 use crate::store::{Lease, Owner, Pos, Store, StoreError};
 use crate::task::AbortOnDrop;
-use crate::tool::{AnyTool, Files};
+use crate::tool::{AnyTool, ECHO, Files};
 use crate::writes::{EarlierWrites, Writes};
 
-/// How often a lease that the store does not take back is offered again, and the pause before that.
+/// Number of attempts to release a lease that the store rejects, and the pause between them.
 const MAX_RELEASE_ATTEMPTS: u32 = 7200;
 const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 
-/// How many facts are read at once in search of writes.
+/// Number of events per page when searching for writes.
 const WRITES_PAGE_RECORDS: usize = 1000;
 
-/// The name that the agent at the top goes by unless it is another.
+/// Name of the root agent unless its definition has another.
 const LEAD_NAME: &str = "lead";
 
-/// The tools that an external agent can ask for.
+/// Tools that an external agent can use.
 const EXTERNAL_TOOLS: [&str; 3] = ["read_file", "write_file", "shell"];
 
-/// What a runtime and all its trees share.
+/// State shared by a runtime and all its trees.
 pub(crate) struct Core {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) models: Models,
     pub(crate) settings: Settings,
-    /// Sessions that were run here before.
+    /// Sessions that this process ran before.
     pub(crate) session_cache: Arc<SessionCache>,
 }
 
-/// What all sessions of one running tree share.
 pub(crate) struct Tree {
     pub(crate) core: Arc<Core>,
     pub(crate) root: SessionId,
-    /// The sessions of other processes that this tree works for.
+    /// Sessions of other processes that this tree works for.
     pub(crate) remote_ancestors: Vec<String>,
     pub(crate) lease: Lease,
     pub(crate) slots: ConcurrencyLimiter,
     pub(crate) subscribers: Subscribers,
-    /// Position up to which the log of the root was read when the tree was taken up.
+    /// Position up to which the root's log was read when the tree was resumed.
     pub(crate) restored_until: Pos,
-    /// Position after which the facts of this round are.
+    /// Position before the first event of this round.
     pub(crate) round_after: Pos,
-    /// When the tree was taken up again, and how long it had lain: (position, milliseconds).
+    /// Resumes of the tree: position, and downtime before it in milliseconds.
     pub(crate) resumes: Vec<(Pos, u64)>,
-    /// A model that takes the place of the recorded ones.
+    /// Model that replaces the recorded ones.
     pub(crate) model_override: Option<String>,
-    /// A mode that narrows what was recorded.
+    /// Mode that narrows the recorded one.
     pub(crate) mode_override: Option<Mode>,
-    /// The last position of the tree that was imported: nothing up to there permits anything.
+    /// Last imported position. Records up to it grant no permission.
     pub(crate) imported: Option<Pos>,
-    /// The id and the name of the agent at the top.
+    /// Id and name of the root agent.
     lead: OnceLock<[String; 2]>,
-    /// Environment that the agent at the top is told of, and the depth of that agent.
+    /// Environment information for the root agent, and its depth.
     environment: OnceLock<(u32, Box<Environment>)>,
     released: AtomicBool,
     inboxes: Mutex<FastMap<SessionId, mpsc::UnboundedSender<DriverMessage>>>,
     resolved_agents: Mutex<FastMap<(Hash, Hash, u32), Arc<ResolvedAgent>>>,
     durable_blobs: Mutex<FastSet<Hash>>,
-    /// The rank of the last face-D delegation.
+    /// Number of the last `spawn` delegation.
     last_number: AtomicU32,
     owner: Owner,
-    /// The leases of sessions that were left to themselves.
+    /// Leases of detached sessions.
     detached_leases: RwLock<Vec<Lease>>,
-    /// What runs them.
+    /// Tasks of detached sessions.
     detached_tasks: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
-    /// The files that sessions of the tree have written.
+    /// Files that sessions of the tree have written.
     pub(crate) writes: Writes,
 }
 
-/// What follows from an agent, its authority and its depth: equal for equal siblings, and shared by them.
+/// Everything derived from an agent, its authority and its depth. Identical siblings share it.
 pub(crate) struct ResolvedAgent {
     pub(crate) agent: Agent,
     pub(crate) agent_hash: Hash,
     pub(crate) authority: Authority,
     pub(crate) authority_hash: Hash,
     primary: ModelOption,
-    /// Who takes over, one after the other.
+    /// Fallback models, in order.
     fallbacks: Vec<ModelOption>,
     pub(crate) system: Arc<str>,
     pub(crate) specs: Arc<[ToolSpec]>,
     pub(crate) files: Files,
-    /// What the agent is lent, where another program runs it.
+    /// Limits of the agent, if another program runs it.
     pub(crate) external_limits: Option<ExternalLimits>,
 }
 
-/// A model of an agent's chain, and what calls of it cost.
+/// A model of an agent's fallback chain, with its costs.
 pub(crate) struct ModelOption {
     pub(crate) name: String,
     pub(crate) model: ModelHandle,
     pub(crate) cost_model: CostModel,
-    /// Whether anybody knows what it costs.
+    /// Whether its price is known.
     pub(crate) is_priced: bool,
 }
 
 impl Core {
-    /// The model of this name as the agent reaches it: by its own address and key, where it has such.
+    /// Returns the model of this name with the agent's own address and key, if it has any.
     pub(crate) fn model_for(&self, agent: &Agent, name: &str) -> Result<ModelHandle, String> {
         let key = match &agent.key_of {
             None => None,
             Some(id) => {
                 let definition = self.settings.agents.definition(id).map_err(|error| error.to_string())?;
-                let gone = || format!("the file of the agent '{id}' has no api_key any more; put it back");
+                let gone = || {
+                    format!(
+                        "cannot run the agent '{id}': its file no longer contains an api_key. Add it again."
+                    )
+                };
                 Some(definition.api_key.ok_or_else(gone)?)
             }
         };
@@ -134,7 +137,7 @@ impl Core {
         self.models.choose_for(name, &own).map_err(|error| error.to_string())
     }
 
-    /// Whether the model of an agent, or the program that runs it, is one that there is.
+    /// Fails if the model of an agent, or the program that runs it, does not exist.
     pub(crate) fn check_model(&self, agent: &Agent) -> Result<(), String> {
         match &agent.backend {
             Backend::Acp(place) => self.external()?.model(place).map(|_| ()),
@@ -144,36 +147,36 @@ impl Core {
         }
     }
 
-    /// The agents that other programs run.
+    /// Returns the external agents.
     fn external(&self) -> Result<&Arc<dyn ExternalAgents>, String> {
-        let none = || "no external agents are configured ([acp.servers.NAME])".to_owned();
+        let none = || "no external agents are configured. Add one under [acp.servers.NAME].".to_owned();
         self.settings.external.as_ref().ok_or_else(none)
     }
 
-    /// A model that may take over. An address and a key that the agent has of its own stay with its own provider.
+    /// Returns a fallback model. The agent's own address and key are used only with its own provider.
     fn fallback_for(&self, agent: &Agent, name: &str) -> Option<ModelHandle> {
         let provider = |name: &str| name.split_once('/').map(|(provider, _)| provider.to_owned());
         let is_own = provider(name) == agent.model.as_deref().and_then(provider);
-        // One that cannot be used here takes over for nobody.
+        // A fallback that is unavailable here is skipped.
         if is_own { self.model_for(agent, name).ok() } else { self.models.choose(name).ok() }
     }
 }
 
 impl ResolvedAgent {
-    /// Refuses a budget in dollars for a model whose price nobody knows: it could not be kept.
+    /// Refuses a budget in dollars for a model with an unknown price, because it could not be enforced.
     pub(crate) fn check_budget(&self, budget: &Budget) -> Result<(), String> {
         let mut options = std::iter::once(&self.primary).chain(&self.fallbacks);
         match options.find(|model_option| !model_option.is_priced) {
             Some(ModelOption { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
-                "the price of the model '{name}' is not known, so a budget in dollars cannot be kept; write `input` \
-                 and `output`, in dollars for a million tokens, beneath [prices.\"{name}\"] in your configuration, \
-                 or leave out --budget-usd and budget.usd and set a budget in tokens"
+                "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and `output`, \
+                 in dollars per million tokens, under [prices.\"{name}\"] in your configuration, or replace \
+                 --budget-usd and budget.usd with a budget in tokens."
             )),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// The model that is asked after so many were given up.
+    /// Returns the model in use after this many fallbacks.
     pub(crate) fn model_option(&self, fallback_index: usize) -> &ModelOption {
         match fallback_index {
             0 => &self.primary,
@@ -181,7 +184,7 @@ impl ResolvedAgent {
         }
     }
 
-    /// Who takes over after so many were given up.
+    /// Returns the next fallback after this many.
     pub(crate) fn next_fallback(&self, fallback_index: usize) -> Option<&ModelOption> {
         self.fallbacks.get(fallback_index)
     }
@@ -231,7 +234,7 @@ impl Tree {
         }
     }
 
-    /// Gives the lease back.
+    /// Releases the lease.
     pub(crate) async fn release(&self) -> Result<(), StoreError> {
         self.released.store(true, Ordering::SeqCst);
         let released = self.store().release(&self.lease).await;
@@ -241,8 +244,8 @@ impl Tree {
         released
     }
 
-    /// Gives the lease back as soon as the store takes it, such as when a full disk has room again: nobody could go on
-    /// with the tree before that, as long as this process lives.
+    /// Releases the lease as soon as the store accepts it, for example after a full disk has room again. While
+    /// this process lives, no other could resume the tree before that.
     fn release_later(&self) {
         let Ok(handle) = tokio::runtime::Handle::try_current() else { return };
         let (mut store, lease) = (self.core.store.clone(), self.lease.clone());
@@ -251,7 +254,7 @@ impl Tree {
                 if store.release(&lease).await.is_ok() {
                     return;
                 }
-                // It is not kept open for this.
+                // The store is not kept open for this.
                 let weak_store = Arc::downgrade(&store);
                 drop(store);
                 tokio::time::sleep(RELEASE_PAUSE).await;
@@ -279,63 +282,64 @@ impl Tree {
         lock(&self.inboxes).remove(session);
     }
 
-    /// Tells sessions to look at their logs.
+    /// Notifies sessions that their logs may have changed.
     pub(crate) fn notify<'a>(&self, sessions: impl IntoIterator<Item = &'a SessionId>) {
         let inboxes = lock(&self.inboxes);
         for session in sessions {
             if let Some(inbox) = inboxes.get(session) {
-                // A session that has just ended does not look any more; the words wait for its next round.
+                // A session that has just ended no longer reads its inbox. The message waits in the log for its
+                // next round.
                 let _ = inbox.unbounded_send(DriverMessage::LogChanged);
             }
         }
     }
 
-    /// The lease under which a session is written.
+    /// Returns the lease that covers a session.
     pub(crate) fn lease_for(&self, session: &SessionId) -> Lease {
         let detached_leases = self.detached_leases.read().unwrap_or_else(PoisonError::into_inner);
         let own = detached_leases.iter().rev().find(|lease| lease.root.contains(session));
         own.unwrap_or(&self.lease).clone()
     }
 
-    /// Takes a lease for a session that is to be left to itself.
+    /// Takes a lease for a session that is about to be detached.
     pub(crate) async fn take_lease_for(&self, session: &SessionId) -> Result<(), StoreError> {
         let lease = self.store().lease(session, &self.owner, clock::now()).await?;
         self.detached_leases.write().unwrap_or_else(PoisonError::into_inner).push(lease);
         Ok(())
     }
 
-    /// Keeps the task of a session that was left to itself.
+    /// Keeps the task of a detached session.
     pub(crate) fn keep_detached(&self, session: SessionId, task: AbortOnDrop<()>) {
         lock(&self.detached_tasks).push((session, task));
     }
 
-    /// The tasks of sessions that were left to themselves.
+    /// Takes the tasks of all detached sessions.
     pub(crate) fn take_detached(&self) -> Vec<(SessionId, AbortOnDrop<()>)> {
         std::mem::take(&mut lock(&self.detached_tasks))
     }
 
-    /// Says that the holder of all leases is alive.
+    /// Renews all leases.
     pub(crate) async fn renew(&self) {
         let detached_leases = self.detached_leases.read().unwrap_or_else(PoisonError::into_inner).clone();
         let own = (!self.released.load(Ordering::SeqCst)).then(|| self.lease.clone());
         for lease in own.into_iter().chain(detached_leases) {
-            // A failure shows at the next append.
+            // A failure appears at the next append.
             let _ = self.store().renew(&lease, clock::now()).await;
         }
     }
 
-    /// Gives the lease of a session back that was left to itself and has ended.
+    /// Releases the lease of a detached session that has ended.
     pub(crate) async fn release_detached(&self, session: &SessionId) -> Result<(), StoreError> {
         let lease = self.lease_for(session);
         if lease.root == *session { self.store().release(&lease).await } else { Ok(()) }
     }
 
-    /// The rank of the next face-D delegation.
+    /// Returns the number of the next `spawn` delegation.
     pub(crate) fn next_number(&self) -> u32 {
         self.last_number.fetch_add(1, Ordering::SeqCst).saturating_add(1)
     }
 
-    /// Takes over what is known of the log that it goes on with, and counts on where an earlier runner stopped.
+    /// Takes over the state of a resumed log and continues its numbering.
     pub(crate) async fn restore(&mut self, cached: &CachedSession) -> Result<(), StoreError> {
         self.restored_until = cached.last_pos;
         self.imported = cached.imported;
@@ -354,8 +358,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Remembers the log of the root for its next round, as it was when the fact at `last` was written. `started` is a
-    /// position in its last round.
+    /// Caches the root's log for its next round, as of the event at `last_pos`. `started` is a position in its
+    /// last round.
     pub(crate) fn remember(&self, state: State, started: Pos, last_pos: Pos) {
         let number = (self.last_number.load(Ordering::SeqCst), last_pos);
         let (resumes, imported) = (self.resumes.clone(), self.imported);
@@ -364,14 +368,13 @@ impl Tree {
         self.core.session_cache.put(cached);
     }
 
-    /// Notes who leads the tree.
+    /// Records the root agent.
     pub(crate) fn set_lead(&self, agent: &Agent) {
-        // It is set once, before anything runs.
+        // Set once, before anything runs.
         let _ = self.lead.set([agent.id.clone(), agent.name.clone()]);
     }
 
-    /// Notes the environment that the round at the top records. Kits that were made before do not know of it, and are made
-    /// anew.
+    /// Records the environment of the root round. Agents resolved earlier lack it and are resolved again.
     pub(crate) fn set_environment(&self, delegation: &Delegation, depth: u32) {
         if let Some(environment) = &delegation.environment {
             let _ = self.environment.set((depth, environment.clone()));
@@ -379,13 +382,13 @@ impl Tree {
         }
     }
 
-    /// Whether a role would be taken for the agent at the top.
+    /// Whether a role would be mistaken for the root agent.
     pub(crate) fn is_name_of_lead(&self, role: &str) -> bool {
         let names = self.lead.get().into_iter().flatten().map(String::as_str);
         names.chain([LEAD_NAME]).any(|name| delegate::looks_like(name, role))
     }
 
-    /// Folds a log. What an imported part of it permitted for good is forgotten.
+    /// Folds a log. Permanent approvals in an imported part are dropped.
     pub(crate) fn fold(&self, session: &SessionId, records: &[Record]) -> State {
         let is_imported = |record: &&Record| self.imported.is_some_and(|mark| record.pos <= mark);
         let foreign = records.iter().take_while(is_imported).count();
@@ -396,7 +399,7 @@ impl Tree {
         state
     }
 
-    /// The milliseconds that nobody ran the tree since the fact at `pos` was written.
+    /// Total downtime of the tree since the event at `pos`, in milliseconds.
     pub(crate) fn downtime_since(&self, pos: Pos) -> u64 {
         self.resumes
             .iter()
@@ -404,7 +407,7 @@ impl Tree {
             .fold(0, |sum: u64, (_, downtime)| sum.saturating_add(*downtime))
     }
 
-    /// The kit for an agent with this authority at this depth.
+    /// Resolves an agent with this authority at this depth.
     pub(crate) fn resolve(
         &self,
         agent: Agent,
@@ -424,7 +427,7 @@ impl Tree {
         Ok(resolved)
     }
 
-    /// The kit of an agent that another program runs: it costs us nothing, and brings a prompt and tools of its own.
+    /// Resolves an agent that another program runs. It has no cost here, and has its own prompt and tools.
     fn resolve_external(
         &self,
         agent: Agent,
@@ -481,7 +484,7 @@ impl Tree {
             let info = model.provider.model_info(&model.name);
             let price = info.price.unwrap_or_default();
             let max_output = info.max_output.map_or(asked, |most| most.min(asked));
-            // Half a token is reckoned for each byte.
+            // Half a token is estimated per byte.
             let fixed_bytes = info.framing.saturating_mul(2).saturating_add(fixed_bytes);
             let cost_model = CostModel { price, fixed_bytes, max_output, window: info.window };
             ModelOption { name, model, cost_model, is_priced: info.price.is_some() }
@@ -503,7 +506,7 @@ impl Tree {
         })
     }
 
-    /// The model of an agent. One that only passes a call on is never replaced.
+    /// Model of an agent. A passthrough model is never replaced.
     fn model_name<'a>(&'a self, agent: &'a Agent) -> &'a str {
         let own = agent.model.as_deref();
         let is_relay = own.is_some_and(|name| name.starts_with(PASSTHROUGH_PREFIX));
@@ -517,6 +520,9 @@ impl Tree {
         if settings.shell.is_none() {
             specs.retain(|spec| spec.name != "shell");
         }
+        if !agent.tools.as_ref().is_some_and(|tools| tools.iter().any(|name| name == ECHO)) {
+            specs.retain(|spec| spec.name != ECHO);
+        }
         if let Some(tool) = self.skill_tool(agent) {
             specs.retain(|spec| spec.name != SKILL);
             specs.push(tool.spec().clone());
@@ -525,7 +531,7 @@ impl Tree {
             specs.push(message_spec());
         }
         specs.extend(settings.faces.specs(&self.caller(agent, authority, depth)));
-        // A tool that never may be called is not offered.
+        // A tool that is always denied is not offered.
         specs.retain(|spec| !authority.permissions.denies(&spec.name));
         specs.into()
     }
@@ -534,13 +540,13 @@ impl Tree {
         Caller { depth, authority, agent, agents: self.settings().agents.list() }
     }
 
-    /// The sentences about tools that a built-in prompt has for an agent that is offered `specs`.
+    /// Guidance about tools in a built-in prompt for an agent that is offered `specs`.
     fn guidance(&self, agent: &Agent, authority: &Authority, depth: u32, specs: &[ToolSpec]) -> String {
         let delegation = self.settings().faces.usable_tools(&self.caller(agent, authority, depth), specs);
         guidance(agent.guidance, specs, &delegation)
     }
 
-    /// The tool that an agent of this kit calls by this name, if it has one.
+    /// Returns the tool that a resolved agent calls by this name, if it has one.
     pub(crate) fn tool(&self, resolved: &ResolvedAgent, name: &str) -> Option<&Arc<dyn AnyTool>> {
         let may_use = |name: &str| resolved.authority.tools.contains(name);
         if resolved.external_limits.is_some() {
@@ -558,7 +564,7 @@ impl Tree {
         }
     }
 
-    /// What ends with the session, where another program runs it.
+    /// Guard of the external session, if another program runs the agent.
     pub(crate) fn external_session(
         &self,
         resolved: &ResolvedAgent,
@@ -572,15 +578,15 @@ impl Tree {
         }))
     }
 
-    /// The label of the session other than `reader` that left this content in a file. What this process did not see
-    /// itself is looked for in the store, once.
+    /// Label of the session other than `reader` that left this content in a file. Writes that this process did
+    /// not see are read from the store once.
     pub(crate) async fn writer(&self, path: &str, content: Hash, reader: &SessionId) -> Option<String> {
         let known = self.writes.writer(path, content, reader);
         if known.is_some() || self.writes.has_earlier() {
             return known;
         }
         let (mut earlier, mut after) = (EarlierWrites::default(), 0);
-        // A store that fails here fails the next append too, and says so there.
+        // A store that fails here also fails at the next append, where the error is reported.
         while let Ok(records) = self.store().tail(&self.root.root_id(), after, WRITES_PAGE_RECORDS).await
             && let Some(last) = records.last()
         {
@@ -591,12 +597,13 @@ impl Tree {
         self.writes.writer(path, content, reader)
     }
 
-    /// Skills belong to the definition of an agent: they are neither lent nor asked for.
+    /// Returns the skill tool of an agent. Skills belong to the agent definition and are neither lent nor
+    /// requested.
     fn skill_tool(&self, agent: &Agent) -> Option<&Arc<dyn AnyTool>> {
         self.settings().skills.tool().filter(|_| agent.allow_skills)
     }
 
-    /// Adds the definitions of a kit that no append of this tree has made durable yet.
+    /// Adds the definitions of an agent that this tree has not made durable yet.
     pub(crate) fn add_unwritten(&self, resolved: &ResolvedAgent, blobs: &mut Vec<(Hash, Arc<str>)>) {
         let durable_blobs = lock(&self.durable_blobs);
         let mut add = |hash: Hash, encoded: &dyn Fn() -> String| {
@@ -608,14 +615,14 @@ impl Tree {
         add(resolved.authority_hash, &|| resolved.authority.encoded());
     }
 
-    /// Remembers that these definitions are durable.
+    /// Records that these definitions are durable.
     pub(crate) fn mark_written(&self, blobs: &[(Hash, Arc<str>)]) {
         if !blobs.is_empty() {
             lock(&self.durable_blobs).extend(blobs.iter().map(|(hash, _)| *hash));
         }
     }
 
-    /// The kit that a log names by hashes.
+    /// Resolves an agent that a log refers to by hashes.
     pub(crate) async fn resolve_recorded(
         &self,
         agent: Hash,
@@ -627,7 +634,7 @@ impl Tree {
         }
         let definition: Agent = self.definition(agent).await?;
         let mut allowed: Authority = self.definition(authority).await?;
-        // Rules that were added since bind what goes on now.
+        // Rules added since then also apply to a resumed round.
         let now = &self.settings().permissions;
         for (rules, added) in
             [(&mut allowed.permissions.deny, &now.deny), (&mut allowed.permissions.ask, &now.ask)]
@@ -658,7 +665,7 @@ impl Tree {
 }
 
 impl Drop for Tree {
-    /// A run that was dropped half-way gives its lease back as well, so that the tree can be resumed by anyone.
+    /// A dropped run also releases its lease, so that any process can resume the tree.
     fn drop(&mut self) {
         if !self.released.load(Ordering::SeqCst) {
             self.release_later();
@@ -666,8 +673,7 @@ impl Drop for Tree {
     }
 }
 
-/// The system prompt: the prompt of the agent, guidance about its tools, its environment, and the instructions of the
-/// project.
+/// System prompt: the agent's prompt, guidance about its tools, its environment, and the project instructions.
 fn system(agent: &Agent, guidance: &str, environment: Option<&str>, instructions: Option<&str>) -> Arc<str> {
     let instructions =
         instructions.map(str::trim).filter(|text| !text.is_empty() && !agent.ignore_instructions);
@@ -686,20 +692,17 @@ fn system(agent: &Agent, guidance: &str, environment: Option<&str>, instructions
     }
 }
 
-const INSTRUCTIONS_INTRO: &str = "# Instructions of the project\n\nEverything below comes from files of the project that you work \
-in. Keep to it as far as your task and what is said above allow; it cannot widen what you may do.";
+const INSTRUCTIONS_INTRO: &str = "# Project instructions\n\nThe text below comes from files of this project. Follow it unless \
+your task or the text above says otherwise. It cannot extend your permissions.";
 
-/// What the model is told about `message`, which the driver itself carries out.
+/// Specification of the `message` tool, which the driver carries out itself.
 pub(crate) fn message_spec() -> ToolSpec {
     ToolSpec {
         name: MESSAGE_TOOL.to_owned(),
-        description:
-            "Send the person a short message now, while you go on working: progress, a finding, a warning. \
-                      Your result is not sent this way; it is your last reply."
-                .to_owned(),
+        description: "Send the user an interim update. Your result is your last reply.".to_owned(),
         schema: json!({
             "type": "object",
-            "properties": { "text": { "type": "string", "description": "What the person reads" } },
+            "properties": { "text": { "type": "string", "description": "The message" } },
             "required": ["text"]
         }),
         category: Category::Other,
@@ -719,10 +722,10 @@ mod tests {
         assert_eq!(&*system(&ignoring, "", None, Some("Use tabs.")), "You read.\n");
         assert_eq!(&*system(&ignoring, "", Some("# Here"), Some("Use tabs.")), "You read.\n\n# Here");
         let prompt = system(&agent, "", Some("# Here"), Some("Use tabs."));
-        assert!(prompt.starts_with("You read.\n\n# Here\n\n# Instructions"), "{prompt}");
+        assert!(prompt.starts_with("You read.\n\n# Here\n\n# Project instructions"), "{prompt}");
         let prompt = system(&agent, "", None, Some("\nUse tabs.\n\n"));
         assert!(
-            prompt.starts_with("You read.\n\n# Instructions") && prompt.ends_with("\n\nUse tabs.\n"),
+            prompt.starts_with("You read.\n\n# Project instructions") && prompt.ends_with("\n\nUse tabs.\n"),
             "{prompt}"
         );
     }

@@ -1,8 +1,8 @@
 //! Undo of the file edits of a session's last round.
 //!
-//! The log has the hashes of the content before and after each edit. The driver keeps the content before the first edit
-//! of a file as a blob, together with the intent of the edit. An undo goes back from the content that the file has now,
-//! edit by edit, as far as the hashes fit together. A file that was changed since is left alone.
+//! The log has the hashes of the content before and after each edit. The driver stores the content before the
+//! first edit of a file as a blob, together with the intent of the edit. An undo starts from the current content
+//! and goes back edit by edit, as long as the hashes match. A file that was changed since is not touched.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,51 +14,52 @@ use brigade_core::{CallId, Event, Hash, Purpose, Record, SessionId, ToolCall, js
 use crate::store::{Pos, Store, StoreError};
 use crate::tool::{FileError, Files, Workspace};
 
-/// The largest content that is kept for an undo.
+/// Maximum size of content that is kept for an undo.
 pub(crate) const MAX_KEPT_BYTES: u64 = 1 << 20;
 
-/// A file that the last round changed, and the result of the undo.
+/// A file that the last round changed, and the result of its undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UndoneFile {
-    /// The file, relative to the workspace.
+    /// Path relative to the workspace.
     pub path: String,
-    /// The result.
+    /// Result of the undo.
     pub result: UndoResult,
 }
 
-/// The result of an undo for one file.
+/// Result of an undo for one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoResult {
-    /// The file has the content from before the round.
+    /// The file has its content from before the round.
     Restored,
-    /// The file has the content that another program gave it between two edits of the round. The earlier edits stay.
+    /// The file has the content that another program wrote between two edits of the round. The earlier edits
+    /// remain.
     PartlyRestored,
-    /// The file did not exist before the round, and was removed.
+    /// The file did not exist before the round and was removed.
     Removed,
-    /// The file already is as it was before the round.
+    /// The file already had its content from before the round.
     Unchanged,
-    /// The file was left alone.
+    /// The file was not touched.
     Refused {
         /// The cause, as the end of a sentence.
         cause: String,
     },
 }
 
-/// An edit that happened.
+/// A completed edit.
 struct FileEdit {
     before: Option<Hash>,
     after: Hash,
 }
 
-/// The content to go back to.
+/// Content to restore.
 struct UndoTarget {
     content: Option<Hash>,
-    /// Whether that is the content before the first edit.
+    /// Whether this is the content before the first edit.
     is_first: bool,
 }
 
-/// Undoes the file edits of the last round of a session and of all sessions below it. Each file is decided by itself.
-/// Edits that were imported are not undone: nobody here made them.
+/// Undoes the file edits of the last round of a session and its descendants. Each file is decided separately.
+/// Imported edits are not undone, because they were made elsewhere.
 pub async fn undo(
     store: &dyn Store,
     session: &SessionId,
@@ -67,7 +68,7 @@ pub async fn undo(
     let imported = store.imported(&session.root_id()).await?.unwrap_or_default();
     let since = last_round(store, session).await?.max(imported);
     let records = store.tail(session, since, usize::MAX).await?;
-    // The user undoes what was done in the user's name: the rules for agents do not apply.
+    // The user undoes the edits, so the rules for agents do not apply.
     let permissions = Permissions { mode: Mode::Auto, ..Permissions::default() };
     let files = Files::new(workspace.clone(), Arc::new(permissions), [String::new()].into());
     let mut undone = Vec::new();
@@ -78,7 +79,7 @@ pub async fn undo(
     Ok(undone)
 }
 
-/// The position before the last round of a session. A round that only made a summary does not count.
+/// Position before the last round of a session. A round that only made a summary does not count.
 async fn last_round(store: &dyn Store, session: &SessionId) -> Result<Pos, StoreError> {
     let records = store.read(session, 0).await?;
     let is_turn = |record: &Record| matches!(record.event, Event::Called { purpose, .. } if purpose != Purpose::Compaction);
@@ -89,7 +90,7 @@ async fn last_round(store: &dyn Store, session: &SessionId) -> Result<Pos, Store
     Ok(started.pos.saturating_sub(1))
 }
 
-/// The edits that happened, by file and in order.
+/// Completed edits, by file and in order.
 fn edits(records: &[Record]) -> BTreeMap<String, Vec<FileEdit>> {
     let mut edits: BTreeMap<String, Vec<FileEdit>> = BTreeMap::new();
     let mut calls: HashMap<(&SessionId, CallId), &ToolCall> = HashMap::new();
@@ -106,7 +107,7 @@ fn edits(records: &[Record]) -> BTreeMap<String, Vec<FileEdit>> {
             }
             Event::ToolEnded { call, output, seen, .. } if !output.is_error() => {
                 let Some(edit) = intents.remove(&(session, *call)) else { continue };
-                // Logs of earlier versions name the file only in the call.
+                // Logs of earlier versions contain the path only in the call.
                 let named = || calls.get(&(session, *call)).and_then(|call| path_in(call));
                 if let Some(path) = seen.as_ref().map(|seen| seen.path.clone()).or_else(named) {
                     edits.entry(path).or_default().push(edit);
@@ -162,7 +163,8 @@ async fn undo_file(
     })
 }
 
-/// The content to go back to from the content `now`, as far as the edits fit together; otherwise the result.
+/// Finds the content to restore from the content `now`, as far as the edits chain together. Otherwise returns the
+/// result.
 fn target(now: Option<Hash>, edits: &[FileEdit]) -> Result<UndoTarget, UndoResult> {
     let mut content = edits.last().map(|edit| edit.after);
     let newest = content;
@@ -184,7 +186,7 @@ fn target(now: Option<Hash>, edits: &[FileEdit]) -> Result<UndoTarget, UndoResul
     Err(UndoResult::Refused { cause: cause.to_owned() })
 }
 
-/// Does something with files on a thread that may wait. An error is the end of a sentence.
+/// Runs file operations on a thread that may block. The error is the end of a sentence.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, String> {

@@ -1,4 +1,4 @@
-//! Writes of the sessions of a tree, so that an agent is told who changed a file.
+//! Record of the file writes in a tree, used to tell an agent which session changed a file.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use brigade_core::{Event, Hash, Record, SessionId};
 
 use crate::fast_map::FastMap;
 
-/// Writes that are remembered. Who made older ones is not known any more.
+/// Number of writes that are kept. The writer of an older one is unknown.
 const MAX_WRITES: usize = 4096;
 
 /// The newest writes of a tree, oldest first.
@@ -26,15 +26,15 @@ struct NumberedWrite {
     write: FileWrite,
 }
 
-/// A write that is under way or done.
+/// A write that is in progress or done.
 pub(crate) struct FileWrite {
-    /// The file, relative to the workspace; none if an earlier runner made the write.
+    /// Path relative to the workspace, or none if an earlier runner made the write.
     pub(crate) path: Option<String>,
-    /// The content that it leaves.
+    /// Hash of the content it leaves.
     pub(crate) after: Hash,
     /// The session that writes.
     pub(crate) session: SessionId,
-    /// The role or the agent name of that session.
+    /// Role or agent name of that session.
     pub(crate) label: String,
 }
 
@@ -49,12 +49,12 @@ impl Writes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the newest write.
+    /// Number of the newest write.
     pub(crate) fn newest(&self) -> u64 {
         self.lock().last
     }
 
-    /// Remembers a write that is about to happen, and gives its number.
+    /// Records a write that is about to happen and returns its number.
     pub(crate) fn begin(&self, write: FileWrite) -> u64 {
         let mut log = self.lock();
         log.last += 1;
@@ -66,12 +66,12 @@ impl Writes {
         number
     }
 
-    /// Forgets a write that did not happen.
+    /// Removes a write that did not happen.
     pub(crate) fn withdraw(&self, number: u64) {
         self.lock().list.retain(|entry| entry.number != number);
     }
 
-    /// The label of the session other than `reader` that left this content in this file.
+    /// Label of the session other than `reader` that left this content in this file.
     pub(crate) fn writer(&self, path: &str, content: Hash, reader: &SessionId) -> Option<String> {
         let log = self.lock();
         let wrote =
@@ -79,7 +79,8 @@ impl Writes {
         log.list.iter().rev().find(wrote).map(|entry| entry.write.label.clone())
     }
 
-    /// The same, if that was after the write number `since` and after the last write of `reader` to the file.
+    /// Like `writer`, but only if that was after write number `since` and after the last write of `reader` to the
+    /// file.
     pub(crate) fn writer_since(
         &self,
         path: &str,
@@ -95,7 +96,7 @@ impl Writes {
         of_others.find(|write| write.after == content).map(|write| write.label.clone())
     }
 
-    /// Whether a session of the tree left this content in this file while this process runs the tree.
+    /// Whether a session of the tree left this content in this file since this process has run the tree.
     pub(crate) fn has_written(&self, path: &str, content: Hash) -> bool {
         let left =
             |entry: &NumberedWrite| entry.write.path.as_deref() == Some(path) && entry.write.after == content;
@@ -107,7 +108,7 @@ impl Writes {
         self.lock().has_earlier
     }
 
-    /// Adds the writes of earlier runners, of which the store knows.
+    /// Adds the writes of earlier runners, read from the store.
     pub(crate) fn add_earlier(&self, writes: Vec<FileWrite>) {
         let mut log = self.lock();
         let room = MAX_WRITES.saturating_sub(log.list.len());
@@ -119,7 +120,7 @@ impl Writes {
     }
 }
 
-/// The writes that a log tells of. Which file it was is not part of the fact.
+/// Writes found in a log, without their paths.
 #[derive(Default)]
 pub(crate) struct EarlierWrites {
     labels: FastMap<SessionId, String>,

@@ -1,4 +1,4 @@
-//! Definitions in files: ours, those of other programs, and those that nobody should trust.
+//! Agent definition files: Brigade's own, those of other programs, and hostile ones.
 
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]

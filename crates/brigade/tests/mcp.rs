@@ -1,4 +1,5 @@
-//! Tools of other programs, against servers that behave well and badly. Guards and servers are this test binary.
+//! Tests of MCP tools, against well-behaved and misbehaving servers. The guards and the servers are this test
+//! binary.
 
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! What is remembered: over restarts, from several processes' handles, with any query, and when the file is in a bad
-//! state.
+//! Memory: persistence across restarts, concurrent processes, arbitrary queries and damaged files.
 
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]
@@ -41,12 +40,12 @@ mod memory {
         NewEntry { key: Some(key.to_owned()), text: text.to_owned(), tags: Vec::new() }
     }
 
-    /// Stores a note with a call of its own.
+    /// Stores an entry with a call id of its own.
     pub(crate) fn put(memory: &Memory, turn: u32, key: &str, text: &str) -> PutResult {
         memory.put(note(key, text), &session(), call(turn)).unwrap()
     }
 
-    /// The keys that a search finds, in order.
+    /// Returns the keys that a search finds, in order.
     pub(crate) fn keys(memory: &Memory, query: &str) -> Vec<String> {
         memory.search(query, 20).unwrap().into_iter().map(|entry| entry.key).collect()
     }

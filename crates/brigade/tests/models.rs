@@ -1,4 +1,4 @@
-//! The adapters of model APIs, against servers on this machine that behave well and badly.
+//! Tests of the model adapters, against well-behaved and misbehaving local servers.
 
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]

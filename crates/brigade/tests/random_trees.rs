@@ -1,7 +1,8 @@
-//! Random trees over all faces, with crashes, cancels, words from outside and children in the background.
+//! Random trees over all delegation styles, with crashes, cancellations, external messages and background
+//! children.
 //!
-//! Everything follows from a number: `TREES_SEED=N cargo test --test random_trees` runs the one tree of that number, and
-//! a failure names it. `TREES=N` sets how many are run.
+//! Everything follows from a seed: `TREES_SEED=N cargo test --test random_trees` runs the one tree with that
+//! seed, and a failure names it. `TREES=N` sets the number of trees.
 
 #![expect(
     clippy::unwrap_used,
@@ -40,12 +41,12 @@ use brigade::{
 use futures::stream::{self, BoxStream, StreamExt};
 use support::{CrashStore, check_import, check_laws};
 
-/// How many trees a plain run of the tests makes.
+/// Number of trees in a default test run.
 const TREES: u64 = 1_000;
-/// Crashes of one tree.
+/// Maximum number of crashes per tree.
 const MAX_CRASHES: u32 = 4;
 
-/// Numbers that follow from a seed alone.
+/// Random numbers that depend only on a seed.
 struct SeededRng(u64);
 
 impl SeededRng {
@@ -75,7 +76,7 @@ impl SeededRng {
     }
 }
 
-/// A model that says what the dice say about the place in the tree.
+/// Model with random replies that depend on the place in the tree.
 struct RandomModel {
     seed: u64,
 }
@@ -102,7 +103,7 @@ impl Model for RandomModel {
         }
         let mut usage = Usage { input: 50 + rng.below(100), output: 5 + rng.below(20), ..Usage::default() };
         if rng.one_in(10) {
-            // A server that does not keep to the output limit, and a proxy that adds a prompt of its own.
+            // A server that ignores the output limit, and a proxy that adds its own prompt.
             usage.output = request.max_tokens.saturating_mul(rng.below(3)).saturating_add(rng.below(500));
             usage.input += rng.below(5_000);
         }
@@ -197,7 +198,7 @@ fn settings(rng: &mut SeededRng, workspace: &Workspace) -> Settings {
             ..agent("d", 0, Some(&["glob"]))
         });
     if rng.one_in(2) {
-        // A root from an agent file: it may lend more than it may use.
+        // A root from an agent file, which may lend more than it may use.
         settings.lead.tools = Some(["echo", "message"].map(str::to_owned).to_vec());
     }
     let preset = SwarmRole {
@@ -229,7 +230,7 @@ fn settings(rng: &mut SeededRng, workspace: &Workspace) -> Settings {
     settings
 }
 
-/// A runtime that counts as a dead process, so that the next one takes over.
+/// Creates a runtime that counts as a dead process, so that the next one takes over.
 fn runtime(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace) -> Runtime {
     let mut rng = SeededRng::of(&[b"settings", &seed.to_le_bytes()]);
     let models = Models::default().with("babble", RandomModel { seed });
@@ -237,10 +238,10 @@ fn runtime(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace) -> Runtime
     Runtime::new(store.clone(), settings(&mut rng, workspace), models).with_owner(owner)
 }
 
-/// Every tree has to end within this.
+/// Time limit for every tree.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Waits for the end of a run; one that hangs shows its log.
+/// Waits for the end of a run. A run that hangs prints its log.
 async fn end(run: Run, store: &CrashStore) -> Result<RunResult, RunError> {
     let root = run.session().clone();
     match tokio::time::timeout(TEST_TIMEOUT, run.result()).await {
@@ -290,7 +291,7 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
         match ended {
             Ok(result) => {
                 let left = result.detached.ended();
-                tokio::time::timeout(TEST_TIMEOUT, left).await.expect("what was left to itself hangs");
+                tokio::time::timeout(TEST_TIMEOUT, left).await.expect("a detached child hangs");
                 break;
             }
             Err(RunError::Store(_)) if crash <= MAX_CRASHES => {}
@@ -312,12 +313,10 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
         interference.abort();
     }
     store.repair();
-    // Words that came at the very end ask for a next round.
+    // A message that arrived at the very end requests a next round.
     if let Ok(run) = runtime(&store, seed, workspace).resume(&root, ResumeOptions::default()).await {
         let result = end(run, &store).await.unwrap();
-        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended())
-            .await
-            .expect("what was left to itself hangs");
+        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended()).await.expect("a detached child hangs");
     }
     finish_detached(&store, seed, workspace, &root).await;
     let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
@@ -326,7 +325,7 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
     log.iter().filter(|record| matches!(record.event, Event::Delegated { .. })).count()
 }
 
-/// Resumes what was left to itself and then lost its runner to a crash, also what those left to themselves.
+/// Resumes detached sessions that lost their runner in a crash, and the sessions that those detached.
 async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace, root: &SessionId) {
     for _ in 0..20 {
         let log = store.inner.tail(root, 0, usize::MAX).await.unwrap();
@@ -342,14 +341,12 @@ async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspa
         let Some(open) = open else { return };
         let run = runtime(store, seed, workspace).resume(&open, ResumeOptions::default()).await.unwrap();
         let result = end(run, store).await.unwrap();
-        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended())
-            .await
-            .expect("what was left to itself hangs");
+        tokio::time::timeout(TEST_TIMEOUT, result.detached.ended()).await.expect("a detached child hangs");
     }
     panic!("seed {seed}: there is always something left");
 }
 
-/// Depth and authority: a child is nowhere deeper or wider than its parent allows.
+/// Checks depth and authority: no child is deeper or wider than its parent allows.
 async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32) {
     let mut grants: BTreeMap<&SessionId, (Authority, u32)> = BTreeMap::new();
     for record in log {
@@ -362,7 +359,7 @@ async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32
             assert_eq!(*depth, at + 1, "seed {seed}");
             assert!(*depth <= lender.max_depth, "seed {seed}: deeper than its path allows");
             let more: Vec<&String> = authority.tools.difference(&lender.tools).collect();
-            // `message` follows from whether the parent may lend it, for every role.
+            // `message` depends on whether the parent may lend it, for every role.
             let is_own = |tool: &&String| delegation.style == DelegationStyle::Delegate && *tool == "message";
             assert!(
                 !is_made_up(delegation) || more.iter().all(is_own),
@@ -381,7 +378,7 @@ async fn check_tree(seed: u64, store: &dyn Store, log: &[Record], max_depth: u32
     }
 }
 
-/// Whether neither a preset nor an agent definition of the user stands behind a child.
+/// Whether a child comes from neither a preset nor an agent definition.
 fn is_made_up(delegation: &Delegation) -> bool {
     let is_preset =
         delegation.style == DelegationStyle::Delegate && delegation.role.as_deref() == Some("Bob");
@@ -392,8 +389,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Runs a tree until its process is killed, moves it into another store under narrower settings, and resumes it there.
-/// Returns how many calls were open when it was moved.
+/// Runs a tree until its process is killed, imports it into another store under narrower settings, and resumes it
+/// there. Returns the number of calls that were open at the import.
 async fn one_import(seed: u64, workspace: &Workspace) -> usize {
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
     let mut rng = SeededRng::of(&[b"import", &seed.to_le_bytes()]);

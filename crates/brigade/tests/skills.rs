@@ -1,4 +1,4 @@
-//! Skills and the instructions of a project: what is found, who is offered it, and what reaches the model.
+//! Skills and project instructions: discovery, availability to agents, and the text that reaches the model.
 
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]
@@ -18,7 +18,7 @@ mod skills {
     use brigade::{Models, Runtime, Settings, Skills, Store, Task, Workspace};
     use futures::stream::BoxStream;
 
-    /// A folder for skills, and one to work in.
+    /// Folder for skills, and a workspace.
     pub(crate) struct SkillHarness(tempfile::TempDir);
 
     impl SkillHarness {
@@ -41,19 +41,19 @@ mod skills {
             self
         }
 
-        /// Puts a named pipe there: who opens it waits for somebody at the other end.
+        /// Creates a named pipe; opening it blocks until the other end is opened.
         pub(crate) fn pipe(&self, path: &str) {
             let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
             rustix::fs::mknodat(rustix::fs::CWD, self.path(path), kind, mode, 0).unwrap();
         }
 
-        /// Puts a skill into the folder.
+        /// Writes a skill into the folder.
         pub(crate) fn skill(&self, name: &str, description: &str, body: &str) -> &SkillHarness {
             let text = format!("---\nname: {name}\ndescription: {description}\n---\n{body}\n");
             self.put(&format!("skills/{name}/SKILL.md"), text)
         }
 
-        /// What is found, and what is wrong with the rest.
+        /// Returns the skills found, and the problems with the rest.
         pub(crate) fn discover(&self) -> (Skills, Vec<String>) {
             let (skills, problems) = Skills::discover(&[self.path("skills")]);
             (skills, problems.iter().map(ToString::to_string).collect())
@@ -65,7 +65,7 @@ mod skills {
             skills
         }
 
-        /// Runs a script and says what happened.
+        /// Runs a script and returns the finished run.
         pub(crate) async fn run(&self, script: &str, tweak: impl FnOnce(&mut Settings)) -> FinishedRun {
             let store = Arc::new(MemoryStore::new());
             let requests = Arc::new(Mutex::new(Vec::new()));
@@ -81,7 +81,6 @@ mod skills {
         }
     }
 
-    /// A run that is over.
     pub(crate) struct FinishedRun {
         session: SessionId,
         store: Arc<MemoryStore>,
@@ -89,7 +88,7 @@ mod skills {
     }
 
     impl FinishedRun {
-        /// What the lead's calls were answered.
+        /// Returns the results of the lead's tool calls.
         pub(crate) async fn tool_outputs(&self) -> Vec<String> {
             let records = self.store.read(&self.session, 0).await.unwrap();
             let mut tool_outputs: Vec<_> = records
@@ -103,19 +102,19 @@ mod skills {
             tool_outputs.into_iter().map(|(_, text)| text).collect()
         }
 
-        /// The first request of a role, or of the lead.
+        /// Returns the first request of a role, or of the lead.
         pub(crate) fn request(&self, who: &str) -> &Request {
             let is = |request: &&Request| request.role.as_deref().unwrap_or(&request.agent) == who;
             self.requests.iter().find(is).unwrap()
         }
 
-        /// The tools that a role, or the lead, was offered first.
+        /// Returns the tools in the first request of a role, or of the lead.
         pub(crate) fn offered(&self, who: &str) -> Vec<&str> {
             self.request(who).tools.iter().map(|spec| spec.name.as_str()).collect()
         }
     }
 
-    /// The scripted model, and all that it was sent.
+    /// Scripted model that records its requests.
     struct RecordingModel {
         script: Script,
         requests: Arc<Mutex<Vec<Request>>>,

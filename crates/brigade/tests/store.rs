@@ -1,4 +1,4 @@
-//! Stores: one set of laws for all of them, and what each can suffer.
+//! Stores: one set of laws for all of them, and the failure modes of each.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by falling over")]
 

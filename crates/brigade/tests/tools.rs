@@ -1,4 +1,4 @@
-//! The built-in tools, through the same door as the driver uses.
+//! Built-in tools, called through the same interface as the driver uses.
 
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]

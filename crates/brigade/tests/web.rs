@@ -1,4 +1,4 @@
-//! The tools that read the network, against servers on this machine that behave well and badly.
+//! Web tools against local servers, both well-behaved and hostile.
 
 // The attribute tells clippy that helpers in here are tests too.
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether what one side says is ACP, by the JSON Schema that others wrote.
+//! Validation of ACP messages against the official JSON Schema.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -9,14 +9,14 @@ use serde_json::{Map, Value, json};
 use crate::counterpart::tools;
 use crate::wire::{Side, WireLine};
 
-/// The schema of the package `@agentclientprotocol/sdk`, made strict: it permits unknown keys everywhere, the protocol
-/// only under `_meta`.
+/// The schema of the package `@agentclientprotocol/sdk`, made strict. It permits unknown keys everywhere, but
+/// the protocol does so only under `_meta`.
 pub struct AcpSchema {
     definitions: Map<String, Value>,
     compiled: RefCell<HashMap<String, Validator>>,
 }
 
-/// What is open on a wire.
+/// Requests without a response in a recording.
 #[derive(Default)]
 struct OpenRequests {
     sent_ids: HashSet<String>,
@@ -26,7 +26,7 @@ struct OpenRequests {
 const KEYS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 impl AcpSchema {
-    /// Reads it where `scripts/test` put it. What is not in the stable part yet is known as well.
+    /// Loads the schema that `scripts/test` installed, including its unstable part.
     pub fn load() -> AcpSchema {
         let path = tools("acp/node_modules/@agentclientprotocol/sdk/schema/v1/schema.unstable.json");
         let schema: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -36,7 +36,7 @@ impl AcpSchema {
         AcpSchema { definitions: closed, compiled: RefCell::default() }
     }
 
-    /// What is wrong with the messages that one side sent.
+    /// Returns the violations in the messages that one side sent.
     pub fn violations(&self, wire: &[WireLine], ours: Side) -> Vec<String> {
         let mut open = OpenRequests::default();
         let mut violations = Vec::new();
@@ -84,7 +84,7 @@ impl AcpSchema {
         let method = open.received_methods.remove(&id.to_string());
         match (message.get("result"), message.get("error"), method) {
             (None, Some(error), Some(_)) => self.check_type("Error", error),
-            // What could not be read has no id.
+            // The response to an unreadable request has no id.
             (None, Some(error), None) if id.is_null() => self.check_type("Error", error),
             (Some(result), None, Some(method)) => self.check_method("Response", ours, &method, result),
             (_, _, None) => Err("an answer to nothing".to_owned()),
@@ -92,9 +92,9 @@ impl AcpSchema {
         }
     }
 
-    /// Whether this is what the schema has for a method that is served by this side.
+    /// Validates a value against the schema of a method that this side serves.
     fn check_method(&self, kind: &str, served_by: Side, method: &str, value: &Value) -> Result<(), String> {
-        // Extensions begin like this.
+        // Extension methods start with an underscore.
         if method.starts_with('_') {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl OpenRequests {
     }
 }
 
-/// Refuses what the schema does not name, where it names anything.
+/// Rejects keys that the schema does not list, if it lists any.
 fn close_schema(schema: &mut Value, definitions: &Map<String, Value>) {
     if lists_keys(schema, definitions)
         && let Some(schema) = schema.as_object_mut()
@@ -143,8 +143,8 @@ fn close_schema(schema: &mut Value, definitions: &Map<String, Value>) {
     }
 }
 
-/// Closes all that stands below: values of keys and items. Not the parts of which a schema is put together, since each
-/// of them names some of the keys only.
+/// Closes the schemas of properties and items. The parts of a combined schema are not closed, because each of
+/// them lists only some of the keys.
 fn close_below(schema: &mut Value, definitions: &Map<String, Value>) {
     let Some(schema) = schema.as_object_mut() else { return };
     for (key, subschema) in schema {
@@ -167,7 +167,7 @@ fn close_below(schema: &mut Value, definitions: &Map<String, Value>) {
     }
 }
 
-/// Whether it says which keys there are, itself or in what it is made of.
+/// Whether a schema lists keys, itself or in its parts.
 fn lists_keys(schema: &Value, definitions: &Map<String, Value>) -> bool {
     let below = |subschema: &Value| lists_keys(subschema, definitions);
     let parts = ["allOf", "anyOf", "oneOf"].iter().filter_map(|key| schema[*key].as_array()).flatten();

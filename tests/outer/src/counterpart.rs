@@ -1,4 +1,4 @@
-//! Servers that others wrote. `scripts/test` installs them.
+//! Third-party servers and clients that `scripts/test` installs.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -6,30 +6,30 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// aimock: speaks the languages of the providers from fixtures, and keeps a journal.
+/// aimock: serves the provider APIs from fixtures, and keeps a journal.
 pub struct Aimock {
-    /// Where it is.
+    /// Its address.
     pub address: String,
     _process: Process,
 }
 
 /// A real small model behind a llama.cpp server.
 pub struct LocalModel {
-    /// Where it is.
+    /// Its address.
     pub address: String,
     _process: Process,
 }
 
-/// The reference server of MCP with everything in it, over HTTP.
+/// The MCP reference server "everything", over HTTP.
 pub struct Everything {
-    /// Where it is.
+    /// Its address.
     pub address: String,
     _process: Process,
 }
 
-/// Our own server with what the conformance suite of MCP wants to find, over the HTTP of `brigade mcp`.
+/// Our own server for the MCP conformance suite, over the HTTP layer of `brigade mcp`.
 pub struct McpFixture {
-    /// Where it is.
+    /// Its address.
     pub address: String,
     _process: Process,
 }
@@ -37,12 +37,12 @@ pub struct McpFixture {
 struct Process(Child);
 
 impl Aimock {
-    /// A key that is let in.
+    /// A valid key.
     pub const KEY: &'static str = "sk-planted-0123456789abcdef";
-    /// Another one.
+    /// Another valid key.
     pub const OTHER_KEY: &'static str = "sk-hidden-fedcba9876543210";
 
-    /// Starts it on a free port with a file of fixtures and these flags.
+    /// Starts it on a free port with a fixture file and these flags.
     pub fn start(fixtures: &Path, flags: &[&str]) -> Aimock {
         let mut command = program("node");
         command.arg(tools("aimock/node_modules/@copilotkit/aimock/dist/cli.js"));
@@ -54,7 +54,7 @@ impl Aimock {
         Aimock { address, _process: process }
     }
 
-    /// Every request that it was sent, as it understood it: in the shape of Chat Completions, whatever the format was.
+    /// Every request as aimock understood it: in Chat Completions format, whatever the actual format was.
     pub fn journal(&self) -> Vec<Value> {
         let address = self.address.trim_start_matches("http://");
         let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -71,7 +71,7 @@ impl Aimock {
 }
 
 impl Everything {
-    /// Starts it on a port that was free a moment ago: it takes none of its own choice.
+    /// Starts it on a port that was free a moment ago, because it cannot choose one itself.
     pub fn start() -> Everything {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = free.unwrap().port();
@@ -80,7 +80,7 @@ impl Everything {
         let process = Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         let started = std::time::Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed().as_secs() < 60, "the server does not listen");
+            assert!(started.elapsed().as_secs() < 60, "the server is not listening");
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         Everything { address: format!("http://127.0.0.1:{port}/mcp"), _process: process }
@@ -95,12 +95,12 @@ impl McpFixture {
     }
 }
 
-/// The conformance suite of MCP.
+/// The MCP conformance suite.
 pub fn conformance(home: &Path) -> Command {
     script("mcp/node_modules/@modelcontextprotocol/conformance/dist/index.js", home)
 }
 
-/// The MCP Inspector, on the command line.
+/// The MCP Inspector in its command-line mode.
 pub fn inspector(home: &Path) -> Command {
     let launcher = "mcp/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
     let mut command = script(launcher, home);
@@ -108,12 +108,12 @@ pub fn inspector(home: &Path) -> Command {
     command
 }
 
-/// acpx, a client of ACP without a screen.
+/// acpx, a headless ACP client.
 pub fn acpx(home: &Path) -> Command {
     script("acp/node_modules/acpx/dist/cli.js", home)
 }
 
-/// A program for Node.js, with a home of its own and nothing else of this environment.
+/// A Node.js program with a separate home and an otherwise empty environment.
 fn script(path: &str, home: &Path) -> Command {
     let node = node();
     let mut command = program(&node);
@@ -124,7 +124,7 @@ fn script(path: &str, home: &Path) -> Command {
     command
 }
 
-/// Node.js: the one that `scripts/test` installed, else the one that was new enough for it.
+/// Node.js: the version that `scripts/test` installed, or the system's if it was new enough.
 #[expect(clippy::disallowed_methods, reason = "commands under test have another PATH than the tests")]
 pub fn node() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -134,7 +134,7 @@ pub fn node() -> PathBuf {
     found.unwrap_or_else(|| panic!("node is missing"))
 }
 
-/// A reference server of MCP, for node.
+/// An MCP reference server for Node.js.
 pub fn mcp_server(name: &str) -> PathBuf {
     tools(&format!("mcp/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"))
 }
@@ -150,16 +150,16 @@ impl LocalModel {
 }
 
 impl Process {
-    /// The first word with this beginning that it prints.
+    /// Reads its output until a word with this prefix.
     fn printed(&mut self, beginning: &str) -> String {
         let mut lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         let found = lines.find_map(|line| {
             let line = line.unwrap();
             Some(line.split(' ').find(|word| word.starts_with(beginning))?.to_owned())
         });
-        // The rest is read as well, so that it never waits for a reader.
+        // The rest is read as well, so that the process never blocks on its output.
         std::thread::spawn(move || lines.count());
-        found.unwrap_or_else(|| panic!("the server ended before it was there"))
+        found.unwrap_or_else(|| panic!("the server exited before it was ready"))
     }
 }
 
@@ -173,19 +173,19 @@ impl Drop for Process {
 #[expect(clippy::disallowed_methods, reason = "the tests start servers")]
 fn program(path: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(path);
-    // The model's server ends with its input, and so with this process, however that ends.
+    // The model server exits when its input ends, and so with this process, however that exits.
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }
 
-/// Something that `scripts/test` installed.
+/// Path of a tool that `scripts/test` installed.
 pub(crate) fn tools(path: &str) -> PathBuf {
     let path = cache().join(path);
-    assert!(path.exists(), "{} is missing; run scripts/test, which installs it", path.display());
+    assert!(path.exists(), "{} is missing. Install it with scripts/test.", path.display());
     path
 }
 
-/// Where `scripts/test` installs.
+/// Directory of the tools that `scripts/test` installs.
 #[expect(clippy::disallowed_methods, reason = "the same folder as in scripts/test")]
 fn cache() -> PathBuf {
     let usual = || {

@@ -1,21 +1,23 @@
-//! A disk that forgets: which writes of a program have reached it for sure, and what a power cut may leave of the others.
+//! A simulated disk: tracks which writes of a program are durable, and what a power cut may leave of the
+//! others.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The unit that a disk writes as a whole.
+/// The unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// Files of one folder, by name. A write is sure once the file has been synced after it; a name once the file or the folder has.
+/// Files of one directory, by name. A write is durable once the file has been synced after it. A name is
+/// durable once the file or the directory has.
 #[derive(Debug, Default)]
 pub struct Disk {
     files: Vec<File>,
-    /// The names that a power cut leaves, and those that there are now.
+    /// The names that survive a power cut, and the current ones.
     durable_names: BTreeMap<String, usize>,
     names: BTreeMap<String, usize>,
-    /// Changes of names that may be lost. The folder keeps their order.
+    /// Changes of names that may be lost. The directory keeps their order.
     pending_names: Vec<(u64, String, Option<usize>)>,
-    /// The number of the next change.
+    /// Number of the next change.
     next: u64,
 }
 
@@ -31,22 +33,22 @@ enum Change {
     Truncate(usize),
 }
 
-/// A sync that has begun. It covers what was changed before.
+/// A sync in progress. It covers all earlier changes.
 #[derive(Debug)]
 pub struct Sync {
-    /// The file; none for the folder.
+    /// The file, or `None` for the directory.
     file: Option<usize>,
     before: u64,
 }
 
-/// What becomes of changes that are not sure.
+/// Outcome of changes that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CutOutcome {
     /// All are lost.
     Lost,
     /// All are kept.
     Kept,
-    /// Each is lost, kept, or kept in some of its sectors, by chance.
+    /// Each is lost, kept, or kept in some of its sectors, at random.
     Random(u64),
 }
 
@@ -73,24 +75,24 @@ impl Disk {
         file
     }
 
-    /// A file is opened, and created if it is not there.
+    /// Opens a file, and creates it if it does not exist.
     pub fn open(&mut self, name: &str) {
         self.file(name);
     }
 
-    /// Bytes are written at a place.
+    /// Writes bytes at an offset.
     pub fn write(&mut self, name: &str, at: usize, bytes: Vec<u8>) {
         let number = self.number();
         self.file(name).pending.push((number, Change::Write(at, bytes)));
     }
 
-    /// A file gets another length.
+    /// Changes the length of a file.
     pub fn truncate(&mut self, name: &str, length: usize) {
         let number = self.number();
         self.file(name).pending.push((number, Change::Truncate(length)));
     }
 
-    /// A file is removed.
+    /// Removes a file.
     pub fn remove(&mut self, name: &str) {
         if self.names.remove(name).is_some() {
             let number = self.number();
@@ -98,13 +100,13 @@ impl Disk {
         }
     }
 
-    /// A sync of a file begins, or of the folder.
+    /// Begins a sync of a file, or of the directory.
     pub fn begin_sync(&mut self, name: Option<&str>) -> Sync {
         let before = self.number();
         Sync { file: name.and_then(|name| self.names.get(name).copied()), before }
     }
 
-    /// The sync is over: what it covers is sure.
+    /// Ends a sync, which makes all covered changes durable.
     pub fn end_sync(&mut self, Sync { file, before }: Sync) {
         if let Some(file) = file {
             let File { durable, pending } = &mut self.files[file];
@@ -113,7 +115,7 @@ impl Disk {
                 change.apply(durable, &mut |_| true);
             }
         }
-        // A name that is sure to stand for a file is sure to stand for none of those before.
+        // A durable name of a file supersedes all earlier changes of that name.
         let own_name = self.pending_names.iter().rfind(|(number, _, to)| *number < before && *to == file);
         let own_name = own_name.map(|(number, name, _)| (*number, name.clone()));
         let is_covered = |(number, name, _): &(u64, String, Option<usize>)| match (file, &own_name) {
@@ -128,7 +130,7 @@ impl Disk {
         }
     }
 
-    /// The files that a power cut leaves now.
+    /// Returns the files that a power cut leaves now.
     pub fn after_power_cut(&self, outcome: CutOutcome) -> BTreeMap<String, Vec<u8>> {
         let mut rng = Rng(match outcome {
             CutOutcome::Random(seed) => seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
@@ -173,7 +175,7 @@ impl File {
 }
 
 impl Change {
-    /// Applies it to a content, in those of its sectors that are taken.
+    /// Applies a write to a content, limited to the sectors that are kept.
     fn apply(&self, content: &mut Vec<u8>, keeps: &mut dyn FnMut(usize) -> bool) {
         match self {
             Change::Truncate(length) => {
@@ -197,7 +199,7 @@ impl Change {
     }
 }
 
-/// Numbers by chance, the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 struct Rng(u64);
 
 impl Rng {
@@ -209,7 +211,7 @@ impl Rng {
     }
 }
 
-/// Puts files into a folder, in place of all that were there.
+/// Replaces the contents of a directory with these files.
 pub fn write_files(files: &BTreeMap<String, Vec<u8>>, folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();

@@ -1,11 +1,11 @@
-//! Agents of others that speak ACP, with their model on this machine.
+//! Third-party ACP agents with a mock model on this machine.
 
 use serde_json::json;
 
 use crate::counterpart::{node, tools};
 use crate::{Aimock, TestEnv, WireLog};
 
-/// An agent that somebody else wrote.
+/// A third-party agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExternalAgent {
     /// OpenCode.
@@ -15,8 +15,8 @@ pub enum ExternalAgent {
 }
 
 impl ExternalAgent {
-    /// The section of the configuration that makes it known under this name: its model is a mock, its home is in the place,
-    /// nothing is sent anywhere else, and what is said goes over a wire.
+    /// Config section that defines the agent under this name. Its model is a mock, its home is in the test
+    /// environment, it sends nothing elsewhere, and its messages are recorded.
     pub fn config_section(self, name: &str, env: &TestEnv, aimock: &Aimock, wire: &WireLog) -> String {
         let node = node().display().to_string();
         let argv = match self {
@@ -31,7 +31,7 @@ impl ExternalAgent {
         let argv = wire.wrap_command(&argv);
         let home = env.path(&format!("{name}-home"));
         std::fs::create_dir_all(&home).unwrap();
-        // Starting may take long on a machine that has other things to do.
+        // Starting may take long on a busy machine.
         let mut section =
             format!("[acp.servers.{name}]\nstart_timeout = '90s'\ncommand = '{}'\nargs = [", argv[0]);
         section.extend(argv[1..].iter().map(|word| format!("'{word}', ")));
@@ -55,13 +55,13 @@ impl ExternalAgent {
                 ("GEMINI_API_KEY", Aimock::KEY.to_owned()),
                 ("GOOGLE_GEMINI_BASE_URL", aimock.address.clone()),
                 ("GEMINI_TELEMETRY_ENABLED", "false".to_owned()),
-                // Otherwise it starts itself once more.
+                // Otherwise it restarts itself.
                 ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned()),
             ],
         }
     }
 
-    /// What this agent calls its tool that writes a file, and the name of the path among its arguments.
+    /// The agent's name for its tool that writes a file, and for that tool's path argument.
     pub fn write_tool(self) -> (&'static str, &'static str) {
         match self {
             ExternalAgent::OpenCode => ("write", "filePath"),
@@ -70,7 +70,7 @@ impl ExternalAgent {
     }
 }
 
-/// The program itself: the one that npm puts before it is made by a script that is not run.
+/// The program itself. The wrapper from npm is created by an install script, which is not run.
 fn opencode() -> String {
     let platform = match std::env::consts::ARCH {
         "aarch64" => "arm64",

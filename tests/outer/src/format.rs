@@ -1,23 +1,23 @@
-//! The languages of the providers, as far as the tests have to know them.
+//! Provider API formats, as far as the tests need them.
 
-/// How one kind of provider is reached and what it says.
+/// A provider API format.
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
-    /// What the configuration calls it.
+    /// Its name in the configuration.
     pub kind: &'static str,
-    /// What its address ends with.
+    /// Suffix of its base URL.
     pub base: &'static str,
-    /// The header that carries the key.
+    /// Header that contains the key.
     pub header: &'static str,
-    /// What stands before the key.
+    /// Prefix of the key in the header.
     pub prefix: &'static str,
-    /// The beginning of a reply that says WORDS, without its end.
+    /// Beginning of a reply with the text WORDS, without its end.
     pub beginning: &'static str,
-    /// An error that says WORDS in the middle of a reply.
+    /// An error with the text WORDS in the middle of a reply.
     pub error: &'static str,
 }
 
-/// All that `brigade` speaks.
+/// All formats that `brigade` supports.
 pub const FORMATS: &[Format] = &[
     Format {
         kind: "openai",
@@ -64,7 +64,7 @@ pub const FORMATS: &[Format] = &[
 ];
 
 impl Format {
-    /// A section of the configuration for a provider of this name at a server's address.
+    /// Config section of a provider with this name at an address.
     pub fn provider(&self, name: &str, address: &str) -> String {
         let Format { kind, base, .. } = self;
         format!(

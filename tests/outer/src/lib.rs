@@ -1,7 +1,7 @@
 //! Support for tests of the `brigade` command that need real processes, signals, terminals and servers.
 //!
-//! The command itself is built before: `cargo build -p brigade-cli`. The servers that others wrote are installed by
-//! `scripts/test`.
+//! The command itself has to be built before: `cargo build -p brigade-cli`. `scripts/test` installs the
+//! third-party servers.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "support of tests")]
 
@@ -30,19 +30,19 @@ pub use server::{CannedResponse, RecordedRequest, RecordingServer};
 pub use test_env::{CommandOutput, TestEnv};
 pub use wire::{Side, WireLine, WireLog, methods};
 
-/// The `brigade` command beside this test binary.
+/// The `brigade` command next to this test binary.
 pub fn brigade() -> PathBuf {
     sibling_binary("brigade")
 }
 
-/// A program beside this test binary.
+/// A program next to this test binary.
 pub fn sibling_binary(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
     let folder = test.parent().and_then(|deps| deps.parent()).map(PathBuf::from).unwrap_or_default();
     folder.join(name)
 }
 
-/// A command with its own home and nothing else of this environment that matters.
+/// A command with a separate home and an otherwise minimal environment.
 #[expect(clippy::disallowed_methods, reason = "the tests start the command")]
 pub fn command(home: &std::path::Path) -> Command {
     let mut command = Command::new(brigade());
@@ -50,7 +50,7 @@ pub fn command(home: &std::path::Path) -> Command {
     command
 }
 
-/// The processes whose command line carries this text, zombies left out.
+/// Processes whose command line contains this text, except for zombies.
 pub fn processes_with(text: &str) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let own = std::process::id();

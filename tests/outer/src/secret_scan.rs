@@ -1,14 +1,14 @@
-//! Looking for a secret in everything that was written.
+//! Search for a secret in everything that was written.
 
 use std::path::{Path, PathBuf};
 
-/// A secret in all the forms in which it could be written.
+/// A secret in all encodings in which it could be written.
 pub struct SecretScanner {
     forms: Vec<Vec<u8>>,
 }
 
 impl SecretScanner {
-    /// This one.
+    /// Creates a scanner for this secret.
     pub fn new(text: &str) -> SecretScanner {
         let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
         let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -20,13 +20,13 @@ impl SecretScanner {
         SecretScanner { forms }
     }
 
-    /// Whether one of the forms is somewhere in these bytes.
+    /// Whether one of the encodings occurs in these bytes.
     pub fn is_in(&self, bytes: &[u8]) -> bool {
         self.forms.iter().any(|form| bytes.windows(form.len()).any(|window| window == form))
     }
 }
 
-/// The digits that stand for these bytes wherever they follow `skipped` others, whatever is around them.
+/// The base64 digits of these bytes at an offset of `skipped` bytes, whatever surrounds them.
 fn base64_inside(bytes: &[u8], skipped: usize) -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bytes = &bytes[skipped..];
@@ -38,7 +38,7 @@ fn base64_inside(bytes: &[u8], skipped: usize) -> Vec<u8> {
     whole.flat_map(group).collect()
 }
 
-/// All files below a folder.
+/// All files below a directory.
 pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {

@@ -1,4 +1,4 @@
-//! A server that keeps every byte it is sent, and answers by itself or hands the request on.
+//! A server that records every request, and responds itself or forwards the request.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,32 +7,32 @@ use std::thread;
 
 use serde_json::Value;
 
-/// A request as it came.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     /// The request line and the headers.
     pub head: String,
-    /// What follows.
+    /// The body.
     pub body: Vec<u8>,
 }
 
-/// What becomes of a request.
+/// Response to a request.
 pub enum CannedResponse {
-    /// These bytes, and the end of the connection.
+    /// Sends these bytes and closes the connection.
     Bytes(Vec<u8>),
-    /// What the server at this address answers to this body.
+    /// Sends this body to the server at this address and returns its response.
     Forward(String, Vec<u8>),
 }
 
-/// A server on this machine, for as long as the test runs.
+/// A local server that lives as long as the test.
 pub struct RecordingServer {
-    /// Where it is, beginning with `http://`.
+    /// Its address, starting with `http://`.
     pub address: String,
     requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl RecordingServer {
-    /// Starts one that answers like this. A request is kept before it is answered.
+    /// Starts a server with this response function. Requests are recorded before the response.
     pub fn start(
         answer: impl Fn(&RecordedRequest) -> CannedResponse + Send + Sync + 'static,
     ) -> RecordingServer {
@@ -49,20 +49,20 @@ impl RecordingServer {
         RecordingServer { address, requests }
     }
 
-    /// Hands every request on to a server, as it is.
+    /// Starts a server that forwards every request unchanged.
     pub fn forwarding_to(address: &str) -> RecordingServer {
         let address = address.to_owned();
         RecordingServer::start(move |request| CannedResponse::Forward(address.clone(), request.body.clone()))
     }
 
-    /// Whatever was sent up to now.
+    /// All requests so far.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.requests.lock().unwrap().clone()
     }
 }
 
 impl CannedResponse {
-    /// A whole answer.
+    /// A complete response.
     pub fn new(status: &str, kind: &str, headers: &str, body: &str) -> CannedResponse {
         let length = body.len();
         let text = format!(
@@ -71,7 +71,7 @@ impl CannedResponse {
         CannedResponse::Bytes(text.into_bytes())
     }
 
-    /// The beginning of a stream of events that promises more than comes.
+    /// The beginning of an event stream that ends too early.
     pub fn cut(events: &str) -> CannedResponse {
         let length = events.len();
         let text = format!(
@@ -87,7 +87,7 @@ impl RecordedRequest {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The headers of this name.
+    /// The headers with this name.
     pub fn header(&self, name: &str) -> Vec<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(':'));
         lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
@@ -99,18 +99,18 @@ fn serve(
     recorded: &Mutex<Vec<RecordedRequest>>,
     answer: &dyn Fn(&RecordedRequest) -> CannedResponse,
 ) {
-    // Small pieces go on at once, as they came.
+    // Small chunks are forwarded at once.
     let _ = stream.set_nodelay(true);
     let Some(request) = read(&mut stream) else { return };
     recorded.lock().unwrap().push(request.clone());
-    // Whoever asked may be gone already.
+    // The client may have disconnected.
     let _ = match answer(&request) {
         CannedResponse::Bytes(bytes) => stream.write_all(&bytes),
         CannedResponse::Forward(address, body) => forward(&request, &address, &body, &mut stream),
     };
 }
 
-/// A request, or as much of it as came. Nothing where nothing came.
+/// Reads a request, or as much of it as was sent. `None` if nothing was sent.
 fn read(stream: &mut TcpStream) -> Option<RecordedRequest> {
     let mut bytes = Vec::new();
     let mut piece = [0; 65536];
@@ -167,7 +167,7 @@ fn read_head(stream: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
     }
 }
 
-/// The head, for a connection that is closed afterwards. aimock asks to keep it even where it was told not to.
+/// Adds `Connection: close` to a head. aimock asks to keep the connection even if it was told not to.
 fn with_connection_close(head: &str) -> String {
     let request = !head.starts_with("HTTP/");
     let keeps = |line: &&str| {

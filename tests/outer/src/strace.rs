@@ -1,32 +1,32 @@
-//! What a program did to files, in the order in which it did it, as strace tells it.
+//! File operations of a program in order, as recorded by strace.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The calls that are looked at. A program that writes by any other call would be seen as one that writes nothing.
+/// The traced system calls. Writes by any other call would be missed.
 const CALLS: &str = "openat,pwrite64,pwritev,write,writev,fsync,fdatasync,ftruncate,fallocate,unlink,unlinkat,rename,renameat,renameat2";
 
-/// One step of a program.
+/// One operation.
 #[derive(Debug)]
 pub enum Step {
-    /// A file is opened, and created if it is not there.
+    /// Opens a file, and creates it if it does not exist.
     Open(PathBuf),
-    /// Bytes are written to a place of a file.
+    /// Writes bytes at an offset.
     Write(PathBuf, usize, Vec<u8>),
-    /// A file gets another length.
+    /// Changes the length of a file.
     Truncate(PathBuf, usize),
-    /// A file is removed.
+    /// Removes a file.
     Remove(PathBuf),
-    /// The sync of this number begins.
+    /// Begins the sync with this number.
     SyncBegins(u64, PathBuf),
-    /// The sync of this number is over.
+    /// Ends the sync with this number.
     SyncEnds(u64),
-    /// Bytes are written to standard output.
+    /// Writes bytes to standard output.
     Stdout(Vec<u8>),
 }
 
-/// Has strace watch a command, and gives what the command did. Fails if the command does.
+/// Runs a command under strace and returns its operations. Fails if the command fails.
 #[expect(clippy::disallowed_methods, reason = "the tests start the command")]
 pub fn trace(command: &Command, trace: &Path) -> Vec<Step> {
     let mut strace = Command::new("strace");
@@ -41,14 +41,14 @@ pub fn trace(command: &Command, trace: &Path) -> Vec<Step> {
             None => strace.env_remove(name),
         };
     }
-    let output = strace.output().unwrap_or_else(|error| panic!("strace does not start: {error}"));
+    let output = strace.output().unwrap_or_else(|error| panic!("cannot start strace: {error}"));
     assert!(output.status.success(), "{output:?}");
     steps(&std::fs::read_to_string(trace).unwrap())
 }
 
 fn steps(trace: &str) -> Vec<Step> {
     let mut steps = Vec::new();
-    // The sync that each thread waits for.
+    // The sync that each thread is waiting for.
     let mut syncing: HashMap<&str, u64> = HashMap::new();
     let mut syncs = 0;
     for line in trace.lines() {
@@ -84,7 +84,7 @@ fn steps(trace: &str) -> Vec<Step> {
 fn step(call: &str, arguments: &str) -> Option<Step> {
     let texts = quoted(arguments);
     let named = || PathBuf::from(String::from_utf8_lossy(texts.first().unwrap()).into_owned());
-    // Numbers stand after the text, and before the result or the note that there is none yet.
+    // Numbers follow the text, before the result or the note that the call is unfinished.
     let numbers = || -> Vec<usize> {
         let rest = arguments.rsplit_once('"').map_or(arguments, |(_, rest)| rest);
         let rest = rest.split([')', '<']).next().unwrap_or_default();
@@ -105,18 +105,18 @@ fn step(call: &str, arguments: &str) -> Option<Step> {
     }
 }
 
-/// The path of the file whose number comes first: `9<path>`.
+/// The path of the first file descriptor: `9<path>`.
 fn path(arguments: &str) -> PathBuf {
     let path = arguments.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     PathBuf::from(String::from_utf8_lossy(&unescape(path.map_or("", |(path, _)| path))).into_owned())
 }
 
-/// All texts between quotes.
+/// All quoted strings.
 fn quoted(arguments: &str) -> Vec<Vec<u8>> {
     arguments.split('"').skip(1).step_by(2).map(unescape).collect()
 }
 
-/// Bytes that are written as `\x6f`.
+/// Decodes bytes that are written as `\x6f`.
 fn unescape(text: &str) -> Vec<u8> {
     text.split("\\x").skip(1).filter_map(|digits| u8::from_str_radix(digits.get(..2)?, 16).ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! A home for one test, and what came of a command.
+//! Home and working directory of one test, and the output of a command.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long a command may take before it counts as hanging.
+/// Time after which a command counts as hanging.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A home, a folder to work in, one for temporary files, and nothing else.
+/// A home, a working directory and a directory for temporary files.
 pub struct TestEnv {
     folder: tempfile::TempDir,
 }
 
-/// What came of a command.
+/// Output of a command.
 #[derive(Debug)]
 pub struct CommandOutput {
     /// The exit code.
     pub code: i32,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: String,
-    /// What it said beside.
+    /// Its standard error.
     pub stderr: String,
 }
 
 impl TestEnv {
-    /// A place with this configuration.
+    /// Creates an environment with this configuration.
     pub fn new(config: &str) -> TestEnv {
         let env = TestEnv { folder: tempfile::tempdir().unwrap() };
         for name in ["home", "work", "tmp", "out"] {
@@ -37,12 +37,12 @@ impl TestEnv {
         env
     }
 
-    /// A path below this place.
+    /// A path in this environment.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The command with these words, in this place and with nothing else of this environment.
+    /// The `brigade` command with these arguments, in this environment and with no other variables.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = crate::command(&self.path("home"));
         let path = std::env::split_paths("/usr/local/bin:/usr/bin:/bin");
@@ -55,13 +55,13 @@ impl TestEnv {
         command
     }
 
-    /// Starts a command. What it prints goes into files, so that it never waits for a reader.
+    /// Starts a command. Its output goes to files, so that it never blocks on a full pipe.
     pub fn start(&self, command: &mut Command) -> Child {
         let file = |name| File::create(self.path(name)).unwrap();
         command.stdout(file("out/stdout")).stderr(file("out/stderr")).spawn().unwrap()
     }
 
-    /// Waits for the end, and not for ever.
+    /// Waits for a command to exit, with a timeout.
     pub fn finish(&self, mut child: Child) -> CommandOutput {
         let deadline = Instant::now() + COMMAND_TIMEOUT;
         let status = loop {
@@ -79,17 +79,17 @@ impl TestEnv {
         CommandOutput { code, stdout: text(&self.path("out/stdout")), stderr: text(&self.path("out/stderr")) }
     }
 
-    /// Runs a command to its end.
+    /// Runs `brigade` to its end.
     pub fn brigade(&self, arguments: &[&str]) -> CommandOutput {
         self.finish(self.start(&mut self.command(arguments)))
     }
 
-    /// Runs a command with a key in its environment.
+    /// Runs `brigade` with a key in its environment.
     pub fn run_with_key(&self, key: &str, arguments: &[&str]) -> CommandOutput {
         self.finish(self.start(self.command(arguments).env("THE_KEY", key)))
     }
 
-    /// The facts of a whole tree, from its export.
+    /// The events of a whole tree, from its export.
     pub fn events(&self, root: &str) -> Vec<Value> {
         let output = self.brigade(&["sessions", "export", root]);
         assert_eq!(output.code, 0, "{output:?}");
@@ -97,7 +97,7 @@ impl TestEnv {
         lines.filter(|line| line.get("event").is_some()).collect()
     }
 
-    /// The root sessions, the newest first.
+    /// The root sessions, newest first.
     pub fn sessions(&self) -> Vec<String> {
         let output = self.brigade(&["sessions", "list", "--output-format", "json"]);
         let list: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
@@ -107,7 +107,7 @@ impl TestEnv {
 }
 
 impl CommandOutput {
-    /// The report of a run, which says the same as the exit code and never nothing.
+    /// The report of a run. Checks that it matches the exit code.
     #[track_caller]
     pub fn report(&self) -> Value {
         let report: Value = serde_json::from_str(&self.stdout).unwrap_or_else(|_| panic!("{self:?}"));

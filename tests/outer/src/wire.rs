@@ -1,35 +1,35 @@
-//! What two programs said to each other, line by line. The program `record-wire` stands between them and keeps it.
+//! Recording of the messages between two programs, line by line, by the program `record-wire`.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Who of the two it was.
+/// One of the two programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The one that started the other.
+    /// The program that started the other.
     Client,
-    /// The one that was started.
+    /// The program that was started.
     Agent,
 }
 
 /// One line, as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireLine {
-    /// Who sent it.
+    /// The sender.
     pub from: Side,
-    /// Without the end of the line.
+    /// The line without its terminator.
     pub text: String,
 }
 
-/// A folder for what is said: one file for each process.
+/// A directory of recordings, with one file per process.
 #[derive(Debug)]
 pub struct WireLog {
     folder: PathBuf,
 }
 
 impl Side {
-    /// The other one.
+    /// The other side.
     pub fn other(self) -> Side {
         match self {
             Side::Client => Side::Agent,
@@ -37,7 +37,7 @@ impl Side {
         }
     }
 
-    /// The word for it in files and in the schema of ACP.
+    /// Its name in recordings and in the ACP schema.
     pub fn as_str(self) -> &'static str {
         match self {
             Side::Client => "client",
@@ -47,7 +47,7 @@ impl Side {
 }
 
 impl WireLine {
-    /// As `record-wire` writes it.
+    /// Formats the line as `record-wire` writes it.
     pub fn to_log_line(&self) -> String {
         format!("{} {}\n", self.from.as_str(), self.text)
     }
@@ -58,27 +58,27 @@ impl WireLine {
         Some(WireLine { from, text: text.to_owned() })
     }
 
-    /// The message, or null where it is none.
+    /// The message, or null if the line is not JSON.
     pub fn message(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 }
 
 impl WireLog {
-    /// Keeps it in this folder, which is made.
+    /// Creates the directory for recordings.
     pub fn new(folder: &Path) -> WireLog {
         std::fs::create_dir_all(folder).unwrap();
         WireLog { folder: folder.to_owned() }
     }
 
-    /// The words that start a command with this wire in between.
+    /// The command line that runs a command with recording.
     pub fn wrap_command(&self, command: &[&str]) -> Vec<String> {
         let record = crate::sibling_binary("record-wire");
         let prefix = [record.display().to_string(), self.folder.display().to_string()];
         prefix.into_iter().chain(command.iter().map(|word| (*word).to_owned())).collect()
     }
 
-    /// What was said up to now, process by process, the oldest first.
+    /// The lines so far, by process, oldest first.
     pub fn recorded(&self) -> Vec<Vec<WireLine>> {
         let mut files: Vec<_> = std::fs::read_dir(&self.folder).unwrap().flatten().collect();
         files.sort_by_key(|file| file.metadata().and_then(|data| data.created()).ok());
@@ -87,7 +87,7 @@ impl WireLog {
     }
 }
 
-/// The methods of all that one side sent, in order.
+/// The methods of all messages of one side, in order.
 pub fn methods(wire: &[WireLine], side: Side) -> Vec<String> {
     let sent = wire.iter().filter(|line| line.from == side);
     sent.filter_map(|line| Some(line.message()["method"].as_str()?.to_owned())).collect()

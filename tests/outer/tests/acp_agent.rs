@@ -1,5 +1,5 @@
-//! `brigade acp` with acpx, a client that others wrote. Every line goes over a wire in between, and all that we sent on it
-//! has to fit the schema of the protocol.
+//! `brigade acp` with acpx, a third-party client. All messages are recorded, and those that we sent are
+//! validated against the protocol schema.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 const WRITES: &str = "[[reply]]\nturn = 1\ntext = 'I write.'\n[[reply.call]]\ntool = 'write_file'\n\
     arguments = { path = 'note.txt', content = 'hello' }\n[[reply]]\ntext = 'It is done: {results}'\n";
 
-/// A place whose model is a script.
+/// An environment with a scripted model.
 fn test_env(script: &str) -> TestEnv {
     let env = TestEnv::new("");
     std::fs::write(env.path("script.toml"), script).unwrap();
@@ -23,7 +23,7 @@ fn test_env(script: &str) -> TestEnv {
     env
 }
 
-/// acpx with these flags, about to give us a task.
+/// The acpx command with these flags.
 fn client(env: &TestEnv, flags: &[&str]) -> Command {
     let agent_command = env.command(&["acp"]);
     let wire = WireLog::new(&env.path("wire"));
@@ -46,7 +46,7 @@ fn run(env: &TestEnv, flags: &[&str]) -> CommandOutput {
     env.finish(env.start(&mut client(env, flags)))
 }
 
-/// What was said, once it is sure that all that we sent is right.
+/// The recorded lines, after validation of those that we sent.
 fn checked_lines(env: &TestEnv) -> Vec<WireLine> {
     let mut lines = WireLog::new(&env.path("wire")).recorded();
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -55,14 +55,14 @@ fn checked_lines(env: &TestEnv) -> Vec<WireLine> {
     lines
 }
 
-/// How the prompt ended.
+/// The stop reason of the prompt.
 fn stop_reason(lines: &[WireLine]) -> String {
     let ours = lines.iter().filter(|line| line.from == Side::Agent).map(WireLine::message);
     let reasons: Vec<Value> = ours.map(|message| message["result"]["stopReason"].clone()).collect();
     reasons.iter().find_map(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// All that was said to the person.
+/// The whole text that was sent to the user.
 fn agent_text(lines: &[WireLine]) -> String {
     let updates = lines.iter().map(WireLine::message).map(|message| message["params"]["update"].clone());
     let chunks = updates.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
@@ -77,7 +77,7 @@ fn wait_until_no_process_is_left(env: &TestEnv) {
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(30), "not so: {what}");
+        assert!(started.elapsed() < Duration::from_secs(30), "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -99,7 +99,7 @@ fn task_with_approved_permissions_completes() {
 fn denied_permission_blocks_the_call_and_is_reported() {
     let env = test_env(WRITES);
     let output = run(&env, &["--deny-all"]);
-    // Its own code for a permission that was denied.
+    // The exit code of acpx for a denied permission.
     assert_eq!(output.code, 5, "{output:?}");
     let lines = checked_lines(&env);
     assert_eq!(stop_reason(&lines), "end_turn");

@@ -1,5 +1,5 @@
-//! Agents of others as children: OpenCode and Gemini CLI, with their model on a mock. Every line goes over a wire in
-//! between, and all that we sent on it has to fit the schema of the protocol.
+//! Third-party agents as children: OpenCode and Gemini CLI, with a mock model. All messages are recorded, and
+//! those that we sent are validated against the protocol schema.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const BOTH: [(&str, ExternalAgent); 2] =
     [("opencode", ExternalAgent::OpenCode), ("gemini", ExternalAgent::GeminiCli)];
 
-/// A place that knows both agents, and the mock that is the model of both.
+/// An environment with both agents, and the mock model that they share.
 struct ChildAgentsTest {
     env: TestEnv,
     aimock: Aimock,
@@ -24,7 +24,7 @@ impl ChildAgentsTest {
     fn new() -> ChildAgentsTest {
         let env = TestEnv::new("");
         let note = env.path("work/note.txt").display().to_string();
-        // Gemini CLI can only change files that are there: it takes every error of a client as a failure.
+        // Gemini CLI can only change existing files, because it treats every client error as a failure.
         std::fs::write(&note, "old").unwrap();
         let usage = json!({ "prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16, "input_tokens": 11, "output_tokens": 5 });
         let writes = |agent: ExternalAgent| {
@@ -62,7 +62,7 @@ impl ChildAgentsTest {
         WireLog::new(&self.env.path(&format!("{name}-wire")))
     }
 
-    /// What was said to an agent and by it in all, once it is sure that all that we sent is right.
+    /// All recorded lines of an agent, after validation of those that we sent.
     fn checked_lines(&self, name: &str) -> Vec<WireLine> {
         let lines = self.wire(name).recorded();
         let schema = AcpSchema::load();
@@ -74,7 +74,7 @@ impl ChildAgentsTest {
 
     fn wait_until_no_process_is_left(&self) {
         let home = self.env.path("").display().to_string();
-        let left = || processes_with(&home).len() - 1; // the mock, which has its fixtures there
+        let left = || processes_with(&home).len() - 1; // except for the mock, whose fixtures are there
         let started = Instant::now();
         while left() > 0 {
             assert!(started.elapsed() < Duration::from_secs(20), "{:?}", processes_with(&home));
@@ -87,7 +87,7 @@ impl ChildAgentsTest {
     }
 }
 
-/// A lead that makes these calls and says what came of them.
+/// A lead that makes these calls and returns their results.
 fn lead(calls: &[(&str, Value)]) -> String {
     let mut script = "[[reply]]\nagent = 'lead'\nturn = 1\n".to_owned();
     for (tool, arguments) in calls {
@@ -137,13 +137,13 @@ fn each_agent_answers_once_and_an_unknown_server_is_named() {
 const ROLES: &str = "[swarm.roles.Opener]\nacp = 'opencode'\n\
     [swarm.roles.Twin]\nacp = 'gemini'\n";
 
-/// The role of an agent, and a call that has it write.
+/// The role of an agent, and a call that makes it write.
 fn writing(name: &str, agent: ExternalAgent) -> String {
     let role = if name == "opencode" { "Opener" } else { "Twin" };
     lead(&[("delegate", json!({ "role": role, "task": format!("write the note with {agent:?}") }))])
 }
 
-/// The kinds of the options that we chose where the agent asked for leave.
+/// The kinds of the options that we selected when the agent requested permission.
 fn chosen(lines: &[WireLine]) -> Vec<String> {
     let asked = lines
         .iter()

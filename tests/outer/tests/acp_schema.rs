@@ -1,4 +1,4 @@
-//! The judge of ACP messages, judged: it lets good ones through and finds what is wrong with bad ones.
+//! Tests of the ACP validation: it accepts valid messages and reports errors in invalid ones.
 
 #![expect(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -28,7 +28,7 @@ fn update(update: Value) -> Value {
     notification("session/update", json!({ "sessionId": "s", "update": update }))
 }
 
-/// A whole prompt with a question, of which both sides are right.
+/// A complete prompt with a permission request, valid on both sides.
 fn valid_conversation() -> Vec<WireLine> {
     let call = json!({ "toolCallId": "c", "title": "write", "kind": "edit", "status": "pending", "rawInput": { "any": 1 } });
     let mut begun = call.clone();

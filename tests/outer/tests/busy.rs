@@ -1,4 +1,4 @@
-//! Two processes that write to one store without a pause, and a cancel from a third.
+//! Two processes that write to one store continuously, and a cancel from a third.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use brigade_outer_tests::command;
 use serde_json::Value;
 
-/// Sixteen children that call a tool on every turn and never pause: each turn is several facts.
+/// Sixteen children that call a tool on every turn without a pause. Each turn is several events.
 const SCRIPT: &str = r#"
 [[reply]]
 agent = "lead"
@@ -28,7 +28,7 @@ tool = "echo"
 arguments = { text = "again {turn}" }
 "#;
 
-/// Far beyond what a cancel takes, and far below what the runs would take by themselves.
+/// Much more than a cancel takes, and much less than the runs would take.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn start(folder: &Path, task: &str) -> Child {
@@ -70,7 +70,7 @@ fn cancel_reaches_a_run_while_two_processes_saturate_the_store() {
     std::fs::write(folder.join("script.toml"), SCRIPT).unwrap();
     let mut runs = [start(folder, "one"), start(folder, "two")];
     wait_for("both run", || running(folder).len() == 2);
-    // Both are in the midst of it, not just begun.
+    // Both are in the middle of their work.
     std::thread::sleep(Duration::from_millis(500));
     assert!(runs.iter_mut().all(|run| run.try_wait().unwrap().is_none()));
 
@@ -81,18 +81,18 @@ fn cancel_reaches_a_run_while_two_processes_saturate_the_store() {
         let still = |runs: &mut [Child; 2]| {
             runs.iter_mut().filter_map(|run| run.try_wait().unwrap().is_none().then_some(())).count()
         };
-        wait_for("the cancelled run ends, the other goes on", || still(&mut runs) == left);
+        wait_for("the cancelled run ends, the other continues", || still(&mut runs) == left);
     }
     for run in runs {
         let output = run.wait_with_output().unwrap();
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(result["status"], "cancelled", "{result}");
         assert_eq!(output.status.code(), Some(130));
-        // The store was busy: every child made many turns, and was told who stopped it.
+        // The store was busy: every child made many turns, and recorded the actor that cancelled it.
         let children = result["agents"].as_array().unwrap().iter().filter(|agent| agent["depth"] == 1);
         for child in children {
             assert!(child["turns"].as_u64().unwrap() > 5, "{child}");
-            assert_eq!(child["error"], "cancelled by the person");
+            assert_eq!(child["error"], "cancelled by the user");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The client against the conformance suite of MCP. docs/protocols.md says why some scenarios are not for it.
+//! The client against the MCP conformance suite. docs/protocols.md explains the exceptions.
 
 use std::collections::BTreeMap;
 
 use brigade_outer_tests::conformance;
 
-/// Scenarios that fail, each for a reason.
+/// Scenarios that are expected to fail. Each has a reason.
 const FAILING: [&str; 7] = [
     "auth/client-credentials-jwt",
     "auth/dpop",
@@ -15,7 +15,7 @@ const FAILING: [&str; 7] = [
     "json-schema-2020-12-preservation",
 ];
 
-/// Scenarios of an extension that the client does not speak: nothing of it is seen there, good or bad.
+/// Scenarios of an extension that the client does not support. They check nothing.
 const UNTOUCHED: [&str; 4] = [
     "sep-2640-client-no-prefetch",
     "sep-2640-client-verify-digest",
@@ -23,7 +23,7 @@ const UNTOUCHED: [&str; 4] = [
     "sep-2640-client-verify-size",
 ];
 
-/// The checks of every scenario that passed and failed.
+/// Number of passed and failed checks of every scenario.
 fn results(stdout: &str) -> BTreeMap<String, (usize, usize)> {
     let summary = stdout.split_once("SUITE SUMMARY").map_or("", |(_, summary)| summary);
     let line = |line: &str| {

@@ -1,4 +1,4 @@
-//! The conformance suite of MCP against a server over our HTTP. What does not pass is in docs/protocols.md, with reasons.
+//! The MCP conformance suite against a server over our HTTP layer. docs/protocols.md explains the exceptions.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use brigade_outer_tests::{McpFixture, conformance};
 use serde_json::Value;
 
-/// What is left out, and cannot be anything else than left out.
+/// Checks that cannot pass.
 const EXCEPTIONS: [(&str, &str); 5] = [
     ("sep-2640-skills-directory", "SKIPPED"),
     ("sep-2640-skills-enumeration", "SKIPPED"),
@@ -18,10 +18,10 @@ const EXCEPTIONS: [(&str, &str); 5] = [
     ("tasks-status-notifications", "SKIPPED"),
 ];
 
-/// What the suite only notes down for the reader.
+/// Checks that are only informational.
 const NOTES: [&str; 4] = ["outgoing-request", "incoming-response", "incoming-sse-event", "stream-closed"];
 
-/// The scenarios that were run, and those with a check that did not succeed.
+/// Returns the number of scenarios, and the scenarios and checks that did not succeed.
 fn run(address: &str, more: &[&str]) -> (usize, BTreeSet<(String, String)>) {
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("results");
@@ -38,7 +38,7 @@ fn run(address: &str, more: &[&str]) -> (usize, BTreeSet<(String, String)>) {
     (scenarios.len(), not_passed.collect())
 }
 
-/// `server-NAME-TIME`, where a time has 24 characters.
+/// Parses `server-NAME-TIME`, where the time has 24 characters.
 fn scenario_of(folder: &str) -> String {
     folder["server-".len()..folder.len() - "-2026-01-01T00-00-00-000Z".len()].to_owned()
 }
@@ -60,7 +60,7 @@ fn every_scenario_passes_except_the_listed_ones() {
     let server = McpFixture::start();
     let (count, not_passed) = run(&server.address, &[]);
     assert_eq!((count, not_passed), (65, exceptions()));
-    // Each scenario was run in the version that it belongs to; many belong to several.
+    // Each scenario ran in the version that it belongs to. Many belong to several.
     for (version, scenarios) in [("2025-06-18", 27), ("2025-11-25", 33), ("2026-07-28", 40)] {
         let (count, not_passed) = run(&server.address, &["--spec-version", version]);
         let exceptions = exceptions();

@@ -1,7 +1,7 @@
-//! `kill -9` at many moments of a run with parallel children at several depths, then `brigade resume`.
+//! `kill -9` at many points of a run with parallel children at several depths, then `brigade resume`.
 //!
-//! The witnesses are outside: a file to which each shell call adds its name, and the script's journal, which has a
-//! line for every request that reached the model.
+//! The evidence is external: a file to which each shell call appends its name, and the script's journal with
+//! a line for every request that reached the model.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use brigade_outer_tests::{command, processes_with};
 use serde_json::Value;
 
-/// Runs that have to be hit.
+/// Minimum number of runs that have to be killed.
 const MIN_KILLS: u32 = 110;
-/// Runs in all: some have ended before the signal comes.
+/// Maximum number of runs. Some end before the signal arrives.
 const MAX_RUNS: u32 = 300;
 
 const SCRIPT: &str = r#"
@@ -155,7 +155,7 @@ impl TestEnv {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// The facts of a whole tree, from its export.
+    /// The events of a whole tree, from its export.
     fn events(&self, root: &str) -> Vec<Value> {
         let output = command(&self.path("home")).args(["sessions", "export", root]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -183,12 +183,12 @@ fn kill_at_many_points_and_resume_repeats_no_completed_work() {
     let mut whole = whole_run();
     let mut killed = 0;
     for run in 0..MAX_RUNS {
-        // The golden ratio spreads the moments evenly, however many there will be.
+        // The golden ratio spreads the kill times evenly, whatever their number.
         let moment = (f64::from(run) * 0.618_033_988_75).fract();
         if one_kill(whole.mul_f64(moment)) {
             killed += 1;
         } else {
-            // It had ended before: runs are quicker than the first one was.
+            // The run had already ended, because runs are faster than the first one.
             whole = whole.mul_f64(moment.max(0.5));
         }
         if killed == MIN_KILLS {
@@ -210,7 +210,7 @@ fn whole_run() -> Duration {
     took
 }
 
-/// Kills a run after this long and resumes it. False where it had ended before.
+/// Kills a run after this time and resumes it. Returns false if it had already ended.
 fn one_kill(after: Duration) -> bool {
     let env = TestEnv::new();
     let mut run = env.start();
@@ -235,7 +235,7 @@ fn one_kill(after: Duration) -> bool {
     true
 }
 
-/// The turns that have a recorded reply.
+/// The turns with a recorded reply.
 fn replied(events: &[Value]) -> Vec<(String, u64)> {
     let turns = events.iter().filter_map(|line| {
         let event = event(line)?;
@@ -244,7 +244,7 @@ fn replied(events: &[Value]) -> Vec<(String, u64)> {
     turns.collect()
 }
 
-/// How often the model was asked for each turn.
+/// Number of requests to the model for each turn.
 fn requests_per_turn(env: &TestEnv) -> BTreeMap<(String, u64), u32> {
     let mut counts = BTreeMap::new();
     for line in env.lines("journal") {

@@ -1,5 +1,6 @@
-//! The built command against a real small model behind a llama.cpp server. The model is a toy in wisdom, so that only
-//! structure is asserted: that a run ends, that children were there, that results are paired.
+//! The built command against a real small model behind a llama.cpp server. The model is too small to be
+//! useful, so only structure is asserted: the run ends, children ran, and results are paired with their
+//! calls.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -8,10 +9,10 @@ use std::sync::LazyLock;
 use brigade_outer_tests::{CannedResponse, LocalModel, RecordedRequest, RecordingServer, TestEnv};
 use serde_json::{Value, json};
 
-/// One server for all tests; it ends with this process.
+/// One server for all tests. It ends with this process.
 static MODEL: LazyLock<LocalModel> = LazyLock::new(LocalModel::start);
 
-/// The formats that the server speaks.
+/// The formats that the server supports.
 const KINDS: &[&str] = &["openai", "anthropic", "responses"];
 
 const LEAD: &str = "---\nname: Small\ndescription: The lead of these tests\ntools: [echo, delegate]\nlend: [echo]\ntemperature: 0\n\
@@ -46,8 +47,8 @@ fn a_plain_run_ends_with_text_and_usage() {
     }
 }
 
-/// Hands requests on. Those of the lead offer only `delegate`, with arguments that are surely taken, and the first has to
-/// be answered with a call: the server's grammar leaves no other reply.
+/// Forwards requests. Those of the lead offer only `delegate` with a fixed schema, and the first requires a
+/// call, so the server's grammar permits no other reply.
 fn forcing(kind: &'static str) -> RecordingServer {
     let address = MODEL.address.clone();
     RecordingServer::start(move |request| {
@@ -91,7 +92,8 @@ fn offers_delegation(request: &RecordedRequest) -> bool {
     request.json()["tools"].to_string().contains("\"delegate\"")
 }
 
-/// Whether there is a result in the request: by its role, its type or the type of a part, as the format has it.
+/// Whether the request contains a tool result, by the role, the type or the type of a part, depending on the
+/// format.
 fn is_answered(request: &RecordedRequest) -> bool {
     let results = ["\"role\":\"tool\"", "\"type\":\"tool_result\"", "\"type\":\"function_call_output\""];
     let body = String::from_utf8_lossy(&request.body).into_owned();
@@ -119,7 +121,7 @@ fn delegation_by_a_real_model_runs_end_to_end() {
     }
 }
 
-/// The lead's next request has the call and its result under one id.
+/// Checks that the lead's next request has the call and its result under one id.
 fn check_pairing(kind: &str, recorded: &[RecordedRequest]) {
     let next =
         recorded.iter().find(|recorded| offers_delegation(recorded) && is_answered(recorded)).unwrap().json();

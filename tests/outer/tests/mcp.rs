@@ -1,4 +1,4 @@
-//! The built command against the reference servers of MCP.
+//! The built command against the MCP reference servers.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -7,7 +7,7 @@ use brigade_outer_tests::{CommandOutput, Everything, TestEnv, mcp_server, node, 
 const ALLOW: &str = "permissions.allow=[\"mcp__everything__*\"]";
 const FILES: &str = "permissions.allow=[\"mcp__files__*\"]";
 
-/// A place with both servers, which the command starts.
+/// An environment with both servers, which the command starts.
 fn test_env() -> TestEnv {
     let env = TestEnv::new("");
     let server = |name: &str, server: &str, argument: &str| {
@@ -22,7 +22,7 @@ fn test_env() -> TestEnv {
     env
 }
 
-/// Runs a script in mode `ask`, with nobody to ask.
+/// Runs a script in mode `ask`, without a user to ask.
 fn run(env: &TestEnv, script: &str, more: &[&str]) -> CommandOutput {
     std::fs::write(env.path("script.toml"), script).unwrap();
     let model = format!("script:{}", env.path("script.toml").display());
@@ -31,7 +31,7 @@ fn run(env: &TestEnv, script: &str, more: &[&str]) -> CommandOutput {
     env.brigade(&words)
 }
 
-/// One call, and then what came of it.
+/// A script with one call that returns its result.
 fn calling(tool: &str, arguments: &str) -> String {
     format!(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = '{tool}'\narguments = {arguments}\n[[reply]]\ntext = '{{results}}'\n"
@@ -43,7 +43,7 @@ fn result(output: &CommandOutput) -> String {
 }
 
 fn wait_until_no_process_is_left(env: &TestEnv) {
-    // The folder is named by the arguments of the server of files.
+    // The arguments of the filesystem server contain the directory.
     let work = env.path("work").display().to_string();
     let started = std::time::Instant::now();
     while !processes_with(&work).is_empty() {
@@ -111,7 +111,7 @@ fn child_has_server_tools_only_if_lent() {
     let lent = result(&run(&env, &lending("['mcp__everything__*']"), &["--set", ALLOW]));
     assert!(lent.contains("Echo: from below"), "{lent}");
     let kept = result(&run(&env, &lending("['read_file', 'mcp__files__*']"), &["--set", ALLOW]));
-    assert!(kept.contains("There is no tool 'mcp__everything__echo'"), "{kept}");
+    assert!(kept.contains("Unknown tool `mcp__everything__echo`"), "{kept}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `brigade mcp` with the MCP Inspector, a client that others wrote: over standard input and output, and over HTTP.
+//! `brigade mcp` with the MCP Inspector, a third-party client, over standard input and output and over HTTP.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const TOKEN: &str = "a-token-that-is-long-enough";
 
-/// A place whose children say one thing.
+/// An environment whose children always return the same text.
 fn test_env() -> TestEnv {
     let env = TestEnv::new("");
     std::fs::write(env.path("script.toml"), "[[reply]]\ntext = 'The child did it.'\n").unwrap();
@@ -20,7 +20,7 @@ fn test_env() -> TestEnv {
     env
 }
 
-/// The Inspector with a server and a method.
+/// Runs the Inspector with a server and a method.
 fn inspect(env: &TestEnv, server: &[&str], method: &[&str]) -> CommandOutput {
     let home = env.path("inspector");
     std::fs::create_dir_all(&home).unwrap();
@@ -29,7 +29,7 @@ fn inspect(env: &TestEnv, server: &[&str], method: &[&str]) -> CommandOutput {
     env.finish(env.start(&mut command))
 }
 
-/// The words that start our server, with the environment of the place: the Inspector has its own.
+/// The command line of our server, with the variables of the environment, because the Inspector sets its own.
 fn over_stdio(env: &TestEnv) -> Vec<String> {
     let ours = env.command(&["mcp"]);
     let mut words = vec!["/usr/bin/env".to_owned(), "-i".to_owned()];
@@ -84,10 +84,10 @@ const CALL: [&str; 7] = [
     "task=say what you did",
 ];
 
-/// The newest version of the protocol, by the name that the Inspector has for it.
+/// The Inspector's name for the newest version of the protocol.
 const NEWEST: [&str; 2] = ["--protocol-era", "modern"];
 
-/// The tools that an MCP client finds, and what one of them gives, in the version that it begins with and in the newest.
+/// Checks the list of tools and the result of a call, in the default version and in the newest.
 fn check(env: &TestEnv, server: &[&str]) {
     let newest = [&NEWEST, server].concat();
     for server in [server, &newest] {
@@ -100,7 +100,7 @@ fn check(env: &TestEnv, server: &[&str]) {
         let called = result(&inspect(env, server, &CALL));
         let text = called["content"][0]["text"].as_str().unwrap_or_default();
         assert!(text.contains("The child did it.") && called["isError"] != true, "{called}");
-        // What is wrong is said in the result, for the model that called.
+        // Errors are in the result, for the model that made the call.
         let wrong = inspect(
             env,
             server,
@@ -115,7 +115,7 @@ fn tools_are_listed_and_called_over_stdio() {
     let env = test_env();
     let words = over_stdio(&env);
     check(&env, &words.iter().map(String::as_str).collect::<Vec<_>>());
-    // The home is named by the words that start the server.
+    // The command line of the server contains the home.
     let home = env.path("home").display().to_string();
     let started = Instant::now();
     while !processes_with(&home).is_empty() {

@@ -1,5 +1,6 @@
-//! Power cuts: a real run is watched, and after every write that may be lost a disk is made as a power cut may leave it. A
-//! store opens on it with every event that was told to the outside before the cut, and with nothing in part.
+//! Power cuts. A real run is traced. For every write that may be lost, a disk is created as a power cut may
+//! leave it. The store has to open with every event that was reported before the cut, and with no partial
+//! ones.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -39,7 +40,7 @@ arguments = { text = "x" }
 text = "read"
 "#;
 
-/// So many commits that the log is moved into the database while it goes on.
+/// Enough commits that the log is checkpointed into the database during the run.
 const LONG: &str = r#"
 [[reply]]
 turn = 48
@@ -50,10 +51,10 @@ tool = "echo"
 arguments = { text = "turn {turn}" }
 "#;
 
-/// How many disks are made by chance at each point, beside the one that lost everything and the one that kept it.
+/// Number of random disks at each point, in addition to those that lost and kept everything.
 const RANDOM_CUTS: u64 = 8;
 
-/// What was told to the outside: how many events of each session.
+/// Number of events of each session that were reported on standard output.
 #[derive(Default)]
 struct ReportedEvents {
     line: Vec<u8>,
@@ -76,7 +77,7 @@ impl ReportedEvents {
     }
 }
 
-/// The name of a file that the store has its events in. Its other files are for processes that run.
+/// The name of a file that contains events of the store. Its other files are for running processes.
 fn store_file_name<'a>(path: &'a Path, home: &Path) -> Option<&'a str> {
     let name = path.strip_prefix(home).ok()?.to_str()?;
     ["sessions.db", "sessions.db-wal", "sessions.db-journal"].contains(&name).then_some(name)
@@ -94,10 +95,10 @@ async fn all_events(store: &SqliteStore) -> BTreeMap<SessionId, Vec<Record>> {
 
 struct Check<'a> {
     folder: &'a Path,
-    /// Every event that there was at the end.
+    /// All events at the end.
     written: BTreeMap<SessionId, Vec<Record>>,
     cuts: u64,
-    /// The most events that a cut took away that had not been told yet.
+    /// The largest number of events that a cut removed. They had not been reported yet.
     lost: usize,
 }
 
@@ -130,7 +131,7 @@ impl Check<'_> {
     }
 }
 
-/// Runs a script under strace in a place, on the store that is there.
+/// Runs a script under strace in an environment, on its existing store.
 fn run(env: &TestEnv, script: &str, disk_before: &mut Vec<Step>) {
     std::fs::write(env.path("script.toml"), script).unwrap();
     let model = format!("script:{}", env.path("script.toml").display());
@@ -149,7 +150,7 @@ async fn power_cut_at_any_write_loses_no_reported_event() {
     run(&env, LONG, &mut steps);
     let written = all_events(&SqliteStore::open(&home.join("sessions.db")).unwrap()).await;
     assert_eq!(written.len(), 3, "two leads and a child");
-    // What is read back does not depend on a disk, and many stores are opened.
+    // In memory if possible, because many stores are opened and reading them needs no real disk.
     let folder = tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap());
     let mut check = Check { folder: folder.path(), written, cuts: 0, lost: 0 };
     let (mut disk, mut reported, mut syncs) = (Disk::default(), ReportedEvents::default(), HashMap::new());

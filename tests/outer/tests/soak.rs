@@ -1,8 +1,8 @@
-//! A short soak: what `scripts/soak` does for an hour.
+//! A short soak test. `scripts/soak` runs the same for an hour.
 
 use std::process::Command;
 
-/// How long trees are started.
+/// Time during which trees are started.
 const SECONDS: &str = "25";
 
 #[test]

@@ -1,4 +1,5 @@
-//! Every byte-prefix of the database's write-ahead log, up to 64 KB: a store opens with all whole commits before the cut.
+//! Every byte prefix of the database's write-ahead log, up to 64 KB. The store has to open with all complete
+//! commits before the cut.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +13,7 @@ use brigade::store::{Append, Expect, Owner};
 struct WalFixture {
     database: Vec<u8>,
     log: Vec<u8>,
-    /// The length of the log after each commit, and the facts there were then.
+    /// The length of the log after each commit, and the number of events at that time.
     ends: Vec<(usize, usize)>,
     records: Vec<Record>,
 }
@@ -58,7 +59,7 @@ async fn write_log() -> WalFixture {
 async fn cut_everywhere(start: usize) {
     let fixture = write_log().await;
     assert!((20_000..=64 * 1024).contains(&fixture.log.len()), "{}", fixture.log.len());
-    // What is read back does not depend on a disk, and thousands of stores are opened.
+    // In memory if possible, because thousands of stores are opened and reading them needs no real disk.
     let folder = tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap());
     for cut in (start..=fixture.log.len()).step_by(2) {
         let _ = std::fs::remove_file(db_path(folder.path(), "-shm"));

@@ -1,4 +1,4 @@
-//! Tool calls as clients show them.
+//! Rendering of tool calls for clients.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,42 +6,42 @@ use agent_client_protocol::v1::schema as acp;
 use brigade_core::{CallId, Hash, SessionId, ToolCall, ToolOutput, text};
 use serde_json::Value;
 
-/// How much of an argument stands in a title.
+/// Maximum length of an argument in a title.
 const MAX_TITLE_BYTES: usize = 100;
-/// The longest file whose old content is shown.
+/// Maximum size of a file whose old content is shown in a diff.
 const MAX_DIFF_FILE_BYTES: u64 = 256 * 1024;
-/// How much of a result is shown.
+/// Maximum length of a result that is shown.
 const MAX_RESULT_BYTES: usize = 16 * 1024;
 
-/// A call that an agent makes.
+/// A tool call as clients show it.
 #[derive(Debug, Clone)]
 pub(super) struct ToolCallView {
     pub(super) name: String,
     pub(super) arguments: Value,
-    /// What a file held before it is written whole, as far as that is known.
+    /// The content of a file before `write_file` replaces it, if known.
     old_content: Option<String>,
 }
 
 impl ToolCallView {
     pub(super) fn new(call: &ToolCall) -> ToolCallView {
-        // What is no JSON is shown as it was written.
+        // Arguments that are not JSON are shown as the model wrote them.
         let arguments = serde_json::from_str(call.arguments.as_str())
             .unwrap_or_else(|_| Value::String(call.arguments.as_str().to_owned()));
         ToolCallView { name: call.name.clone(), arguments, old_content: None }
     }
 
-    /// Looks at what it is about to replace, so that the client can show what changes.
+    /// Reads the file that the call is about to replace, so that the client can show a diff.
     pub(super) fn read_old_content(&mut self, workspace: &Path) {
         let path =
             self.path(workspace).filter(|path| self.name == "write_file" && path.starts_with(workspace));
-        // Anything else but a file might have no end.
+        // Reading anything but a regular file might never end.
         let file = path.filter(|path| {
             path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_DIFF_FILE_BYTES)
         });
         self.old_content = file.and_then(|file| std::fs::read_to_string(file).ok());
     }
 
-    /// It runs now, and finds this content. What was looked at too early or too late is forgotten.
+    /// Discards the old content if it differs from the content that the running call found.
     pub(super) fn check_old_content(&mut self, before: Option<Hash>) {
         self.old_content.take_if(|old| Some(Hash::of(old.as_bytes())) != before);
     }
@@ -50,7 +50,7 @@ impl ToolCallView {
         self.arguments.get(name).and_then(Value::as_str).filter(|value| !value.is_empty())
     }
 
-    /// One line for people.
+    /// One-line title of the call.
     pub(super) fn title(&self) -> String {
         let known = match self.name.as_str() {
             "read_file" => self.argument("path").map(|path| format!("Read {path}")),
@@ -78,7 +78,7 @@ impl ToolCallView {
         }
     }
 
-    /// The file that it is about.
+    /// The file that the call reads or changes.
     fn path(&self, workspace: &Path) -> Option<PathBuf> {
         let has_path = matches!(self.kind(), acp::ToolKind::Read | acp::ToolKind::Edit);
         self.argument("path").filter(|_| has_path).map(|path| absolute_path(workspace, path))
@@ -88,7 +88,7 @@ impl ToolCallView {
         self.path(workspace).map(acp::ToolCallLocation::new).into_iter().collect()
     }
 
-    /// What an edit changes.
+    /// The change that an edit makes.
     pub(super) fn diff(&self, workspace: &Path) -> Option<acp::ToolCallContent> {
         let path = self.path(workspace)?;
         let diff = match self.name.as_str() {
@@ -101,32 +101,32 @@ impl ToolCallView {
         Some(acp::ToolCallContent::Diff(diff))
     }
 
-    /// What is shown when the call is answered.
+    /// Content to show after the call has ended.
     pub(super) fn content(&self, output: &ToolOutput, workspace: &Path) -> Vec<acp::ToolCallContent> {
         let diff = if output.is_error() { None } else { self.diff(workspace) };
         let shown = text::truncate_bytes(output.text.as_str(), MAX_RESULT_BYTES);
         let mut text = shown.to_owned();
         if shown.len() < output.text.len() {
-            text.push_str(&format!("\n(… {} bytes in all)", output.text.len()));
+            text.push_str(&format!("\n(… {} bytes in total)", output.text.len()));
         }
         let text = (!text.is_empty()).then(|| text.into());
         diff.into_iter().chain(text).collect()
     }
 }
 
-/// The id of a call in the protocol: unique in its tree.
+/// Returns the protocol's id of a call, which is unique in its tree.
 pub(super) fn id(session: &SessionId, call: CallId) -> acp::ToolCallId {
     acp::ToolCallId::new(format!("{session}:{call}"))
 }
 
-/// One line, not too long.
+/// Shortens a text to one line of at most `MAX_TITLE_BYTES`.
 pub(super) fn brief(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let cut = text::truncate_bytes(&line, MAX_TITLE_BYTES);
     if cut.len() < line.len() { format!("{cut}…") } else { line }
 }
 
-/// A path of the workspace, in full. Nothing is looked up: it is shown, not opened.
+/// Absolute form of a workspace path. The file system is not accessed, because the path is only shown.
 fn absolute_path(workspace: &Path, path: &str) -> PathBuf {
     let mut full = workspace.to_path_buf();
     for component in Path::new(path).components() {

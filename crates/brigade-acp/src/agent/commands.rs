@@ -1,4 +1,4 @@
-//! Prompts that begin with a slash: for the session itself, not for its model.
+//! Slash commands: prompts for the session itself, not for its model.
 
 use agent_client_protocol::v1::schema as acp;
 use brigade::{Runtime, StoreError};
@@ -8,31 +8,31 @@ use brigade_core::{SessionId, Status};
 use super::open_session::OpenSession;
 use super::{calls, config_options, errors};
 
-/// The commands, what they take, and what they do.
+/// Names, arguments and descriptions of the commands.
 const COMMANDS: [(&str, &str, &str); 9] = [
-    ("tree", "", "Who works for whom, and how far they are"),
-    ("cost", "", "Tokens and money, by agent and in all"),
-    ("agents", "", "The agents that can be named"),
-    ("model", "[NAME]", "The model, or another one from the next prompt on"),
-    ("mode", "[MODE]", "plan, ask, edit or auto, from the next prompt on"),
-    ("tell", "AGENT TEXT", "Say something to one of the agents that work"),
-    ("stop", "[AGENT]", "Stop this round, or one of the agents that work"),
-    ("resume", "", "Go on after a limit, a failure or a crash"),
-    ("help", "", "This list"),
+    ("tree", "", "Show the agents of this session and their status"),
+    ("cost", "", "Show tokens and cost by agent and in total"),
+    ("agents", "", "List the available agents"),
+    ("model", "[NAME]", "Show the model, or set it from the next prompt on"),
+    ("mode", "[MODE]", "Show the mode, or set it from the next prompt on: plan, ask, edit or auto"),
+    ("tell", "AGENT TEXT", "Send a message to a running agent"),
+    ("stop", "[AGENT]", "Stop this round, or one running agent"),
+    ("resume", "", "Resume after a limit, a failure or a crash"),
+    ("help", "", "List the commands"),
 ];
 
-/// What a prompt means.
+/// A parsed prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ParsedPrompt<'a> {
-    /// Words for the agent.
+    /// A message to the agent.
     Message(&'a str),
-    /// The last round is to go on.
+    /// A request to resume the last round.
     Resume,
-    /// Something that is done at once, also while a round is going on: the command and what follows it.
+    /// A command that runs at once, even during a round, and its arguments.
     Command(&'static str, &'a str),
 }
 
-/// What a prompt means. A slash that begins no command begins a sentence or a path.
+/// Parses a prompt. A slash that starts no known command is part of a message.
 pub(super) fn parse_prompt(text: &str) -> ParsedPrompt<'_> {
     let Some(rest) = text.trim().strip_prefix('/') else { return ParsedPrompt::Message(text) };
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -43,7 +43,7 @@ pub(super) fn parse_prompt(text: &str) -> ParsedPrompt<'_> {
     }
 }
 
-/// The list that a client offers to type.
+/// The list of commands that clients offer for completion.
 pub(super) fn available() -> acp::AvailableCommandsUpdate {
     let command = |(name, hint, description): (&str, &str, &str)| {
         let command = acp::AvailableCommand::new(name, description);
@@ -56,7 +56,7 @@ pub(super) fn available() -> acp::AvailableCommandsUpdate {
     acp::AvailableCommandsUpdate::new(COMMANDS.map(command).to_vec())
 }
 
-/// Does what a command says, and says what came of it.
+/// Runs a command and returns its output.
 pub(super) async fn run_command(
     open_session: &OpenSession,
     by: &str,
@@ -79,7 +79,7 @@ pub(super) async fn run_command(
         }
         "tell" => tell(open_session, arguments).await?,
         "stop" if arguments.is_empty() && open_session.stop() => "Stopping.".to_owned(),
-        "stop" if arguments.is_empty() => "Nothing is going on here.".to_owned(),
+        "stop" if arguments.is_empty() => "No round is running.".to_owned(),
         "stop" => stop(open_session, by, arguments).await?,
         _ => help(),
     })
@@ -105,10 +105,10 @@ async fn tree(open_session: &OpenSession) -> Result<Tree, acp::Error> {
     Ok(Tree::fold(&records))
 }
 
-/// The tree as a nested list.
+/// Renders the tree as a nested list.
 fn render_tree(tree: &Tree, root: &SessionId) -> String {
     let nodes = tree.walk(root);
-    let Some(top) = nodes.first() else { return "Nothing has happened yet.".to_owned() };
+    let Some(top) = nodes.first() else { return "The session has not started yet.".to_owned() };
     let depth = top.depth;
     let line = |node: &&Node| {
         let indent = "  ".repeat(node.depth.saturating_sub(depth) as usize);
@@ -120,12 +120,12 @@ fn render_tree(tree: &Tree, root: &SessionId) -> String {
 
 fn activity_label(activity: &Activity) -> String {
     match activity {
-        Activity::Pending => "waits for its turn".to_owned(),
-        Activity::Thinking => "thinks".to_owned(),
-        Activity::Tool(tool) => format!("calls {tool}"),
-        Activity::Delegating => "waits for its agents".to_owned(),
-        Activity::WrappingUp => "says its last word".to_owned(),
-        Activity::Compacting => "sums up what was said".to_owned(),
+        Activity::Pending => "waiting to start".to_owned(),
+        Activity::Thinking => "thinking".to_owned(),
+        Activity::Tool(tool) => format!("calling {tool}"),
+        Activity::Delegating => "waiting for its agents".to_owned(),
+        Activity::WrappingUp => "wrapping up".to_owned(),
+        Activity::Compacting => "compacting the conversation".to_owned(),
         Activity::Ended(outcome) => match &outcome.status {
             Status::Failed { cause } => format!("failed: {}", calls::brief(cause)),
             status => status.as_str().to_owned(),
@@ -133,11 +133,11 @@ fn activity_label(activity: &Activity) -> String {
     }
 }
 
-/// What each agent used up by itself, and all of them together.
+/// Renders the usage of each agent and the total.
 fn render_costs(tree: &Tree, root: &SessionId) -> String {
     let nodes = tree.walk(root);
     if nodes.is_empty() {
-        return "Nothing was used up yet.".to_owned();
+        return "Nothing has been used yet.".to_owned();
     }
     let amount = |spent: brigade_core::Spent| {
         let usage = spent.usage;
@@ -149,13 +149,13 @@ fn render_costs(tree: &Tree, root: &SessionId) -> String {
     };
     let line = |node: &&Node| format!("- **{}**: {}", calls::brief(&node.label), amount(node.own_usage));
     let lines: Vec<String> = nodes.iter().map(line).collect();
-    format!("{}\n\nIn all {}.", lines.join("\n"), amount(tree.spent(root)))
+    format!("{}\n\nTotal: {}.", lines.join("\n"), amount(tree.spent(root)))
 }
 
 fn agents(runtime: &Runtime) -> String {
     let agents = runtime.settings().agents.list();
     if agents.is_empty() {
-        return "No agents are defined here; `brigade agents new` writes one.".to_owned();
+        return "No agents are defined here. Create one with `brigade agents new`.".to_owned();
     }
     let line = |id: &str, about: &str| format!("- **{id}**: {}", calls::brief(about));
     agents.iter().map(|agent| line(&agent.id, &agent.description)).collect::<Vec<_>>().join("\n")
@@ -165,21 +165,21 @@ async fn tell(open_session: &OpenSession, arguments: &str) -> Result<String, acp
     let tree = tree(open_session).await?;
     let (node, text) = find_agent(&tree, &open_session.session, arguments)?;
     if text.is_empty() {
-        return Err(errors::params("say whom and what: /tell AGENT TEXT"));
+        return Err(errors::params("the message is missing. Usage: /tell AGENT TEXT"));
     }
     open_session.environment.runtime.tell(&node.session, text).await.map_err(|error| errors::run(&error))?;
-    Ok(format!("{} hears it before its next turn.", calls::brief(&node.label)))
+    Ok(format!("Sent to {}. It will be delivered before its next turn.", calls::brief(&node.label)))
 }
 
 async fn stop(open_session: &OpenSession, by: &str, arguments: &str) -> Result<String, acp::Error> {
     let tree = tree(open_session).await?;
     let (node, _) = find_agent(&tree, &open_session.session, arguments)?;
     open_session.environment.runtime.cancel(&node.session, by).await.map_err(|error| errors::run(&error))?;
-    Ok(format!("{} is stopped.", calls::brief(&node.label)))
+    Ok(format!("Stopping {}.", calls::brief(&node.label)))
 }
 
-/// The agent at work that the words begin with, by its label or id, and the rest of them. Labels may have blanks, so
-/// the longest that fits is meant.
+/// Finds the running agent that the arguments start with, by label or id, and returns it with the remaining
+/// text. Labels may contain spaces, so the longest match wins.
 fn find_agent<'t, 'w>(
     tree: &'t Tree,
     root: &SessionId,
@@ -201,8 +201,8 @@ fn find_agent<'t, 'w>(
         Some((node, rest, _)) => Ok((node, rest)),
         None => {
             let labels: Vec<String> = running.iter().map(|node| calls::brief(&node.label)).collect();
-            let known = if labels.is_empty() { "nobody".to_owned() } else { labels.join(", ") };
-            Err(errors::params(format!("no agent of that name is at work; at work: {known}")))
+            let known = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
+            Err(errors::params(format!("no running agent has this name. Running agents: {known}")))
         }
     }
 }

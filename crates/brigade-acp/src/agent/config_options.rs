@@ -1,4 +1,4 @@
-//! What a person can choose for a session: the mode and the model.
+//! Session options that the user can choose: the mode and the model.
 
 use agent_client_protocol::v1::schema as acp;
 use brigade_core::permission::Mode;
@@ -10,26 +10,26 @@ const MODE: &str = "mode";
 const MODEL: &str = "model";
 
 const MODES: [(Mode, &str, &str); 4] = [
-    (Mode::Plan, "Plan", "Only read; nothing else is possible at all"),
-    (Mode::Ask, "Ask", "Read freely; ask about everything else"),
-    (Mode::Edit, "Edit", "Read and edit files freely; ask about commands and the rest"),
-    (Mode::Auto, "Auto", "Do all that no rule forbids or asks about"),
+    (Mode::Plan, "Plan", "Read only; everything else is refused"),
+    (Mode::Ask, "Ask", "Read freely; request approval for everything else"),
+    (Mode::Edit, "Edit", "Read and edit files freely; request approval for commands and everything else"),
+    (Mode::Auto, "Auto", "Do everything unless a rule denies it or requires approval"),
 ];
 
-/// The modes that the session can be in.
+/// The modes that the session may use.
 fn allowed_modes(open_session: &OpenSession) -> impl Iterator<Item = (Mode, &'static str, &'static str)> {
     let max_mode = open_session.max_mode;
     MODES.into_iter().filter(move |(mode, _, _)| *mode <= max_mode)
 }
 
-/// The modes, for clients that know no options.
+/// The modes, for clients that do not support config options.
 pub(super) fn modes(open_session: &OpenSession) -> acp::SessionModeState {
     let modes = allowed_modes(open_session)
         .map(|(mode, name, about)| acp::SessionMode::new(mode.as_str(), name).description(about.to_owned()));
     acp::SessionModeState::new(open_session.mode().as_str(), modes.collect())
 }
 
-/// The options: the mode and the model.
+/// The config options: the mode and the model.
 pub(super) fn options(open_session: &OpenSession) -> Vec<acp::SessionConfigOption> {
     let modes: Vec<_> = allowed_modes(open_session)
         .map(|(mode, name, about)| {
@@ -44,30 +44,30 @@ pub(super) fn options(open_session: &OpenSession) -> Vec<acp::SessionConfigOptio
         .collect();
     vec![
         acp::SessionConfigOption::select(MODE, "Mode", open_session.mode().as_str(), modes)
-            .description("What is done without asking, from the next prompt on".to_owned())
+            .description("Actions that need no approval; applies from the next prompt on".to_owned())
             .category(acp::SessionConfigOptionCategory::Mode),
         acp::SessionConfigOption::select(MODEL, "Model", current, models)
-            .description("The model, from the next prompt on".to_owned())
+            .description("The model; applies from the next prompt on".to_owned())
             .category(acp::SessionConfigOptionCategory::Model),
     ]
 }
 
-/// Chooses the mode of the next round.
+/// Sets the mode of the next round.
 pub(super) fn set_mode(open_session: &OpenSession, name: &str) -> Result<(), acp::Error> {
     let mode = allowed_modes(open_session).find(|(mode, _, _)| mode.as_str() == name);
     let Some((mode, _, _)) = mode else {
         let known: Vec<_> = allowed_modes(open_session).map(|(mode, _, _)| mode.as_str()).collect();
-        return Err(errors::params(format!("there is no such mode here; there are: {}", known.join(", "))));
+        return Err(errors::params(format!("unknown mode. Available modes: {}", known.join(", "))));
     };
     open_session.set_mode(mode);
     Ok(())
 }
 
-/// Chooses the model of the next round.
+/// Sets the model of the next round.
 pub(super) fn set_model(open_session: &OpenSession, name: &str) -> Result<(), acp::Error> {
     if open_session.environment.runtime.model_info(name).is_none() {
         return Err(errors::params(format!(
-            "there is no model '{}' that can be used here; `brigade models` lists what there is",
+            "unknown model '{}'. List the available models with `brigade models`.",
             super::calls::brief(name)
         )));
     }
@@ -75,7 +75,7 @@ pub(super) fn set_model(open_session: &OpenSession, name: &str) -> Result<(), ac
     Ok(())
 }
 
-/// Sets an option.
+/// Sets a config option.
 pub(super) fn set(
     open_session: &OpenSession,
     request: &acp::SetSessionConfigOptionRequest,
@@ -84,7 +84,7 @@ pub(super) fn set(
     match (&*request.config_id.0, value) {
         (MODE, Some(mode)) => set_mode(open_session, mode),
         (MODEL, Some(model)) => set_model(open_session, model),
-        (MODE | MODEL, None) => Err(errors::params("the value of this option is one of its choices")),
-        _ => Err(errors::params("there is no such option; there are: mode, model")),
+        (MODE | MODEL, None) => Err(errors::params("the value of this option must be one of its choices")),
+        _ => Err(errors::params("unknown option. Available options: mode, model")),
     }
 }

@@ -1,4 +1,4 @@
-//! What a client can ask for, and who sees to it.
+//! Requests and notifications of a client.
 
 mod open;
 
@@ -21,10 +21,10 @@ use super::round::Prompt;
 use super::update_mapper::{SubagentDisplay, chunk};
 use super::{Host, config_options, errors, prompt, round, session_list};
 
-/// How often a session that is to close is looked at.
+/// Interval at which a closing session is polled.
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// All that one client is served with.
+/// State of one ACP client connection: the peer, its capabilities and its open sessions.
 pub(super) struct ClientConnection {
     host: Arc<dyn Host>,
     peer: Peer,
@@ -32,12 +32,12 @@ pub(super) struct ClientConnection {
     open_sessions: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
 }
 
-/// Who is served.
+/// The connected client.
 #[derive(Clone)]
 pub(super) struct Client {
-    /// Its name, for the record.
+    /// Name that the log records for its answers and cancellations.
     pub(super) name: String,
-    /// How it learns of sessions below.
+    /// Display of sub-agent sessions.
     pub(super) subagent_display: SubagentDisplay,
 }
 
@@ -63,14 +63,15 @@ impl ClientConnection {
         self.open_sessions().get(&session).cloned().ok_or_else(|| errors::session(&id.0))
     }
 
-    /// Asks everything to stop.
+    /// Requests all rounds to stop.
     pub(super) fn stop_all(&self) {
         for open_session in self.open_sessions().values() {
             open_session.stop();
         }
     }
 
-    /// Sees to a request. What takes time is done beside; what changes a session is done before the next message.
+    /// Handles a request. Slow requests run in their own task. Changes to a session are made before the next
+    /// message is read.
     pub(super) async fn request(
         self: &Arc<ClientConnection>,
         id: acp::RequestId,
@@ -83,7 +84,7 @@ impl ClientConnection {
             return self.peer.respond(&id, result).await;
         }
         let Some(client) = self.client() else {
-            let text = "say who you are first: initialize";
+            let text = "the connection is not initialized. Send initialize first.";
             return self.peer.respond::<()>(&id, Err(errors::request(text))).await;
         };
         match method.as_str() {
@@ -104,7 +105,7 @@ impl ClientConnection {
         }
     }
 
-    /// Hears what wants no answer.
+    /// Handles a notification.
     pub(super) async fn notification(&self, method: &str, params: Value) {
         match method {
             "session/cancel" => {
@@ -145,7 +146,7 @@ impl ClientConnection {
         acp::InitializeResponse::new(ProtocolVersion::V1).agent_capabilities(capabilities).agent_info(brigade)
     }
 
-    /// Stops a round, or a session below one.
+    /// Cancels a round, or the session of a sub-agent.
     async fn cancel(&self, id: &acp::SessionId) {
         let Ok(session) = errors::parse_session_id(&id.0) else { return };
         let owner = self
@@ -207,7 +208,8 @@ impl ClientConnection {
         self.update(&open_session.session, SessionUpdate::CurrentModeUpdate(mode)).await;
     }
 
-    /// Takes a prompt. The session is taken before the next message is heard, so that a cancel finds it.
+    /// Starts a prompt. The session is marked busy before the next message is read, so that a cancel finds
+    /// it.
     fn prompt(
         self: &Arc<ClientConnection>,
         id: &acp::RequestId,
@@ -229,7 +231,7 @@ impl ClientConnection {
                 return Ok(());
             }
             ParsedPrompt::Resume if !open_session.is_started() => {
-                return Err(errors::request("nothing has begun that could go on; say what is to be done"));
+                return Err(errors::request("there is no round to resume. Send a prompt first."));
             }
             ParsedPrompt::Resume => None,
             ParsedPrompt::Message(text) => Some(text.to_owned()),
@@ -253,7 +255,7 @@ impl ClientConnection {
     ) {
         let reply = match commands::run_command(open_session, &client.name, command, text).await {
             Ok(reply) => reply,
-            // Whoever typed a command reads what is wrong with it where its answer would stand.
+            // The user typed the command, so the error is shown in place of its output.
             Err(error) => error.message,
         };
         self.update(&open_session.session, SessionUpdate::AgentMessageChunk(chunk(&reply))).await;
@@ -264,7 +266,7 @@ impl ClientConnection {
         self.peer.respond(id, Ok(acp::PromptResponse::new(acp::StopReason::EndTurn))).await;
     }
 
-    /// Sees to what takes time.
+    /// Handles requests that may take some time.
     async fn handle_async(&self, id: &acp::RequestId, client: &Client, method: &str, params: Value) {
         match method {
             "session/new" => {
@@ -297,7 +299,7 @@ impl ClientConnection {
         }
     }
 
-    /// Answers for a session that was opened. Its commands are told after the client knows of it.
+    /// Responds with an opened session. Its commands are sent after the client knows the session.
     async fn respond_opened<R: Serialize>(
         &self,
         id: &acp::RequestId,
@@ -329,7 +331,7 @@ impl ClientConnection {
         let session = errors::parse_session_id(&request.session_id.0)?;
         let open_session = self.open_sessions().get(&session).cloned();
         if open_session.as_ref().is_some_and(|open_session| open_session.is_busy()) {
-            return Err(errors::request("the session is at work; cancel it first"));
+            return Err(errors::request("the session is running. Cancel it first."));
         }
         let is_started = open_session.is_none_or(|open_session| open_session.is_started());
         if is_started {

@@ -1,4 +1,4 @@
-//! A session that the client has open.
+//! Sessions that the client has open.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,21 +16,21 @@ use super::{SessionEnvironment, errors};
 pub(super) struct OpenSession {
     pub(super) session: SessionId,
     pub(super) environment: SessionEnvironment,
-    /// The freest mode that the definition of the agent allows, and whoever hands work on.
+    /// The most permissive mode that the agent definition and the calling Brigade allow.
     pub(super) max_mode: Mode,
     state: Mutex<SessionState>,
 }
 
-/// What of it changes.
+/// Mutable state of an open session.
 struct SessionState {
     mode: Mode,
     model: ModelChoice,
-    /// Where the session comes from, and what is left for it there.
+    /// The limits and lineage that the calling Brigade sent, minus what was used since.
     remote_context: Option<RemoteContext>,
-    /// The depth that the session has in any case, once it has begun.
+    /// The depth at which the session started, or `None` before its first round.
     start_depth: Option<u32>,
     round: Option<ActivePrompt>,
-    /// The update mapper of the last round; it knows which updates the client has.
+    /// The update mapper of the last round. It knows which updates the client has received.
     mapper: Option<UpdateMapper>,
 }
 
@@ -45,19 +45,19 @@ impl SessionState {
     }
 }
 
-/// A model, and whether the person chose it: here, or for all sessions on record.
+/// A model, and whether the user chose it, for this session or for all recorded ones.
 struct ModelChoice {
     value: String,
     by_user: bool,
 }
 
-/// A round that is going on.
+/// A running round.
 struct ActivePrompt {
     prompt: acp::RequestId,
     stop: watch::Sender<bool>,
 }
 
-/// The right to run a round of a session. It is given back when this is dropped.
+/// The exclusive right to run a round of a session. Dropping the guard releases it.
 pub(super) struct PromptGuard {
     pub(super) open_session: Arc<OpenSession>,
     pub(super) stop: watch::Receiver<bool>,
@@ -69,16 +69,16 @@ impl Drop for PromptGuard {
     }
 }
 
-/// How a round begins.
+/// The next round of a session.
 pub(super) enum NextRound {
-    /// The session has to be started.
+    /// The first round, which starts the session.
     Start(Box<Task>),
-    /// It goes on.
+    /// A further round of a started session.
     Resume(ResumeOptions),
 }
 
 impl OpenSession {
-    /// A session that is yet to begin.
+    /// Creates a session without a first round.
     pub(super) fn new(
         session: SessionId,
         environment: SessionEnvironment,
@@ -94,8 +94,8 @@ impl OpenSession {
         OpenSession { session, environment, max_mode, state: Mutex::new(state) }
     }
 
-    /// A session that is on record, with the model that it had last, unless the person names another for all; and no
-    /// freer than it was last, or than sessions are now.
+    /// Opens a recorded session. It keeps its last model unless the user set one for all sessions. Its mode
+    /// is not more permissive than its last one or the current setting.
     pub(super) async fn from_records(
         session: SessionId,
         environment: SessionEnvironment,
@@ -132,12 +132,12 @@ impl OpenSession {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The update mapper of the last round, if one ran in this process.
+    /// Takes the update mapper of the last round, if one ran in this process.
     pub(super) fn take_mapper(&self) -> Option<UpdateMapper> {
         self.state().mapper.take()
     }
 
-    /// Keeps what told a round for the next one.
+    /// Keeps the update mapper for the next round.
     pub(super) fn keep_mapper(&self, mapper: UpdateMapper) {
         self.state().mapper = Some(mapper);
     }
@@ -152,22 +152,22 @@ impl OpenSession {
         self.state().model.value.clone()
     }
 
-    /// The mode from the next round on.
+    /// Sets the mode of the next round.
     pub(super) fn set_mode(&self, mode: Mode) {
         self.state().mode = mode;
     }
 
-    /// The model from the next round on.
+    /// Sets the model of the next round.
     pub(super) fn set_model(&self, model: &str) {
         self.state().model = ModelChoice { value: model.to_owned(), by_user: true };
     }
 
-    /// Whether the session has begun.
+    /// Whether the first round has started.
     pub(super) fn is_started(&self) -> bool {
         self.state().start_depth.is_some()
     }
 
-    /// Takes the right to run a round, if nobody has it.
+    /// Starts a prompt, unless another one is running.
     pub(super) fn begin_prompt(
         self: &Arc<OpenSession>,
         prompt: &acp::RequestId,
@@ -175,8 +175,8 @@ impl OpenSession {
         let mut state = self.state();
         if state.round.is_some() {
             return Err(errors::request(
-                "the session is at work: wait for its end, cancel it, or say something to an agent of it with \
-                 /tell AGENT TEXT",
+                "the session is running. Wait for it to end, cancel it, or send a message to one of its agents with \
+                 /tell AGENT TEXT.",
             ));
         }
         let (sender, stop) = watch::channel(false);
@@ -185,13 +185,13 @@ impl OpenSession {
         Ok(PromptGuard { open_session: self.clone(), stop })
     }
 
-    /// Asks the round to stop, if there is one.
+    /// Requests the running round to stop, if there is one.
     pub(super) fn stop(&self) -> bool {
         let state = self.state();
         state.round.as_ref().is_some_and(|round| round.stop.send(true).is_ok())
     }
 
-    /// Asks the round to stop if it was begun by this prompt.
+    /// Requests the running round to stop if this prompt started it.
     pub(super) fn stop_prompt(&self, prompt: &acp::RequestId) {
         let state = self.state();
         if let Some(round) = state.round.as_ref().filter(|round| round.prompt == *prompt) {
@@ -199,12 +199,12 @@ impl OpenSession {
         }
     }
 
-    /// Whether a round is going on.
+    /// Whether a round is running.
     pub(super) fn is_busy(&self) -> bool {
         self.state().round.is_some()
     }
 
-    /// The runtime of the next round: with the mode and the model of now.
+    /// The runtime of the next round, with the current mode and model.
     pub(super) fn runtime(&self) -> Runtime {
         let state = self.state();
         let mut settings = self.environment.runtime.settings().clone();
@@ -219,8 +219,9 @@ impl OpenSession {
         self.environment.runtime.with_settings(settings)
     }
 
-    /// How the next round begins, for words that come with this hop: within that and within what the session came with.
-    /// The depth that a session began at stays, so a hop from further down cannot go on with it.
+    /// Prepares the next round for a message with this remote context, within the limits of both that context
+    /// and the session's own. The depth at which a session started is fixed, so a caller at a greater depth
+    /// cannot resume it.
     pub(super) fn next_round(
         &self,
         text: &str,
@@ -266,19 +267,19 @@ impl OpenSession {
         }))
     }
 
-    /// Takes what a round has used up from what is left for the session.
+    /// Subtracts the usage of a round from the remaining limits of the session.
     pub(super) fn charge(&self, used: Resources) {
         let mut state = self.state();
         state.remote_context = state.remote_context.as_ref().map(|remote_context| remote_context.minus(used));
     }
 
-    /// The session is on record now, at this depth.
+    /// Marks the session as started at this depth.
     pub(super) fn set_started(&self, depth: u32) {
         self.state().start_depth.get_or_insert(depth);
     }
 }
 
-/// The freest mode that a definition and a hop allow together.
+/// The most permissive mode that both an agent definition and a remote context allow.
 fn max_mode(agent_mode: Option<Mode>, remote_context: Option<&RemoteContext>) -> Mode {
     agent_mode
         .into_iter()
@@ -287,11 +288,12 @@ fn max_mode(agent_mode: Option<Mode>, remote_context: Option<&RemoteContext>) ->
         .unwrap_or(Mode::Auto)
 }
 
-/// Whether a session of this depth may go on for a hop. It is asked before the words are on record.
+/// Checks whether a session at this depth may resume for a remote caller. Called before the message is
+/// recorded.
 fn check_depth(remote_context: &RemoteContext, depth: u32) -> Result<(), acp::Error> {
     if remote_context.depth > depth {
         return Err(errors::request(format!(
-            "the session was begun at depth {depth} and cannot go on at depth {}; open a new one",
+            "cannot resume a session of depth {depth} at depth {}. Open a new session.",
             remote_context.depth
         )));
     }

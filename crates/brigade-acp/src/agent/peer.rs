@@ -1,4 +1,4 @@
-//! JSON-RPC: what comes in, and what goes out.
+//! JSON-RPC messages from and to the client.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,36 +15,36 @@ use tokio::time::Instant;
 
 use super::errors;
 
-/// Lines that wait for a client that reads slowly. Whoever has more to say waits.
+/// Maximum number of lines queued for a slow client. Further senders wait.
 const MAX_QUEUED_LINES: usize = 256;
 
-/// A message of the client.
+/// A message from the client.
 pub(super) enum Incoming {
-    /// It wants an answer.
+    /// A request, which expects a response.
     Request { id: acp::RequestId, method: String, params: Value },
-    /// It wants none.
+    /// A notification, which expects none.
     Notification { method: String, params: Value },
-    /// It answers a request of ours.
+    /// The response to one of our requests.
     Response { id: acp::RequestId, result: Result<Value, acp::Error> },
 }
 
-/// A message that cannot be read: whom to tell, and what.
+/// An invalid message: the id to respond to and the error.
 pub(super) type InvalidMessage = Box<(acp::RequestId, acp::Error)>;
 
-/// Takes a line apart.
+/// Parses a line.
 pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
     let no_id = acp::RequestId::Null;
     let value: Value = serde_json::from_slice(line).map_err(|error| {
-        Box::new((no_id.clone(), acp::Error::new(-32700, format!("this is no JSON: {error}"))))
+        Box::new((no_id.clone(), acp::Error::new(-32700, format!("invalid JSON: {error}"))))
     })?;
     let Value::Object(mut message) = value else {
-        return Err(Box::new((no_id, errors::request("a message is one JSON object"))));
+        return Err(Box::new((no_id, errors::request("a message must be a JSON object"))));
     };
     let id = match message.remove("id").map(serde_json::from_value::<acp::RequestId>) {
         None => None,
         Some(Ok(id)) => Some(id),
         Some(Err(_)) => {
-            let message_text = "the id of a message is a string or a whole number";
+            let message_text = "the id of a message must be a string or an integer";
             return Err(Box::new((no_id, errors::request(message_text))));
         }
     };
@@ -52,7 +52,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
         Box::new((id.clone().unwrap_or(acp::RequestId::Null), errors::request(message_text)))
     };
     if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(invalid("a message says \"jsonrpc\": \"2.0\""));
+        return Err(invalid("a message must contain \"jsonrpc\": \"2.0\""));
     }
     let params = message.remove("params").unwrap_or_else(|| json!({}));
     match (message.remove("method"), id.clone()) {
@@ -61,48 +61,49 @@ pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
         (None, Some(id)) if message.contains_key("result") || message.contains_key("error") => {
             let result = match message.remove("error") {
                 Some(error) => Err(serde_json::from_value(error)
-                    .unwrap_or_else(|_| acp::Error::new(-32603, "an error that cannot be read"))),
+                    .unwrap_or_else(|_| acp::Error::new(-32603, "malformed error object"))),
                 None => Ok(message.remove("result").unwrap_or_default()),
             };
             Ok(Incoming::Response { id, result })
         }
-        _ => Err(invalid("a message has a method, or it answers one")),
+        _ => Err(invalid("a message must have a method, a result or an error")),
     }
 }
 
-/// Reads the parameters of a method.
+/// Parses the parameters of a method.
 pub(super) fn params<P: DeserializeOwned>(params: Value) -> Result<P, acp::Error> {
     serde_json::from_value(params).map_err(|error| errors::params(format!("invalid parameters: {error}")))
 }
 
-/// The other side.
+/// The sending side of the connection to the client.
 #[derive(Clone)]
 pub(super) struct Peer {
     lines: mpsc::Sender<String>,
     pending: Arc<Mutex<HashMap<i64, ResponseSender>>>,
     last_id: Arc<AtomicI64>,
-    /// Until when lines wait for a reader, once that is settled.
+    /// The time until which senders wait for the client to read. Unset until shutdown starts.
     send_deadline: watch::Sender<Option<Instant>>,
 }
 
 type ResponseSender = oneshot::Sender<Result<Value, acp::Error>>;
 
 impl Peer {
-    /// The other side, and the lines that are to be written to it.
+    /// Creates a peer and the receiver of the lines to write to the client.
     pub(super) fn new() -> (Peer, mpsc::Receiver<String>) {
         let (lines, receiver) = mpsc::channel(MAX_QUEUED_LINES);
         let (pending, last_id, send_deadline) = (Arc::default(), Arc::default(), watch::Sender::new(None));
         (Peer { lines, pending, last_id, send_deadline }, receiver)
     }
 
-    /// From now on nobody waits longer than this for a client that does not read: what is left to say is dropped then.
+    /// Limits the time that senders wait for a client that does not read. Messages left after that are
+    /// dropped.
     pub(super) fn set_send_deadline(&self, time: Duration) {
         self.send_deadline.send_replace(Some(Instant::now() + time));
     }
 
     async fn send_deadline_passed(&self) {
         let mut send_deadline = self.send_deadline.subscribe();
-        // The sender is this very peer's.
+        // This peer owns the sender, so the channel stays open.
         let until = send_deadline.wait_for(Option::is_some).await.ok().and_then(|until| *until);
         match until {
             Some(until) => tokio::time::sleep_until(until).await,
@@ -110,22 +111,22 @@ impl Peer {
         }
     }
 
-    /// Answers a request.
+    /// Responds to a request.
     pub(super) async fn respond<R: Serialize>(&self, id: &acp::RequestId, result: Result<R, acp::Error>) {
         self.send(&response_message(id, result)).await;
     }
 
-    /// Says something that wants no answer.
+    /// Sends a notification.
     pub(super) async fn notify(&self, method: &str, params: &impl Serialize) {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
     }
 
-    /// Tells of something in a session.
+    /// Sends a session update.
     pub(super) async fn update(&self, update: &acp::SessionNotification) {
         self.notify("session/update", update).await;
     }
 
-    /// Asks the client for something. Whoever drops the answer before it came withdraws the request.
+    /// Sends a request to the client. Dropping the pending request cancels it.
     pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> PendingRequest {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
@@ -135,7 +136,7 @@ impl Peer {
         pending_request
     }
 
-    /// Takes the client's answer to a request. One that nobody waits for any more is ignored.
+    /// Handles the response to one of our requests. The response to a cancelled request is ignored.
     pub(super) fn handle_response(&self, id: &acp::RequestId, result: Result<Value, acp::Error>) {
         let acp::RequestId::Number(id) = id else { return };
         let sender = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
@@ -144,7 +145,7 @@ impl Peer {
         }
     }
 
-    /// Whoever reads has gone if this fails, which shows where the input ends.
+    /// Sends a message. A failure means that the client has disconnected, which the reading side detects.
     async fn send(&self, message: &Value) {
         tokio::select! {
             biased;
@@ -172,11 +173,10 @@ pub(super) struct PendingRequest {
 }
 
 impl PendingRequest {
-    /// Waits for the answer.
     pub(super) async fn answer(mut self) -> Result<Value, acp::Error> {
         match (&mut self.answer).await {
             Ok(result) => result,
-            Err(_) => Err(errors::failed("the client has gone")),
+            Err(_) => Err(errors::failed("the client has disconnected")),
         }
     }
 }
@@ -188,13 +188,13 @@ impl Drop for PendingRequest {
             let withdrawn = acp::CancelRequestNotification::new(self.id);
             let method = acp::PROTOCOL_LEVEL_METHOD_NAMES.cancel_request;
             let message = json!({ "jsonrpc": "2.0", "method": method, "params": withdrawn });
-            // A client that is far behind finds out when it answers: nobody takes it.
+            // A client that is far behind may miss this. Its response is then ignored.
             let _ = self.peer.lines.try_send(message.to_string());
         }
     }
 }
 
-/// Writes lines until nobody has any more, or until nobody reads them.
+/// Writes lines until all senders are dropped or the client stops reading.
 pub(super) async fn write(mut lines: mpsc::Receiver<String>, mut writer: impl AsyncWrite + Unpin) {
     while let Some(mut line) = lines.recv().await {
         line.push('\n');

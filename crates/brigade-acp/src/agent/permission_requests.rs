@@ -1,4 +1,4 @@
-//! Questions of agents, as permission requests.
+//! Approvals of agents, sent to the client as permission requests.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,14 +21,14 @@ const ONCE: &str = "once";
 const ALWAYS: &str = "always";
 const REJECT: &str = "reject";
 
-/// The questions that a client was asked and has not answered.
+/// Permission requests that the client has not answered.
 pub(super) struct PermissionRequests {
     peer: Peer,
     open: HashMap<String, AbortHandle>,
     pending: FuturesUnordered<Abortable<BoxFuture<'static, PermissionAnswer>>>,
 }
 
-/// What a client answered.
+/// The client's answer to a permission request.
 pub(super) struct PermissionAnswer {
     session: SessionId,
     call: CallId,
@@ -40,7 +40,7 @@ impl PermissionRequests {
         PermissionRequests { peer, open: HashMap::new(), pending: FuturesUnordered::new() }
     }
 
-    /// Asks what is new, and withdraws what was answered elsewhere or is moot.
+    /// Requests new approvals, and cancels requests that were answered elsewhere or no longer apply.
     pub(super) fn sync(&mut self, mapper: &UpdateMapper) {
         let open: HashSet<String> = mapper.tree.pending_approvals().map(PendingApproval::name).collect();
         self.open.retain(|name, abort_handle| {
@@ -60,7 +60,7 @@ impl PermissionRequests {
         }
     }
 
-    /// The next answer; none while nothing is asked.
+    /// The next answer, or `None` while no request is open.
     pub(super) async fn next(&mut self) -> Option<PermissionAnswer> {
         loop {
             if let Ok(answer) = self.pending.next().await? {
@@ -71,7 +71,7 @@ impl PermissionRequests {
 }
 
 impl PermissionAnswer {
-    /// Passes the answer on to whoever asked. Somebody else may have been faster, and then that answer counts.
+    /// Records the answer. If another process answered first, that answer counts.
     pub(super) async fn submit(self, runtime: &Runtime, by: &str) {
         let _ = runtime.answer(&self.session, self.call, self.answer, by).await;
     }
@@ -99,7 +99,7 @@ fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPer
         let whole = acp::ToolCallUpdate::from(mapper.tool_call(session, question.call, call));
         fields = whole.fields;
         fields.status = None;
-        let why = format!("{} asks: {}.", mapper.label(session), question.why);
+        let why = format!("{} requests approval: {}.", mapper.label(session), question.why);
         fields.content.get_or_insert_default().push(why.as_str().into());
     } else {
         fields = fields.title(calls::brief(question.what.as_str()));
@@ -115,31 +115,34 @@ fn request(question: &PendingApproval, mapper: &UpdateMapper) -> acp::RequestPer
     acp::RequestPermissionRequest::new(mapper.target_session(session).as_str().to_owned(), call, options)
 }
 
-/// What the client's words mean.
+/// Converts a response of the client to an answer.
 fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
     let deny = |word: &str| Answer::Deny { word: Some(word.to_owned()) };
     let value = match result {
         Ok(value) => value,
         Err(error) if error.code == acp::ErrorCode::MethodNotFound => {
-            return deny("the client cannot ask the person");
+            return deny("the client does not support permission requests");
         }
-        // Whoever cannot show a question cannot say yes to it, and nobody waits for that.
+        // A client that cannot show the request cannot approve it, so the call is denied at once.
         Err(error) => {
-            return deny(&format!("the client could not ask: {}", text::truncate_bytes(&error.message, 200)));
+            return deny(&format!(
+                "the client failed to ask the user: {}",
+                text::truncate_bytes(&error.message, 200)
+            ));
         }
     };
     let Ok(response) = serde_json::from_value::<acp::RequestPermissionResponse>(value) else {
-        return deny("the client's answer cannot be read");
+        return deny("the client sent an invalid response");
     };
     match response.outcome {
         acp::RequestPermissionOutcome::Selected(selected) => match (&*selected.option_id.0, always) {
             (ONCE, _) => Answer::Once,
             (ALWAYS, Some(rule)) => Answer::Always(rule),
             (REJECT, _) => Answer::Deny { word: None },
-            _ => deny("the client chose something that it was not offered"),
+            _ => deny("the client selected an unknown option"),
         },
-        // Dismissed, or the turn is being cancelled, and then the question ends with it.
-        _ => deny("the client dismissed the question"),
+        // The user dismissed the request, or the turn is being cancelled and the approval with it.
+        _ => deny("the request was dismissed"),
     }
 }
 

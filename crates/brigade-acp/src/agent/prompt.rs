@@ -1,4 +1,4 @@
-//! From the content of a prompt to words.
+//! Conversion of prompt content to text.
 
 use agent_client_protocol::v1::schema as acp;
 use brigade_core::RemoteContext;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::errors;
 
-/// The words of a prompt: text as it is, links by their address, embedded files between fences.
+/// Converts content blocks to text: links become their address, embedded files a fenced block.
 pub(super) fn to_text(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error> {
     let mut output = String::new();
     let (mut follows_text, mut follows_plain) = (false, true);
@@ -15,16 +15,16 @@ pub(super) fn to_text(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error
             acp::ContentBlock::Text(text) => (text.text.clone(), true),
             acp::ContentBlock::ResourceLink(link) => (link_text(link), false),
             acp::ContentBlock::Resource(embedded) => (resource_text(&embedded.resource)?, false),
-            acp::ContentBlock::Image(_) => return Err(errors::params("images are not understood")),
-            acp::ContentBlock::Audio(_) => return Err(errors::params("sound is not understood")),
-            _ => return Err(errors::params("this kind of content is not understood")),
+            acp::ContentBlock::Image(_) => return Err(errors::params("images are not supported")),
+            acp::ContentBlock::Audio(_) => return Err(errors::params("audio is not supported")),
+            _ => return Err(errors::params("this content type is not supported")),
         };
-        // A link in the middle of a sentence stays in it; a file stands by itself.
+        // A link in the middle of a sentence stays inline. A file gets lines of its own.
         let is_in_line = (is_text || !block_text.contains('\n')) && (follows_text || output.is_empty());
         if !output.is_empty() && !is_in_line && !output.ends_with('\n') {
             output.push('\n');
         }
-        // Not every client leaves room around a link.
+        // Some clients leave no space around a link.
         let is_tight = output.ends_with(char::is_alphanumeric)
             && block_text.starts_with(|c: char| c.is_alphanumeric() || c == '/');
         if is_tight && !(is_text && follows_plain) {
@@ -35,7 +35,7 @@ pub(super) fn to_text(blocks: &[acp::ContentBlock]) -> Result<String, acp::Error
         follows_text = !block_text.contains("```");
     }
     if output.trim().is_empty() {
-        return Err(errors::params("the prompt is empty; say what is to be done"));
+        return Err(errors::params("the prompt is empty"));
     }
     Ok(output)
 }
@@ -54,24 +54,24 @@ fn resource_text(resource: &acp::EmbeddedResourceResource) -> Result<String, acp
             Ok(format!("\n{path}:\n{fence}\n{text}\n{fence}\n"))
         }
         acp::EmbeddedResourceResource::BlobResourceContents(file) => {
-            Err(errors::params(format!("{} is no text, and only text is understood", file.uri)))
+            Err(errors::params(format!("cannot read {}: only text resources are supported", file.uri)))
         }
-        _ => Err(errors::params("this kind of resource is not understood")),
+        _ => Err(errors::params("this resource type is not supported")),
     }
 }
 
-/// A fence that the text cannot close.
+/// A fence that is longer than any fence in the text.
 fn fence(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat((longest + 1).max(3))
 }
 
-/// Where the words come from, if another Brigade hands them on. What cannot be read is no licence.
+/// Parses the remote context that a calling Brigade sends. Invalid metadata is an error, not a missing limit.
 pub(super) fn remote_context(params: &Value) -> Result<Option<RemoteContext>, acp::Error> {
     match params.get("_meta") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Object(meta)) => RemoteContext::from_meta(meta).map_err(errors::params),
-        Some(_) => Err(errors::params("`_meta` is no object")),
+        Some(_) => Err(errors::params("`_meta` must be an object")),
     }
 }
 

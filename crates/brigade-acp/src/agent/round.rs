@@ -1,4 +1,4 @@
-//! One round of a session, from the prompt to its answer.
+//! One round of a session, from the prompt to its response.
 
 use agent_client_protocol::v1::schema as acp;
 use brigade::{PreparedRun, RunError, RunEvent, RunResult, Runtime};
@@ -16,15 +16,15 @@ use super::permission_requests::PermissionRequests;
 use super::update_mapper::{Replay, UpdateMapper};
 use super::{calls, errors};
 
-/// What the client wants of a round.
+/// A prompt of the client.
 pub(super) struct Prompt {
-    /// What it says. Without words a round that is not over goes on.
+    /// The message, or `None` to resume an unfinished round.
     pub(super) text: Option<String>,
-    /// Where the words come from.
+    /// Limits and lineage that the calling Brigade sent.
     pub(super) remote_context: Option<RemoteContext>,
 }
 
-/// Runs a round and answers the prompt.
+/// Runs a round and returns the response to its prompt.
 pub(super) async fn run(
     connection: &ClientConnection,
     client: &Client,
@@ -62,7 +62,7 @@ pub(super) async fn run(
     round.follow(guard, prepared).await
 }
 
-/// Makes the round ready: starts the session, or says the words and goes on with it.
+/// Prepares the round: starts the session, or records the message and resumes the session.
 async fn prepare(runtime: &Runtime, guard: &PromptGuard, prompt: Prompt) -> Result<PreparedRun, acp::Error> {
     let failed = |error: RunError| errors::run(&error);
     let open_session = &guard.open_session;
@@ -77,7 +77,7 @@ async fn prepare(runtime: &Runtime, guard: &PromptGuard, prompt: Prompt) -> Resu
     }
 }
 
-/// A round that is going on.
+/// A running round.
 struct ActiveRound<'a> {
     connection: &'a ClientConnection,
     client: &'a Client,
@@ -88,11 +88,11 @@ struct ActiveRound<'a> {
     stopping: Stopping,
 }
 
-/// Whether the round is to stop.
+/// Progress of a stop request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stopping {
     No,
-    /// It is to, as soon as it has begun.
+    /// Requested, but not sent before the round has started.
     Requested,
     Sent,
 }
@@ -155,8 +155,7 @@ impl ActiveRound<'_> {
         }
     }
 
-    /// Tells the tree to stop. Before the round has begun there is nobody to tell: it would not hear what was said
-    /// before.
+    /// Cancels the tree. Before the round has started, a cancel would have no effect.
     async fn stop(&mut self) {
         let node = self.mapper.tree.node(&self.session);
         let is_started = node.is_some_and(|node| !matches!(node.activity, Activity::Ended(_)));
@@ -185,21 +184,23 @@ impl ActiveRound<'_> {
             }
             Status::Cancelled { .. } => acp::PromptResponse::new(acp::StopReason::Cancelled),
             Status::Failed { cause } => return Err(errors::failed(cause.clone())),
-            Status::Lost { cause } => return Err(errors::failed(format!("the round was lost: {cause}"))),
+            Status::Lost { cause } => {
+                return Err(errors::failed(format!("the outcome of the round is unknown: {cause}")));
+            }
         };
         response.usage = Some(usage(&spent));
         Ok(response.meta(meta))
     }
 }
 
-/// Waits until somebody wants the round to stop.
+/// Waits until a stop is requested.
 async fn stop_requested(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending().await
     }
 }
 
-/// What the protocol calls a limit of ours. Time, agents and permissions have no name there.
+/// Maps a limit to a stop reason of the protocol, which has none for time, agents and permissions.
 pub(super) fn limit_reason(limit: LimitKind) -> acp::StopReason {
     match limit {
         LimitKind::Tokens | LimitKind::Usd => acp::StopReason::MaxTokens,
@@ -209,7 +210,7 @@ pub(super) fn limit_reason(limit: LimitKind) -> acp::StopReason {
     }
 }
 
-/// Tokens as the protocol counts them.
+/// Converts usage to the token counts of the protocol.
 pub(super) fn usage(spent: &Spent) -> acp::Usage {
     let usage = spent.usage;
     let known = |number: u64| (number > 0).then_some(number);

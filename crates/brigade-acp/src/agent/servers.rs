@@ -1,4 +1,4 @@
-//! MCP servers that a client brings along.
+//! MCP servers that a client configures.
 
 use agent_client_protocol::v1::schema as acp;
 use brigade::mcp::oauth::LoginSettings;
@@ -11,13 +11,13 @@ use brigade_core::text;
 
 use super::{Host, SessionEnvironment, errors};
 
-/// Variables that a server sees without being given them.
+/// Variables that every server inherits.
 const INHERITED_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
-/// How much of a name is shown.
+/// Maximum length of a server name in a message.
 const MAX_NAME_BYTES: usize = 80;
 
-/// The desk with the tools of these servers. One that cannot be used is noted, and the others are.
+/// Adds the tools of these servers to the environment. A server that fails to start is reported and skipped.
 pub(super) async fn add(
     environment: SessionEnvironment,
     servers: Vec<acp::McpServer>,
@@ -39,7 +39,7 @@ pub(super) async fn add(
         let name = &tool.spec().name;
         if settings.tools.get(name).is_some() {
             return Err(errors::params(format!(
-                "there is a tool {name} already: a server of the configuration has the same name; rename yours"
+                "cannot add tool {name}: it already exists. A configured MCP server has the same name. Rename yours."
             )));
         }
     }
@@ -56,7 +56,7 @@ fn definition(
         acp::McpServer::Stdio(server) => {
             let Some(shell) = &settings.shell else {
                 return Err(errors::params(
-                    "no programs can be started here, so no stdio servers can be used",
+                    "cannot use stdio MCP servers: starting programs is disabled here",
                 ));
             };
             let is_set = |name: &str| server.env.iter().any(|variable| variable.name == name);
@@ -89,8 +89,8 @@ fn definition(
                 _ => "an MCP server".to_owned(),
             };
             return Err(errors::params(format!(
-                "{name} cannot be used: servers are reached by stdio or streamable HTTP, not by the older SSE or another \
-                 way; give its streamable HTTP address, or leave it out"
+                "cannot use {name}: only the stdio and streamable HTTP transports are supported. Use its streamable HTTP \
+                 URL, or remove it."
             )));
         }
     };

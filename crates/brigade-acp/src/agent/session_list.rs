@@ -1,4 +1,4 @@
-//! The sessions that a client can open.
+//! `session/list`: the sessions that a client can open.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use brigade_core::{Event, Record};
 
 use super::{calls, errors, timestamp};
 
-/// How many are told at once.
+/// Number of sessions per page.
 const PAGE_SIZE: usize = 50;
 
-/// A page of sessions, newest first. One that cannot be read is left out: it cannot be opened.
+/// Returns a page of sessions, newest first. Unreadable sessions are left out, because they cannot be opened.
 pub(super) async fn list(
     store: &dyn Store,
     request: &acp::ListSessionsRequest,
@@ -23,7 +23,7 @@ pub(super) async fn list(
     let mut rest = roots.iter();
     if let Some(cursor) = &request.cursor {
         rest.find(|summary| summary.root.as_str() == cursor)
-            .ok_or_else(|| errors::params("the cursor names no place in the list; begin without one"))?;
+            .ok_or_else(|| errors::params("invalid cursor. List the sessions again without a cursor."))?;
     }
     let wanted = request.cwd.as_deref().map(canonical);
     let mut sessions = Vec::new();
@@ -53,7 +53,7 @@ async fn info(store: &dyn Store, summary: &RootSummary) -> Option<acp::SessionIn
     Some(info)
 }
 
-/// The folder that a round worked in.
+/// The directory in which a round ran.
 async fn folder(store: &dyn Store, started: &Record) -> Option<PathBuf> {
     let Event::Started { grant, .. } = &started.event else { return None };
     let body = store.blob(grant.authority).await.ok().flatten()?;
@@ -61,7 +61,7 @@ async fn folder(store: &dyn Store, started: &Record) -> Option<PathBuf> {
     Some(PathBuf::from(authority.workspace)).filter(|folder| folder.is_absolute())
 }
 
-/// The folder without symbolic links on the way, as sessions have it on record.
+/// Resolves symbolic links, as the recorded directories have them resolved.
 fn canonical(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf())
 }

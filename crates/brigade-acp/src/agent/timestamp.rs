@@ -1,10 +1,10 @@
-//! How the protocol writes a moment.
+//! Timestamps of the protocol.
 
 const DAY_MILLIS: u64 = 86_400_000;
-/// The last moment that four digits can write the year of.
+/// The last timestamp with a four-digit year.
 const MAX_MILLIS: u64 = 253_402_300_799_999;
 
-/// A moment as `2026-11-16T05:51:32Z`.
+/// Formats a timestamp as `2026-11-16T05:51:32Z`.
 pub(super) fn rfc3339(millis: u64) -> String {
     let millis = millis.min(MAX_MILLIS);
     let (mut year, mut day) = (1970, millis / DAY_MILLIS);
@@ -26,7 +26,7 @@ fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// The days of a month, which is counted from 0.
+/// Number of days in a month, counted from 0.
 fn days_in_month(year: u64, month: u64) -> u64 {
     match month {
         1 => 28 + u64::from(is_leap(year)),

@@ -1,4 +1,4 @@
-//! From what happens in a tree to what a client is told.
+//! Mapping of events to session updates.
 
 mod children;
 
@@ -16,49 +16,49 @@ use brigade_core::{CallId, Event, Record, Reply, SessionId, Spent};
 
 use super::calls::{self, ToolCallView};
 
-/// How a client learns of sessions below its own.
+/// Display of sub-agent sessions in a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SubagentDisplay {
-    /// As sessions of their own: the client knows the protocol's extension for sub-agents.
+    /// As separate sessions, for clients that support the sub-agent extension of the protocol.
     Sessions,
-    /// As tool calls among those of the session at the top.
+    /// As tool calls of the root session.
     ToolCalls,
 }
 
-/// Whether something happens now, or did so before.
+/// Whether events are live or replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replay {
-    /// The client has just said what it said.
+    /// Live: the client already shows the user's messages.
     No,
-    /// It is told again, with what the person said.
+    /// Replayed: the user's messages are sent, too.
     Yes,
 }
 
-/// Tells a client what happens.
+/// Maps the events of a tree to session updates for one client.
 pub(super) struct UpdateMapper {
     root: SessionId,
     workspace: PathBuf,
     subagent_display: SubagentDisplay,
     replay: Replay,
-    /// What is known of the tree.
+    /// The tree as of the last event.
     pub(super) tree: Tree,
-    /// Why the model of the session at the top stopped last.
+    /// Stop reason of the last reply in the root session.
     pub(super) last_stop: Stop,
-    /// How much the model of the session at the top can read.
+    /// Context window of the root session's model.
     context_window: Option<u64>,
     next_seqs: HashMap<SessionId, u64>,
-    /// Position up to which all facts of the tree were recalled.
+    /// Position up to which `catch_up` has read the events of the tree.
     caught_up_to: Pos,
     /// Usage of the rounds of the root session.
     pub(super) spent: Spent,
     streamed: HashMap<SessionId, StreamedReply>,
     calls: HashMap<SessionId, HashMap<CallId, ToolCallView>>,
-    /// The latest doings of the children of a call, by the id of the call.
+    /// Latest activity of the children of each call.
     child_activity: HashMap<acp::ToolCallId, VecDeque<String>>,
     pending: Vec<SessionNotification>,
 }
 
-/// What of a reply was told before it was whole.
+/// The part of a reply that was sent while it was streamed.
 #[derive(Default)]
 struct StreamedReply {
     turn: u32,
@@ -91,12 +91,12 @@ impl UpdateMapper {
         }
     }
 
-    /// How much the model can read, so that the client learns how full that is.
+    /// Sets the context window that usage updates report.
     pub(super) fn with_context_window(self, context_window: Option<u64>) -> UpdateMapper {
         UpdateMapper { context_window, ..self }
     }
 
-    /// Takes note of what the client knows already, as far as it was not noted in an earlier round.
+    /// Applies events that the client already knows, from the last position that was read.
     pub(super) async fn catch_up(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let records = store.tail(&self.root, self.caught_up_to, usize::MAX).await?;
         for record in &records {
@@ -109,7 +109,8 @@ impl UpdateMapper {
         Ok(())
     }
 
-    /// What is to be told of this. Facts that were missed are read from the store, so that each is told once.
+    /// Returns the updates for a run event. Missed events are read from the store, so that each is mapped
+    /// once.
     pub(super) async fn handle_event(
         &mut self,
         live: RunEvent,
@@ -119,7 +120,7 @@ impl UpdateMapper {
             RunEvent::Record(record) => {
                 let next = self.next_seqs.get(&record.session).copied().unwrap_or(0);
                 if record.seq > next {
-                    // What cannot be read shows when the round ends.
+                    // A read error is reported when the round ends.
                     let missed = store.read(&record.session, next).await.unwrap_or_default();
                     for missed in missed.iter().filter(|missed| missed.seq < record.seq) {
                         self.map_record(missed);
@@ -136,7 +137,7 @@ impl UpdateMapper {
         std::mem::take(&mut self.pending)
     }
 
-    /// What is to be told of facts, in order.
+    /// Returns the updates for these events, in order.
     pub(super) fn map_records(&mut self, records: &[Record]) -> Vec<SessionNotification> {
         for record in records {
             self.map_record(record);
@@ -144,24 +145,25 @@ impl UpdateMapper {
         std::mem::take(&mut self.pending)
     }
 
-    /// Facts that nobody told of while they happened.
+    /// Returns the updates for events of the root session that were not received live.
     pub(super) async fn map_missed(&mut self, store: &dyn Store) -> Vec<SessionNotification> {
         let next = self.next_seqs.get(&self.root).copied().unwrap_or(0);
         let records = store.read(&self.root, next).await.unwrap_or_default();
         self.map_records(&records)
     }
 
-    /// What a session is called.
+    /// The label of a session.
     pub(super) fn label(&self, session: &SessionId) -> String {
         self.tree.node(session).map_or_else(|| session.to_string(), |node| calls::brief(&node.label))
     }
 
-    /// A call as a client is asked about it.
+    /// A call that has not ended.
     pub(super) fn call(&self, session: &SessionId, call: CallId) -> Option<&ToolCallView> {
         self.calls.get(session).and_then(|calls| calls.get(&call))
     }
 
-    /// Where the calls and words of a session are told: in it, where the client knows of it, else at the top.
+    /// The session to which updates of a session are sent: itself if the client shows sub-agent sessions,
+    /// otherwise the root.
     pub(super) fn target_session(&self, session: &SessionId) -> SessionId {
         match self.subagent_display {
             SubagentDisplay::Sessions => session.clone(),
@@ -169,7 +171,7 @@ impl UpdateMapper {
         }
     }
 
-    /// The title of a call, with who makes it where that is not plain.
+    /// The title of a call, with the agent's label if the update is sent to another session.
     pub(super) fn title(&self, session: &SessionId, call: &ToolCallView) -> String {
         if self.target_session(session) == *session {
             call.title()
@@ -230,7 +232,7 @@ impl UpdateMapper {
         self.push(&root, SessionUpdate::UserMessageChunk(chunk(text)));
     }
 
-    /// More of a reply that is not whole yet. Children speak for themselves only where the client knows them.
+    /// Sends streamed text. Text of children is sent only to clients that show sub-agent sessions.
     fn delta(&mut self, session: &SessionId, turn: u32, text: &str) {
         if self.target_session(session) != *session {
             return;
@@ -244,7 +246,7 @@ impl UpdateMapper {
         self.push(session, SessionUpdate::AgentMessageChunk(chunk(text).message_id(id)));
     }
 
-    /// What was told of a reply came to nothing. It cannot be taken back, so that is said.
+    /// Discards the streamed part of a failed reply. It cannot be withdrawn, so a note is sent.
     fn discard_streamed(&mut self, session: &SessionId, turn: u32) {
         let Some(streamed) = self.streamed.get_mut(session) else { return };
         if streamed.turn != turn || streamed.text.is_empty() {
@@ -253,7 +255,7 @@ impl UpdateMapper {
         let id = message_id(session, streamed);
         streamed.attempt += 1;
         streamed.text.clear();
-        let message = "\n\n(The model was cut off and is asked again.)\n\n";
+        let message = "\n\n(The reply was interrupted. Retrying.)\n\n";
         self.push(session, SessionUpdate::AgentMessageChunk(chunk(message).message_id(id)));
     }
 
@@ -280,7 +282,7 @@ impl UpdateMapper {
         self.push_usage(session, spent);
     }
 
-    /// What of a reply was not told while it was written.
+    /// Sends the part of a reply that was not streamed.
     fn push_reply_rest(&mut self, session: &SessionId, turn: u32, text: &str) {
         let streamed =
             self.streamed.remove(session).filter(|streamed| streamed.turn == turn).unwrap_or_default();
@@ -292,7 +294,7 @@ impl UpdateMapper {
         }
     }
 
-    /// How full the model's window is.
+    /// Reports the usage of the context window.
     fn push_usage(&mut self, session: &SessionId, spent: &Spent) {
         let Some(context_window) = self.context_window.filter(|_| *session == self.root) else { return };
         let mut usage = acp::UsageUpdate::new(spent.usage.total(), context_window);
@@ -303,7 +305,7 @@ impl UpdateMapper {
         self.push(session, SessionUpdate::UsageUpdate(usage));
     }
 
-    /// A call as the client first sees it.
+    /// The update that announces a call.
     pub(super) fn tool_call(&self, session: &SessionId, id: CallId, call: &ToolCallView) -> acp::ToolCall {
         acp::ToolCall::new(calls::id(session, id), self.title(session, call))
             .name(call.name.clone())
@@ -335,7 +337,7 @@ impl UpdateMapper {
         self.push(session, SessionUpdate::ToolCallUpdate(update));
     }
 
-    /// An agent speaks to the person in the middle of its work.
+    /// Sends a message from an agent to the user.
     fn push_said(&mut self, session: &SessionId, text: &str) {
         let message = if self.target_session(session) == *session {
             format!("{text}\n\n")
@@ -346,7 +348,6 @@ impl UpdateMapper {
     }
 }
 
-/// Words as a part of a message.
 pub(super) fn chunk(text: &str) -> acp::ContentChunk {
     acp::ContentChunk::new(text.into())
 }

@@ -1,4 +1,4 @@
-//! What an agent says that it used: read from its updates and from the ends of its prompts, and passed on once.
+//! Usage that an external agent reports in its updates and prompt responses. Each amount is passed on once.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::lock;
 use super::session::{ExternalSession, Inbound};
 use super::update::CollectedUpdates;
 
-/// How long an agent that was told to stop is listened to: less than the least time that a last word has.
+/// Time to wait for a cancelled agent. It is less than the shortest timeout of a wrap-up call.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tells an agent to stop, listens to it for a short time, and returns what it says that it used.
+/// Cancels the prompt, waits shortly for the agent, and returns the usage that it reported.
 pub(super) async fn usage_after_stop(session: &ExternalSession) -> ReportedUsage {
     session.cancel();
     let mut end = None;
@@ -39,7 +39,7 @@ pub(super) async fn usage_after_stop(session: &ExternalSession) -> ReportedUsage
     account(session, end.as_ref())
 }
 
-/// Takes down what the end of a prompt says of what was used. It counts over the whole session.
+/// Records the usage in a prompt response. It is a total over the whole session.
 pub(super) fn learn(session: &ExternalSession, end: &PromptResponse) {
     let reported = &mut lock(&session.state).reported;
     let account = end.meta.as_ref().and_then(|meta| UsageReport::from_meta(meta).ok().flatten());
@@ -62,7 +62,7 @@ pub(super) fn learn(session: &ExternalSession, end: &PromptResponse) {
     }
 }
 
-/// What the agent reported and nobody was told yet.
+/// Usage that was reported but not passed on yet.
 pub(super) fn unreported(session: &ExternalSession) -> ReportedUsage {
     let state = lock(&session.state);
     let (now, before) = (state.reported, state.passed_on);
@@ -83,7 +83,7 @@ pub(super) fn unreported(session: &ExternalSession) -> ReportedUsage {
     }
 }
 
-/// What is to be told now; with the end of the prompt it is all there is.
+/// Returns the usage to pass on now. With a prompt response the report is final.
 pub(super) fn account(session: &ExternalSession, end: Option<&PromptResponse>) -> ReportedUsage {
     if let Some(end) = end {
         learn(session, end);

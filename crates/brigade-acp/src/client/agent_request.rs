@@ -1,4 +1,4 @@
-//! What an agent asks of us, as a call of its reply, and the answer that it gets.
+//! Requests of an external agent: converted to calls of its reply, then answered.
 
 use std::path::Path;
 
@@ -16,16 +16,16 @@ use super::peer::{AgentConnection, REFUSED};
 use super::process::shell_quote;
 use super::sanitize;
 
-/// How much of a refusal an agent reads.
+/// Maximum length of a refusal that is sent to the agent.
 const MAX_REFUSAL_BYTES: usize = 2000;
 
-/// A request of an agent that waits for its answer.
+/// A request of an agent that has not been answered.
 pub(super) struct AgentRequest {
     id: Value,
     request: RequestKind,
-    /// The sub-agent that asks, if it is not the agent itself.
+    /// The requesting sub-agent, if it is not the agent itself.
     sub_agent: Option<String>,
-    /// What is answered where the call works.
+    /// The response to send if the call succeeds.
     pub(super) answer: Option<Value>,
 }
 
@@ -37,7 +37,7 @@ enum RequestKind {
 }
 
 impl AgentRequest {
-    /// Reads a request; none where the method is not one of these.
+    /// Parses a request, or returns `None` for another method.
     pub(super) fn parse(
         method: &str,
         id: Value,
@@ -59,14 +59,14 @@ impl AgentRequest {
         Some(request.map(|request| AgentRequest { id, request, sub_agent, answer: None }))
     }
 
-    /// The sub-agent that asks, if it is not the agent itself.
+    /// The requesting sub-agent, if it is not the agent itself.
     pub(super) fn sub_agent(&self) -> Option<&str> {
         self.sub_agent.as_deref()
     }
 
-    /// The tool that is called for it and its arguments. `name` is what the call is known by here.
-    /// `doing` is all that was told of the tool call that it is about, and `asker` the name of the sub-agent that asks. A
-    /// reason is one to refuse it for.
+    /// Returns the tool to call and its arguments. `name` identifies the call. `details` is what the agent
+    /// has reported about the tool call in question. `requester` is the name of the requesting sub-agent. An
+    /// error is the reason for a refusal.
     pub(super) fn call(
         &self,
         server: &str,
@@ -102,7 +102,7 @@ impl AgentRequest {
         })
     }
 
-    /// The agent's own tool call that it asks a permission for.
+    /// The agent's own tool call for which it requests permission.
     pub(super) fn about(&self) -> Option<&ToolCallUpdate> {
         match &self.request {
             RequestKind::Permission(request) => Some(&request.tool_call),
@@ -110,7 +110,7 @@ impl AgentRequest {
         }
     }
 
-    /// Answers as the call went.
+    /// Responds with the result of the call.
     pub(super) fn respond(self, connection: &AgentConnection, output: &ToolOutput) {
         if output.is_error() {
             return self.refuse(connection, truncate_bytes(output.text.as_str(), MAX_REFUSAL_BYTES));
@@ -124,12 +124,12 @@ impl AgentRequest {
                 connection.answer(&self.id, &answer)
             }
             (RequestKind::Read(_) | RequestKind::Terminal(_), None) => {
-                connection.refuse(&self.id, REFUSED, "there is no answer to this any more");
+                connection.refuse(&self.id, REFUSED, "this request can no longer be answered");
             }
         }
     }
 
-    /// Says no.
+    /// Responds with a refusal.
     pub(super) fn refuse(&self, connection: &AgentConnection, why: &str) {
         match &self.request {
             RequestKind::Permission(request) => {
@@ -141,7 +141,7 @@ impl AgentRequest {
         }
     }
 
-    /// Says that the prompt was cancelled.
+    /// Responds that the prompt was cancelled.
     pub(super) fn cancel(&self, connection: &AgentConnection) {
         match &self.request {
             RequestKind::Permission(_) => {
@@ -155,7 +155,7 @@ impl AgentRequest {
     }
 }
 
-/// Our own rules remember: an agent is never told to.
+/// Permanent approvals are kept as Brigade rules, so the agent is never told to remember one.
 const ALLOW: PermissionOptionKind = PermissionOptionKind::AllowOnce;
 const REJECT: PermissionOptionKind = PermissionOptionKind::RejectOnce;
 
@@ -169,7 +169,7 @@ fn select_option(options: &[PermissionOption], kind: PermissionOptionKind) -> Re
     })
 }
 
-/// The kinds by the words of the protocol.
+/// Tool kinds and their names in the protocol.
 pub(super) const KINDS: [(ToolKind, &str); 10] = [
     (ToolKind::Read, "read"),
     (ToolKind::Edit, "edit"),
@@ -183,7 +183,6 @@ pub(super) const KINDS: [(ToolKind, &str); 10] = [
     (ToolKind::Other, "other"),
 ];
 
-/// The kind of this word.
 pub(super) fn kind(word: &str) -> Option<ToolKind> {
     KINDS.iter().find(|(_, known)| *known == word).map(|(kind, _)| *kind)
 }
@@ -192,7 +191,8 @@ fn kind_name(kind: ToolKind) -> &'static str {
     KINDS.iter().find(|(known, _)| *known == kind).map_or("other", |(_, word)| word)
 }
 
-/// What a person and the rules see of a request for permission. A command is one of `execute`, whatever it is called.
+/// Returns the call that permission rules and the user see. A call with a command counts as `execute`,
+/// whatever kind the agent reports.
 fn permission(
     server: &str,
     name: &str,
@@ -218,7 +218,7 @@ fn permission(
     Ok((format!("acp__{server}__{}", kind_name(judged)), arguments))
 }
 
-/// The command line that a terminal is to run. A command without arguments is a line already.
+/// The command line that a terminal runs. A command without arguments is already a command line.
 fn command_line(request: &CreateTerminalRequest) -> String {
     let variables =
         request.env.iter().map(|variable| format!("{}={}", variable.name, shell_quote(&variable.value)));
@@ -231,7 +231,7 @@ fn command_line(request: &CreateTerminalRequest) -> String {
     variables.chain(command).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a person would write it, so that rules that people write fit.
+/// Quotes a word only if necessary, so that rules written by users match.
 pub(super) fn plain_or_quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { shell_quote(word) }

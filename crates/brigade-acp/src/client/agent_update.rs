@@ -1,61 +1,61 @@
-//! What an external agent told beside its words: kept in the record with its reply, and read again to be shown.
+//! Updates of an external agent other than its text. They are stored with its reply and shown in transcripts.
 
 use std::fmt;
 
 use agent_client_protocol::v1::schema::{ToolCallStatus, ToolKind};
 use serde::{Deserialize, Serialize};
 
-/// One thing that it told.
+/// An update.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum AgentUpdate {
-    /// What it thought.
+    /// Reasoning.
     Thought {
-        /// In its words.
+        /// The text.
         thought: String,
     },
-    /// What it means to do.
+    /// A plan.
     Plan {
-        /// Step by step.
+        /// The steps.
         plan: Vec<String>,
     },
-    /// Something that it did by itself, or that became of that.
+    /// A tool call that the agent ran itself.
     ToolCall {
-        /// What it calls it.
+        /// Its title.
         tool_call: Option<String>,
-        /// What kind of work it says that it is.
+        /// The reported kind.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<ToolKind>,
-        /// How far it is.
+        /// The last reported status.
         #[serde(default)]
         status: Option<ToolCallStatus>,
     },
-    /// A sub-agent that it started.
+    /// A sub-agent that the agent started.
     SubAgent {
-        /// What it calls the sub-agent.
+        /// Its name.
         sub_agent: String,
-        /// What the sub-agent is for.
+        /// Its task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
-        /// How far the sub-agent is, in words.
+        /// Its last reported state.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
     },
 }
 
-/// All of one reply, as it stands in the record.
+/// The updates of one reply, as they are stored.
 #[derive(Serialize, Deserialize)]
 struct StoredUpdates {
     external: Vec<AgentUpdate>,
 }
 
 impl AgentUpdate {
-    /// Writes them for the record.
+    /// Serializes updates for the log.
     pub(super) fn write(updates: Vec<AgentUpdate>) -> Option<String> {
         serde_json::to_string(&StoredUpdates { external: updates }).ok()
     }
 
-    /// Reads what a block of a reply says that the model alone understands; nothing where it is of another kind.
+    /// Parses an opaque block of a reply. Returns nothing for a block of another model.
     pub fn read(block: &str) -> Vec<AgentUpdate> {
         serde_json::from_str(block).map(|stored: StoredUpdates| stored.external).unwrap_or_default()
     }
@@ -74,13 +74,13 @@ impl fmt::Display for AgentUpdate {
                 state.as_ref().map_or(Ok(()), |state| write!(f, " ({state})"))
             }
             AgentUpdate::ToolCall { tool_call, kind, status } => {
-                let what = tool_call.as_deref().filter(|what| !what.is_empty()).unwrap_or("a tool call");
+                let what = tool_call.as_deref().filter(|what| !what.is_empty()).unwrap_or("untitled");
                 match status {
-                    Some(ToolCallStatus::Completed) => write!(f, "done by itself: {what}"),
-                    Some(ToolCallStatus::Failed) => write!(f, "failed by itself: {what}"),
-                    _ => write!(f, "does by itself: {what}"),
+                    Some(ToolCallStatus::Completed) => write!(f, "tool call done: {what}"),
+                    Some(ToolCallStatus::Failed) => write!(f, "tool call failed: {what}"),
+                    _ => write!(f, "tool call: {what}"),
                 }?;
-                // Its names are words in snake case.
+                // The names of the kinds are in snake case.
                 match kind.and_then(|kind| serde_json::to_value(kind).ok()) {
                     Some(serde_json::Value::String(kind)) => write!(f, " ({})", kind.replace('_', " ")),
                     _ => Ok(()),
@@ -120,8 +120,8 @@ mod tests {
             [
                 "thought: hm",
                 "plan: look; mend",
-                "does by itself: Read a.txt (read)",
-                "failed by itself: a tool call",
+                "tool call: Read a.txt (read)",
+                "tool call failed: untitled",
                 "sub-agent Scout: find it (done)",
                 "sub-agent s1"
             ]

@@ -1,4 +1,5 @@
-//! What an agent has told of its own tool calls, so that a question that only names one is judged by what it does.
+//! Details of an agent's own tool calls. A permission request may only name a call; it is judged by these
+//! details.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
@@ -10,36 +11,36 @@ use serde_json::Value;
 use super::agent_request::plain_or_quoted;
 use super::sanitize;
 
-/// How much of the input of a call is shown to a person.
+/// Maximum size of a call's input that is shown to the user.
 const MAX_INPUT_BYTES: usize = 16 << 10;
-/// The longest command that is judged.
+/// Maximum length of a command that can be judged.
 const MAX_COMMAND_BYTES: usize = 64 << 10;
-/// How many files one call may name, and how long all their paths may be.
+/// Maximum number of files per call, and maximum total length of their paths.
 const MAX_PATHS: usize = 100;
 const MAX_PATH_BYTES: usize = 64 << 10;
-/// How much is remembered of the calls of a session.
+/// Maximum number of remembered calls per session, and their maximum total size.
 const MAX_CALLS: usize = 256;
 const MAX_TOTAL_BYTES: usize = 1 << 20;
-/// The longest id of a call that is remembered.
+/// Maximum length of the id of a remembered call.
 const MAX_ID_BYTES: usize = 256;
-/// How many paths the short description of a call names.
+/// Maximum number of paths in the short description of a call.
 const MAX_NAMED_PATHS: usize = 3;
 
-/// What a tool call of an agent would do, as far as it says so.
+/// Reported details of an agent's tool call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct CallDetails {
     pub(super) kind: Option<ToolKind>,
     pub(super) title: Option<String>,
     pub(super) paths: BTreeSet<String>,
     pub(super) command: Option<String>,
-    /// What is shown of its input.
+    /// The input, truncated for display.
     pub(super) input: Option<Value>,
-    /// Whether it names more than can be judged.
+    /// Whether the call has more paths or a longer command than can be judged.
     pub(super) is_too_large: bool,
 }
 
 impl CallDetails {
-    /// What these fields say.
+    /// Reads the details from an update.
     pub(super) fn of(fields: &ToolCallUpdateFields) -> CallDetails {
         let mut details = CallDetails {
             kind: fields.kind,
@@ -63,7 +64,7 @@ impl CallDetails {
         details
     }
 
-    /// Adds what was told later. It counts first, but no file and no command is forgotten for it.
+    /// Merges a later update. Its values take precedence, but no reported path or command is dropped.
     pub(super) fn and_then(mut self, later: CallDetails) -> CallDetails {
         self.kind = later.kind.or(self.kind);
         self.title = later.title.or(self.title);
@@ -75,7 +76,7 @@ impl CallDetails {
         self
     }
 
-    /// Short description for the user: the title, and the command or the files that it does not name itself.
+    /// Short description for the user: the title, and the command or files that it does not contain.
     pub(super) fn brief(&self, root: &Path) -> String {
         let title = self.title.as_deref().unwrap_or_default();
         let addition = match &self.command {
@@ -89,7 +90,7 @@ impl CallDetails {
         }
     }
 
-    /// The first paths that the title does not contain, as they are written below the workspace.
+    /// The first paths that the title does not contain, relative to the workspace.
     fn named_paths(&self, title: &str, root: &Path) -> String {
         let below = |path: &String| match Path::new(path).strip_prefix(root) {
             Ok(below) => sanitize(&below.display().to_string()),
@@ -104,7 +105,7 @@ impl CallDetails {
         }
     }
 
-    /// Notices when it is too much to be judged, and keeps none of that.
+    /// Marks details over the limits and drops their contents.
     fn check_size(&mut self) -> bool {
         let command = self.command.as_ref().map_or(0, String::len);
         let paths: usize = self.paths.iter().map(String::len).sum();
@@ -130,7 +131,7 @@ impl CallDetails {
     }
 }
 
-/// The calls that were told of, the latest last.
+/// Calls that the agent has reported, oldest first.
 #[derive(Default)]
 pub(super) struct KnownCalls {
     known: VecDeque<(String, CallDetails)>,
@@ -138,7 +139,7 @@ pub(super) struct KnownCalls {
 }
 
 impl KnownCalls {
-    /// Remembers what was told of a call, until it is over, and returns all that is known of it.
+    /// Remembers an update of a call until the call ends, and returns the merged details.
     pub(super) fn learn(&mut self, id: &str, fields: &ToolCallUpdateFields) -> CallDetails {
         let details = self.forget(id).unwrap_or_default().and_then(CallDetails::of(fields));
         let is_over = matches!(fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
@@ -154,7 +155,6 @@ impl KnownCalls {
         details
     }
 
-    /// What is known of a call.
     pub(super) fn get(&self, id: &str) -> Option<&CallDetails> {
         self.known.iter().find(|(known, _)| known == id).map(|(_, details)| details)
     }
@@ -175,8 +175,8 @@ fn truncated_input(input: &Value) -> Value {
     }
 }
 
-/// The command lines in the input of a tool, as agents write them. Whatever stands there is one: a rule that cannot read
-/// it asks.
+/// Returns the command lines in a tool's input. Any value counts as a command. A rule that cannot parse it
+/// requires an approval.
 fn command_in(input: &Value) -> Option<String> {
     let line = |command: &Value| match command {
         Value::Null => None,

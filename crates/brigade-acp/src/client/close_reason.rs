@@ -1,4 +1,4 @@
-//! Why a process ended, or is to end.
+//! Reason why a process ended or is being terminated.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use tokio::sync::watch;
 
 use super::lock;
 
-/// How long the end of a process may take to be known after the end of its output.
+/// Time to wait for the exit of a process after its output ends.
 const EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// The first reason that is given. Whoever uses a process, reads from it or watches it shares this.
+/// The first reason that is set. It is shared by all users of a process, its reader and its watcher.
 #[derive(Clone)]
 pub(super) struct CloseReason {
     reason: Arc<watch::Sender<Option<String>>>,
-    /// When the process was last sent a message; none before it has answered the first.
+    /// Time of the last message that was sent, or `None` before the process has answered the first.
     last_message: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -23,23 +23,23 @@ impl CloseReason {
         CloseReason { reason: Arc::new(watch::Sender::new(None)), last_message: Arc::default() }
     }
 
-    /// The process has answered. From now on only what it writes after the last message can explain its end.
+    /// Marks the process as connected. From now on only output after the last message can explain its exit.
     pub(super) fn connected(&self) {
         *lock(&self.last_message) = Some(Instant::now());
     }
 
-    /// The process is sent a message.
+    /// Records that a message was sent.
     pub(super) fn message_sent(&self) {
         let mut last = lock(&self.last_message);
         *last = last.map(|_| Instant::now());
     }
 
-    /// Time since the last message; none if the process never answered.
+    /// Time since the last message, or `None` if the process never answered.
     pub(super) fn since_last_message(&self) -> Option<Duration> {
         lock(&self.last_message).map(|at| at.elapsed())
     }
 
-    /// Says why it ended, or is to end.
+    /// Sets the reason, unless one is set.
     pub(super) fn set(&self, reason: impl Into<String>) {
         self.reason.send_if_modified(|known| match known {
             Some(_) => false,
@@ -50,20 +50,20 @@ impl CloseReason {
         });
     }
 
-    /// Whether there is a reason.
+    /// Whether a reason is set.
     pub(super) fn is_set(&self) -> bool {
         self.reason.borrow().is_some()
     }
 
-    /// Waits for a reason.
+    /// Waits until a reason is set.
     pub(super) async fn closed(&self) {
-        // The sender lives as long as this.
+        // `self` owns the sender, so the wait cannot fail.
         let _ = self.reason.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// The reason; for a connection that is closed already, it is waited for a moment.
+    /// Returns the reason. If the connection closed without one, waits shortly for the exit of the process.
     pub(super) async fn reason(&self) -> String {
         let _ = tokio::time::timeout(EXIT_WAIT, self.closed()).await;
-        self.reason.borrow().clone().unwrap_or_else(|| "it closed the connection".to_owned())
+        self.reason.borrow().clone().unwrap_or_else(|| "the process closed the connection".to_owned())
     }
 }

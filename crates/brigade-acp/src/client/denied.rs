@@ -1,13 +1,13 @@
-//! Permissions that an external agent was denied while it worked on one prompt.
+//! Permissions that an external agent was denied during a prompt.
 
 use brigade::core::text::truncate_bytes;
 
-/// How many denied calls are named.
+/// Maximum number of denied calls that are listed.
 const MAX_NAMED: usize = 3;
-/// How much of a reason is repeated, in bytes.
+/// Maximum length of a reason.
 const MAX_REASON_BYTES: usize = 600;
 
-/// The calls that were denied, the first of them by name.
+/// Denied calls. The first few are listed with their reasons, the others are counted.
 #[derive(Default)]
 pub(super) struct Denied {
     named: Vec<String>,
@@ -15,7 +15,8 @@ pub(super) struct Denied {
 }
 
 impl Denied {
-    /// Notes a call that was denied, and why. The protocol tells the agent no reason, so its caller has to read it.
+    /// Adds a denied call and the reason. The protocol has no field for the reason, so the caller has to read
+    /// it.
     pub(super) fn add(&mut self, call: &str, why: &str) {
         if self.named.len() >= MAX_NAMED {
             self.more += 1;
@@ -32,7 +33,8 @@ impl Denied {
         }
     }
 
-    /// What the caller reads: each call, why it was refused and what would permit it. None if nothing was denied.
+    /// Returns the note for the caller: each call, why it was denied and how to allow it. `None` if nothing
+    /// was denied.
     pub(super) fn note(&self) -> Option<String> {
         let mut note = self.named.join("\n");
         if self.more > 0 {

@@ -1,25 +1,27 @@
-//! Choosing the mode that an external agent is put into, so that the mode of the tree holds for it.
+//! Selection of an external agent's mode, so that the mode of the tree applies to it.
 
 use agent_client_protocol::v1::schema::{NewSessionResponse, SessionConfigOptionCategory};
 use brigade_core::permission::Mode;
 use serde_json::Value;
 
-/// Modes in which agents are known to change nothing without asking, the strictest first.
+/// Modes in which agents are known to change nothing without permission, strictest first.
 const SAFE_IN_PLAN: [&str; 3] = ["read-only", "plan", "default"];
-/// The same if what the agent asks for may be permitted: modes in which it asks come first, and `plan`, in which it cannot
-/// even do what was approved, last. `ask` is the mode of another Brigade.
+/// Safe modes if requests of the agent can be approved. Modes in which it requests permission come first.
+/// `plan` comes last, because an agent in it cannot even do what was approved. `ask` is the mode of another
+/// Brigade.
 const SAFE_IN_ASK: [&str; 4] = ["ask", "read-only", "default", "plan"];
 
-/// The mode to put an agent into.
+/// The mode to select. `None` keeps the agent's own default.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ModeChoice {
-    /// This one, or its own if there is none: nothing more is known to be needed.
+    /// A mode that is known to be safe, or no safe mode is needed.
     Known(Option<String>),
-    /// This one, or its own if there is none. It is not known whether the agent asks in it.
+    /// A mode in which the agent may not request permission.
     Unknown(Option<String>),
 }
 
-/// Chooses a mode: the configured one, unless the tree works in `plan` or `ask` and the agent offers a safe one instead.
+/// Chooses a mode: the configured one, unless the tree runs in `plan` or `ask` and the agent offers a safe
+/// one.
 pub(super) fn choose(mode: Mode, configured: Option<&str>, offered: &[String]) -> ModeChoice {
     let safe: &[&str] = match mode {
         Mode::Plan => &SAFE_IN_PLAN,
@@ -35,7 +37,7 @@ pub(super) fn choose(mode: Mode, configured: Option<&str>, offered: &[String]) -
     }
 }
 
-/// The modes that an agent offers, whichever way it says so.
+/// The modes that an agent offers, as modes or as a config option.
 pub(super) fn offered(answer: &NewSessionResponse) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let modes = answer.modes.iter().flat_map(|modes| &modes.available_modes);
@@ -47,7 +49,7 @@ pub(super) fn offered(answer: &NewSessionResponse) -> Vec<String> {
     names
 }
 
-/// The values that can be selected, also in groups.
+/// Collects the selectable values, including those in groups.
 fn values(option: &Value, names: &mut Vec<String>) {
     for entry in option.get("options").and_then(Value::as_array).into_iter().flatten() {
         match entry.get("value").and_then(Value::as_str) {

@@ -1,4 +1,4 @@
-//! A process that speaks the protocol: requests out, requests in, and who waits for what.
+//! Connection to an agent process: requests in both directions and pending responses.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,44 +24,44 @@ use super::{AgentServer, lock, process, sanitize};
 use crate::line::{BoundedLine, BoundedLines, MAX_LINE_BYTES};
 use crate::task::{self, AbortOnDrop};
 
-/// How many messages wait to be written, and how many bytes of them.
+/// Maximum number of queued outgoing messages, and their maximum total size.
 const MAX_QUEUED_MESSAGES: usize = 1024;
 const MAX_QUEUED_BYTES: usize = 16 << 20;
-/// The longest id of a request.
+/// Maximum length of a request id.
 const MAX_ID_BYTES: usize = 256;
-/// How many lines that are no messages are overlooked: programs print words where they should not.
+/// Maximum number of lines that are not messages. Some programs print log lines to standard output.
 const MAX_STRAY_LINES: usize = 1000;
-/// How long a process without sessions is kept.
+/// Time after which a process without sessions is terminated.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the protocol answers to a method that is not known, and to arguments that do not fit.
+/// JSON-RPC error codes.
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
-/// What is answered to what was refused or did not work.
+/// Error code for refused or failed requests.
 pub(super) const REFUSED: i64 = -32000;
 
-/// A process. It ends when nobody holds it any more.
+/// A running agent process. It ends when the last reference is dropped.
 pub(super) struct Peer {
     pub(super) connection: Arc<AgentConnection>,
-    /// Whether sessions can be closed.
+    /// Whether it supports `session/close`.
     pub(super) can_close_sessions: bool,
-    /// What it calls itself.
+    /// Its reported name and version.
     pub(super) title: String,
-    /// How many sessions are on it, or about to be.
+    /// Number of sessions on it, including those being opened.
     session_count: AtomicUsize,
-    /// How often it became idle.
+    /// Number of times that it became idle.
     idle_generation: AtomicUsize,
-    /// Whether it takes no more sessions.
+    /// Whether it accepts no new sessions.
     retired: AtomicBool,
-    /// How many of its sessions were told to stop and have not done so yet.
+    /// Number of its sessions that were cancelled and have not stopped yet.
     unresponsive_count: AtomicUsize,
     _tasks: [AbortOnDrop; 3],
 }
 
-/// What the tasks of a process share.
+/// State that the tasks of a process share.
 pub(super) struct AgentConnection {
     outbox: mpsc::Sender<String>,
-    /// How many bytes wait to be written.
+    /// Number of queued bytes.
     unsent: Arc<AtomicUsize>,
     pub(super) close_reason: CloseReason,
     pub(super) redactor: Redactor,
@@ -69,15 +69,15 @@ pub(super) struct AgentConnection {
     stray_lines: AtomicUsize,
 }
 
-/// Who waits for what.
+/// Pending requests and open sessions.
 #[derive(Default)]
 struct ConnectionState {
     next: u64,
     pending: HashMap<u64, Pending>,
     sessions: HashMap<String, Weak<ExternalSession>>,
-    /// Whose sub-agents were told of.
+    /// Sessions that the announced sub-agents belong to.
     sub_agents: Owners,
-    /// Whether nothing comes any more.
+    /// Whether the process has closed its output.
     closed: bool,
 }
 
@@ -86,7 +86,7 @@ enum Pending {
     Prompt(Weak<ExternalSession>),
 }
 
-/// A message of the peer.
+/// A message from the process.
 #[derive(Deserialize)]
 struct Message {
     id: Option<Value>,
@@ -98,13 +98,13 @@ struct Message {
     error: Option<Value>,
 }
 
-/// An answer of `null` is an answer.
+/// Keeps an explicit `null` result distinct from a missing one.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
 impl Peer {
-    /// Starts the program and greets it. Failure is in words for a person.
+    /// Starts the program and initializes the connection. The error is a message for the user.
     pub(super) async fn start(server: &AgentServer, extra_arguments: &[String]) -> Result<Arc<Peer>, String> {
         let close_reason = CloseReason::new();
         let redactor = Redactor::of(server);
@@ -127,17 +127,20 @@ impl Peer {
         let params_sent = initialize_request();
         let initialized = connection.request("initialize", &params_sent);
         let answer = match tokio::time::timeout(server.start_timeout, initialized).await {
-            Ok(answer) => answer.map_err(|cause| format!("it did not start: {cause}"))?,
+            Ok(answer) => answer.map_err(|cause| format!("cannot initialize the agent: {cause}"))?,
             Err(_) => {
                 let time = server.start_timeout.as_secs();
-                return Err(format!("it did not answer within {time} s of its start"));
+                return Err(format!("cannot initialize the agent: no response within {time} s"));
             }
         };
         let answer: InitializeResponse = serde_json::from_value(answer).map_err(|cause| {
-            format!("its greeting cannot be read: {}", connection.redactor.sanitize(&cause.to_string()))
+            format!("invalid response to initialize: {}", connection.redactor.sanitize(&cause.to_string()))
         })?;
         if answer.protocol_version != ProtocolVersion::V1 {
-            return Err(format!("it speaks version {} of the protocol, not 1", answer.protocol_version));
+            return Err(format!(
+                "unsupported ACP version {}. Only version 1 is supported.",
+                answer.protocol_version
+            ));
         }
         connection.close_reason.connected();
         let title = answer.agent_info.map(|info| sanitize(&format!("{} {}", info.name, info.version)));
@@ -153,28 +156,28 @@ impl Peer {
         }))
     }
 
-    /// Whether it is there and does what it is told.
+    /// Whether the process is running and accepts sessions.
     pub(super) fn is_usable(&self) -> bool {
         !self.retired.load(Ordering::SeqCst) && !self.connection.is_closed()
     }
 
-    /// Whether it may be stuck: then new sessions are better opened elsewhere.
+    /// Whether the process may hang, so that new sessions should use another one.
     pub(super) fn is_unresponsive(&self) -> bool {
         self.unresponsive_count.load(Ordering::SeqCst) > 0
     }
 
-    /// Suspects it for as long as the answer is held.
+    /// Marks the process as unresponsive until the returned guard is dropped.
     pub(super) fn mark_unresponsive(self: &Arc<Peer>) -> UnresponsiveGuard {
         self.unresponsive_count.fetch_add(1, Ordering::SeqCst);
         UnresponsiveGuard { peer: self.clone() }
     }
 
-    /// Takes no more sessions: it did not do what it was told. It ends with the last that it has.
+    /// Stops accepting sessions, because the process ignored a cancel. It ends with its last session.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::SeqCst);
     }
 
-    /// A place on it, if there are less than so many taken.
+    /// Takes a session slot, if fewer than `limit` are taken.
     pub(super) fn take_slot(self: &Arc<Peer>, limit: usize) -> Option<SessionSlot> {
         let taken = self.session_count.fetch_add(1, Ordering::SeqCst);
         let slot = SessionSlot { peer: self.clone() };
@@ -182,7 +185,7 @@ impl Peer {
     }
 }
 
-/// A doubt whether a process still does what it is told.
+/// Marks a process as unresponsive while it is held.
 pub(super) struct UnresponsiveGuard {
     peer: Arc<Peer>,
 }
@@ -193,7 +196,7 @@ impl Drop for UnresponsiveGuard {
     }
 }
 
-/// A place of a session on a process.
+/// A slot for one session on a process.
 pub(super) struct SessionSlot {
     pub(super) peer: Arc<Peer>,
 }
@@ -206,7 +209,10 @@ impl Drop for SessionSlot {
         }
         let rest = peer.idle_generation.fetch_add(1, Ordering::SeqCst) + 1;
         if peer.retired.load(Ordering::SeqCst) {
-            return peer.connection.close_reason.set("it did not stop when it was told to, so it was ended");
+            return peer
+                .connection
+                .close_reason
+                .set("the process was terminated because it ignored a cancel");
         }
         let idle = Arc::downgrade(peer);
         task::detach(async move {
@@ -216,7 +222,7 @@ impl Drop for SessionSlot {
                 && peer.idle_generation.load(Ordering::SeqCst) == rest
             {
                 peer.retire();
-                peer.connection.close_reason.set("it was not needed any more");
+                peer.connection.close_reason.set("the process was terminated because it was idle");
             }
         });
     }
@@ -232,7 +238,7 @@ fn initialize_request() -> InitializeRequest {
 }
 
 impl AgentConnection {
-    /// Asks, and waits for the answer. Failure is in words for a person.
+    /// Sends a request and waits for the response. The error is a message for the user.
     pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> Result<Value, String> {
         let (sender, answer) = oneshot::channel();
         let id = self.register(Pending::Response(sender));
@@ -243,7 +249,7 @@ impl AgentConnection {
         }
     }
 
-    /// Asks for an answer that the session itself takes.
+    /// Sends a prompt. Its response goes to the session.
     pub(super) fn prompt(&self, session: &Arc<ExternalSession>, params: &impl Serialize) {
         let id = self.register(Pending::Prompt(Arc::downgrade(session)));
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params }));
@@ -268,7 +274,7 @@ impl AgentConnection {
         let mut state = lock(&self.state);
         let id = state.next;
         state.next += 1;
-        // Where nothing comes any more, whoever waits is told so at once.
+        // On a closed connection the sender is dropped, so the waiting task is notified at once.
         if !state.closed {
             state.pending.insert(id, waiting);
         }
@@ -281,15 +287,15 @@ impl AgentConnection {
         line.push('\n');
         let bytes = line.len();
         let before = self.unsent.fetch_add(bytes, Ordering::SeqCst);
-        // One message may be longer, if nothing else waits.
+        // A single message may exceed the limit if the queue is empty.
         let is_too_much = before > 0 && before.saturating_add(bytes) > MAX_QUEUED_BYTES;
         if is_too_much || matches!(self.outbox.try_send(line), Err(mpsc::error::TrySendError::Full(_))) {
             self.unsent.fetch_sub(bytes, Ordering::SeqCst);
-            self.close_reason.set("it does not read what it is sent, so it was ended");
+            self.close_reason.set("the process was terminated because it does not read its input");
         }
     }
 
-    /// Whether nothing comes any more, or it is to end.
+    /// Whether the process has closed its output or is being terminated.
     fn is_closed(&self) -> bool {
         self.close_reason.is_set() || lock(&self.state).closed
     }
@@ -304,18 +310,18 @@ impl AgentConnection {
         state.sub_agents.remove_session(session);
     }
 
-    /// The session that a message is about, and the sub-agent of it, if it is about one.
+    /// The session that a message belongs to, and the sub-agent, if it belongs to one.
     fn session(&self, params: &Value) -> Option<(Arc<ExternalSession>, Option<String>)> {
         let id = params.get("sessionId").and_then(Value::as_str)?;
         let state = lock(&self.state);
-        // A sub-agent cannot take the place of a session.
+        // Session ids take precedence, so a sub-agent cannot impersonate a session.
         if let Some(session) = state.sessions.get(id) {
             return Some((session.upgrade()?, None));
         }
         Some((state.sub_agents.of(id)?, Some(id.to_owned())))
     }
 
-    /// Takes a line. A reason is one to end the process for.
+    /// Handles a line. An error is the reason to terminate the process.
     fn take(&self, line: &[u8]) -> Result<(), String> {
         let line = line.trim_ascii();
         if line.is_empty() {
@@ -325,20 +331,20 @@ impl AgentConnection {
             let stray_lines = self.stray_lines.fetch_add(1, Ordering::SeqCst) + 1;
             return match stray_lines > MAX_STRAY_LINES {
                 true => Err(format!(
-                    "it printed more than {MAX_STRAY_LINES} lines that are no messages, so it was ended"
+                    "the process was terminated because it printed more than {MAX_STRAY_LINES} lines that are not messages"
                 )),
                 false => Ok(()),
             };
         }
         let message: Message = serde_json::from_slice(line).map_err(|cause| {
             let cause = self.redactor.sanitize(&cause.to_string());
-            format!("it sent a message that cannot be read ({cause}), so it was ended")
+            format!("the process was terminated because it sent an invalid message: {cause}")
         })?;
         match (message.method, message.id) {
             (Some(_), Some(id)) if !is_id(&id) => {
                 return Err(format!(
-                    "it asked with an id that is neither a number nor a text of at most {MAX_ID_BYTES} bytes, so it was \
-                     ended"
+                    "the process was terminated because it sent a request id that is neither a number nor a string of \
+                     at most {MAX_ID_BYTES} bytes"
                 ));
             }
             (Some(method), Some(id)) => self.handle_request(&method, id, message.params, line.len()),
@@ -348,7 +354,8 @@ impl AgentConnection {
                     (_, Some(error)) => Err(self.redactor.sanitize(&error_text(&error))),
                     (Some(result), None) => Ok(result),
                     (None, None) => {
-                        return Err("it sent a message that says nothing, so it was ended".to_owned());
+                        return Err("the process was terminated because it sent a message without method, result or error"
+                            .to_owned());
                     }
                 };
                 return self.handle_response(id.as_ref(), answer, line.len());
@@ -357,7 +364,7 @@ impl AgentConnection {
         Ok(())
     }
 
-    /// An answer that comes twice is overlooked; one to a question that was never asked is not.
+    /// Handles a response. A duplicate response is ignored. A response to an unknown request is an error.
     fn handle_response(
         &self,
         id: Option<&Value>,
@@ -368,12 +375,14 @@ impl AgentConnection {
             let mut state = lock(&self.state);
             let id = id.and_then(Value::as_u64).filter(|id| *id < state.next);
             let Some(id) = id else {
-                return Err("it answered a question that was never asked, so it was ended".to_owned());
+                return Err(
+                    "the process was terminated because it responded to an unknown request".to_owned()
+                );
             };
             state.pending.remove(&id)
         };
         match waiting {
-            // Whoever asked may have gone.
+            // The requesting task may have been cancelled.
             Some(Pending::Response(sender)) => drop(sender.send(answer)),
             Some(Pending::Prompt(session)) => {
                 if let Some(session) = session.upgrade() {
@@ -390,12 +399,12 @@ impl AgentConnection {
             && let Some((session, sub_agent)) = self.session(&params)
             && let Some(update) = params.get_mut("update")
         {
-            // What this version does not know is overlooked.
+            // Updates that this version does not support are ignored.
             let Ok(update) = serde_json::from_value(update.take()) else { return };
             if let SessionUpdate::SubagentUpdate(announced) = &update {
                 lock(&self.state).sub_agents.announce(&session, &announced.session_id.0);
             }
-            // Nobody reads the words of a sub-agent, and there are many.
+            // The text of sub-agents is not used, and there is a lot of it.
             let is_work = matches!(
                 update,
                 SessionUpdate::SubagentUpdate(_)
@@ -411,14 +420,14 @@ impl AgentConnection {
     fn handle_request(&self, method: &str, id: Value, params: Value, bytes: usize) {
         let Some((session, sub_agent)) = self.session(&params) else {
             return match METHODS.contains(&method) {
-                true => self.refuse(&id, INVALID_PARAMS, "there is no such session"),
-                false => self.refuse(&id, METHOD_NOT_FOUND, "there is no such method"),
+                true => self.refuse(&id, INVALID_PARAMS, "unknown session"),
+                false => self.refuse(&id, METHOD_NOT_FOUND, "unknown method"),
             };
         };
         session.handle_request(method, id, params, sub_agent, bytes);
     }
 
-    /// Tells all who wait that there is nothing to wait for.
+    /// Notifies all waiting tasks that the connection is closed.
     fn close(&self) {
         let (pending, sessions) = {
             let mut state = lock(&self.state);
@@ -433,7 +442,7 @@ impl AgentConnection {
     }
 }
 
-/// What an agent may ask of us.
+/// Methods that an agent may call.
 pub(super) const METHODS: [&str; 8] = [
     "session/request_permission",
     "fs/read_text_file",
@@ -445,7 +454,7 @@ pub(super) const METHODS: [&str; 8] = [
     "terminal/release",
 ];
 
-/// Whether this can be answered: what is asked with is sent back.
+/// Whether this is a valid request id.
 fn is_id(id: &Value) -> bool {
     match id {
         Value::Number(_) => true,
@@ -454,7 +463,7 @@ fn is_id(id: &Value) -> bool {
     }
 }
 
-/// An error of the peer in words. Details often stand in `data`.
+/// Converts a JSON-RPC error to a message. The details are often in `data`.
 fn error_text(error: &Value) -> String {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let message = text(error.get("message")).unwrap_or_else(|| error.to_string());
@@ -478,16 +487,16 @@ async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
             }
             Ok(Some(BoundedLine::TooLong)) => {
                 let limit = MAX_LINE_BYTES >> 20;
-                connection
-                    .close_reason
-                    .set(format!("it sent a message of more than {limit} MB, so it was ended"));
+                connection.close_reason.set(format!(
+                    "the process was terminated because it sent a message of more than {limit} MB"
+                ));
                 break;
             }
             Ok(None) | Err(_) => break,
         }
     }
     connection.close();
-    // A program that only closed its output is of no use to anybody.
+    // A process that closed its output cannot be used any more.
     connection.close_reason.set(connection.close_reason.reason().await);
 }
 
@@ -499,7 +508,7 @@ async fn write(
 ) {
     while let Some(line) = lines.recv().await {
         if writer.write_all(line.as_bytes()).await.is_err() {
-            // The reader finds out why.
+            // The reader sets the reason.
             return close_reason.closed().await;
         }
         unsent.fetch_sub(line.len(), Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The processes there are, and the sessions on them.
+//! Pool of agent processes and their sessions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,59 +24,58 @@ use super::session::ExternalSession;
 use super::{AgentOptions, AgentServer, account, lock, sanitize, tools, turn};
 use crate::task;
 
-/// The external agents of a runtime. Dropping it ends their processes.
+/// The external agents of a runtime. Dropping it terminates their processes.
 pub struct Acp {
     pool: Arc<Pool>,
     tools: BTreeMap<String, ExternalTool>,
 }
 
-/// What the sessions of all servers share.
+/// State that the sessions of all servers share.
 pub(super) struct Pool {
     servers: BTreeMap<String, Arc<ServerPool>>,
     sessions: Mutex<HashMap<SessionId, Arc<ExternalSession>>>,
 }
 
-/// A server and its processes.
 struct ServerPool {
     server: Arc<AgentServer>,
     processes: Mutex<Processes>,
-    /// Whether the user was warned that it may act without asking.
+    /// Whether the user was warned that the agent may act without requesting permission.
     warned: AtomicBool,
 }
 
-/// A session that was opened, and what the user should know about it.
+/// An opened session, and a warning for the user.
 pub(super) struct OpenedSession {
     pub(super) session: Arc<ExternalSession>,
     pub(super) warning: Option<String>,
 }
 
-/// Those that there are, and those that are being started.
+/// Running processes, and those being started.
 #[derive(Default)]
 struct Processes {
     list: Vec<Process>,
     starting: HashMap<Vec<String>, WeakShared<StartFuture>>,
 }
 
-/// The start of a process. All who wait for it share how it goes; it is given up when nobody does.
+/// The start of a process, shared by all sessions that wait for it. It is cancelled when no session waits.
 type StartFuture = BoxFuture<'static, Result<Arc<Peer>, String>>;
 
-/// A process, and the arguments that it has beyond those of its server.
+/// A process, and its arguments in addition to those of the server.
 struct Process {
     extra_arguments: Vec<String>,
     peer: Arc<Peer>,
 }
 
-/// Whom a model stands for.
+/// The agent that a model refers to.
 #[derive(Clone)]
 pub(super) struct AgentTarget {
-    /// How it was named.
+    /// `SERVER` or `SERVER/AGENT`, as it was requested.
     pub(super) place: String,
     pub(super) server: Arc<AgentServer>,
     options: AgentOptions,
 }
 
 impl Acp {
-    /// These servers. Nothing is started yet.
+    /// Creates a pool with these servers. No process is started yet.
     pub fn new(servers: impl IntoIterator<Item = AgentServer>) -> Acp {
         let server_pool = |server: AgentServer| {
             let processes = Mutex::default();
@@ -93,7 +92,8 @@ impl Acp {
         Acp { pool, tools }
     }
 
-    /// Starts a server, greets it and ends it again. What it calls itself, or why it cannot be used.
+    /// Starts a server, initializes the connection and terminates it. Returns its name and version, or the
+    /// reason why it cannot be used.
     pub async fn probe(&self, name: &str) -> Result<String, String> {
         let server_pool = self.pool.server_pool(name)?;
         let server = &server_pool.server;
@@ -135,7 +135,7 @@ impl ExternalAgents for Acp {
     }
 }
 
-/// An external agent as a model.
+/// An external agent behind the `Model` trait.
 struct ExternalModel {
     pool: Weak<Pool>,
     target: AgentTarget,
@@ -146,7 +146,7 @@ impl Model for ExternalModel {
         match self.pool.upgrade() {
             Some(pool) => turn::stream(pool, self.target.clone(), request),
             None => {
-                let gone = ModelError::Fatal("there are no external agents any more".to_owned());
+                let gone = ModelError::Fatal("the external agents have been shut down".to_owned());
                 Box::pin(futures::stream::iter([Err(gone)]))
             }
         }
@@ -166,7 +166,7 @@ impl Pool {
         self.servers.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.servers.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            format!("unknown server '{}'; [acp.servers.NAME] has: {known}", sanitize(name))
+            format!("unknown server '{}'. Servers in [acp.servers]: {known}", sanitize(name))
         })
     }
 
@@ -181,7 +181,7 @@ impl Pool {
                     let known: Vec<&str> = server.agents.keys().map(String::as_str).collect();
                     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                     format!(
-                        "unknown agent '{}' of the server '{name}'; [acp.servers.{name}.agents] has: {known}",
+                        "unknown agent '{}' of server '{name}'. Agents in [acp.servers.{name}.agents]: {known}",
                         sanitize(agent)
                     )
                 })?;
@@ -196,7 +196,7 @@ impl Pool {
         Ok(AgentTarget { place: place.to_owned(), server, options })
     }
 
-    /// Opens a session. A process that is found to be gone is replaced once; no prompt was sent to it.
+    /// Opens a session. If the process turns out to have exited, it is replaced once. It was sent no prompt.
     pub(super) async fn open(
         &self,
         session: &SessionId,
@@ -216,7 +216,7 @@ impl Pool {
                 Err(_) => {
                     peer.retire();
                     let time = target.server.start_timeout.as_secs();
-                    return Err(format!("it did not open a session within {time} s"));
+                    return Err(format!("cannot open a session: no response within {time} s"));
                 }
             }
         };
@@ -227,7 +227,7 @@ impl Pool {
 }
 
 impl ServerPool {
-    /// A place on a process that has one free, or on a new one.
+    /// Takes a slot on a running process, or starts a new one.
     async fn acquire_slot(&self, extra_arguments: &[String]) -> Result<SessionSlot, String> {
         let limit = self.server.max_sessions.max(1);
         loop {
@@ -253,7 +253,7 @@ impl ServerPool {
         }
     }
 
-    /// The start of a process that is under way, or a new one.
+    /// Joins the start of a process, or begins one.
     fn starting(&self, processes: &mut Processes, extra_arguments: &[String]) -> Shared<StartFuture> {
         if let Some(start) = processes.starting.get(extra_arguments).and_then(WeakShared::upgrade) {
             return start;
@@ -268,7 +268,7 @@ impl ServerPool {
 }
 
 impl Processes {
-    /// A place on a process with these arguments that has one free.
+    /// Takes a slot on a running process with these arguments, if one is free.
     fn free_slot(&mut self, extra_arguments: &[String], limit: usize) -> Option<SessionSlot> {
         self.list.retain(|process| process.peer.is_usable());
         let mut fitting = self
@@ -284,11 +284,11 @@ impl AgentTarget {
         let peer = slot.peer.clone();
         let request = NewSessionRequest::new(self.server.workspace.clone());
         let answer = peer.connection.request("session/new", &request).await;
-        let answer = answer.map_err(|cause| format!("it opened no session: {cause}"))?;
+        let answer = answer.map_err(|cause| format!("cannot open a session: {cause}"))?;
         let models = answer.get("models").cloned();
         let answer: NewSessionResponse = serde_json::from_value(answer).map_err(|cause| {
             format!(
-                "its answer to session/new cannot be read: {}",
+                "invalid response to session/new: {}",
                 peer.connection.redactor.sanitize(&cause.to_string())
             )
         })?;
@@ -308,7 +308,7 @@ impl AgentTarget {
         chosen
     }
 
-    /// The mode to put a session into, and a warning if it is not known whether the agent asks in it.
+    /// Returns the mode to select, and a warning if the agent may not request permission in it.
     fn mode_in(
         &self,
         mode: Mode,
@@ -336,7 +336,7 @@ impl AgentTarget {
         }
     }
 
-    /// Puts the session into this mode and on the model that was configured.
+    /// Selects this mode and the configured model.
     async fn choose(
         &self,
         session: &ExternalSession,
@@ -382,7 +382,7 @@ impl AgentTarget {
         let mut options = answer.config_options.iter().flatten();
         let Some(option) = options.find(|option| option.category.as_ref() == Some(&category)) else {
             let known = if known.is_empty() { "none".to_owned() } else { sanitize(&known.join(", ")) };
-            return Err(format!("it has no {what} '{value}'; it offers: {known}"));
+            return Err(format!("unknown {what} '{value}'. The agent offers: {known}"));
         };
         let value_id = agent_client_protocol::v1::schema::SessionConfigValueId::new(value.to_owned());
         let request = SetSessionConfigOptionRequest::new(session.id.clone(), option.id.clone(), value_id);
@@ -398,5 +398,5 @@ async fn set(
     request: &impl serde::Serialize,
 ) -> Result<(), String> {
     let answer = session.connection().request(method, request).await;
-    answer.map(|_| ()).map_err(|cause| format!("it cannot be given the {what} '{value}': {cause}"))
+    answer.map(|_| ()).map_err(|cause| format!("cannot set the {what} '{value}': {cause}"))
 }

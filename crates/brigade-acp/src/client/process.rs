@@ -1,4 +1,4 @@
-//! The process of a server, under its guard.
+//! The process of an agent server, under its guard.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::close_reason::CloseReason;
 use super::redactor::Redactor;
 use crate::task::{self, AbortOnDrop};
 
-/// How much of what a program says on standard error is kept.
+/// Maximum size of the standard error output that is kept.
 const MAX_STDERR_BYTES: usize = 4096;
 
-/// Starts the program. It ends with the task, or when its fate is sealed.
+/// Starts the program. It ends when the task is dropped or a close reason is set.
 pub(super) fn start(
     server: &AgentServer,
     extra_arguments: &[String],
@@ -37,7 +37,7 @@ pub(super) fn start(
     let closing = close_reason.clone();
     let (stream, run) =
         brigade_sandbox::serve(server.guard.clone(), job, async move { closing.closed().await })
-            .map_err(|error| format!("it cannot be started: {error}"))?;
+            .map_err(|error| format!("cannot start the process: {error}"))?;
     let ending = close_reason.clone();
     let process = task::spawn(async move {
         ending.set(match run.await {
@@ -48,13 +48,14 @@ pub(super) fn start(
     Ok((stream, process))
 }
 
-/// How a process ended, and what it said about it since it was sent its last message: older lines are no cause.
+/// Describes the exit of a process, with its error output since the last message. Older lines are not the
+/// cause.
 fn exit_message(finished: &JobResult, redactor: &Redactor, since: Option<Duration>) -> String {
     let status = match finished.end {
-        ExitReason::Exited(127) => "its program was not found".to_owned(),
-        ExitReason::Exited(code) => format!("it ended with exit code {code}"),
-        ExitReason::Signalled(signal) => format!("it was ended by signal {signal}"),
-        ExitReason::TimedOut | ExitReason::Cancelled => "it was ended".to_owned(),
+        ExitReason::Exited(127) => "command not found".to_owned(),
+        ExitReason::Exited(code) => format!("the process exited with code {code}"),
+        ExitReason::Signalled(signal) => format!("the process was terminated by signal {signal}"),
+        ExitReason::TimedOut | ExitReason::Cancelled => "the process was terminated".to_owned(),
     };
     let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
     let stderr = String::from_utf8_lossy(stderr);
@@ -62,7 +63,7 @@ fn exit_message(finished: &JobResult, redactor: &Redactor, since: Option<Duratio
     format!("{status}: {}", redactor.sanitize(stderr))
 }
 
-/// A word that a shell takes as it is.
+/// Quotes a word for the shell.
 pub(super) fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

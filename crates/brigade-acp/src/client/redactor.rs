@@ -1,23 +1,23 @@
-//! The keys that a program was given, and words that must not show them.
+//! Redaction of the secrets that a program was given.
 
 use brigade::Secret;
 
 use super::{AgentServer, sanitize};
 
-/// Values that are shorter, such as a number, are everywhere and no keys.
+/// Shorter values, such as numbers, occur everywhere and are not secrets.
 const MIN_SECRET_BYTES: usize = 6;
-/// Variables that every program has, and that are no keys.
+/// Variables that every program has. They are not secrets.
 const PUBLIC_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
-/// What a program was given and nobody else is shown.
+/// Secrets of a program.
 #[derive(Clone)]
 pub(super) struct Redactor {
-    /// The longest first, since one may be a part of another.
+    /// Longest first, because one secret may contain another.
     secrets: Vec<Secret>,
 }
 
 impl Redactor {
-    /// The values of the variables of a server, and what was filled into its arguments.
+    /// Collects the values of a server's environment and of the secrets in its arguments.
     pub(super) fn of(server: &AgentServer) -> Redactor {
         let variables =
             server.environment.iter().filter(|(name, _)| !PUBLIC_VARIABLES.contains(&name.as_str()));
@@ -28,7 +28,7 @@ impl Redactor {
         Redactor { secrets }
     }
 
-    /// The text without them.
+    /// Redacts the secrets in a text.
     pub(super) fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
@@ -39,7 +39,8 @@ impl Redactor {
         text
     }
 
-    /// A few plain words of the program. Hidden first, since half a key is too much of it.
+    /// Redacts and sanitizes a text of the program. Redaction comes first, because shortening could leave a
+    /// part of a secret.
     pub(super) fn sanitize(&self, text: &str) -> String {
         sanitize(&self.redact(text))
     }

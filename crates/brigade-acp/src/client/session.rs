@@ -1,4 +1,4 @@
-//! A session on a process: what it said and nobody has heard yet, and what it asked and nobody has answered yet.
+//! One session on an agent process: its queued updates and unanswered requests.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,74 +21,73 @@ use super::peer::{
 use super::subagents::SubAgents;
 use super::terminal::Terminals;
 
-/// How many things may be unheard, and how many bytes of them.
+/// Maximum number of queued updates, and their maximum total size.
 const MAX_QUEUED_UPDATES: usize = 16_384;
 const MAX_QUEUED_BYTES: usize = 16 << 20;
-/// How many questions may be open.
+/// Maximum number of unanswered requests.
 const MAX_OPEN_REQUESTS: usize = 64;
-/// How long an agent may take to end a prompt that was cancelled.
+/// Time that an agent has to end a cancelled prompt.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long it may take to close a session.
+/// Time that an agent has to close a session.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What comes from the process.
+/// A message from the process.
 pub(super) enum Inbound {
-    /// It tells what it does, or what one of its sub-agents does.
+    /// An update of the agent or of one of its sub-agents.
     Update { sub_agent: Option<String>, update: Box<SessionUpdate> },
-    /// It wants something of us.
+    /// A request of the agent.
     Request(Box<AgentRequest>),
-    /// The prompt is over.
+    /// The response to the prompt.
     Ended(Result<Value, String>),
-    /// The process is gone.
+    /// The end of the process.
     Lost,
 }
 
-/// A session on a process.
 pub(super) struct ExternalSession {
-    /// The agent's own id of it.
+    /// The agent's id of the session.
     pub(super) id: String,
     slot: SessionSlot,
     sender: mpsc::Sender<(Inbound, usize)>,
     receiver: tokio::sync::Mutex<mpsc::Receiver<(Inbound, usize)>>,
     bytes: AtomicUsize,
     overflowed: AtomicBool,
-    /// Whether the agent works on a prompt.
+    /// Whether the agent is working on a prompt.
     working: watch::Sender<bool>,
-    /// Whether it was told to stop.
+    /// Whether the prompt was cancelled.
     cancel_sent: AtomicBool,
     queued_requests: AtomicUsize,
     pub(super) state: Mutex<PromptState>,
     pub(super) terminals: Terminals,
 }
 
-/// What is remembered of a session between the replies of one prompt.
+/// State of a prompt, which may consist of several replies.
 #[derive(Default)]
 pub(super) struct PromptState {
-    /// Whether a prompt was sent whose end nobody has heard.
+    /// Whether a prompt was sent whose response has not been handled.
     pub(super) prompted: bool,
-    /// How many messages of the caller it was given.
+    /// Number of the caller's messages that were delivered.
     pub(super) delivered: usize,
-    /// What it said since the prompt, as far as it is kept.
+    /// The agent's text since the prompt, up to a limit.
     pub(super) reply_text: String,
-    /// The message that its last words belong to.
+    /// The message that the last text belongs to.
     pub(super) message_id: Option<MessageId>,
-    /// The permissions that it was denied since the prompt.
+    /// The permissions that were denied since the prompt.
     pub(super) denied: Denied,
-    /// What it asked and nobody has answered, by the name of the call that stands for it.
+    /// Unanswered requests, by the name of the call that represents each.
     pub(super) open_requests: BTreeMap<String, AgentRequest>,
-    /// What it told of its own tool calls.
+    /// Details of its own tool calls.
     pub(super) calls: KnownCalls,
-    /// What it told of its sub-agents.
+    /// Its sub-agents.
     pub(super) sub_agents: SubAgents,
-    /// The folder that it works in.
+    /// The directory of the session.
     pub(super) root: PathBuf,
-    /// The number of the last question.
+    /// Number of the last request.
     pub(super) last_request: u64,
-    /// What it has reported so far.
+    /// Total usage that the agent reported.
     pub(super) reported: ReportedUsage,
-    /// What of that was passed on.
+    /// The part of it that was passed on.
     pub(super) passed_on: ReportedUsage,
-    /// Taken out of the inbox and put back.
+    /// A message that was received too early and is returned next.
     pub(super) put_back: Option<Inbound>,
 }
 
@@ -114,13 +113,13 @@ impl ExternalSession {
         &self.slot.peer.connection
     }
 
-    /// Takes what came. What nobody can keep up with makes the session fail.
+    /// Queues a message. If the queue is full, the session fails.
     pub(super) fn take(&self, inbound: Inbound, bytes: usize) {
         match inbound {
             Inbound::Ended(_) | Inbound::Lost => {
                 self.working.send_replace(false);
             }
-            // Between prompts there is nobody to hear it.
+            // Updates between prompts have no reader.
             Inbound::Update { .. } if !*self.working.borrow() => return,
             Inbound::Update { .. } | Inbound::Request(_) => {}
         }
@@ -130,13 +129,13 @@ impl ExternalSession {
         }
     }
 
-    /// The next thing that came, or why there is none.
+    /// Returns the next message, or the reason why the session failed.
     pub(super) async fn next(&self) -> Result<Inbound, String> {
         if let Some(put_back) = lock(&self.state).put_back.take() {
             return Ok(put_back);
         }
         if self.overflowed.load(Ordering::SeqCst) {
-            return Err("it sent more than anybody can keep up with".to_owned());
+            return Err("more unprocessed updates than allowed".to_owned());
         }
         let mut receiver = self.receiver.lock().await;
         match receiver.recv().await {
@@ -147,12 +146,12 @@ impl ExternalSession {
                 }
                 Ok(inbound)
             }
-            // This session holds a sender.
+            // The session owns a sender, so this is not reached.
             None => Ok(Inbound::Lost),
         }
     }
 
-    /// The next thing, if it is there.
+    /// Returns the next message, if one is queued.
     pub(super) fn try_next(&self) -> Option<Inbound> {
         let mut receiver = self.receiver.try_lock().ok()?;
         let (inbound, bytes) = receiver.try_recv().ok()?;
@@ -163,7 +162,7 @@ impl ExternalSession {
         Some(inbound)
     }
 
-    /// A request of the agent: terminals answer for themselves, all else is for the driver to decide.
+    /// Handles a request. Terminal requests are answered at once, all others are decided by the driver.
     pub(super) fn handle_request(
         self: &Arc<ExternalSession>,
         method: &str,
@@ -180,12 +179,12 @@ impl ExternalSession {
             };
         }
         let request = match AgentRequest::parse(method, id.clone(), params, sub_agent) {
-            None => return self.connection().refuse(&id, METHOD_NOT_FOUND, "there is no such method"),
+            None => return self.connection().refuse(&id, METHOD_NOT_FOUND, "unknown method"),
             Some(Err(cause)) => return self.connection().refuse(&id, INVALID_PARAMS, &cause),
             Some(Ok(request)) => request,
         };
         if !*self.working.borrow() {
-            return request.refuse(self.connection(), "there is no prompt under way");
+            return request.refuse(self.connection(), "no prompt is running");
         }
         let open_requests =
             self.queued_requests.load(Ordering::SeqCst) + lock(&self.state).open_requests.len();
@@ -193,14 +192,13 @@ impl ExternalSession {
             return self.connection().refuse(
                 &id,
                 REFUSED,
-                "too many requests at once; wait for answers first",
+                "too many open requests. Wait for responses first.",
             );
         }
         self.queued_requests.fetch_add(1, Ordering::SeqCst);
         self.take(Inbound::Request(Box::new(request)), bytes);
     }
 
-    /// Sends a prompt.
     pub(super) fn prompt(self: &Arc<ExternalSession>, params: &impl serde::Serialize) {
         {
             let mut state = lock(&self.state);
@@ -214,7 +212,7 @@ impl ExternalSession {
         self.connection().prompt(self, params);
     }
 
-    /// Tells the agent to stop, and answers what it asked.
+    /// Cancels the prompt and answers its open requests.
     pub(super) fn cancel(&self) {
         if *self.working.borrow() && !self.cancel_sent.swap(true, Ordering::SeqCst) {
             self.connection().notify("session/cancel", &CancelNotification::new(self.id.clone()));
@@ -225,11 +223,11 @@ impl ExternalSession {
         }
     }
 
-    /// Ends the session: what runs for it is ended, and the agent is told. Where it does not stop, its process takes
-    /// no more sessions.
+    /// Closes the session, terminates its commands and notifies the agent. If the agent does not stop, its
+    /// process accepts no more sessions.
     pub(super) fn close(self: Arc<ExternalSession>) -> impl Future<Output = ()> + Send + 'static {
         self.terminals.end();
-        // Whoever opens a session in the meantime does better not to rely on this process.
+        // Sessions that are opened in the meantime should use another process.
         let unresponsive = self.working.borrow().then(|| self.slot.peer.mark_unresponsive());
         self.cancel();
         self.stop(unresponsive)

@@ -1,4 +1,4 @@
-//! Sub-agents that an external agent told of.
+//! Sub-agents that an external agent announces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use super::agent_update::AgentUpdate;
 use super::sanitize;
 use super::session::ExternalSession;
 
-/// How many sub-agents of one session are known. Further ones are neither shown nor counted.
+/// Maximum number of known sub-agents per session. Further ones are neither shown nor counted.
 const MAX_SUB_AGENTS: usize = 1000;
-/// The longest id of a sub-agent, and the longest path of its folder.
+/// Maximum length of a sub-agent's id and of its directory path.
 const MAX_ID_BYTES: usize = 256;
 const MAX_PATH_BYTES: usize = 4096;
 
@@ -32,7 +32,8 @@ struct SubAgent {
 }
 
 impl SubAgents {
-    /// Takes an announcement or a change. Returns the sub-agent for the record, and whether there is news to show.
+    /// Applies an announcement or a change. Returns the update to record, and whether it contains something
+    /// new to show.
     pub(super) fn learn(&mut self, update: SubagentUpdate) -> Option<(AgentUpdate, bool)> {
         let id = update.session_id.0.to_string();
         let is_new = !self.known.contains_key(&id);
@@ -55,7 +56,7 @@ impl SubAgents {
         Some((update, is_news))
     }
 
-    /// How many were announced; none if the agent never announced one.
+    /// Number of announced sub-agents, or `None` if the agent never announced one.
     pub(super) fn count(&self) -> Option<u64> {
         (!self.known.is_empty()).then_some(self.known.len() as u64)
     }
@@ -66,18 +67,19 @@ impl SubAgents {
         title.filter(|title| !title.is_empty()).unwrap_or_else(|| sanitize(id))
     }
 
-    /// The folder that a sub-agent works in, if that is another one than its parent's.
+    /// The directory of a sub-agent, if it differs from its parent's.
     pub(super) fn directory(&self, id: &str) -> Option<&Path> {
         self.known.get(id).and_then(|sub_agent| sub_agent.directory.as_deref())
     }
 }
 
-/// The sessions on one process that sub-agents belong to, by the ids of the sub-agents.
+/// Sessions on one process, by the ids of their sub-agents.
 #[derive(Default)]
 pub(super) struct Owners(HashMap<String, Weak<ExternalSession>>);
 
 impl Owners {
-    /// Remembers whose sub-agent this is, so that what it asks is decided there. The first to announce it owns it.
+    /// Records the session of a sub-agent, which then decides about its requests. The first session to
+    /// announce an id owns it.
     pub(super) fn announce(&mut self, session: &Arc<ExternalSession>, id: &str) {
         let owner = Arc::downgrade(session);
         let count = || self.0.values().filter(|other| other.ptr_eq(&owner)).count();
@@ -90,7 +92,7 @@ impl Owners {
         self.0.get(id)?.upgrade()
     }
 
-    /// Forgets the sub-agents of a session.
+    /// Removes the sub-agents of a session.
     pub(super) fn remove_session(&mut self, session: &Arc<ExternalSession>) {
         let owner = Arc::downgrade(session);
         self.0.retain(|_, other| !other.ptr_eq(&owner));

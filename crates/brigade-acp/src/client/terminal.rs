@@ -1,5 +1,4 @@
-//! Terminals: commands that an agent wants run and looks at while they run. Each runs under a guard and ends with its
-//! session.
+//! Terminals: commands that an agent starts and polls. Each runs under a guard and ends with its session.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,11 +17,11 @@ use super::process::shell_quote;
 use super::session::ExternalSession;
 use crate::task::{self, AbortOnDrop};
 
-/// The most output that is kept.
+/// Maximum size of the output that is kept.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
-/// How many requests may wait for the end of one terminal.
+/// Maximum number of requests that wait for the exit of one terminal.
 const MAX_WAITERS: usize = 4;
-/// How many terminals a session may have at once.
+/// Maximum number of terminals per session.
 const MAX_TERMINALS: usize = 16;
 
 /// The terminals of a session.
@@ -46,14 +45,14 @@ struct Terminal {
     _task: AbortOnDrop,
 }
 
-/// The end of what a command printed.
+/// The end of a command's output.
 struct TailBuffer {
     bytes: Vec<u8>,
     limit: usize,
     truncated: bool,
 }
 
-/// What a terminal is to run.
+/// The command to run in a terminal.
 pub(super) struct TerminalRequest {
     pub(super) command: String,
     pub(super) directory: PathBuf,
@@ -62,7 +61,7 @@ pub(super) struct TerminalRequest {
 }
 
 impl Terminals {
-    /// Starts a command; its name, or why there is none.
+    /// Starts a command and returns the id of its terminal.
     pub(super) fn start(&self, request: TerminalRequest, settings: &ShellSettings) -> Result<String, String> {
         let mut list = lock(&self.list);
         if list.ended {
@@ -78,14 +77,15 @@ impl Terminals {
         Ok(name)
     }
 
-    /// Ends all of them.
+    /// Terminates all terminals.
     pub(super) fn end(&self) {
         let mut list = lock(&self.list);
         list.ended = true;
         list.terminals.clear();
     }
 
-    /// Answers a request about a terminal; none where it is about something else, and no answer where it comes later.
+    /// Handles a terminal request. Returns `None` for other methods, and `Ok(None)` if the response is sent
+    /// later.
     pub(super) fn handle_request(
         &self,
         session: &Arc<ExternalSession>,
@@ -129,7 +129,7 @@ impl Terminals {
 impl Terminal {
     fn start(request: TerminalRequest, settings: &ShellSettings) -> Result<Terminal, String> {
         let job = Job {
-            // One stream for both, in the order in which they were written.
+            // Both streams are merged to keep the order in which they were written.
             command: format!("exec /bin/sh -c {} 2>&1 </dev/null", shell_quote(&request.command)),
             directory: request.directory,
             environment: settings.environment.clone(),
@@ -186,7 +186,7 @@ impl Terminal {
 }
 
 impl TailBuffer {
-    /// Keeps the end, cut where a character begins.
+    /// Appends output and keeps its end, starting at a character boundary.
     fn add(&mut self, more: &[u8]) {
         self.bytes.extend_from_slice(more);
         let Some(mut excess) = self.bytes.len().checked_sub(self.limit).filter(|excess| *excess > 0) else {

@@ -1,4 +1,5 @@
-//! The tools that carry out what agents ask of us. They are judged under the names that people's rules use.
+//! Tools that carry out the requests of external agents. They are judged under the tool names that permission
+//! rules use.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -21,14 +22,14 @@ use super::pool::Pool;
 use super::session::ExternalSession;
 use super::terminal::TerminalRequest;
 
-/// The largest file that is read for an agent.
+/// Maximum size of a file that is read for an agent.
 const MAX_READ_BYTES: u64 = 4 << 20;
 
 const READS: &[&str] = &["read_file", "list_dir", "grep", "glob"];
 const WRITES: &[&str] = &["write_file", "edit_file"];
 const RUNS: &[&str] = &["shell"];
 
-/// All tools, by name. Writing is not among them: that is `write_file` as it is.
+/// All tools by name, except for writing, which uses the standard `write_file`.
 pub(super) fn tools(
     pool: &Weak<Pool>,
     servers: impl Iterator<Item = (String, PathBuf)>,
@@ -66,7 +67,7 @@ fn text<'a>(arguments: &'a Value, key: &str) -> &'a str {
     arguments.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The session that asked, and what it asked by.
+/// The session that made the request.
 fn requesting_session(pool: &Weak<Pool>, context: &ToolContext) -> Result<Arc<ExternalSession>, ToolOutput> {
     let session = pool.upgrade().and_then(|pool| pool.session(&context.session));
     session.ok_or_else(|| ToolOutput::error("the external agent that asked for this is gone"))
@@ -133,7 +134,7 @@ impl AnyTool for ReadFileTool {
     }
 }
 
-/// So many lines from this one on, counted from 1.
+/// Returns at most `limit` lines, starting with line `first`, counted from 1.
 fn lines(text: &str, first: Option<u64>, limit: Option<u64>) -> String {
     let skip = usize::try_from(first.unwrap_or(1).saturating_sub(1)).unwrap_or(usize::MAX);
     let take = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
@@ -207,8 +208,8 @@ struct PermissionTool {
 }
 
 impl PermissionTool {
-    /// What is judged: a command as a command, what is done to each file as that, and where neither shows, a call that
-    /// may do anything.
+    /// Judges a command as a command and each file by the kind of access. A call with neither may do
+    /// anything.
     fn judge(
         &self,
         kind: ToolKind,
@@ -224,7 +225,8 @@ impl PermissionTool {
             ToolKind::Read | ToolKind::Search => (ActionKind::Pure, "read_file"),
             ToolKind::Edit => (ActionKind::Edit, "write_file"),
             ToolKind::Delete | ToolKind::Move => (ActionKind::Other, "write_file"),
-            // What a command does to the files that it shows, its own rules have to say.
+            // The files are only shown as read. The rules for commands decide what the command may do to
+            // them.
             ToolKind::Execute if command.is_some() => (ActionKind::Pure, "read_file"),
             ToolKind::Execute => (ActionKind::Other, "shell"),
             _ => (ActionKind::Other, name),
@@ -249,7 +251,7 @@ impl AnyTool for PermissionTool {
     }
 
     fn effect(&self) -> Effect {
-        // To say yes again would be an answer that nobody waits for.
+        // Repeating it would send an approval for a request that no longer exists.
         Effect::Opaque
     }
 

@@ -1,4 +1,4 @@
-//! One reply: from a request of the driver to what the agent says, asks or ends with.
+//! One reply of an external agent, from the driver's request to text, calls or the end of the prompt.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use super::redactor::Redactor;
 use super::session::{ExternalSession, Inbound};
 use super::update::{CollectedUpdates, call_key};
 
-/// The stream of one reply.
+/// Streams one reply.
 pub(super) fn stream(
     pool: Arc<Pool>,
     target: AgentTarget,
     request: Request,
 ) -> BoxStream<'static, Result<Chunk, ModelError>> {
-    // Until the prompt is sent, nothing has happened.
+    // The agent has done nothing until the prompt is sent.
     let out = VecDeque::from([Ok(Chunk::Queued)]);
     let turn = Turn { pool, target, request, out, step: Step::Open };
     stream::unfold(turn, |mut turn| async move {
@@ -62,11 +62,11 @@ enum Step {
     Over,
 }
 
-/// An agent that works on a prompt. Dropped before its reply is whole, it is told to stop.
+/// An agent that is working on a prompt. Dropping this before the reply is complete cancels the prompt.
 struct Listening {
     session: Arc<ExternalSession>,
     collected: CollectedUpdates,
-    /// Words that came while it worked: they are its next prompt.
+    /// Messages that arrived while it was working. They are its next prompt.
     next_prompt: Option<String>,
     is_complete: bool,
 }
@@ -86,13 +86,13 @@ impl Turn {
         self.out.push_back(Err(ModelError::Fatal(cause)));
     }
 
-    /// Fails with what the agent had reported as used until then.
+    /// Fails with the usage that the agent has reported so far.
     fn fail_with_usage(&mut self, session: &ExternalSession, cause: &str) {
         self.out.push_back(Ok(Chunk::Reported(account(session, None))));
         self.fail(cause);
     }
 
-    /// It has accounted for its work, and there is no result.
+    /// Fails after a final usage report, without a result.
     fn fail_after_report(&mut self, reported: ReportedUsage, cause: &str) {
         self.out.push_back(Ok(Chunk::Reported(reported)));
         self.fail(cause);
@@ -116,7 +116,7 @@ impl Turn {
                 self.prompt(&session, text);
                 (session, None)
             }
-            // What it had asked for was seen to, and it is not there any more to be told.
+            // The agent's requests were carried out, but it is gone and cannot receive the results.
             None if matches!(self.request.messages.last(), Some(Message::Results(_))) => {
                 self.out.push_back(Err(ModelError::Fatal(INTERRUPTED.to_owned())));
                 return;
@@ -137,7 +137,7 @@ impl Turn {
         self.step = Step::Listen(Box::new(listening));
     }
 
-    /// The mode that the session works in; the narrowest if the request does not say.
+    /// The mode of the session, or the strictest one if the request does not contain it.
     fn mode(&self) -> Mode {
         self.request
             .remote_context
@@ -146,7 +146,7 @@ impl Turn {
             .unwrap_or_default()
     }
 
-    /// Answers what the agent asked, as the calls went.
+    /// Answers the agent's requests with the results of their calls.
     fn answer(&self, session: &ExternalSession) {
         let open = std::mem::take(&mut lock(&session.state).open_requests);
         let mut results = Vec::new();
@@ -186,7 +186,7 @@ impl Turn {
         session.prompt(&PromptRequest::new(session.id.clone(), content).meta(meta));
     }
 
-    /// There is no further prompt: the agent is told to stop, and what it has said is what there is.
+    /// Replaces the wrap-up call: cancels the agent and returns the text that it has sent so far.
     async fn wrap_up(&mut self, known: Option<Arc<ExternalSession>>) {
         let mut text = String::new();
         if let Some(session) = known {
@@ -230,7 +230,7 @@ impl Turn {
         }
     }
 
-    /// Ends the reply with calls: what the agent asks, and what else it has asked by now.
+    /// Ends the reply with calls: this request and all others that are queued.
     fn ask(&mut self, mut listening: Box<Listening>, first: AgentRequest) {
         let session = listening.session.clone();
         let mut requests = vec![first];
@@ -258,7 +258,7 @@ impl Turn {
         self.out.push_back(Ok(Chunk::Done(Stop::Calls)));
     }
 
-    /// Makes a call of a question; whether that could be done.
+    /// Converts a request to a call. Returns whether that succeeded.
     fn add_call(&mut self, session: &ExternalSession, request: AgentRequest) -> bool {
         let server = &self.target.server;
         let (name, details, directory, requester) = {
@@ -266,7 +266,7 @@ impl Turn {
             state.last_request += 1;
             let details = request.about().map(|call| {
                 let key = call_key(request.sub_agent(), &call.tool_call_id.0);
-                // A call that was not told of before may be another one each time, whatever its id.
+                // A call that was not announced may be a different one each time, whatever its id.
                 match state.calls.get(&key) {
                     Some(_) => state.calls.learn(&key, &call.fields),
                     None => CallDetails::of(&call.fields),
@@ -302,7 +302,7 @@ impl Turn {
             Ok(Err(cause)) => {
                 let cause = session.connection().redactor.sanitize(&cause.to_string());
                 return self
-                    .fail_with_usage(&session, &format!("the end of its reply cannot be read: {cause}"));
+                    .fail_with_usage(&session, &format!("invalid response to session/prompt: {cause}"));
             }
             Err(cause) if let Some(denied) = denied => {
                 let text = format!("{denied}\n(then the external agent failed: {cause})");
@@ -324,7 +324,7 @@ impl Turn {
         }
         let reported = account(&session, Some(&answer));
         let (stop, text) = match answer.stop_reason {
-            // An agent that was lent no tools was not meant to do more.
+            // An agent without tools was not expected to do more.
             StopReason::EndTurn => (Stop::End, denied.filter(|_| !self.request.tools.is_empty())),
             StopReason::Refusal | StopReason::Cancelled if denied.is_some() => (Stop::Denied, denied),
             StopReason::MaxTokens => (Stop::Length, None),
@@ -334,14 +334,14 @@ impl Turn {
                 (Stop::End, Some(text.to_owned()))
             }
             StopReason::Cancelled => {
-                return self.fail_after_report(reported, "it says that it was cancelled");
+                return self.fail_after_report(reported, "the agent reported that it was cancelled");
             }
-            _ => return self.fail_after_report(reported, "it stopped for a reason that is not known here"),
+            _ => return self.fail_after_report(reported, "unknown stop reason"),
         };
         self.conclude(*listening, stop, text, reported);
     }
 
-    /// Ends the reply with what the agent said and with our own words about that.
+    /// Ends the reply with the agent's text and a note of the runtime.
     fn conclude(
         &mut self,
         mut listening: Listening,
@@ -370,14 +370,14 @@ impl Turn {
     }
 }
 
-/// What stands for an answer without a word.
+/// Replaces an empty reply.
 const EMPTY_REPLY: &str = "(the external agent ended without a word)";
 
-/// Why a single answer has no permissions, and what gives them.
+/// Reason for refusals to an agent without tools, and the fix.
 const NO_TOOLS: &str = "this agent was lent no tools. Delegate to it with a role or an agent file that has `acp`, which lends it \
                         tools";
 
-/// Remembers a permission that the agent is denied.
+/// Records a denied permission.
 fn note_denial(session: &ExternalSession, request: &AgentRequest, why: &str) {
     let state = &mut *lock(&session.state);
     if let Some(call) = request.about() {
@@ -396,7 +396,7 @@ fn user_messages(messages: &[Message]) -> Vec<&str> {
     user_messages.collect()
 }
 
-/// What the caller has said and the agent was not given yet.
+/// Messages of the caller that the agent has not received yet.
 fn undelivered(session: &ExternalSession, user_messages: &[&str]) -> Option<String> {
     let mut state = lock(&session.state);
     let new = user_messages.get(state.delivered..).unwrap_or_default();
@@ -404,7 +404,8 @@ fn undelivered(session: &ExternalSession, user_messages: &[&str]) -> Option<Stri
     (!new.is_empty()).then(|| new.join("\n\n"))
 }
 
-/// What an agent is told first: who it is to be, and the task. One that takes over is told what was said before.
+/// The first prompt: the system prompt and the task. An agent that takes over also receives the earlier
+/// conversation.
 fn first_prompt(request: &Request) -> String {
     let mut parts: Vec<String> = Vec::new();
     let system = request.system.trim();

@@ -1,4 +1,5 @@
-//! What an agent tells while it works: its words are text, all else is shown and kept in short.
+//! Handling of an agent's updates. Its messages become text, everything else is shown and stored in short
+//! form.
 
 use agent_client_protocol::v1::schema::{
     ContentBlock, Cost, MessageId, SessionUpdate, ToolCallStatus, ToolCallUpdate,
@@ -9,40 +10,40 @@ use super::agent_update::AgentUpdate;
 use super::sanitize;
 use super::session::PromptState;
 
-/// The longest text of one reply.
+/// Maximum length of the text of one reply.
 const MAX_TEXT_BYTES: usize = 1 << 20;
-/// How many updates one prompt may have.
+/// Maximum number of updates per reply.
 const MAX_UPDATES: usize = 500_000;
-/// How much is kept of what is not text.
+/// Maximum number of stored updates, and their maximum total size.
 const MAX_KEPT: usize = 200;
 const MAX_KEPT_BYTES: usize = 64 << 10;
-/// How much of what was said is kept for a last word.
+/// Maximum length of the text that is kept for a wrap-up call.
 const MAX_REPLY_TEXT_BYTES: usize = 64 << 10;
-/// What separates one message from the next.
+/// Separator between messages.
 const SEPARATOR: &str = "\n\n";
 
-/// What was told since the last reply.
+/// Updates since the last reply.
 #[derive(Default)]
 pub(super) struct CollectedUpdates {
     updates: usize,
     text: usize,
-    /// Whether something was done since the last words.
+    /// Whether a tool call followed the last text.
     paused: bool,
     thought: String,
-    /// The message that the last thought belongs to.
+    /// The message that the last reasoning belongs to.
     thought_id: Option<MessageId>,
     kept: Vec<KeyedUpdate>,
     kept_bytes: usize,
 }
 
-/// Something that is kept for the record. One with a key is replaced when more is told of the same thing.
+/// An update to store. A later update with the same key replaces it.
 struct KeyedUpdate {
     key: Option<String>,
     update: AgentUpdate,
 }
 
 impl CollectedUpdates {
-    /// Takes an update of the session, or of one of its sub-agents. Too much of it is an error.
+    /// Handles an update of the agent or of one of its sub-agents. Exceeding a limit is an error.
     pub(super) fn take(
         &mut self,
         sub_agent: Option<&str>,
@@ -52,7 +53,7 @@ impl CollectedUpdates {
     ) -> Result<(), String> {
         self.updates += 1;
         if self.updates > MAX_UPDATES {
-            return Err(format!("it sent more than {MAX_UPDATES} updates in one reply"));
+            return Err(format!("more than {MAX_UPDATES} updates in one reply"));
         }
         match update {
             SessionUpdate::ToolCall(call) => {
@@ -68,7 +69,7 @@ impl CollectedUpdates {
                     self.keep(Some(key), update);
                 }
             }
-            // The words, plans and costs of a sub-agent are its parent's affair.
+            // Text, plans and costs of a sub-agent are reported by its parent.
             _ if sub_agent.is_some() => {}
             SessionUpdate::AgentMessageChunk(chunk) => {
                 if let Some(text) = content_text(chunk.content) {
@@ -94,7 +95,7 @@ impl CollectedUpdates {
         Ok(())
     }
 
-    /// Shows and keeps a call that the agent makes by itself, by the latest that it told of it.
+    /// Shows and stores the latest state of a tool call that the agent runs itself.
     fn tool_call(
         &mut self,
         sub_agent: Option<&str>,
@@ -118,7 +119,7 @@ impl CollectedUpdates {
         let kept =
             self.kept.iter().find(|kept| kept.key.as_ref() == Some(&key)).map(|kept| kept.update.clone());
         let update = match kept {
-            // What is known of a call is forgotten when it is over; more may be told of it all the same.
+            // The details of a call are dropped when it ends, but further updates may still arrive.
             Some(AgentUpdate::ToolCall { tool_call, kind, status }) => AgentUpdate::ToolCall {
                 tool_call: named.or(tool_call),
                 kind: details.kind.or(kind),
@@ -145,9 +146,9 @@ impl CollectedUpdates {
         let text = format!("{separator}{text}");
         self.text += text.len();
         if self.text > MAX_TEXT_BYTES {
-            return Err(format!("it said more than {} MB in one reply", MAX_TEXT_BYTES >> 20));
+            return Err(format!("more than {} MB of text in one reply", MAX_TEXT_BYTES >> 20));
         }
-        // What was said before the last question is another paragraph.
+        // Text from before the last request is a separate paragraph.
         let before = if is_first && !state.reply_text.is_empty() { SEPARATOR } else { "" };
         if state.reply_text.len() + before.len() + text.len() <= MAX_REPLY_TEXT_BYTES {
             state.reply_text.push_str(before);
@@ -167,7 +168,7 @@ impl CollectedUpdates {
         }
     }
 
-    /// Whether there were words.
+    /// Whether the reply contains text.
     pub(super) fn has_text(&self) -> bool {
         self.text > 0
     }
@@ -201,7 +202,7 @@ impl CollectedUpdates {
         }
     }
 
-    /// What is kept of it, for the log.
+    /// Returns the updates to store in the log.
     pub(super) fn finish(mut self) -> Option<Chunk> {
         self.keep_thought();
         let updates: Vec<AgentUpdate> = self.kept.into_iter().map(|kept| kept.update).collect();
@@ -209,7 +210,7 @@ impl CollectedUpdates {
     }
 }
 
-/// The key of a tool call: sub-agents number their calls by themselves.
+/// The key of a tool call. Each sub-agent numbers its own calls.
 pub(super) fn call_key(sub_agent: Option<&str>, call: &str) -> String {
     match sub_agent {
         Some(sub_agent) => format!("{sub_agent} {call}"),
@@ -217,7 +218,7 @@ pub(super) fn call_key(sub_agent: Option<&str>, call: &str) -> String {
     }
 }
 
-/// Whether two pieces belong to different messages, as far as they say.
+/// Whether two chunks belong to different messages, according to their ids.
 fn is_new_message(before: Option<&MessageId>, now: Option<&MessageId>) -> bool {
     matches!((before, now), (Some(before), Some(now)) if before != now)
 }
@@ -230,7 +231,7 @@ fn content_text(content: ContentBlock) -> Option<String> {
     }
 }
 
-/// Dollars as they are reported; another currency says nothing here.
+/// Converts a reported cost to nano-dollars. Other currencies are ignored.
 fn nano_dollars(cost: &Cost) -> Option<u64> {
     let nano = cost.amount * 1e9;
     let fits = cost.currency.eq_ignore_ascii_case("usd") && (0.0..1e18).contains(&nano);
@@ -288,7 +289,7 @@ mod tests {
             collected.take(None, step, &mut state, &mut out).unwrap();
         }
         assert_eq!(state.reply_text, "One word.\n\nTwo. More.");
-        // The next reply of the same prompt begins a paragraph of what was said in all, and none of its own text.
+        // The next reply starts a new paragraph of the whole text, but not of its own text.
         let (mut collected, mut out) = (CollectedUpdates::default(), Vec::new());
         collected.take(None, message("c", "Three."), &mut state, &mut out).unwrap();
         assert_eq!(out, [Chunk::Text("Three.".to_owned())]);
@@ -323,15 +324,15 @@ mod tests {
         take(&mut collected, "tool_call_update", json!({"toolCallId": "2", "status": "failed"}));
         assert_eq!(
             kept(std::mem::take(&mut collected)),
-            ["does by itself: Terminal: cargo test (execute)", "failed by itself: Edit: a.rs (edit)"]
+            ["tool call: Terminal: cargo test (execute)", "tool call failed: Edit: a.rs (edit)"]
         );
-        // It ends after a question, in the next reply.
+        // It ends in the next reply, after a request.
         take(
             &mut collected,
             "tool_call_update",
             json!({"toolCallId": "1", "title": "`cargo test`", "status": "completed"}),
         );
-        assert_eq!(kept(collected), ["done by itself: `cargo test` (execute)"]);
+        assert_eq!(kept(collected), ["tool call done: `cargo test` (execute)"]);
         let shown: Vec<String> = out
             .into_iter()
             .map(|chunk| match chunk {
@@ -367,8 +368,8 @@ mod tests {
             [
                 "sub-agent Scout",
                 "sub-agent Helper",
-                "does by itself: Look (other)",
-                "does by itself: Scout: Read a.txt (other)"
+                "tool call: Look (other)",
+                "tool call: Scout: Read a.txt (other)"
             ]
         );
     }

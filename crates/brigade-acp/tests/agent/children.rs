@@ -1,4 +1,4 @@
-//! Sessions below: as sub-agents where the client knows them, as tool calls elsewhere.
+//! Sub-agent sessions: as sub-agents if the client supports them, otherwise as tool calls.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ async fn client_without_subagent_support_sees_children_as_tool_calls() {
     let last = plan.last().unwrap()["entries"].as_array().unwrap();
     assert_eq!(last.len(), 2);
     assert!(last.iter().all(|entry| entry["status"] == "completed"), "{last:?}");
-    // What children say is not put into the lead's mouth.
+    // Messages of children are not shown as the lead's own.
     assert_eq!(client.agent_text(&session), "All is done.");
     let elsewhere = client.received.iter().filter(|message| message["method"] == "session/update");
     assert!(elsewhere.into_iter().all(|message| message["params"]["sessionId"] == json!(session)));
@@ -78,7 +78,7 @@ async fn client_with_subagent_support_sees_children_as_sessions() {
     assert!(client.agent_text(child).contains("My part is done."));
     assert_eq!(titles(&client.updates(child, "tool_call")), ["Write w.txt"]);
     assert_eq!(client.updates(child, "session_message")[0]["recipientSessionId"], child);
-    // A child is announced before anything is heard of it.
+    // A child is announced before any of its updates.
     let first = |find: &dyn Fn(&Value) -> bool| client.received.iter().position(find).unwrap();
     let announced = first(&|message| message["params"]["update"]["sessionId"] == child);
     assert!(announced < first(&|message| message["params"]["sessionId"] == child));
@@ -109,13 +109,13 @@ async fn tell_command_reaches_a_running_agent() {
     let mut client = env.client().await;
     let session = client.open(&env.path()).await;
     let id = client.start_prompt(&session, "go").await;
-    client.read_until(|message| message.to_string().contains("Writer: begins")).await;
+    client.read_until(|message| message.to_string().contains("Writer: started")).await;
     client.prompt(&session, "/tell nobody hurry").await.unwrap();
-    assert!(client.agent_text(&session).contains("at work: "), "{}", client.agent_text(&session));
+    assert!(client.agent_text(&session).contains("Running agents: "), "{}", client.agent_text(&session));
     client.prompt(&session, "/tell writer hurry").await.unwrap();
-    assert!(client.agent_text(&session).contains("Writer hears it"), "{}", client.agent_text(&session));
+    assert!(client.agent_text(&session).contains("Sent to Writer."), "{}", client.agent_text(&session));
     client.prompt(&session, "/stop Writer").await.unwrap();
     assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "end_turn");
     client.prompt(&session, "/cost").await.unwrap();
-    assert!(client.agent_text(&session).contains("In all "));
+    assert!(client.agent_text(&session).contains("Total: "));
 }

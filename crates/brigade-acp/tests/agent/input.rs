@@ -1,4 +1,4 @@
-//! What a client should not send.
+//! Invalid messages of a client.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ async fn request_before_initialize_is_refused() {
     let mut client = env.uninitialized_client();
     let refused = client.call("session/list", json!({})).await.unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("initialize"));
-    // Whatever version the client speaks, we say the one that we do.
+    // The response contains our protocol version, whatever version the client requests.
     let response = client.call("initialize", json!({"protocolVersion": 9})).await.unwrap();
     assert_eq!(
         (&response["protocolVersion"], &response["agentInfo"]["name"]),

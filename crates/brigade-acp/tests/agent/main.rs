@@ -1,4 +1,4 @@
-//! The agent as a client sees it: lines of JSON over a pipe, a scripted model, a store in memory.
+//! The agent from a client's point of view: JSON lines over a pipe, a scripted model and an in-memory store.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Questions of agents, from any depth.
+//! Permission requests of agents at any depth.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::TestEnv;
 
-/// The lead hands the work on, and so does the one below; the last one writes.
+/// The lead delegates, its child delegates too, and the grandchild writes.
 const DEEP: &str = r#"
 [[reply]]
 agent = "lead"
@@ -48,7 +48,7 @@ async fn permission_request_from_depth_two_reaches_the_client() {
     assert_eq!(params["toolCall"]["title"], "[Deep] Write deep.txt");
     let kinds: Vec<_> = params["options"].as_array().unwrap().iter().map(|option| &option["kind"]).collect();
     assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
-    // The call that is asked about was told of before.
+    // The call in question was announced before.
     let calls = client.updates(&session, "tool_call");
     assert!(calls.iter().any(|call| call["toolCallId"] == params["toolCall"]["toolCallId"]));
     client.choose(&request, "once").await;

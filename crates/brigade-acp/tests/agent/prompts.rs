@@ -1,4 +1,4 @@
-//! Prompts: streaming, tool calls, ends, cancels.
+//! Prompts: streaming, tool calls, stop reasons and cancellation.
 
 use brigade_core::permission::Mode;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ async fn second_prompt_continues_the_session() {
     assert_eq!(client.agent_text(&session), "First.");
     let second = client.prompt(&session, "two").await.unwrap();
     assert_eq!(client.agent_text(&session), "First.Second.");
-    // The protocol counts over the whole session, and so does the account for another Brigade.
+    // The protocol counts usage over the whole session, and so does the report to another Brigade.
     let used = |end: &Value| end["usage"]["outputTokens"].as_u64().unwrap();
     assert!(used(&second) > used(&first), "{first} {second}");
     assert_eq!(second["_meta"]["brigade/spent"]["turns"], 2);
@@ -72,7 +72,7 @@ async fn cancel_ends_the_round_and_leaves_nothing_running() {
     let id = client.start_prompt(&session, "wait").await;
     client.notify("session/cancel", json!({"sessionId": session})).await;
     assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "cancelled");
-    // The same prompt, taken back as a request.
+    // The same prompt, cancelled with `$/cancel_request`.
     let id = client.start_prompt(&session, "wait again").await;
     client.notify("$/cancel_request", json!({"requestId": id})).await;
     assert_eq!(client.response_to(id).await.unwrap()["stopReason"], "cancelled");
@@ -112,8 +112,8 @@ text = "Quick."
     assert_eq!(client.prompt(&quick, "quick").await.unwrap()["stopReason"], "end_turn");
     let refused = client.prompt(&slow, "more").await.unwrap_err();
     assert_eq!(refused["code"], -32600);
-    assert!(refused["message"].as_str().unwrap().contains("at work"), "{refused}");
-    // Commands are for the session itself, so they work meanwhile.
+    assert!(refused["message"].as_str().unwrap().contains("is running"), "{refused}");
+    // Commands are handled by the session itself, so they work during a round.
     client.prompt(&slow, "/tree").await.unwrap();
     assert!(client.agent_text(&slow).contains("**lead**"), "{}", client.agent_text(&slow));
     client.prompt(&slow, "/stop").await.unwrap();
@@ -139,7 +139,7 @@ async fn limits_and_failures_are_reported() {
     let failed = client.prompt(&session, "x").await.unwrap_err();
     assert_eq!(failed["code"], -32603);
     assert!(!failed["message"].as_str().unwrap().is_empty());
-    // It can go on: here to the same end.
+    // It can be resumed, here with the same result.
     assert_eq!(client.prompt(&session, "/resume").await.unwrap_err()["code"], -32603);
 }
 
@@ -160,7 +160,7 @@ text = "Whole."
     client.prompt(&session, "x").await.unwrap();
     let text = client.agent_text(&session);
     assert!(text.ends_with("Whole."), "{text}");
-    assert!(!text.starts_with("half") || text.contains("asked again"), "{text}");
+    assert!(!text.starts_with("half") || text.contains("Retrying."), "{text}");
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn mode_and_model_changes_apply_from_the_next_prompt() {
     assert_eq!(options["configOptions"][1]["currentValue"], "other");
     client.prompt(&session, "Write").await.unwrap();
     assert!(env.path().join("notes/a.txt").exists());
-    // A narrower mode counts for the next round.
+    // A stricter mode applies from the next round on.
     let set = json!({"sessionId": session, "configId": "mode", "value": "plan"});
     client.call("session/set_config_option", set).await.unwrap();
     client.prompt(&session, "/mode").await.unwrap();

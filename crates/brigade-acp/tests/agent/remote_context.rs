@@ -1,4 +1,4 @@
-//! Work that another Brigade hands on.
+//! Sessions that are started by another Brigade.
 
 use brigade::Store;
 use brigade_core::permission::Mode;
@@ -23,7 +23,7 @@ async fn remote_context_depth_and_budget_apply() {
     let Event::Started { depth, delegation, grant, .. } = &records[0].event else { panic!() };
     assert_eq!((*depth, delegation.remote_context.as_ref().unwrap().lineage.len()), (3, 1));
     assert_eq!(grant.budget.tokens, brigade_core::Limit::AtMost(100_000));
-    // A later prompt from further down cannot go on with it.
+    // A later prompt from a greater depth cannot resume it.
     let later =
         json!({"sessionId": session, "prompt": [{"type": "text", "text": "x"}], "_meta": meta_at_depth(7)});
     assert_eq!(client.call("session/prompt", later).await.unwrap_err()["code"], -32600);
@@ -50,7 +50,7 @@ async fn session_remote_context_limits_every_round() {
         assert_eq!(grant.deadline, Limit::AtMost(end));
     }
     let tokens: Vec<u64> = rounds.iter().map(|(_, grant)| grant.budget.tokens.number()).collect();
-    // What the first has used up is not there for the second.
+    // Tokens that the first prompt used are not available to the second.
     assert!(tokens[0] == 100_000 && (1..100_000).contains(&tokens[1]), "{tokens:?}");
 }
 
@@ -70,8 +70,8 @@ async fn prompt_remote_context_limits_its_round_and_later_mode_and_depth() {
     let id = session.parse().unwrap();
     let records = env.store.read(&id, 0).await.unwrap().len();
     let shallow = client.call("session/prompt", prompt(json!({"depth": 3, "deepest": 2}))).await.unwrap_err();
-    assert!(shallow["message"].as_str().unwrap().contains("depth 2"), "{shallow}");
-    assert_eq!(env.store.read(&id, 0).await.unwrap().len(), records, "words that are refused are not kept");
+    assert!(shallow["message"].as_str().unwrap().contains("maximum depth (2)"), "{shallow}");
+    assert_eq!(env.store.read(&id, 0).await.unwrap().len(), records, "a refused message is not recorded");
     let remote_context = json!({"depth": 3, "deepest": 4, "tokens": 50_000, "mode": "plan"});
     client.call("session/prompt", prompt(remote_context)).await.unwrap();
     let rounds = env.rounds(&session).await;

@@ -1,4 +1,4 @@
-//! New sessions, and those on record.
+//! New and recorded sessions.
 
 use brigade_core::permission::Mode;
 use serde_json::json;
@@ -39,7 +39,7 @@ async fn session_load_replays_the_transcript_to_another_connection() {
     assert!(client.agent_text(&session).ends_with("Second answer."));
     client.disconnect().await;
 
-    // Without the telling; and what was said last is on record as well.
+    // Resumed without a replay. The last message is recorded, too.
     let mut client = env.client().await;
     let resume = json!({"sessionId": session, "cwd": env.path(), "mcpServers": []});
     client.call("session/resume", resume.clone()).await.unwrap();
@@ -62,7 +62,7 @@ async fn loaded_session_keeps_the_stricter_of_old_and_current_mode() {
     let loaded = client.call("session/load", load.clone()).await.unwrap();
     assert_eq!(loaded["modes"]["currentModeId"], "plan");
     client.prompt(&session, "More words").await.unwrap();
-    // What the person chooses in the editor counts.
+    // The model that the user chooses in the editor applies.
     client.call("session/set_mode", json!({"sessionId": session, "modeId": "edit"})).await.unwrap();
     client.prompt(&session, "More words").await.unwrap();
     client.disconnect().await;
@@ -127,7 +127,7 @@ async fn invalid_folder_and_unknown_session_are_refused() {
     let new = client.call("session/new", json!({"cwd": env.path(), "mcpServers": sse})).await;
     let refused = new.unwrap_err()["message"].as_str().unwrap().to_owned();
     assert!(
-        refused.starts_with("MCP server 'old one' cannot be used") && refused.contains("streamable HTTP"),
+        refused.starts_with("cannot use MCP server 'old one'") && refused.contains("streamable HTTP"),
         "{refused}"
     );
     for id in ["nonsense", "aaaaaaaaaaaaaaaaaaaaaaaaaa"] {

@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio::task::JoinSet;
 
-/// No test waits longer for one line.
+/// Time limit for one message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A folder, a script, and a store that outlives connections.
+/// A directory, a script, and a store that outlives connections.
 pub(crate) struct TestEnv {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) store: Arc<MemoryStore>,
@@ -29,7 +29,7 @@ pub(crate) struct TestEnv {
     mode: Mode,
     depth: u32,
     question_timeout: Duration,
-    /// The model that the person names for all sessions.
+    /// The model that the user set for all sessions.
     model: Option<&'static str>,
 }
 
@@ -62,7 +62,7 @@ impl TestEnv {
         TestEnv { model: Some(model), ..self }
     }
 
-    /// What each round of a session was allowed.
+    /// The authority and grant of each round of a session.
     pub(crate) async fn rounds(&self, session: &str) -> Vec<(Authority, Grant)> {
         let mut rounds = Vec::new();
         for record in self.store.read(&session.parse().unwrap(), 0).await.unwrap() {
@@ -93,7 +93,7 @@ impl TestEnv {
         Runtime::new(self.store.clone(), settings, models)
     }
 
-    /// A client that has said who it is.
+    /// Connects an initialized client.
     pub(crate) async fn client(&self) -> Client {
         self.client_with(json!({})).await
     }
@@ -109,7 +109,7 @@ impl TestEnv {
         client
     }
 
-    /// A client that has said nothing yet.
+    /// Connects a client that has sent nothing.
     pub(crate) fn uninitialized_client(&self) -> Client {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let (reader, writer) = tokio::io::split(theirs);
@@ -149,14 +149,14 @@ impl Host for TestHost {
     fn note(&self, _text: &str) {}
 }
 
-/// What a client does.
+/// A test client.
 pub(crate) struct Client {
     writer: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     agent: JoinSet<()>,
     last_id: i64,
     methods: Vec<String>,
-    /// All that was heard.
+    /// All messages received so far.
     pub(crate) received: Vec<Value>,
 }
 
@@ -183,7 +183,7 @@ impl Client {
         self.send_line(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()).await;
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub(crate) async fn next(&mut self) -> Value {
         let line = tokio::time::timeout(MESSAGE_TIMEOUT, self.lines.next_line()).await;
         let line = line.expect("a message in time").unwrap().expect("a message before the end");
@@ -193,7 +193,7 @@ impl Client {
         message
     }
 
-    /// Hears everything until a message is the one that is meant.
+    /// Reads messages until one matches.
     pub(crate) async fn read_until(&mut self, mut is_match: impl FnMut(&Value) -> bool) -> Value {
         loop {
             let message = self.next().await;
@@ -203,7 +203,7 @@ impl Client {
         }
     }
 
-    /// Hears everything until a request is answered.
+    /// Reads messages until the response to a request.
     pub(crate) async fn response_to(&mut self, id: i64) -> Result<Value, Value> {
         let message = self.read_until(|message| message["id"] == id && message.get("method").is_none()).await;
         match message.get("error") {
@@ -217,7 +217,7 @@ impl Client {
         self.response_to(id).await
     }
 
-    /// A new session.
+    /// Opens a new session.
     pub(crate) async fn open(&mut self, folder: &Path) -> String {
         let opened = self.call("session/new", json!({"cwd": folder, "mcpServers": []})).await.unwrap();
         opened["sessionId"].as_str().unwrap().to_owned()
@@ -233,7 +233,7 @@ impl Client {
         self.response_to(id).await
     }
 
-    /// A question to the person.
+    /// Waits for a permission request.
     pub(crate) async fn permission_request(&mut self) -> Value {
         self.read_until(|message| message["method"] == "session/request_permission").await
     }
@@ -243,7 +243,7 @@ impl Client {
         self.answer(&question["id"], outcome).await;
     }
 
-    /// All updates of one kind, of one session.
+    /// All updates of one kind in a session.
     pub(crate) fn updates(&self, session: &str, kind: &str) -> Vec<Value> {
         let updates = self.received.iter().filter(|message| message["method"] == "session/update");
         updates
@@ -253,13 +253,13 @@ impl Client {
             .collect()
     }
 
-    /// All that the agent of a session said.
+    /// The whole text that the agent sent in a session.
     pub(crate) fn agent_text(&self, session: &str) -> String {
         let chunks = self.updates(session, "agent_message_chunk");
         chunks.iter().map(|chunk| chunk["content"]["text"].as_str().unwrap()).collect()
     }
 
-    /// Goes away, and waits until the agent has ended.
+    /// Disconnects and waits until the agent has stopped.
     pub(crate) async fn disconnect(mut self) {
         self.writer.shutdown().await.unwrap();
         let ended = tokio::time::timeout(MESSAGE_TIMEOUT, self.agent.join_next()).await;
@@ -268,7 +268,7 @@ impl Client {
 }
 
 impl Drop for Client {
-    /// Writes down what was heard, where somebody wants to check it against the schema of the protocol.
+    /// Writes all received messages to a file, if requested, to validate them against the protocol schema.
     fn drop(&mut self) {
         let Some(folder) = std::env::var_os("ACP_WIRE_DIR") else { return };
         let file = Path::new(&folder).join(format!("{}.jsonl", std::process::id()));

@@ -1,4 +1,4 @@
-//! A crash before every append with an external agent under way: it is never asked twice.
+//! A crash before every append while an external agent is working. The agent is never prompted twice.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ async fn agent_told_something_meanwhile_is_not_prompted_again() {
     crash_everywhere("and be quick").await;
 }
 
-/// Crashes before every append, says something to the agents that are under way, and goes on.
+/// Crashes before every append, sends a message to the running agents, and resumes.
 async fn crash_everywhere(message: &str) {
     let whole = working_harness();
     assert_eq!(whole.run().await.outcome.text.as_str(), "[Ext]: second");

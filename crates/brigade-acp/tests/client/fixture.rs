@@ -1,4 +1,4 @@
-//! An external agent that does what the lines of its prompt say: `!say hello`, `!read a.txt`, `!hang`.
+//! An external agent that runs the commands in its prompt: `!say hello`, `!read a.txt`, `!hang`.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The variable with the file that the agent writes down what happens in.
+/// The variable with the path of the file in which the agent records events.
 pub(crate) const NOTES: &str = "FIXTURE_NOTES";
-/// The variable that says how the agent begins: `silent`, `no-session`, `exit`, `old`, `closes`, `grumbles`.
+/// The variable with the start behaviour of the agent: `silent`, `no-session`, `exit`, `old`, `closes`,
+/// `grumbles`.
 pub(crate) const START: &str = "FIXTURE_START";
 
 #[derive(Clone)]
@@ -25,11 +26,12 @@ struct Agent {
     waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
     cancels: Arc<Mutex<HashMap<String, Sender<()>>>>,
     settings: Arc<Mutex<HashMap<String, String>>>,
-    /// Whether it reads and says nothing any more.
+    /// Whether it has stopped reading and writing.
     frozen: Arc<AtomicBool>,
 }
 
-/// Serves until the input ends. Input and output are one socket, and the harness prints to standard output.
+/// Serves until the input ends. Input and output are one socket, because the harness prints to standard
+/// output.
 pub(crate) fn serve() {
     let output = File::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let agent = Agent {
@@ -48,6 +50,8 @@ pub(crate) fn serve() {
     }
     if start == "grumbles" {
         std::io::stderr().write_all(b"Error: the cache is cold\n").unwrap();
+        // The line is read before the first message is answered, also on a busy machine.
+        std::thread::sleep(std::time::Duration::from_secs(1));
     }
     let mut sessions = 0;
     for line in std::io::stdin().lock().lines() {
@@ -133,7 +137,7 @@ pub(crate) fn serve() {
     }
 }
 
-/// Paths are absolute in the protocol.
+/// Converts a path to an absolute one, as the protocol requires.
 fn full(path: &str) -> String {
     std::env::current_dir().unwrap().join(path).display().to_string()
 }
@@ -141,7 +145,7 @@ fn full(path: &str) -> String {
 fn note(text: &str) {
     if let Some(file) = std::env::var_os(NOTES) {
         let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
-        // In one piece, so that lines of several threads stay lines.
+        // One write per line, so that lines of several threads are not interleaved.
         file.write_all(format!("{text}\n").as_bytes()).unwrap();
     }
 }
@@ -152,7 +156,7 @@ fn sleep_forever() -> ! {
     }
 }
 
-/// Waits until so many are here at once.
+/// Waits until `count` sessions are running at once.
 fn meet(count: usize) {
     note("meet");
     let here = || {
@@ -167,7 +171,7 @@ fn meet(count: usize) {
 impl Agent {
     fn raw(&self, bytes: &[u8]) {
         let mut output = self.output.lock().unwrap();
-        // Whoever listens may have had enough.
+        // The client may have closed the connection.
         if output.write_all(bytes).is_err() {
             std::process::exit(9);
         }
@@ -282,7 +286,7 @@ impl Prompt {
                     self.say_result(self.ask("fs/read_text_file", part));
                 }
                 "both" => {
-                    // Two at once: the answers may come in any order.
+                    // Two requests at once. The responses may arrive in any order.
                     let ask = |path: &str| {
                         let params = json!({"sessionId": self.session, "path": full(path)});
                         self.agent.begin("fs/read_text_file", params)
@@ -301,14 +305,14 @@ impl Prompt {
                 "run" => self.run(rest),
                 "terminal" => self.say_result(self.ask("terminal/create", json!({"command": rest}))),
                 "permit" => self.permit(rest),
-                // A tool call as it is, told and asked about.
+                // A raw tool call: announced, then used in a permission request.
                 "tell" => {
                     let mut call: Value = serde_json::from_str(rest).unwrap();
                     call["sessionUpdate"] = "tool_call".into();
                     self.update(call);
                 }
                 "request" => self.request(serde_json::from_str(rest).unwrap()),
-                // Any update of this session, or of the sub-agent that comes first.
+                // A raw update of this session, or of the sub-agent named first.
                 "update" => self.update(serde_json::from_str(rest).unwrap()),
                 "child" => {
                     let (child, update) = rest.split_once(' ').unwrap();
@@ -327,7 +331,7 @@ impl Prompt {
                         json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": content});
                     self.update(message);
                 }
-                // Asks, and says nothing about the answer.
+                // Requests permission and ignores the answer.
                 "ask" => {
                     let call = serde_json::from_str(rest).unwrap();
                     self.agent.ask("session/request_permission", permission(&self.session, call));
@@ -409,7 +413,7 @@ impl Prompt {
         assert!(self.ask("terminal/output", created).is_err());
     }
 
-    /// Asks again and again for a long output and reads none of the answers.
+    /// Repeatedly requests a long output and reads none of the responses.
     fn request_without_reading(&self) {
         let command = json!({"command": "head -c 1000000 /dev/zero | tr '\\0' x"});
         let mut params = self.ask("terminal/create", command).unwrap();
@@ -422,7 +426,7 @@ impl Prompt {
         sleep_forever();
     }
 
-    /// Waits for one command six times at once, and says how often it was refused.
+    /// Waits for one command six times at once, and reports how many of these requests were refused.
     fn waits(&self, command: &str) {
         let mut params = self.ask("terminal/create", json!({"command": command})).unwrap();
         params["sessionId"] = self.session.clone().into();
@@ -433,7 +437,7 @@ impl Prompt {
         self.say(&format!("refused {refused}"));
     }
 
-    /// `KIND WHAT`: what is a command for `execute`, else a path.
+    /// `KIND WHAT`: `WHAT` is a command for `execute`, otherwise a path.
     fn permit(&self, rest: &str) {
         let (kind, what) = rest.split_once(' ').unwrap();
         let mut call = json!({"toolCallId": "p", "kind": kind, "title": format!("Do {what}")});
@@ -446,7 +450,7 @@ impl Prompt {
         self.request(call);
     }
 
-    /// Asks for permission to do this.
+    /// Requests permission for this tool call.
     fn request(&self, call: Value) {
         let answer = self.agent.ask("session/request_permission", permission(&self.session, call));
         self.say(&format!("chosen {}\n", answer["result"]["outcome"]["optionId"]));

@@ -1,4 +1,5 @@
-//! Agents that break the protocol: their own call fails clearly, the next one works, and nothing is left.
+//! Agents that violate the protocol. Their own call fails with a clear error, the next one works, and no
+//! process is left.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use brigade::core::permission::Mode;
 use super::setup::{child_end, count, first_child, harness, start_as, wait_until_gone};
 use super::support::{Harness, check_laws};
 
-/// Hands out a task that goes wrong and then one that does not.
+/// Delegates a task that fails and then one that succeeds.
 async fn expect_failure(commands: &str, expected: &str) -> Harness {
     let harness = harness(&[commands, "!say fine"], |_, server| server.terms.timeout = Some(6000));
     let ending = harness.run().await;
@@ -34,24 +35,24 @@ async fn endless_message_fails_the_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_json_fails_the_call() {
-    expect_failure("!junk", "a message that cannot be read").await;
+    expect_failure("!junk", "it sent an invalid message: ").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn response_to_unknown_id_fails_the_call() {
-    expect_failure("!wrong-id", "it answered a question that was never asked").await;
+    expect_failure("!wrong-id", "it responded to an unknown request").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crash_report_redacts_secrets() {
     let harness =
-        expect_failure("!say a\n!die", "it ended with exit code 3: out of memory, key (hidden)").await;
-    assert_eq!(count(&harness, "start"), 2, "the next call had a process of its own");
+        expect_failure("!say a\n!die", "the process exited with code 3: out of memory, key (hidden)").await;
+    assert_eq!(count(&harness, "start"), 2, "the next call started a new process");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn update_flood_fails_the_call() {
-    expect_failure("!flood", "failed: the external agent 'fix' failed: it s").await;
+    expect_failure("!flood", "failed: the external agent 'fix' failed: more ").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +78,7 @@ async fn frozen_process_does_not_affect_the_next_call() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_output_fails_the_call_and_replaces_the_process() {
-    let harness = expect_failure("!say a\n!shut", "it closed the connection").await;
+    let harness = expect_failure("!say a\n!shut", "the process closed the connection").await;
     assert_eq!(count(&harness, "start"), 2);
 }
 
@@ -89,14 +90,14 @@ async fn agent_that_does_not_read_is_ended() {
     });
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
-    assert!(answers[0].contains("it does not read what it is sent"), "{answers:?}");
+    assert!(answers[0].contains("it does not read its input"), "{answers:?}");
     assert_eq!(answers[1], "[Ext]: fine");
     wait_until_gone(&harness).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overlong_request_id_fails_the_call() {
-    expect_failure("!strange-id", "it asked with an id that is neither").await;
+    expect_failure("!strange-id", "it sent a request id that is neither").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,11 +113,11 @@ async fn error_message_redacts_secrets() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_start_is_reported() {
     for (mode, seconds, expected) in [
-        // A short time only for the one that has to wait for it to be over.
-        ("silent", 1, "it did not answer within 1 s of its start"),
-        ("no-session", 6, "it did not open a session within 6 s"),
-        ("exit", 60, "it ended with exit code 4: no licence found"),
-        ("old", 60, "it speaks version 0 of the protocol, not 1"),
+        // Only the agent that has to run into the timeout gets a short one.
+        ("silent", 1, "cannot initialize the agent: no response within 1 s"),
+        ("no-session", 6, "cannot open a session: no response within 6 s"),
+        ("exit", 60, "the process exited with code 4: no licence found"),
+        ("old", 60, "unsupported ACP version 0. Only version 1 is supported."),
     ] {
         let harness = harness(&["!say fine"], move |_, server| {
             start_as(server, mode);
@@ -133,17 +134,17 @@ async fn failed_start_is_reported() {
     });
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
-    assert!(answers[0].contains("its program was not found"), "{answers:?}");
+    assert!(answers[0].contains("cannot initialize the agent: command not found"), "{answers:?}");
 }
 
-/// What is odd and harms nobody is overlooked or refused, and the call goes on.
+/// Harmless deviations are ignored or refused, and the call continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn harmless_protocol_deviations_are_tolerated() {
     for (commands, expected) in [
         ("!noise\n!say a", "a"),
         ("!say a\n!twice", "a"),
-        ("!unknown\n!say a", "error there is no such method"),
-        ("!stranger a.txt", "there is no such session"),
+        ("!unknown\n!say a", "error unknown method"),
+        ("!stranger a.txt", "unknown session"),
         ("!escape", "red"),
     ] {
         let harness = harness(&[commands, "!say fine"], |_, _| {});
@@ -152,6 +153,6 @@ async fn harmless_protocol_deviations_are_tolerated() {
         assert!(answers[0].contains(expected), "{commands}: {answers:?}");
         assert_eq!(answers[1], "[Ext]: fine", "{commands}");
         assert_eq!(child_end(&harness, &ending).await.0.status, Status::Done);
-        assert_eq!(count(&harness, "start"), 1, "{commands}: it is still there");
+        assert_eq!(count(&harness, "start"), 1, "{commands}: it is still running");
     }
 }

@@ -1,4 +1,4 @@
-//! What an agent is lent, what it reports, and what stops it.
+//! Limits of an external agent, its reported usage, and what stops it.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn lent_tokens_are_charged_and_exceeding_them_stops_the_agent() {
     assert_eq!((status, over), (Status::Incomplete { limit: LimitKind::Tokens }, 410));
 }
 
-/// What is left of the loan in doubt at the end of the child, and what is known.
+/// The unconfirmed usage, the reported tokens and the overrun of the child when it has ended.
 async fn usage_after(
     commands: &str,
     tweak: impl Fn(&mut Settings, &mut AgentServer) + 'static,
@@ -62,23 +62,23 @@ async fn unreported_usage_is_unconfirmed() {
     let (tokens, agents) =
         (Resources { tokens: 1000, ..Resources::default() }, Resources { agents: 4, ..Resources::default() });
     let nothing = Resources::default();
-    // Failed without a word, gone, or silent about it.
+    // It failed without a report, exited, or did not report its usage.
     assert_eq!(usage_after("!fail disk full", lent).await, (tokens, 0, nothing));
     assert_eq!(usage_after("!die", lent).await, (tokens, 0, nothing));
     assert_eq!(usage_after("!say nothing of it", lent).await, (tokens, 0, nothing));
-    // It says what tokens it used, and cannot say how many agents.
+    // It reports its tokens, but not the number of agents.
     let both = |_: &mut Settings, server: &mut AgentServer| {
         server.terms.tokens = 1000;
         server.terms.agents = 4;
     };
     assert_eq!(usage_after("!spend 500\n!say done", both).await, (agents, 510, nothing));
-    // Out of time, it says so with its last word, and that counts once.
+    // After the timeout it reports its usage with the wrap-up, and that is counted once.
     let short = |_: &mut Settings, server: &mut AgentServer| {
         server.terms.tokens = 1000;
         server.terms.timeout = Some(3000);
     };
     assert_eq!(usage_after("!spend 500\n!say half\n!wait", short).await, (nothing, 510, nothing));
-    // Nor is anything given back that was set aside while it asked something.
+    // Amounts that were reserved during a request are not returned either.
     let asks = |_: &mut Settings, server: &mut AgentServer| {
         server.terms.tokens = 1000;
         server.terms.timeout = Some(3000);
@@ -94,7 +94,7 @@ async fn turn_limit_ends_the_agent_with_its_partial_text() {
     let (outcome, spent) = child_end(&harness, &ending).await;
     assert_eq!(outcome.status, Status::Incomplete { limit: LimitKind::Turns }, "{}", outcome.text);
     assert!(outcome.text.as_str().starts_with("first"), "{}", outcome.text);
-    assert_eq!(spent.turns, 3, "two turns and the last word");
+    assert_eq!(spent.turns, 3, "two turns and the wrap-up call");
     assert_eq!(count(&harness, "cancel s1"), 1);
 }
 
@@ -104,7 +104,7 @@ async fn deadline_ends_the_agent_with_its_partial_text() {
     let ending = harness.run().await;
     let (outcome, spent) = child_end(&harness, &ending).await;
     let reported = Resources { tokens: 510, usd: 250_000_000, agents: 0 };
-    assert_eq!(spent.reported, reported, "what it reports with its last word counts too");
+    assert_eq!(spent.reported, reported, "usage reported at the wrap-up counts, too");
     assert_eq!(outcome.status, Status::Incomplete { limit: LimitKind::Time });
     assert_eq!(outcome.text.as_str(), "half");
     assert_eq!(count(&harness, "cancel s1"), 1);
@@ -127,7 +127,7 @@ async fn root_external_agent_has_the_same_limits() {
     assert_eq!(outcome.text.as_str(), "half");
     assert_eq!((budget.tokens, budget.usd), (Limit::AtMost(0), Limit::AtMost(0)));
     assert_eq!(budget.agents, Limit::AtMost(0));
-    // Where nobody says, it may take as long as a child.
+    // Without a limit it has as much time as any child.
     let second = |settings: &mut Settings, _: &mut AgentServer| {
         settings.limits.child_timeout = Duration::from_secs(1);
     };
@@ -146,14 +146,14 @@ async fn cancel_reaches_the_agent_and_leaves_nothing() {
         let harness = harness(&[commands], |_, _| {});
         let runtime = harness.runtime();
         let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
-        wait_until("it is asked", || notes(&harness).contains("prompt")).await;
+        wait_until("it is prompted", || notes(&harness).contains("prompt")).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         runtime.cancel(&run.session().clone(), "the test").await.unwrap();
         let ending = end(run).await.unwrap();
         assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome);
-        wait_until("it is told", || notes(&harness).contains("cancel s1")).await;
+        wait_until("it is cancelled", || notes(&harness).contains("cancel s1")).await;
         if commands.contains("hang") {
-            // A process that does not stop is not kept, even while the runtime goes on.
+            // A process that does not stop is not kept, even while the runtime keeps running.
             wait_until_gone(&harness).await;
         }
         drop(runtime);
@@ -163,12 +163,12 @@ async fn cancel_reaches_the_agent_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_kept_when_the_user_cancels() {
-    // It says what it used in its answer to the cancel, or before it and then not at all.
+    // It reports its usage in the response to the cancel, or before and then not again.
     for (commands, tokens) in [("!spend 500\n!say half\n!wait", 510), ("!spend 500\n!say half\n!hang", 0)] {
         let harness = harness(&[commands], |_, _| {});
         let runtime = harness.runtime();
         let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
-        wait_until("it is asked", || notes(&harness).contains("prompt")).await;
+        wait_until("it is prompted", || notes(&harness).contains("prompt")).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         runtime.cancel(&run.session().clone(), "the user").await.unwrap();
         let ending = end(run).await.unwrap();
@@ -207,10 +207,11 @@ async fn prompt_meta_carries_depth_and_budget() {
         );
         (remote_context.tokens, remote_context.usd, remote_context.agents)
     };
-    // Tokens that it is not lent it pays for itself: a limit of none would be no way to work. Agents are the tree's.
+    // An agent that is lent no tokens pays for them itself. A limit of zero would make it unusable. Agents are
+    // counted by the tree.
     assert_eq!(remote_limits(0, 0).await, (None, None, Some(0)));
     assert_eq!(remote_limits(9000, 4).await, (Some(9000), None, Some(4)));
-    // Never more than there are: it is one of the seven itself.
+    // Never more than the tree has left. The agent itself is one of the seven.
     assert_eq!(remote_limits(0, 50).await, (None, None, Some(6)));
 }
 
@@ -228,8 +229,8 @@ async fn stop_reasons_map_to_reply_outcomes() {
     let limited = ended("!say a\n!stop max_turn_requests").await;
     assert!(limited.text.as_str().contains("its own limit"), "{limited:?}");
     for (commands, words) in [
-        ("!stop cancelled", "it says that it was cancelled"),
-        ("!stop because", "cannot be read"),
+        ("!stop cancelled", "the agent reported that it was cancelled"),
+        ("!stop because", "invalid response to session/prompt"),
         ("!fail disk full", "Internal error: disk full"),
     ] {
         let Status::Failed { cause } = ended(commands).await.status else {

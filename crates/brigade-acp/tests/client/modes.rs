@@ -1,4 +1,4 @@
-//! The mode of the tree holds for an external agent: it is put into its strictest mode, or not started.
+//! The mode of the tree applies to an external agent: its strictest mode is selected, or it is not started.
 
 use brigade::core::Status;
 use brigade::core::permission::Mode;
@@ -8,7 +8,7 @@ use brigade_acp::client::AgentServer;
 
 use super::setup::{child_end, harness, notes, start_as};
 
-/// The modes that the agent was put into, how its session ended, and what the user was warned of.
+/// Returns the modes that were selected, the outcome of the session, and the warnings to the user.
 async fn run_in_mode(
     mode: Mode,
     offers: &'static str,

@@ -1,4 +1,4 @@
-//! Many sessions, few processes.
+//! Many sessions on few processes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use brigade_acp::client::AgentOptions;
 use super::setup::{count, harness_with_script, pids, start_as, wait_until_gone};
 use super::support::{Harness, end};
 
-/// A lead that delegates so many tasks at once.
+/// A lead that delegates this many tasks at once.
 fn many(tasks: usize, task: &str) -> String {
     let mut script = "[[reply]]\nagent = 'lead'\nturn = 1\n".to_owned();
     for _ in 0..tasks {
@@ -30,7 +30,7 @@ async fn run(runtime: &Runtime) -> String {
     end(runtime.start(task).await.unwrap()).await.unwrap().outcome.text.to_string()
 }
 
-/// Kilobytes that a process holds.
+/// Resident memory of a process in kilobytes.
 fn memory(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -49,7 +49,7 @@ async fn thousand_delegations_share_one_process_without_leaking() {
     }
     assert_eq!((count(&harness, "start"), count(&harness, "prompt")), (1, 1000));
     super::setup::wait_until("all are closed", || count(&harness, "close") == 1000).await;
-    // The first rounds fill what is kept; after them nothing grows with the number of sessions.
+    // The first rounds fill caches and pools. After that nothing grows with the number of sessions.
     let ((theirs, ours), (their_last, our_last)) = (memories[2], memories[9]);
     assert!(their_last < theirs + 20_000, "theirs: {memories:?}");
     assert!(our_last < ours + 60_000, "ours: {memories:?}");
@@ -72,8 +72,8 @@ async fn waiters_for_one_start_share_its_failure() {
         server.start_timeout = Duration::from_secs(3);
     });
     let text = run(&harness.runtime()).await;
-    assert_eq!(text.matches("it did not answer within 3 s").count(), 4, "{text}");
-    assert_eq!(count(&harness, "start"), 1, "each had a start of its own");
+    assert_eq!(text.matches("no response within 3 s").count(), 4, "{text}");
+    assert_eq!(count(&harness, "start"), 1, "each call started its own process");
     wait_until_gone(&harness).await;
 }
 
@@ -95,7 +95,7 @@ async fn agents_with_different_arguments_get_separate_processes() {
         server.agents.insert("fast".to_owned(), fast);
     });
     let text = run(&harness.runtime()).await;
-    // The words of a shell come first.
+    // The arguments of the shell come first.
     assert!(text.contains(r#"mode Some("code") model None"#), "{text}");
     assert_eq!(count(&harness, "start"), 2);
 }
@@ -104,7 +104,7 @@ async fn agents_with_different_arguments_get_separate_processes() {
 async fn unknown_mode_is_reported() {
     for (options, words) in [(
         AgentOptions { mode: Some("fly".to_owned()), ..AgentOptions::default() },
-        "it has no mode 'fly'; it offers: plan, code",
+        "unknown mode 'fly'. The agent offers: plan, code",
     )] {
         let options = Arc::new(Mutex::new(options));
         let harness: Harness = harness_with_script(&many(1, "!say a"), move |_, server| {

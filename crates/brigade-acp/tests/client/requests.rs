@@ -1,4 +1,4 @@
-//! What an agent asks of us: files, terminals, permissions.
+//! Requests of an agent: files, terminals, permissions.
 
 use std::time::Duration;
 
@@ -41,7 +41,8 @@ async fn file_requests_go_through_the_permission_check() {
     check_laws(&harness.log(&ending.session).await);
 }
 
-/// An external agent with these orders beside a `Coder` that changes `a.txt` while it works; what the agent was answered.
+/// Runs an external agent with these commands next to a `Coder` that changes `a.txt`, and returns the
+/// responses to the agent.
 async fn run_beside_a_coder(commands: &str) -> Vec<String> {
     let commands = serde_json::to_string(commands).unwrap();
     let script = format!(
@@ -86,13 +87,13 @@ text = "coded"
     harness.answers(&first_child(&ending)).await
 }
 
-/// Waits until the file of the coder is written.
+/// Waits until the coder has written its file.
 const CODED: &str = "!run while ! grep -q coder a.txt; do sleep 0.05; done\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn write_over_a_write_of_this_tree_is_refused_once() {
     let answers = run_beside_a_coder(&format!("{CODED}!write a.txt external\n!write a.txt external")).await;
-    assert_eq!(answers[1], "a.txt was changed by Coder since you read it; read it again.", "{answers:?}");
+    assert_eq!(answers[1], "a.txt was changed by Coder since you read it. Read it again.", "{answers:?}");
     assert_eq!(answers[2], "Wrote 8 bytes to a.txt", "{answers:?}");
 }
 
@@ -138,13 +139,13 @@ async fn agent_can_request_only_tools_it_was_lent() {
     let answers = harness.answers(&first_child(&ending)).await;
     assert!(answers[0].starts_with("Read 4 bytes"), "{answers:?}");
     for (answer, tool) in answers[1..].iter().zip(["write_file", "shell", "acp__fix__execute"]) {
-        assert!(answer.contains(&format!("There is no tool '{tool}'")), "{answers:?}");
+        assert!(answer.contains(&format!("Unknown tool `{tool}`")), "{answers:?}");
     }
     assert!(!harness.path().join("b.txt").exists());
     assert!(ending.outcome.text.as_str().contains("chosen \"no\""), "{}", ending.outcome.text);
 }
 
-/// What an agent is answered that asks for these permissions.
+/// The answers to an agent that requests these permissions.
 async fn chosen(commands: &[&str], mode: Mode) -> Vec<String> {
     let harness = harness(&[&commands.join("\n")], move |settings, _| {
         settings.permissions.mode = mode;

@@ -1,4 +1,4 @@
-//! A lead that hands work to an external agent, and looks at that agent's processes.
+//! A lead that delegates to an external agent, and checks of that agent's processes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::support::Harness;
 const GUARD_ENTRY: &str = "client::setup::guard_entry";
 const AGENT_ENTRY: &str = "client::setup::agent_entry";
 
-/// The guard. It is ignored so that only [`guard`] starts it, in a process of its own.
+/// The guard. It is ignored so that only [`guard`] starts it, in a separate process.
 #[test]
 #[ignore = "the entry point of a guard process, not a test"]
 #[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
@@ -29,13 +29,13 @@ fn guard_entry() {
     if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
         return;
     }
-    // The test harness prints to standard output, which has to carry the report alone.
+    // The test harness prints to standard output, which must contain nothing but the report.
     let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
     rustix::stdio::dup2_stdout(&report).unwrap();
     std::process::exit(brigade_sandbox::guard_main());
 }
 
-/// The agent, in the same way.
+/// The agent, started in the same way.
 #[test]
 #[ignore = "the entry point of an agent, not a test"]
 fn agent_entry() {
@@ -56,7 +56,7 @@ fn guard() -> GuardCommand {
     GuardCommand { program: "/bin/sh".into(), arguments }
 }
 
-/// The agent as a server.
+/// The server configuration of the agent.
 fn server(root: &Path) -> AgentServer {
     let variable = |name: &str, value: String| (name.to_owned(), Secret::new(value));
     AgentServer {
@@ -80,12 +80,12 @@ fn server(root: &Path) -> AgentServer {
     }
 }
 
-/// Lets the server begin in another way.
+/// Changes the start behaviour of the agent.
 pub(super) fn start_as(server: &mut AgentServer, how: &str) {
     server.environment.push((fixture::START.to_owned(), Secret::new(how)));
 }
 
-/// A lead whose replies each hand one task to the agent in the role `Ext`, and that then repeats the last result.
+/// A lead that delegates one task per reply to the agent in the role `Ext`, and then repeats the last result.
 pub(super) fn harness(tasks: &[&str], tweak: impl Fn(&mut Settings, &mut AgentServer) + 'static) -> Harness {
     let calls: Vec<(&str, &str)> = tasks.iter().map(|task| ("delegate", *task)).collect();
     harness_with_calls(&calls, tweak)
@@ -109,7 +109,7 @@ pub(super) fn harness_with_calls(
     harness_with_script(&script, tweak)
 }
 
-/// A script of one's own.
+/// The same with a custom script.
 pub(super) fn harness_with_script(
     script: &str,
     tweak: impl Fn(&mut Settings, &mut AgentServer) + 'static,
@@ -141,7 +141,7 @@ pub(super) fn count(harness: &Harness, note: &str) -> usize {
     notes(harness).lines().filter(|line| line.starts_with(note)).count()
 }
 
-/// The agents that were started, by process id.
+/// Process ids of the agents that were started.
 pub(super) fn pids(harness: &Harness) -> Vec<u32> {
     notes(harness).lines().filter_map(|line| line.strip_prefix("start ")?.parse().ok()).collect()
 }
@@ -150,7 +150,7 @@ fn is_alive(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// Waits until none of the agents that were started is there.
+/// Waits until all agents that were started have exited.
 pub(super) async fn wait_until_gone(harness: &Harness) {
     wait_until("the agents are gone", || !pids(harness).into_iter().any(is_alive)).await;
 }
@@ -168,7 +168,7 @@ pub(super) fn first_child(ending: &RunResult) -> SessionId {
     format!("{}.1-0", ending.session).parse().unwrap()
 }
 
-/// How the first child ended.
+/// The outcome of the first child.
 pub(super) async fn child_end(
     harness: &Harness,
     ending: &RunResult,

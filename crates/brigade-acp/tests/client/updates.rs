@@ -1,4 +1,4 @@
-//! What an agent tells of its work: its calls, its messages, its sub-agents, and what becomes of it after a refusal.
+//! Updates of an agent: its calls, messages and sub-agents, and its result after a refusal.
 
 use brigade::Task;
 use brigade::core::delegation::LimitKind;
@@ -10,7 +10,7 @@ use brigade_acp::client::AgentUpdate;
 use super::setup::{child_end, first_child, harness, harness_with_calls, notes, start_as};
 use super::support::{Harness, check_laws, end};
 
-/// What is shown while the lead hands out these orders, and what the record keeps beside the agent's words.
+/// Returns what is shown while the lead delegates these commands, and the updates that the log keeps.
 async fn run_and_collect(harness: &Harness) -> (Vec<String>, Vec<String>, brigade::RunResult) {
     let prepared = harness.runtime().prepare(Task::new("the task")).await.unwrap();
     let mut watch = prepared.subscribe();
@@ -46,7 +46,7 @@ async fn tool_call_update_replaces_the_first_title() {
     assert_eq!(shown, ["Terminal", "Edit", "Terminal: cargo test", "Edit main.rs"]);
     assert_eq!(
         recorded,
-        ["done by itself: Terminal: cargo test (execute)", "does by itself: Edit main.rs (edit)"]
+        ["tool call done: Terminal: cargo test (execute)", "tool call: Edit main.rs (edit)"]
     );
 }
 
@@ -54,7 +54,7 @@ async fn tool_call_update_replaces_the_first_title() {
 async fn messages_with_different_ids_are_separated() {
     let harness = harness(&["!message a One \n!message a word.\n!message b Two."], |_, _| {});
     let ending = harness.run().await;
-    // The fixture trims its orders.
+    // The fixture trims its commands.
     assert_eq!(child_end(&harness, &ending).await.0.text.as_str(), "Oneword.\n\nTwo.");
 }
 
@@ -83,7 +83,7 @@ async fn sub_agents_are_requested_shown_and_counted() {
     );
     assert_eq!(
         recorded,
-        ["sub-agent Scout: find it (done)", "sub-agent Helper", "does by itself: Scout: Read a.txt (read)"]
+        ["sub-agent Scout: find it (done)", "sub-agent Helper", "tool call: Scout: Read a.txt (read)"]
     );
     let (outcome, spent) = child_end(&harness, &ending).await;
     assert_eq!((outcome.text.as_str(), spent.reported.agents), ("fine", 2));
@@ -106,7 +106,7 @@ async fn lent_agents_are_counted_from_announcements() {
 async fn sub_agent_requests_are_kept_apart_from_the_parents() {
     let commands = [
         r#"!update {"sessionUpdate": "subagent_update", "sessionId": "c1", "title": "Scout"}"#,
-        // The same number means another call in each of them.
+        // Each sub-agent numbers its own calls.
         r#"!tell {"toolCallId": "1", "title": "Run", "kind": "execute", "rawInput": {"command": "rm x"}}"#,
         r#"!child c1 {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "Run", "kind": "execute", "rawInput": {"command": "ls -l"}}"#,
         r#"!child-asks c1 {"toolCallId": "1"}"#,
@@ -130,7 +130,7 @@ async fn sub_agent_requests_are_kept_apart_from_the_parents() {
     assert_eq!(chosen, [r#""yes""#, r#""no""#, "null"], "{text}");
 }
 
-/// How the agent ended that was denied `make it so` and then did this.
+/// The outcome of an agent that was denied `make it so` and then ran this command.
 async fn denied(then: &str) -> (brigade::core::Outcome, String) {
     let call =
         r#"{"toolCallId": "1", "title": "Build", "kind": "execute", "rawInput": {"command": "make it so"}}"#;
@@ -143,9 +143,9 @@ async fn denied(then: &str) -> (brigade::core::Outcome, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refusal_names_the_call_and_the_rule_that_would_permit_it() {
-    let refused = "(refused: Build: make it so. 'acp__fix__execute' is not allowed: this mode asks before it, and nobody \
-                   can be asked here. The user can permit it with the rule `shell(make it so)` in permissions.allow, or \
-                   with --mode auto)";
+    let refused = "(refused: Build: make it so. `acp__fix__execute` is not allowed: this mode requires approval, and no \
+                   user is available. Continue without it. The user can allow it with the rule `shell(make it so)` in \
+                   permissions.allow, or with --mode auto.)";
     for then in ["!stop cancelled", "!stop refusal"] {
         let (outcome, read) = denied(then).await;
         assert_eq!(outcome.status, Status::Incomplete { limit: LimitKind::Permission }, "{then}");
@@ -157,7 +157,7 @@ async fn refusal_names_the_call_and_the_rule_that_would_permit_it() {
     let failed =
         format!("I build it now.\n\n{refused}\n(then the external agent failed: Internal error: aborted)");
     assert_eq!(outcome.text.as_str(), failed);
-    // One that finds another way is done, and its caller reads of it all the same.
+    // An agent that finds another way completes, and its caller still sees the denial.
     let (outcome, _) = denied("!say I did it in another way.").await;
     assert_eq!(outcome.status, Status::Done);
     assert_eq!(outcome.text.as_str(), format!("I did it in another way.\n\n{refused}"));
@@ -185,5 +185,5 @@ async fn old_stderr_line_is_not_reported_as_the_cause() {
     let Status::Failed { cause } = child_end(&harness, &ending).await.0.status else {
         panic!("it did not fail")
     };
-    assert!(cause.ends_with("it ended with exit code 5"), "{cause}");
+    assert!(cause.ends_with("the process exited with code 5"), "{cause}");
 }

@@ -1,7 +1,7 @@
 //! A model that answers at once, or after a pause that the path names: `/200/v1/chat/completions`.
 //!
-//! `FANOUT n` is answered with n calls of `delegate`, results with a last word, `STREAM n` with n tokens, and everything else with
-//! `done`. The last bodies of a child, of a lead and of whoever wants a long reply can be fetched, so that a bare client can
+//! `FANOUT n` is answered with n calls of `delegate`, results with a final reply, `STREAM n` with n tokens, and everything else with
+//! `done`. The last bodies of a child, of a lead and of a client that wants a long reply can be fetched, so that a bare client can
 //! send the same.
 
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// The last bodies: of a child, of a lead that has its results, and of whoever wants a long reply.
+/// The last bodies: of a child, of a lead that has its results, and of a client that wants a long reply.
 #[derive(Default)]
 struct LastRequests {
     child: Vec<u8>,

@@ -4,10 +4,10 @@ quantity=$1
 unit_price=$2
 total=$((quantity * unit_price))
 
-# Ten or more are ten percent cheaper.
+# Ten or more get a ten percent discount.
 if [ "$quantity" -gt 10 ]; then
     total=$((total * 90 / 100))
 fi
 
-# TODO: refuse a quantity that is not a number
+# TODO: reject a quantity that is not a number
 echo "$total"

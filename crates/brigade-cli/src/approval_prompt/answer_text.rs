@@ -1,4 +1,4 @@
-//! Answers as words: what can be answered to a question, and what a typed line means.
+//! Answers as text: the choices for an approval, and parsing of typed lines.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -9,29 +9,27 @@ use brigade_core::view::PendingApproval;
 use crate::render::wrap_items;
 use crate::sanitize;
 
-/// Said if a call cannot be allowed for good.
-pub(super) const NO_RULE: &str =
-    "No rule covers exactly this call, so that it cannot always be allowed. y allows it once.";
+/// Message for a call that cannot always be allowed.
+pub(super) const NO_RULE: &str = "No rule matches exactly this call. Press y to allow it once.";
 
-/// Which questions an answer is for.
+/// Approvals that an answer applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The one that is put.
+    /// The current one.
     One,
-    /// All that are open.
+    /// Every pending approval.
     All,
 }
 
-/// Reason why a line is not an answer. It is displayed in the terms of a prompt.
+/// Reason why a line is not an answer. `Display` uses the terms of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InvalidAnswer {
     /// The call cannot always be allowed.
     NoRule,
-    /// The rule to be always allowed is wrong.
+    /// The rule is invalid.
     InvalidRule(RuleError),
     /// The first word is not a known answer.
     Unknown {
-        /// The word.
         word: String,
         /// Whether the call can always be allowed.
         has_rule: bool,
@@ -39,19 +37,17 @@ pub(crate) enum InvalidAnswer {
 }
 
 impl InvalidAnswer {
-    /// The same in the terms of `brigade answer`.
+    /// Error text in the terms of `brigade answer`.
     pub(crate) fn for_command(&self) -> String {
         match self {
             InvalidAnswer::NoRule => {
-                "No rule covers exactly this call, so that it cannot always be allowed. \
-                                    `yes` allows it once."
-                    .to_owned()
+                "No rule matches exactly this call. Use `yes` to allow it once.".to_owned()
             }
             InvalidAnswer::InvalidRule(error) => error.to_string(),
             InvalidAnswer::Unknown { word, has_rule } => {
                 let always = if *has_rule { "`always`, " } else { "" };
                 format!(
-                    "'{}' is not an answer. Write `yes`, {always}`no` or `no REASON`.",
+                    "'{}' is not an answer. Use `yes`, {always}`no` or `no REASON`.",
                     sanitize::line(word)
                 )
             }
@@ -66,22 +62,22 @@ impl Display for InvalidAnswer {
             InvalidAnswer::InvalidRule(error) => error.fmt(f),
             InvalidAnswer::Unknown { word, has_rule } => {
                 let choices = if *has_rule { "y, a or n" } else { "y or n" };
-                write!(f, "'{}' is not an answer. Type {choices}, and press Enter.", sanitize::line(word))
+                write!(f, "'{}' is not an answer. Type {choices} and press Enter.", sanitize::line(word))
             }
         }
     }
 }
 
-/// Kind of input that answers a question.
+/// Kind of input that answers an approval prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputKind {
     /// Single keys.
     Keys,
-    /// Lines, each sent with Enter.
+    /// Lines, each submitted with Enter.
     Lines,
 }
 
-/// Everything that can be answered now, in lines of so many columns.
+/// Possible answers, wrapped to `columns`.
 pub(crate) fn choices(
     open: &PendingApproval,
     count: usize,
@@ -97,7 +93,7 @@ pub(crate) fn choices(
     choices.push("n deny".to_owned());
     let (reason, rest) = match input {
         InputKind::Keys => {
-            ("r deny with a reason", ["Y allow all", "N deny all", "Tab next question"].as_slice())
+            ("r deny with a reason", ["Y allow all", "N deny all", "Tab next request"].as_slice())
         }
         InputKind::Lines => ("n REASON deny with a reason", ["y all", "n all"].as_slice()),
     };
@@ -114,7 +110,7 @@ pub(crate) fn choices(
     wrap_items(choices.iter().map(String::as_str), " · ", columns)
 }
 
-/// Reads an answer: `y`, `y all`, `a`, `a RULE`, `n`, `n all`, `n REASON`, `r REASON`.
+/// Parses an answer: `y`, `y all`, `a`, `a RULE`, `n`, `n all`, `n REASON`, `r REASON`.
 pub(crate) fn answer(line: &str, always: Option<&str>) -> Result<(Answer, Scope), InvalidAnswer> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -157,9 +153,9 @@ mod tests {
             answer("a shell(git *)", None),
             Ok((Answer::Always("shell(git *)".to_owned()), Scope::One))
         );
-        assert!(answer("a", None).unwrap_err().to_string().contains("y allows it once"));
+        assert!(answer("a", None).unwrap_err().to_string().contains("Press y to allow it once"));
         assert!(answer("a shell(", None).is_err());
-        // Whoever was in the middle of a sentence has not answered.
+        // A user who was in the middle of a sentence has not answered.
         for line in ["yesterday", "y please", "yes, but", "not now", "also", "all", "ok", "r"] {
             assert!(answer(line, Some("shell(x)")).is_err(), "{line}");
         }

@@ -1,4 +1,4 @@
-//! One question at a keyboard: a single key answers it; a reason or a rule is typed and sent with Enter.
+//! Key input for one approval: a single key answers it. A reason or a rule is typed and submitted with Enter.
 
 use std::time::{Duration, Instant};
 
@@ -11,64 +11,63 @@ use crate::keyboard::editor::{Edit, Editor, Layout};
 use crate::keyboard::keys::Key;
 use crate::sanitize;
 
-/// Pause in typing after which a key counts as an answer. A key that comes sooner was meant for something else.
+/// Pause in typing after which a key counts as an answer. An earlier key was meant for something else.
 const SETTLE_TIME: Duration = Duration::from_millis(400);
 
-/// Rows that a reason or a rule may take.
+/// Maximum number of rows of the input field for a reason or a rule.
 const MAX_FIELD_ROWS: usize = 3;
 
-/// Input for one question.
+/// Input state of one approval.
 #[derive(Default)]
 pub(crate) struct KeyPrompt {
-    /// Time of the last input that was not meant for the question, or of its appearance.
+    /// Time of the last input that was not meant for the prompt, or the time the prompt appeared.
     unsettled_at: Option<Instant>,
-    /// Text that is being typed.
+    /// Text field that is being edited.
     field: Option<(Field, Editor)>,
-    /// Why the last key was not an answer.
+    /// Reason why the last key was not an answer.
     hint: Option<String>,
 }
 
-/// A text that completes an answer.
+/// Text that completes an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
-    /// Why the call is denied.
+    /// Reason for denying the call.
     Reason,
-    /// The rule by which it is allowed.
+    /// Rule that allows the call.
     Rule,
 }
 
 /// Meaning of a key.
 #[derive(Debug, PartialEq)]
 pub(crate) enum KeyAction {
-    /// No answer yet.
+    /// Not an answer yet.
     Nothing,
-    /// An answer.
     Answer(Answer, Scope),
-    /// The next question.
+    /// Switch to the next approval.
     Next,
-    /// The whole diff.
+    /// Show the whole diff.
     ShowAll,
-    /// Something else than an answer.
+    /// Leave the prompt to do something else.
     Leave,
-    /// The end of the run.
+    /// Stop the run.
     Interrupt,
 }
 
 impl KeyPrompt {
-    /// A question appears. Input from before is discarded.
+    /// Starts a new prompt. Earlier input is discarded.
     pub(crate) fn open(&mut self) {
         *self = KeyPrompt { unsettled_at: Some(Instant::now()), ..KeyPrompt::default() };
     }
 
-    /// Whether input still belongs to what the user did before. Each key that comes meanwhile extends that time, so
-    /// that a word that is being typed, or a key that is held down, answers nothing.
+    /// Whether input still belongs to what the user typed before the prompt. Each key restarts the pause, so neither
+    /// a word in progress nor a key that is held down answers the prompt.
     pub(crate) fn is_settling(&mut self) -> bool {
         let is_settling = self.unsettled_at.is_some_and(|at| at.elapsed() < SETTLE_TIME);
         self.unsettled_at = is_settling.then(Instant::now);
         is_settling
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub(crate) fn key(&mut self, key: Key, open: &PendingApproval) -> KeyAction {
         if key == Key::Interrupt {
             return if self.field.take().is_some() { KeyAction::Nothing } else { KeyAction::Interrupt };
@@ -117,7 +116,7 @@ impl KeyPrompt {
             Key::Edit(edit) => editor.apply(edit),
             Key::DeleteOrLeave => editor.apply(Edit::Delete),
             Key::Escape => self.field = None,
-            // A terminal that was stopped meanwhile sends Enter as the other.
+            // A terminal that was suspended in the meantime sends Enter as a newline.
             Key::Enter | Key::NewLine => {
                 let (field, text) = (*field, editor.text().trim().to_owned());
                 return self.send(field, &text, open);
@@ -142,45 +141,48 @@ impl KeyPrompt {
         KeyAction::Answer(answer, Scope::One)
     }
 
-    /// Takes a pasted text. It answers nothing, unless a text is being typed.
+    /// Handles pasted text. It never answers the prompt, but it can fill an open text field.
     pub(crate) fn paste(&mut self, text: &str) {
         if self.is_settling() {
             return;
         }
         match &mut self.field {
             Some((_, editor)) => editor.apply(Edit::Insert(text.replace('\n', " "))),
-            None => self.hint = Some("A pasted text is not an answer.".to_owned()),
+            None => self.hint = Some("Pasted text is not an answer.".to_owned()),
         }
     }
 
-    /// A note on the last key, if it was not an answer.
+    /// Note about the last key, if it was not an answer.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The text that is being typed, under a line that says what it is for.
+    /// Text field that is being edited, with a label that explains it.
     pub(crate) fn field(&self, columns: usize) -> Option<(&'static str, Layout)> {
         let (field, editor) = self.field.as_ref()?;
         let label = match field {
-            Field::Reason => "Reason for the agent. Enter denies the call, Esc goes back.",
-            Field::Rule => "Rule to always allow. Enter allows the call, Esc goes back.",
+            Field::Reason => "Reason for the agent (Enter to deny, Esc to go back)",
+            Field::Rule => "Rule to always allow (Enter to allow, Esc to go back)",
         };
         Some((label, editor.layout(columns, MAX_FIELD_ROWS)))
     }
 
-    /// Lets the next key count, as after a pause.
+    /// Makes the next key count, as after a pause.
     #[cfg(test)]
     pub(crate) fn settle(&mut self) {
         self.unsettled_at = None;
     }
 }
 
-/// Reads a rule for the call that a question is about.
+/// Parses a rule for the call that needs approval.
 fn rule(text: &str, open: &PendingApproval) -> Result<String, String> {
     let rule: Rule = text.parse().map_err(|error: RuleError| error.to_string())?;
     if rule.names(open.tool()) {
         return Ok(rule.to_string());
     }
     let tool = sanitize::line(open.tool());
-    Err(format!("`{}` is not a rule for {tool}. Name {tool}.", sanitize::line(&rule.to_string())))
+    Err(format!(
+        "`{}` is not a rule for {tool}. Start the rule with {tool}.",
+        sanitize::line(&rule.to_string())
+    ))
 }

@@ -1,4 +1,4 @@
-//! The dialogue beside a run: the terminal is listened to only while a question is open.
+//! Terminal input for approvals during a run. The terminal is read only while an approval is pending.
 
 use std::io::BufRead;
 
@@ -16,37 +16,36 @@ use crate::progress::Progress;
 use crate::suspend;
 use crate::terminal::{self, Colour};
 
-/// How answers are typed, if they can be.
+/// Way in which answers are typed, if at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputMode {
-    /// Nobody types here: answers come from elsewhere.
+    /// Not here: answers come from another process.
     Nobody,
-    /// Key by key, beneath a tree that is drawn.
+    /// Key by key, below a live tree.
     Keys,
     /// Line by line.
     Lines,
 }
 
-/// What was typed.
+/// Input from the user.
 pub(crate) enum UserInput {
-    /// A key, or something else that a terminal tells.
+    /// Key or other terminal event.
     Event(Event),
-    /// A line.
     Line(String),
-    /// Nobody can type any more.
+    /// End of input.
     Closed,
 }
 
-/// Whether the run is to be stopped.
+/// Whether to stop the run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RunAction {
-    /// It goes on.
+    /// Keep running.
     Continue,
-    /// The person pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupt,
 }
 
-/// Listens to the person while there is something to answer.
+/// Reads the user's input while an approval is pending.
 pub(crate) struct PromptInput {
     prompt: ApprovalPrompt,
     input_mode: InputMode,
@@ -55,13 +54,13 @@ pub(crate) struct PromptInput {
 }
 
 impl PromptInput {
-    /// Nobody is asked anything yet. Edits are compared with the files of the workspace.
+    /// Starts without a pending approval. Edits are compared with the files of the workspace.
     pub(crate) fn new(input_mode: InputMode, colour: Colour, workspace: Workspace) -> PromptInput {
         let prompt = ApprovalPrompt::new(Some(workspace), colour);
         PromptInput { prompt, input_mode, keys: None, lines: None }
     }
 
-    /// What is typed next, while somebody waits for it.
+    /// Next input, while an approval is pending.
     pub(crate) async fn next(&mut self) -> UserInput {
         if !self.prompt.is_open() {
             return std::future::pending().await;
@@ -78,7 +77,7 @@ impl PromptInput {
         }
     }
 
-    /// Looks at the questions of the tree: shows one that comes up, and takes or gives back the terminal.
+    /// Updates the prompt from the tree: shows a new approval, and acquires or releases the terminal.
     pub(crate) fn look(&mut self, view: &RunView, progress: &mut Progress) -> Result<(), CliError> {
         if self.input_mode == InputMode::Nobody {
             return Ok(());
@@ -107,7 +106,7 @@ impl PromptInput {
         Ok(())
     }
 
-    /// Puts the question beneath the tree. Its time runs.
+    /// Draws the prompt below the tree, with its remaining time.
     pub(crate) fn show(&self, view: &RunView, progress: &mut Progress) {
         if self.keys.is_some() {
             let columns = terminal::size().0.saturating_sub(1);
@@ -119,7 +118,7 @@ impl PromptInput {
         output::note(&self.prompt.line_choices(&view.tree, terminal::size().0).join("\n"));
     }
 
-    /// Takes what was typed.
+    /// Handles one input.
     pub(crate) async fn take(
         &mut self,
         typed: UserInput,
@@ -148,8 +147,7 @@ impl PromptInput {
                 self.lines = None;
                 self.keys = None;
                 progress.set_footer(None);
-                progress
-                    .say(view, "Nobody can type here any more; questions are answered with brigade answer.");
+                progress.say(view, "Terminal input is closed. Answer requests with: brigade answer");
                 return Ok(RunAction::Continue);
             }
         };
@@ -161,7 +159,7 @@ impl PromptInput {
             PromptAction::Answers(given) => {
                 for given in given {
                     let answer = given.answer.clone();
-                    let answered = runtime.answer(&given.session, given.call, answer, "the person").await;
+                    let answered = runtime.answer(&given.session, given.call, answer, "the user").await;
                     if let Err(error) = answered {
                         self.prompt.failed(&given);
                         progress.say(view, &error.to_string());
@@ -174,7 +172,7 @@ impl PromptInput {
         Ok(RunAction::Continue)
     }
 
-    /// Discards input from before a question came up.
+    /// Discards input from before a prompt appeared.
     fn discard_typed_input(&mut self) {
         terminal::discard_typed_input();
         while let Some(lines) = &mut self.lines
@@ -182,13 +180,13 @@ impl PromptInput {
         {}
     }
 
-    /// Gives the terminal back.
+    /// Releases the terminal.
     pub(crate) fn close(&mut self) {
         self.keys = None;
     }
 }
 
-/// The lines of standard input, read by a thread of its own: nothing else can be waited for meanwhile.
+/// Lines of standard input. A dedicated thread reads them, because a blocking read cannot be cancelled.
 fn read_stdin_lines() -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Questions that come up, and the answers to them.
+//! Tests of approval prompts and their answers.
 
 use brigade_core::{Event, Record};
 
@@ -9,7 +9,7 @@ fn new_prompt() -> ApprovalPrompt {
     ApprovalPrompt::new(None, Colour::Off)
 }
 
-/// Presses a key that types a letter.
+/// Presses a letter key.
 fn press(prompt: &mut ApprovalPrompt, letter: &str, tree: &Tree) -> PromptAction {
     prompt.key(Key::Edit(Edit::Insert(letter.to_owned())), tree)
 }
@@ -39,7 +39,7 @@ fn indexes(action: PromptAction) -> Vec<u32> {
     }
 }
 
-/// Looks, and waits until what is typed counts.
+/// Updates the prompt, and waits until input counts as an answer.
 fn look(prompt: &mut ApprovalPrompt, tree: &Tree) -> Option<Vec<String>> {
     let lines = prompt.look(tree, 80);
     prompt.key_prompt.settle();
@@ -69,15 +69,15 @@ fn allow_all_covers_only_approvals_that_were_shown() {
     look(&mut prompt, &two);
     let PromptAction::Show(lines) = prompt.line("y all", &two) else { panic!("not shown yet") };
     let message = lines.join("\n");
-    assert!(message.contains("make") && message.contains("same again to allow all"), "{message}");
+    assert!(message.contains("make") && message.contains("Repeat your answer to allow all"), "{message}");
     prompt.key_prompt.settle();
-    // One more came while that was typed.
+    // One more approval arrived in the meantime.
     let three = tree(&[(&one, 0), (&one, 1), (&one, 2)]);
     look(&mut prompt, &three);
     assert!(matches!(press(&mut prompt, "Y", &three), PromptAction::Show(_)));
     prompt.key_prompt.settle();
     assert_eq!(indexes(press(&mut prompt, "Y", &three)), [0, 1, 2]);
-    // No needs no second look, and an answer that was not given is asked for again.
+    // Denying needs no second look. An answer that could not be recorded is asked for again.
     let mut prompt = self::new_prompt();
     look(&mut prompt, &three);
     let PromptAction::Answers(given) = prompt.line("n all", &three) else { panic!("no is no") };
@@ -97,7 +97,7 @@ fn approvals_are_shown_one_at_a_time() {
     assert!(matches!(prompt.key(Key::Complete, &tree), PromptAction::Show(_)));
     prompt.key_prompt.settle();
     assert_eq!(indexes(prompt.line("y", &tree)), [1]);
-    // The answer is under way: the next one comes up, and none of them twice.
+    // The answer is not in the log yet. The next approval comes up, and none comes up twice.
     assert!(look(&mut prompt, &tree).is_some());
     assert_eq!(indexes(prompt.line("n all", &tree)), [0, 2]);
     assert_eq!(look(&mut prompt, &tree), None);
@@ -124,7 +124,7 @@ fn invalid_line_answers_nothing() {
     assert_eq!(prompt.line("  ", &tree), PromptAction::Nothing);
     assert!(matches!(prompt.line("what?", &tree), PromptAction::Say(_)));
     assert!(prompt.is_open());
-    // Somebody else answered it.
+    // Another process answered it.
     let answered = Event::Answered {
         call: CallId { turn: 1, index: 0 },
         answer: Answer::Once,
@@ -156,6 +156,17 @@ fn single_key_answers() {
     assert_eq!(answered("a"), Answer::Always("shell(make)".to_owned()));
     assert_eq!(answered("n"), Answer::Deny { word: None });
     assert_eq!(answered("Y"), Answer::Once);
+    assert_eq!(answered("N"), Answer::Deny { word: None });
+}
+
+#[test]
+fn capital_n_denies_all_and_escape_leaves() {
+    let one = SessionId::root(1);
+    let tree = tree(&[(&one, 0), (&one, 1), (&one, 2)]);
+    let mut prompt = new_prompt();
+    look(&mut prompt, &tree);
+    assert_eq!(prompt.key(Key::Escape, &tree), PromptAction::Leave);
+    assert_eq!(indexes(press(&mut prompt, "N", &tree)), [0, 1, 2]);
 }
 
 #[test]
@@ -170,12 +181,12 @@ fn unavailable_key_answers_nothing_and_shows_a_hint() {
     look(&mut prompt, &tree);
     assert!(!footer(&prompt, &tree).contains("always"));
     assert_eq!(press(&mut prompt, "a", &tree), PromptAction::Nothing);
-    assert!(footer(&prompt, &tree).contains("y allows it once"));
+    assert!(footer(&prompt, &tree).contains("Press y to allow it once"));
     assert_eq!(press(&mut prompt, "x", &tree), PromptAction::Nothing);
     assert!(footer(&prompt, &tree).contains("'x' is not an answer"));
     prompt.paste("y");
     assert!(prompt.is_open());
-    assert!(footer(&prompt, &tree).contains("pasted"));
+    assert!(footer(&prompt, &tree).contains("Pasted text"));
     assert_eq!(indexes(press(&mut prompt, "n", &tree)), [0]);
 }
 
@@ -222,7 +233,7 @@ fn keys_without_a_pause_answer_nothing() {
     let tree = tree(&[(&one, 0)]);
     let mut prompt = new_prompt();
     prompt.look(&tree, 80);
-    // Each key comes sooner after the one before than a pause, all of them together take longer.
+    // Each key comes sooner than a pause after the one before. All of them together take longer.
     for _ in 0..5 {
         std::thread::sleep(std::time::Duration::from_millis(100));
         assert_eq!(press(&mut prompt, "y", &tree), PromptAction::Nothing);

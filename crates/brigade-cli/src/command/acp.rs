@@ -1,4 +1,4 @@
-//! `brigade acp`: sessions for editors and other clients, over standard input and output.
+//! `brigade acp`: serves sessions to editors and other clients over standard input and output.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,41 +25,43 @@ use crate::sanitize;
 use crate::settings::{ApiKey, Settings};
 use crate::setup;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: Global, acp: Acp) -> Result<Exit, CliError> {
     if acp.flags.cwd.is_some() {
-        return Err(CliError::usage("the client says which folder a session works in; leave --cwd out"));
+        return Err(CliError::usage(
+            "cannot use --cwd with brigade acp: the client chooses the folder of a session. Omit it.",
+        ));
     }
     let settings = Settings::load_user_only(&global)?;
     let store = setup::open_store(&settings)?;
     let host = Arc::new(CliHost { global, flags: acp.flags, store, servers: Mutex::default() });
     let runtime = setup::multi_thread_runtime()?;
     let served = runtime.block_on(serve(host));
-    // A read of standard input cannot be given up, and nobody waits for it any more.
+    // A blocking read of standard input cannot be cancelled, and its result is not needed any more.
     runtime.shutdown_background();
     served
 }
 
 async fn serve(host: Arc<CliHost>) -> Result<Exit, CliError> {
     let mut signals = Signals::listen(host.store.clone())?;
-    let unusable = |error| CliError::failed(format!("standard input and output cannot be used: {error}"));
+    let unusable = |error| CliError::failed(format!("cannot use standard input and output: {error}"));
     let input = file(io::stdin().as_fd()).map_err(unusable)?;
     let output = file(io::stdout().as_fd()).map_err(unusable)?;
     agent::serve(host, input, output, signals.next()).await;
     Ok(Exit::Done)
 }
 
-/// A stream that is not read ahead or locked by anything else in this process.
+/// Unbuffered, unlocked handle of a standard stream.
 fn file(stream: impl AsFd) -> io::Result<File> {
     Ok(File::from_std(stream.as_fd().try_clone_to_owned()?.into()))
 }
 
-/// The person whose sessions are served: their settings, and those of each folder.
+/// Host of the ACP server: the user's settings, and those of each folder.
 struct CliHost {
     global: Global,
     flags: Flags,
     store: Arc<dyn Store>,
-    /// The servers of tools that a folder had last, and the settings that they were started with.
+    /// MCP servers of each folder, with the settings that they were started with.
     servers: Mutex<HashMap<PathBuf, (String, Servers)>>,
 }
 
@@ -78,7 +80,7 @@ impl Host for CliHost {
 }
 
 impl CliHost {
-    /// What `brigade run --cwd` would work with there, with a person who can be asked.
+    /// Environment that `brigade run --cwd` would use in the folder, with a user who can be asked.
     async fn build_environment(&self, folder: &Path) -> Result<SessionEnvironment, CliError> {
         let flags = Flags { cwd: Some(folder.to_path_buf()), ..self.flags.clone() };
         let mut settings = Settings::load_for_run(&self.global, &flags)?;
@@ -101,7 +103,7 @@ impl CliHost {
         })
     }
 
-    /// The servers of tools. Sessions of a folder share them as long as its settings stay as they are.
+    /// MCP servers of a folder. Sessions share them as long as the settings do not change.
     async fn servers_for(&self, settings: &Settings) -> Result<Servers, CliError> {
         let now = settings.layers.render();
         let mut known = self.servers.lock().await;
@@ -116,8 +118,8 @@ impl CliHost {
     }
 }
 
-/// The client asks the person, so questions need no terminal, unless the person wants none; and where nobody says
-/// otherwise, everything but reading is asked about.
+/// Enables approvals through the client, which need no terminal, unless the user disabled them. Without an explicit
+/// mode, everything except reading requires approval.
 fn ask_through_client(settings: &mut Settings) {
     let questions = settings.layers.table().get("permissions").and_then(|section| section.get("questions"));
     if questions.and_then(toml::Value::as_str) == Some("refuse") {
@@ -130,7 +132,7 @@ fn ask_through_client(settings: &mut Settings) {
     }
 }
 
-/// The models that a person may want: the one that is set, those that take over, and one of each provider with a key.
+/// Models to choose from: the configured one, its fallbacks, and one of each provider with a key.
 fn models(settings: &Settings) -> Vec<String> {
     let offers = settings.providers.list(&settings.environment);
     let ready = offers.iter().filter(|offer| matches!(offer.key, ApiKey::Set(_)));

@@ -1,4 +1,4 @@
-//! `brigade agents`: looking at agents, checking their files, writing new ones.
+//! `brigade agents`: lists and shows agents, checks their files and creates new ones.
 
 mod lint;
 mod new;
@@ -15,11 +15,11 @@ use crate::render::{fit, pad};
 use crate::sanitize;
 use crate::settings::Settings;
 
-/// How much of a description a list shows.
+/// Columns of a description in a list.
 const MAX_DESCRIPTION_COLUMNS: usize = 90;
 const MAX_ID_COLUMNS: usize = 32;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, agents: &Agents) -> Result<Exit, CliError> {
     let settings = Settings::load(global)?;
     let is_text = global.output_format == OutputFormat::Text;
@@ -43,7 +43,7 @@ fn list(settings: &Settings, is_text: bool) -> Result<Exit, CliError> {
         let all: Vec<Value> = found.definitions.iter().map(entry).collect();
         output::json(&all)?;
     } else if found.definitions.is_empty() {
-        output::note("There are no agents beside the built-in lead. Write one with: brigade agents new ID");
+        output::note("No agents besides the built-in lead. Create one with: brigade agents new ID");
     } else {
         let longest = found.definitions.iter().map(|definition| definition.agent.id.len()).max().unwrap_or(0);
         let width = longest.clamp(2, MAX_ID_COLUMNS);
@@ -94,11 +94,11 @@ fn show(settings: &Settings, id: &str, is_text: bool) -> Result<Exit, CliError> 
     Ok(Exit::Done)
 }
 
-/// The definition that counts: of the first place that has one.
+/// Definition that takes effect: that of the first folder that has one.
 fn find(settings: &Settings, id: &str) -> Result<AgentDefinition, CliError> {
     let found = agents::discover_all(&settings.agent_dirs());
     found.definition(id).map_err(|error| match error {
-        LoadError::NotFound(_) => CliError::usage(error).hint("See: brigade agents list"),
+        LoadError::NotFound(_) => CliError::usage(error).hint("List all agents with: brigade agents list"),
         LoadError::Invalid(problem) => CliError::failed(problem),
     })
 }
@@ -135,7 +135,7 @@ fn describe(definition: &AgentDefinition) -> String {
     format!("{text}\n{notes}\n{}\n", agent.prompt)
 }
 
-/// A path as a person would type it.
+/// Path for display, without control characters.
 fn display_path(path: &Path) -> String {
     sanitize::line(&path.display().to_string())
 }

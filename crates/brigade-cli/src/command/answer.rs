@@ -1,4 +1,4 @@
-//! `brigade answer`: answers what agents ask, whoever runs them.
+//! `brigade answer`: answers approval requests, in whichever process the agents run.
 
 mod interactive;
 
@@ -25,21 +25,21 @@ use crate::summary::store_flag;
 use crate::terminal::{self, Colour};
 use crate::units;
 
-/// Which questions are meant.
+/// Selection of approval requests.
 struct ApprovalFilter {
     session: SessionId,
     call: Option<CallId>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
-            "an agent runs this command, and what is asked is for a person to answer",
+            "cannot answer: an agent runs this command. Only the user can answer approval requests.",
         ));
     }
     let mut settings = Settings::load_user_only(global)?;
-    // No agent is told anything here.
+    // Nothing is sent to an agent here.
     settings.instructions = Instructions::None;
     setup::multi_thread_runtime()?.block_on(async {
         let store = setup::open_existing_store(&settings)?;
@@ -64,17 +64,17 @@ pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
             return list_as_json(questions_as_json(&tree, workspace));
         }
         if !is_open {
-            output::note(&format!("No question is open in {}.", filter.session));
+            output::note(&format!("No pending approval requests in {}.", filter.session));
         }
         list(global, &tree, workspace)
     })
 }
 
-/// Lists the open questions of all sessions.
+/// Lists the pending approval requests of all sessions.
 async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Result<Exit, CliError> {
     let mut listed = Vec::new();
     for summary in store.roots().await? {
-        // An ended tree asks nothing, and a tree that cannot be read does not hide the others.
+        // A tree that has ended has no pending requests. A tree that cannot be read does not hide the others.
         if matches!(&summary.last, Ok(Record { event: Event::Ended { .. }, .. })) {
             continue;
         }
@@ -85,8 +85,9 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
         }
         let folder = setup::session_folder(store, &summary.root).await?.filter(|folder| folder.is_dir());
         let folder = folder.unwrap_or_else(|| settings.folder.clone());
-        let workspace = Workspace::open(&folder)
-            .map_err(|error| CliError::usage(format!("{} cannot be worked in: {error}", folder.display())))?;
+        let workspace = Workspace::open(&folder).map_err(|error| {
+            CliError::usage(format!("cannot use the folder {}: {error}", folder.display()))
+        })?;
         listed.push((tree, workspace));
     }
     if global.output_format != OutputFormat::Text {
@@ -95,7 +96,7 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
         );
     }
     if listed.is_empty() {
-        output::note("No question is open.");
+        output::note("No pending approval requests.");
     }
     for (tree, workspace) in &listed {
         list(global, tree, workspace)?;
@@ -111,18 +112,18 @@ async fn parse_filter(store: &dyn Store, id: &str) -> Result<ApprovalFilter, Cli
     Ok(ApprovalFilter { session, call })
 }
 
-/// The tree around a session, with no other questions than those that are meant.
+/// Tree of a session, with only the selected requests.
 async fn read(store: &dyn Store, filter: &ApprovalFilter) -> Result<Tree, CliError> {
     let mut records = store.tail(&filter.session.root_id(), 0, usize::MAX).await?;
     if !records.iter().any(|record| record.session == filter.session) {
-        // The store says best what it does not have.
+        // The error of the store for a missing session is the clearest.
         store.read(&filter.session, 0).await?;
     }
     records.retain(|record| matches_filter(record, filter));
     Ok(Tree::fold(&records))
 }
 
-/// Whether a record is anything but a question that is not meant.
+/// Whether a record is not an approval request, or is a selected one.
 fn matches_filter(record: &Record, filter: &ApprovalFilter) -> bool {
     match (&record.event, filter.call) {
         (Event::Asked { call, .. }, Some(meant)) => record.session == filter.session && *call == meant,
@@ -131,7 +132,7 @@ fn matches_filter(record: &Record, filter: &ApprovalFilter) -> bool {
     }
 }
 
-/// Gives the answer that was typed with the command.
+/// Submits the answer from the command line.
 async fn submit(
     global: &Global,
     runtime: &Runtime,
@@ -142,7 +143,7 @@ async fn submit(
     let open: Vec<&PendingApproval> = tree.pending_approvals().collect();
     let [first, rest @ ..] = open.as_slice() else {
         return Err(CliError::failed(format!(
-            "no question is open in {session}; it may have been answered already"
+            "no pending approval requests in {session}. They may have been answered already."
         )));
     };
     let line = words.join(" ");
@@ -153,14 +154,14 @@ async fn submit(
             |open: &&PendingApproval| format!("  {}  {}", open.name(), approval_view::headline(open, tree));
         let names: Vec<String> = open.iter().map(name).collect();
         return Err(CliError::usage(format!(
-            "{} questions are open; name one of them, or answer all with `yes all` or `no all`:\n{}",
+            "{} approval requests are pending. Name one of them, or answer all with `yes all` or `no all`:\n{}",
             open.len(),
             names.join("\n")
         )));
     }
     let mut answered = Vec::new();
     for open in &open {
-        match runtime.answer(&open.session, open.call, given.clone(), "the person").await {
+        match runtime.answer(&open.session, open.call, given.clone(), "the user").await {
             Ok(()) => answered.push(open.name()),
             Err(RunError::NoSuchApproval { .. }) if !rest.is_empty() => {
                 output::note(&already_answered(open, tree));
@@ -179,13 +180,13 @@ async fn submit(
     if !is_running(&**runtime.store(), &root).await? {
         let store = store_flag(global);
         output::note(&format!(
-            "The run is not active. The answer takes effect with: brigade resume {root}{store}"
+            "The session is not running. The answer takes effect when you resume it: brigade resume {root}{store}"
         ));
     }
     Ok(Exit::Done)
 }
 
-/// What an answer means for the agent that asked.
+/// Confirmation of an answer.
 fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> String {
     let (who, action) = (approval_view::lineage(open, tree), approval_view::action(open));
     match given {
@@ -198,9 +199,9 @@ fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> Stri
     }
 }
 
-/// Said if another answer came first.
+/// Message for an approval request that was already answered.
 fn already_answered(open: &PendingApproval, tree: &Tree) -> String {
-    format!("{}: this was answered already.", approval_view::headline(open, tree))
+    format!("{}: already answered.", approval_view::headline(open, tree))
 }
 
 fn questions_as_json(tree: &Tree, workspace: &Workspace) -> Vec<Value> {
@@ -225,9 +226,9 @@ fn list(global: &Global, tree: &Tree, workspace: &Workspace) -> Result<Exit, Cli
         let mut lines = approval_view::render(open, tree, look).lines;
         let always = if open.always.is_some() { "always|" } else { "" };
         let (name, store) = (open.name(), store_flag(global));
-        lines.push(format!("  brigade answer {name}{store} yes|{always}no [REASON]   (denied in {left})"));
+        lines.push(format!("  brigade answer {name}{store} yes|{always}no [REASON]   (auto-deny in {left})"));
         if let Some(rule) = &open.always {
-            lines.push(format!("  always allows {}", sanitize::line(rule)));
+            lines.push(format!("  \"always\" allows {}", sanitize::line(rule)));
         }
         output::text(&lines.join("\n"))?;
     }

@@ -1,4 +1,4 @@
-//! `brigade cancel`: stops a session, whoever runs it.
+//! `brigade cancel`: stops a session, in whichever process it runs.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use crate::session_ref;
 use crate::settings::{Instructions, Settings};
 use crate::setup;
 
-/// How long a runner may take to stop before this command stops watching it.
+/// Time that a session may take to stop before this command returns.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, CliError> {
     let mut settings = Settings::load_user_only(global)?;
-    // No agent is told anything here.
+    // Nothing is sent to an agent here.
     settings.instructions = Instructions::None;
     setup::multi_thread_runtime()?.block_on(async {
         let store = setup::open_existing_store(&settings)?;
         let session = session_ref::resolve(&*store, &cancel.id).await?;
-        // A folder that is gone is no reason not to stop.
+        // A session can be stopped even if its folder no longer exists.
         if let Some(folder) = setup::session_folder(&*store, &session).await?.filter(|folder| folder.is_dir())
         {
             settings.folder = folder;
@@ -53,10 +53,11 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
     if let Some(status) = status {
         return Ok((status.as_str(), format!("{title} has already ended: {}", status.as_str())));
     }
-    runtime.cancel(session, "the person").await?;
+    runtime.cancel(session, "the user").await?;
     let root = session.root_id();
     if !is_running(store, &root).await? {
-        // Its runner may have ended it meanwhile. A session that has ended is not resumed, even if it has unread messages.
+        // Another process may have ended it in the meantime. A session that has ended is not resumed, even if it has
+        // unread messages.
         if let Some(status) = ended(store, session).await? {
             return Ok((status.as_str(), format!("{title} has ended: {}", status.as_str())));
         }
@@ -73,13 +74,15 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
                 let message = format!("{title} stops as soon as its run is resumed: brigade resume {root}");
                 return Ok(("asked", message));
             }
-            Err(error) => return Err(CliError::from(error).hint("The session stops as soon as it goes on.")),
+            Err(error) => {
+                return Err(CliError::from(error).hint("The session stops as soon as it is resumed."));
+            }
         }
     }
     wait(store, session, &title).await
 }
 
-/// Waits for whoever runs the session to end it.
+/// Waits for the process that runs the session to end it.
 async fn wait(
     store: &dyn Store,
     session: &SessionId,
@@ -93,10 +96,10 @@ async fn wait(
         tokio::time::sleep(POLL_INTERVAL).await;
         waited += POLL_INTERVAL;
     }
-    Ok(("asked", format!("{title} was asked to stop and has not ended yet")))
+    Ok(("asked", format!("{title} is stopping, but has not ended yet")))
 }
 
-/// How a session ended, if its last round is over.
+/// Status of a session whose last round has ended.
 async fn ended(store: &dyn Store, session: &SessionId) -> Result<Option<Status>, CliError> {
     let records = store.read(session, 0).await?;
     if records.is_empty() {

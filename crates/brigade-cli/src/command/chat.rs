@@ -20,7 +20,7 @@ use crate::terminal;
 
 use conversation::Conversation;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: Global, chat: Chat) -> Result<Exit, CliError> {
     setup::multi_thread_runtime()?.block_on(async {
         let mut conversation = Conversation::open(global, chat).await?;
@@ -31,7 +31,7 @@ pub(crate) fn run(global: Global, chat: Chat) -> Result<Exit, CliError> {
             line_mode::run_chat(&mut conversation).await?
         };
         if let Some(session) = conversation.session() {
-            output::note(&format!("To go on: {}", conversation.hints().chat(session)));
+            output::note(&format!("Resume: {}", conversation.hints().chat(session)));
         }
         Ok(exit)
     })

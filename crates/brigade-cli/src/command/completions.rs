@@ -1,8 +1,8 @@
-//! `brigade completions`: the script with which a shell completes what is typed.
+//! `brigade completions`: prints a shell completion script.
 //!
-//! A script is printed once and kept in a file, so it must work with later versions of the program. What changes, such as
-//! the ids of sessions, it asks for with `brigade __complete KIND` when the user presses Tab. The dynamic engine of
-//! `clap_complete` would do the same, but its scripts only work with the version that wrote them.
+//! A script is printed once and kept in a file, so it must work with later versions of the program. It gets values
+//! that change, such as session ids, from `brigade __complete KIND` when the user presses Tab. The dynamic engine of
+//! `clap_complete` could do the same, but its scripts only work with the version that wrote them.
 
 mod values;
 
@@ -16,7 +16,7 @@ use values::CompletionKind;
 
 pub(crate) use values::print;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(completions: &Completions) -> Result<Exit, CliError> {
     output::raw(&script(completions.shell))?;
     Ok(Exit::Done)
@@ -48,7 +48,7 @@ fn script(shell: Shell) -> String {
             let script = generate_script(shell, &mut with_markers(command, &[]));
             fill_markers(&script, |marker| format!("{marker}\\t''"), values) + &positionals
         }
-        // These complete commands and flags only.
+        // Scripts for these shells complete only commands and flags.
         _ => generate_script(shell, &mut command),
     }
 }
@@ -59,7 +59,7 @@ fn generate_script(shell: Shell, command: &mut clap::Command) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Puts what lists the values in the place of their markers, in the form in which a shell has them.
+/// Replaces the markers with code that lists the values, in the syntax of a shell.
 fn fill_markers(
     script: &str,
     form: impl Fn(&str) -> String,
@@ -70,7 +70,7 @@ fn fill_markers(
         .fold(script.to_owned(), |script, values| script.replace(&form(values.marker()), &list(values)))
 }
 
-/// The values of an argument, if they are listed by this program.
+/// Kind of values of an argument, if this program lists them.
 fn completion_kind(path: &[&str], argument: &clap::Arg) -> Option<CompletionKind> {
     match (path, argument.get_id().as_str()) {
         (["agents", "show"], "id") | (_, "agent") => Some(CompletionKind::Agents),
@@ -81,7 +81,7 @@ fn completion_kind(path: &[&str], argument: &clap::Arg) -> Option<CompletionKind
     }
 }
 
-/// The same command with a marker as the only value of each such argument.
+/// Command definition with a marker as the only value of each such argument.
 fn with_markers(command: clap::Command, path: &[&str]) -> clap::Command {
     let command = command.mut_args(|argument| match completion_kind(path, &argument) {
         Some(values) => argument.value_parser([values.marker()]),
@@ -93,7 +93,7 @@ fn with_markers(command: clap::Command, path: &[&str]) -> clap::Command {
     })
 }
 
-/// Commands whose first argument is completed, and its values: the generator for fish has options only.
+/// Commands whose first argument is completed, and its values. The generator for fish handles options only.
 fn positionals(command: &clap::Command, path: &[&str]) -> Vec<(Vec<String>, CompletionKind)> {
     let first = command.get_positionals().next().and_then(|argument| completion_kind(path, argument));
     let first = first.map(|values| (path.iter().map(|&name| name.to_owned()).collect(), values));
@@ -110,7 +110,7 @@ fn fish_line((path, values): (Vec<String>, CompletionKind)) -> String {
     )
 }
 
-/// The line of the script for zsh after which functions are defined.
+/// Line of the zsh script after which functions are defined.
 const ZSH_HEAD: &str = "autoload -U is-at-least\n";
 const ZSH_FUNCTIONS: &str = r#"
 (( $+functions[_brigade_values] )) ||

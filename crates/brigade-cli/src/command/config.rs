@@ -1,4 +1,4 @@
-//! `brigade config`: what is in force and why, and what can be written.
+//! `brigade config`: shows the effective configuration, and prints its schema.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::output;
 use crate::sanitize;
 use crate::settings::{self, Settings};
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, CliError> {
     match config.command {
         ConfigCommand::Show => show(global),
@@ -18,7 +18,7 @@ pub(crate) fn run(global: &Global, config: &Config) -> Result<Exit, CliError> {
     }
 }
 
-/// The same for every machine: what is configured here does not change what may be.
+/// Prints the schema, which does not depend on the configuration.
 fn schema(global: &Global) -> Result<Exit, CliError> {
     let schema = settings::schema()?;
     match global.output_format {

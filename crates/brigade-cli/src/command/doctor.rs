@@ -1,4 +1,4 @@
-//! `brigade doctor`: what is well, what is not, and what to do about it.
+//! `brigade doctor`: checks the setup and suggests fixes.
 
 mod agents;
 mod config;
@@ -23,17 +23,17 @@ use crate::terminal;
 /// Columns before the text of a finding.
 const INDENT: usize = 11;
 
-/// How something is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Level {
-    /// As it should be.
+    /// Works as expected.
     Ok,
-    /// Good to know.
+    /// Information.
     Note,
-    /// It works, but perhaps not as it is meant.
+    /// Works, but possibly not as intended.
     Warn,
-    /// Something does not work.
+    /// Does not work.
     Problem,
 }
 
@@ -48,12 +48,12 @@ impl Level {
     }
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     level: Level,
     what: String,
-    /// What to do about it.
+    /// Suggested fix.
     #[serde(rename = "cure")]
     fix: Option<String>,
 }
@@ -76,14 +76,14 @@ impl Finding {
     }
 }
 
-/// Things that belong together.
+/// Group of findings.
 #[derive(Debug, Serialize)]
 struct Section {
     name: &'static str,
     findings: Vec<Finding>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, doctor: &Doctor) -> Result<Exit, CliError> {
     let (settings, layers) = Settings::diagnose(global)?;
     let (models, providers) = models::findings(&settings, doctor.offline)?;
@@ -149,7 +149,7 @@ fn text(sections: &[Section], problems: usize, warnings: usize, columns: usize) 
     text
 }
 
-/// A runtime for what has to be waited for.
+/// Runs a future to its end.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliError> {
     Ok(setup::current_thread_runtime()?.block_on(future))
 }

@@ -1,4 +1,4 @@
-//! `brigade init`: two questions, and a configuration to begin with.
+//! `brigade init`: creates a configuration file, after two questions.
 
 mod questions;
 mod template;
@@ -26,32 +26,32 @@ use crate::terminal;
 use crate::units;
 use questions::{Choice, Menu, ModelAnswer, Server};
 
-/// The provider that stands for a server of the user.
+/// Name of the provider for the user's own server.
 const CUSTOM: &str = "custom";
-/// The most models of one server that are offered by number.
+/// Maximum number of models per server in the menu.
 const MAX_MODELS_PER_SERVER: usize = 8;
 
-/// Whose configuration is written.
+/// Owner of the configuration that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConfigScope {
-    /// The person's.
+    /// The user.
     User,
-    /// That of the folder.
+    /// The project in the working folder.
     Project,
 }
 
-/// What the file is to say.
+/// Values for the file.
 struct Answers {
     model: Option<String>,
     mode: Option<Mode>,
-    /// The server of the model, if the user added one.
+    /// The user's own model server, if one was added.
     server: Option<Server>,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
     let scope = if init.project { ConfigScope::Project } else { ConfigScope::User };
-    // What is replaced does not count, so a file that is broken can be replaced too.
+    // The existing file is not loaded, so that an invalid one can be replaced too.
     let settings = match scope {
         ConfigScope::User => Settings::load_defaults(global)?,
         ConfigScope::Project => Settings::load_user_only(global)?,
@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
     };
     if scope == ConfigScope::Project && is_user_home(&settings) {
         return Err(CliError::usage(format!(
-            "{} is your own folder and no project; go to the folder of a project, or leave out --project",
+            "cannot use --project in {}: it is your home folder, not a project. Change to a project folder, or omit --project.",
             settings.folder.display()
         )));
     }
@@ -74,11 +74,11 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
         check(&settings, model).map_err(CliError::usage)?;
     }
     let Some(mut answers) = answers(&settings, scope, &init)? else {
-        output::note("Nothing was written. To see Brigade at work without a model: brigade demo");
+        output::note("Nothing was written. To try Brigade without a model: brigade demo");
         return Ok(Exit::Cancelled);
     };
     if scope == ConfigScope::User {
-        // The file counts in every folder; that of a project is read from the project's.
+        // The user's file applies in every folder; that of a project is read from its root.
         answers.model = answers.model.map(|model| settings.environment.absolute_model(&model)).transpose()?;
     }
     let text = template::config(scope, answers.model.as_deref(), answers.mode, answers.server.as_ref());
@@ -87,12 +87,12 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Whether the folder is the person's home, whose settings are not looked for as those of a project.
+/// Whether the folder is the user's home, in which no project settings are searched for.
 fn is_user_home(settings: &Settings) -> bool {
     settings.folder.canonicalize().is_ok_and(|folder| settings.environment.is_user_home(&folder))
 }
 
-/// The configuration files of a folder: one can be TOML or JSON.
+/// Existing configuration files of a folder: TOML and JSON.
 fn existing_files(file: &Path) -> Vec<PathBuf> {
     let both = [file.to_path_buf(), file.with_extension("json")];
     both.into_iter().filter(|file| file.symlink_metadata().is_ok()).collect()
@@ -104,14 +104,14 @@ fn already_exists(file: &Path, scope: ConfigScope) -> CliError {
         ConfigScope::Project => "brigade init --project --force",
     };
     CliError::usage(format!(
-        "{} is there already and stays as it is\n\
-         To see what it says: brigade config show\n\
-         To begin anew and keep the old one beside it: {again}",
+        "{} already exists; not changed.\n\
+         Show the configuration: brigade config show\n\
+         Replace it and keep a backup: {again}",
         file.display()
     ))
 }
 
-/// What was said with flags, what is found, and what the user answers. Nothing if the user chose no model or went away.
+/// Values from flags, detection and prompts. None if the user chose no model or the input ended.
 fn answers(settings: &Settings, scope: ConfigScope, init: &Init) -> Result<Option<Answers>, CliError> {
     let Init { model, mode, .. } = init;
     let from_flags = Answers { model: model.clone(), mode: *mode, server: None };
@@ -119,7 +119,7 @@ fn answers(settings: &Settings, scope: ConfigScope, init: &Init) -> Result<Optio
         return Ok(Some(from_flags));
     }
     let is_interactive = !init.yes && terminal::can_prompt();
-    // A project leaves to each person what nobody decided for all.
+    // A project does not set what was not decided for everyone.
     if scope == ConfigScope::Project && !is_interactive {
         return Ok(Some(from_flags));
     }
@@ -138,14 +138,14 @@ fn answers(settings: &Settings, scope: ConfigScope, init: &Init) -> Result<Optio
     ask_user(settings, scope, from_flags, &menu)
 }
 
-/// The answers of the user to what the flags left open.
+/// Prompts for the values that no flag sets.
 fn ask_user(
     settings: &Settings,
     scope: ConfigScope,
     mut answers: Answers,
     menu: &Menu,
 ) -> Result<Option<Answers>, CliError> {
-    let unreadable = |error| CliError::failed(format!("the answer cannot be read: {error}"));
+    let unreadable = |error| CliError::failed(format!("cannot read the answer: {error}"));
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stderr().lock());
     if answers.model.is_none() {
         let check = |name: &str| check(settings, name);
@@ -169,13 +169,13 @@ fn ask_user(
     Ok(Some(answers))
 }
 
-/// There is no model that a configuration could name.
+/// Error for a setup without a usable model.
 fn no_usable_model(menu: &Menu) -> CliError {
     let rows: Vec<_> = menu.choices.iter().chain(&menu.others).collect();
     let width = rows.iter().map(|row| row.model.chars().count()).max().unwrap_or(0);
     let mut text = String::from(
-        "cannot choose a model: no provider has its key here, and no model server runs on this machine. Set up one of \
-         these, or name a model with --model:",
+        "cannot choose a model: no provider key is set, and no model server runs on this machine. Set up one of \
+         these, or pass a model with --model:",
     );
     for row in rows {
         text.push_str(&format!(
@@ -184,22 +184,22 @@ fn no_usable_model(menu: &Menu) -> CliError {
             sanitize::line(&row.why)
         ));
     }
-    CliError::usage(text).hint("Nothing was written. To see Brigade at work without a model: brigade demo")
+    CliError::usage(text).hint("Nothing was written. To try Brigade without a model: brigade demo")
 }
 
-/// Whether a text can be the address of a server.
+/// Checks that a text can be the address of a server.
 fn check_address(text: &str) -> Result<(), String> {
     Endpoint::new(CUSTOM, text, None).map(drop).map_err(|error| error.to_string())
 }
 
-/// Whether a name can be that of a model here, or what is wrong with it.
+/// Checks that a name can be a model name here.
 fn check(settings: &Settings, name: &str) -> Result<(), String> {
     if name.starts_with(SCRIPT_PREFIX) {
         return settings.environment.absolute_model(name).map(drop).map_err(|failure| failure.to_string());
     }
     let Some((provider, _)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
         return Err(format!(
-            "'{name}' names no model: write PROVIDER/MODEL, such as ollama/qwen3; all are listed by: brigade models"
+            "'{name}' is not a model name. Use PROVIDER/MODEL, such as ollama/qwen3. List all models with: brigade models"
         ));
     };
     if settings.providers.address(provider).is_none() {
@@ -208,8 +208,8 @@ fn check(settings: &Settings, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The models that can be used right now: those of providers whose key is set, and of servers that answer. If there
-/// are none, all providers with what each needs.
+/// Models that can be used now: those of providers whose key is set, and of servers that respond. If there are none,
+/// all providers with their requirements.
 fn menu(settings: &Settings, scope: ConfigScope) -> Result<Menu, CliError> {
     let offers = settings.providers.list(&settings.environment);
     let found =
@@ -217,7 +217,7 @@ fn menu(settings: &Settings, scope: ConfigScope) -> Result<Menu, CliError> {
     let mut menu = Menu { choices: ready(&found), ..Menu::default() };
     menu.is_ready = !menu.choices.is_empty();
     menu.columns = terminal::stderr_columns();
-    // A project may not name servers.
+    // A project may not define servers.
     menu.offers_server = scope == ConfigScope::User;
     if !menu.is_ready {
         (menu.choices, menu.others) = needs(&found);
@@ -248,7 +248,7 @@ fn ready(found: &[ProviderStatus]) -> Vec<Choice> {
     choices
 }
 
-/// What each provider needs before it can be used: those with a suggested model, and the others.
+/// Requirements of each provider: those with a suggested model, and the others.
 fn needs(found: &[ProviderStatus]) -> (Vec<Choice>, Vec<Choice>) {
     let mut keys = Vec::new();
     let (mut choices, mut others) = (Vec::new(), Vec::new());
@@ -263,7 +263,7 @@ fn needs(found: &[ProviderStatus]) -> (Vec<Choice>, Vec<Choice>) {
                 keys.push(variable.clone());
                 format!("needs a key in {variable}")
             }
-            (Availability::Running(_), _) => format!("runs at {} and has no model yet", offer.base_url),
+            (Availability::Running(_), _) => format!("running at {}, no model installed yet", offer.base_url),
             (Availability::NotRunning, Some(model)) => {
                 let name = model.split_once('/').map_or("", |(_, name)| name);
                 format!("needs a server at {} (ollama pull {name})", offer.base_url)
@@ -285,13 +285,13 @@ fn why(found: &ProviderStatus, variable: &str, model: &str) -> String {
     let price = found.models.get(name).and_then(|about| about.price);
     let price = price.map_or_else(String::new, |price| {
         let [input, output] = [price.input, price.output].map(units::format_price);
-        format!("; ${input} and ${output} for a million tokens in and out")
+        format!("; ${input} input, ${output} output per million tokens")
     });
     format!("{variable} is set{price}")
 }
 
-/// Writes the file as a whole, so that nobody ever reads a part of it, and says where the files are that were there. Those
-/// are moved only once the new one is on the disk.
+/// Writes the file atomically and returns the backups of the files that it replaces. Those are moved only after the
+/// new file is on disk.
 fn write(
     file: &Path,
     text: &str,
@@ -301,7 +301,7 @@ fn write(
     let failed = |error: std::io::Error| unwritable(file, &error);
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(failed)?;
-    // A project is for others too; the umask has its say.
+    // A project is shared with others, so the umask decides.
     let rights = match scope {
         ConfigScope::User => 0o600,
         ConfigScope::Project => 0o666,
@@ -318,7 +318,7 @@ fn write(
     Ok(backups)
 }
 
-/// Moves what is there out of the way, and says where to.
+/// Renames existing files, and returns the new paths.
 fn back_up(files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut backups = Vec::new();
     for file in files {
@@ -333,11 +333,11 @@ fn back_up(files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 
 fn unwritable(file: &Path, error: &std::io::Error) -> CliError {
     let fix = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on its disk",
-        _ => "make its folder writable",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Free some disk space",
+        _ => "Make its folder writable",
     };
     CliError::failed(format!(
-        "{} cannot be written: {error}; {fix}, or set BRIGADE_HOME to another folder",
+        "cannot write {}: {error}. {fix}, or set BRIGADE_HOME to another folder.",
         file.display()
     ))
 }
@@ -363,22 +363,22 @@ fn report(
     }
     output::text(&sanitize::line(&file.display().to_string()))?;
     for backups in backups {
-        output::note(&format!("The old one is kept as {}.", backups.display()));
+        output::note(&format!("The previous configuration was saved as {}.", backups.display()));
     }
-    let not_set = "left to each person".to_owned();
+    let not_set = "set by each user".to_owned();
     let model = answers.model.as_deref().map_or_else(|| not_set.clone(), sanitize::line);
     output::note(&format!(
         "Model: {model}. Mode: {}.",
         answers.mode.map_or(not_set, |mode| mode.to_string())
     ));
     if let Some(variable) = missing_key(settings, answers) {
-        output::note(&format!("It needs a key: export {variable}=... before the first run."));
+        output::note(&format!("This model needs a key. Before the first run: export {variable}=..."));
     }
     output::note(&format!("Next: {next}"));
     Ok(())
 }
 
-/// The variable that should hold the key of the chosen model and does not.
+/// Variable that should hold the key of the chosen model, if it is not set.
 fn missing_key(settings: &Settings, answers: &Answers) -> Option<String> {
     if let Some(server) = &answers.server {
         return server.key.clone().filter(|variable| settings.environment.secret(variable).is_none());
@@ -391,7 +391,7 @@ fn missing_key(settings: &Settings, answers: &Answers) -> Option<String> {
     }
 }
 
-/// What to type next.
+/// Suggested next command.
 fn next(settings: &Settings, scope: ConfigScope) -> String {
     match scope {
         ConfigScope::Project => {

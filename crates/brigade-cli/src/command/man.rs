@@ -1,4 +1,4 @@
-//! `brigade man`: manual pages, made from the same definition as `--help`.
+//! `brigade man`: manual pages, generated from the same definition as `--help`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::args::{Args, Man};
 use crate::error::{CliError, Exit};
 use crate::output;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(man: &Man) -> Result<Exit, CliError> {
     match &man.dir {
         Some(folder) => write(folder)?,
@@ -19,7 +19,7 @@ pub(crate) fn run(man: &Man) -> Result<Exit, CliError> {
 
 fn main_page() -> Result<String, CliError> {
     let mut page = Vec::new();
-    let unwritable = |error| CliError::failed(format!("the manual page cannot be made: {error}"));
+    let unwritable = |error| CliError::failed(format!("cannot generate the manual page: {error}"));
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     clap_mangen::Man::new(command).render(&mut page).map_err(unwritable)?;
@@ -28,11 +28,12 @@ fn main_page() -> Result<String, CliError> {
 
 fn write(folder: &Path) -> Result<(), CliError> {
     let place = folder.display();
-    std::fs::create_dir_all(folder)
-        .map_err(|error| CliError::failed(format!("{place} cannot be made: {error}; name another folder")))?;
-    clap_mangen::generate_to(Args::command(), folder).map_err(|error| {
-        CliError::failed(format!("no pages can be written to {place}: {error}; name another folder"))
+    std::fs::create_dir_all(folder).map_err(|error| {
+        CliError::failed(format!("cannot create {place}: {error}. Choose another folder."))
     })?;
-    output::note(&format!("The pages are in {place}; the first is brigade.1"));
+    clap_mangen::generate_to(Args::command(), folder).map_err(|error| {
+        CliError::failed(format!("cannot write to {place}: {error}. Choose another folder."))
+    })?;
+    output::note(&format!("Wrote the manual pages to {place}, starting with brigade.1"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `brigade mcp`: the faces as tools of other programs.
+//! `brigade mcp`: serves the delegation tools to MCP clients.
 
 mod token;
 
@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::terminal;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, mcp: &Mcp) -> Result<Exit, CliError> {
     check_flags(mcp)?;
     let settings = Arc::new(Settings::load_for_run(global, &mcp.flags)?);
@@ -29,7 +29,7 @@ pub(crate) fn run(global: &Global, mcp: &Mcp) -> Result<Exit, CliError> {
     }
     let runtime = setup::multi_thread_runtime()?;
     let exit = runtime.block_on(serve(mcp, &settings));
-    // Whoever reads standard input may wait there for ever.
+    // A thread may block on standard input forever.
     runtime.shutdown_background();
     exit
 }
@@ -38,12 +38,12 @@ fn check_flags(mcp: &Mcp) -> Result<(), CliError> {
     let named = [("--agent", mcp.flags.agent.is_some()), ("--max-turns", mcp.flags.max_turns.is_some())];
     if let Some((flag, _)) = named.iter().find(|(_, is_named)| *is_named) {
         return Err(CliError::usage(format!(
-            "{flag} is about the lead agent, and brigade mcp has none: the client leads; leave it out"
+            "cannot use {flag} with brigade mcp: it applies to the lead agent, and here the client leads. Omit it."
         )));
     }
     match mcp.listen {
         Some(address) if !address.ip().is_loopback() && !mcp.allow_remote => Err(CliError::usage(format!(
-            "{address} can be reached from other machines; listen on 127.0.0.1, or say --allow-remote"
+            "cannot listen on {address}: other machines can reach it. Listen on 127.0.0.1, or pass --allow-remote."
         ))),
         _ => Ok(()),
     }
@@ -56,7 +56,7 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, CliError> {
     let store = setup::open_store(settings)?;
     let mut signals = Signals::listen(store.clone())?;
     let mut library = setup::run_settings(settings, &*store).await?;
-    // Nobody is there to be asked, unless answers come from elsewhere.
+    // No user can be asked here, unless answers come from another terminal.
     library.approval_policy =
         if settings.waits_for_answers { ApprovalPolicy::AskUser } else { ApprovalPolicy::Deny };
     let server =
@@ -67,7 +67,7 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, CliError> {
         None => {
             if terminal::stdin_is_terminal() {
                 output::note(
-                    "This speaks MCP on standard input and output: a client starts it, see brigade mcp --help. Ctrl-C ends it.",
+                    "Serving MCP on standard input and output, for a client that starts this command. See brigade mcp --help. Press Ctrl-C to stop.",
                 );
             }
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
@@ -80,10 +80,10 @@ async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// The servers whose tools the agents are to have.
+/// Starts the MCP servers whose tools the agents use.
 async fn start_servers(settings: Arc<Settings>) -> Servers {
     setup::start_mcp_servers(&settings).await.unwrap_or_else(|failure| {
-        output::note(&format!("warning: no server of tools can be started: {failure}"));
+        output::note(&format!("warning: cannot start the MCP servers: {failure}"));
         Servers::default()
     })
 }
@@ -95,7 +95,7 @@ async fn listen(
     address: SocketAddr,
     signals: &mut Signals,
 ) -> Result<(), CliError> {
-    let refused = |error| CliError::failed(format!("nothing can listen on {address}: {error}"));
+    let refused = |error| CliError::failed(format!("cannot listen on {address}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
     let (token, token_file) = match &mcp.token_env {
@@ -112,11 +112,11 @@ async fn listen(
     for origin in &mcp.origin {
         checks = checks.allow_origin(origin);
     }
-    output::note(&format!("MCP at http://{address}{}; Ctrl-C ends it", http::PATH));
+    output::note(&format!("Serving MCP at http://{address}{}. Press Ctrl-C to stop.", http::PATH));
     match (&token_file, &mcp.token_env) {
-        (Some(token_file), _) => output::note(&format!("the token is in {}", token_file.path().display())),
+        (Some(token_file), _) => output::note(&format!("The token is in {}", token_file.path().display())),
         (None, name) => {
-            output::note(&format!("the token is that of {}", name.as_deref().unwrap_or_default()))
+            output::note(&format!("The token is the value of {}", name.as_deref().unwrap_or_default()))
         }
     }
     let factory = server.clone();

@@ -1,4 +1,4 @@
-//! `brigade models`: which models can be used here, and what they cost.
+//! `brigade models`: lists available models and their prices.
 
 mod print;
 
@@ -14,38 +14,37 @@ use crate::settings::{ApiKey, ProviderInfo, Providers, Settings};
 use crate::setup;
 use crate::terminal;
 
-/// How long a server on this machine has to say what it has, where nobody asked for it by name.
+/// Timeout for local servers, if no provider is named.
 const LOCAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a provider has where somebody asked whether all is well.
+/// Timeout for the checks of `doctor`.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a provider has that somebody asked for.
+/// Timeout for a provider that the user names.
 const NAMED_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A provider, whether it can be used, and what is known of its models.
+/// Provider with its availability and known models.
 pub(crate) struct ProviderStatus {
     pub(crate) offer: ProviderInfo,
     pub(crate) availability: Availability,
     pub(crate) models: BTreeMap<String, ModelInfo>,
 }
 
-/// Whether a provider can be used.
 pub(crate) enum Availability {
-    /// It has its key, or needs none.
+    /// Its key is set, or it needs none.
     Ready,
-    /// It is on this machine and has so many models.
+    /// Local server with this number of models.
     Running(usize),
-    /// It is on this machine, and nobody answers.
+    /// Local server that does not respond.
     NotRunning,
-    /// The variable that should hold its key does not.
+    /// The variable with its key is not set.
     NoKey(String),
-    /// It gave no list, and this is why.
+    /// Its model list could not be fetched.
     Failed(String),
-    /// It cannot be used as it is configured.
+    /// Its configuration is invalid.
     Misconfigured(String),
 }
 
 impl Availability {
-    /// Whether a task can be given to one of its models, as far as one can tell.
+    /// Whether its models can probably be used.
     pub(crate) fn is_usable(&self) -> bool {
         match self {
             Availability::Ready => true,
@@ -58,12 +57,12 @@ impl Availability {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, models: &Models) -> Result<Exit, CliError> {
     let settings = Settings::load(global)?;
     let mut offers = settings.providers.list(&settings.environment);
     if let Some(wanted) = &models.provider {
-        // What somebody copied from a model's name is understood as well.
+        // A complete model name is accepted, too.
         let name = wanted.split('/').next().unwrap_or_default();
         offers.retain(|offer| offer.name == name);
         if offers.is_empty() {
@@ -84,19 +83,19 @@ pub(crate) fn run(global: &Global, models: &Models) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// What somebody wants to know.
+/// Scope of a probe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeScope {
-    /// How things are: only servers on this machine are asked, and briefly.
+    /// Only local servers are queried, with a short timeout.
     LocalOnly,
-    /// Whether all that have a key answer.
+    /// All providers with a key are queried.
     WithKeys,
-    /// All about one provider.
+    /// One provider is queried.
     Named,
 }
 
 impl ProbeScope {
-    /// How long a provider has to answer.
+    /// Timeout for the response of a provider.
     fn timeout(self) -> Duration {
         match self {
             ProbeScope::LocalOnly => LOCAL_TIMEOUT,
@@ -106,7 +105,7 @@ impl ProbeScope {
     }
 }
 
-/// Looks at providers, all at once.
+/// Queries providers concurrently.
 pub(crate) async fn probe(
     settings: &Settings,
     offers: Vec<ProviderInfo>,
@@ -139,11 +138,11 @@ pub(crate) async fn probe(
     found
 }
 
-/// What one does with a provider first.
+/// First step for a provider.
 enum ProbePlan {
-    /// It is asked; this is where it is.
+    /// Query it.
     Ask(Locality),
-    /// It is not.
+    /// Do not query it.
     Skip(Availability),
 }
 
@@ -171,7 +170,7 @@ fn judge(
     }
 }
 
-/// The models of a provider: those that it listed, or those that the table and the configuration speak of.
+/// Models of a provider: its own list, or those in the price list and the configuration.
 fn known_models(
     settings: &Settings,
     offer: &ProviderInfo,
@@ -196,7 +195,7 @@ fn known_models(
     }
 }
 
-/// The provider that the user has decided for: that of the model in force, or one that only the configuration has.
+/// Provider that the user has chosen: that of the configured model, or one that only the configuration defines.
 fn chosen<'a>(settings: &Settings, found: &'a [ProviderStatus]) -> Option<&'a ProviderStatus> {
     let of_model = settings.model.as_deref().and_then(|model| model.split('/').next());
     let is_used = |found: &&ProviderStatus| Some(found.offer.name.as_str()) == of_model;
@@ -204,21 +203,21 @@ fn chosen<'a>(settings: &Settings, found: &'a [ProviderStatus]) -> Option<&'a Pr
     found.iter().find(is_used).or_else(|| found.iter().find(is_own))
 }
 
-/// The shortest way to get going, where nothing can be used, and what went wrong with what was asked for.
+/// Advice if no model can be used, and the cause of a failed query.
 fn advice(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeScope) -> Option<String> {
     if found.iter().any(|found| found.availability.is_usable()) {
         return None;
     }
     let ollama = found.iter().find(|found| found.offer.name == "ollama").map(|found| &found.availability);
     let start = match ollama {
-        Some(Availability::Running(_)) => "fetch a model for Ollama (ollama pull qwen3)",
+        Some(Availability::Running(_)) => "install a model for Ollama (ollama pull qwen3)",
         _ => "start Ollama",
     };
     match (probe_scope, found) {
         (ProbeScope::Named, [found]) => Some(match &found.availability {
             Availability::NoKey(variable) => format!("set {variable} to use {}", found.offer.name),
             Availability::NotRunning => format!("start {} to use its models", found.offer.name),
-            Availability::Running(_) => format!("{} has no models yet; fetch one", found.offer.name),
+            Availability::Running(_) => format!("{} has no models yet; install one", found.offer.name),
             Availability::Failed(cause) | Availability::Misconfigured(cause) => cause.clone(),
             Availability::Ready => return None,
         }),
@@ -226,21 +225,21 @@ fn advice(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeScope
             let name = &chosen.offer.name;
             Some(match &chosen.availability {
                 Availability::NoKey(variable) => {
-                    format!("No model can be used yet: set {variable} to use {name}")
+                    format!("No model is available yet. Set {variable} to use {name}.")
                 }
                 Availability::NotRunning => format!(
-                    "No model can be used yet: start {name}, or correct providers.{name}.base_url in your configuration"
+                    "No model is available yet. Start {name}, or fix providers.{name}.base_url in your configuration."
                 ),
                 Availability::Running(_) | Availability::Ready => {
-                    format!("No model can be used yet: {name} has none")
+                    format!("No model is available yet: {name} has none")
                 }
                 Availability::Failed(cause) | Availability::Misconfigured(cause) => {
-                    format!("No model can be used yet: {cause}")
+                    format!("No model is available yet: {cause}")
                 }
             })
         }
         _ => Some(format!(
-            "No model can be used yet: set ANTHROPIC_API_KEY or {start}; brigade demo works without either"
+            "No model is available yet. Set ANTHROPIC_API_KEY or {start}. To try Brigade without a model: brigade demo"
         )),
     }
 }

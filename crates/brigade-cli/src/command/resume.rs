@@ -1,4 +1,4 @@
-//! `brigade resume`: continues a tree from wherever it stopped.
+//! `brigade resume`: continues a session from the point at which it stopped.
 
 use brigade::model::passthrough;
 use brigade::{ResumeOptions, RunError, Runtime, Store, StoreError};
@@ -18,10 +18,10 @@ use crate::setup;
 use crate::summary::{self, CommandHints};
 use crate::terminal;
 
-/// Columns of the task of a session that is resumed without its id.
+/// Columns of the task in the note about a session that was resumed without its id.
 const MAX_TASK_COLUMNS: usize = 60;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, CliError> {
     refuse_agent(&resume.flags)?;
     let user_settings = Settings::load_user_only(&global)?;
@@ -44,7 +44,7 @@ pub(crate) fn run(global: Global, resume: Resume) -> Result<Exit, CliError> {
     })
 }
 
-/// The last session of the folder, which the user is told.
+/// Last session of the folder. Prints which one it is.
 async fn last(store: &dyn Store, user_settings: &Settings, flags: &Flags) -> Result<SessionId, CliError> {
     let folder = flags
         .cwd
@@ -57,32 +57,32 @@ async fn last(store: &dyn Store, user_settings: &Settings, flags: &Flags) -> Res
     Ok(session)
 }
 
-/// Whether a cancelled session may continue: only the user takes a cancellation back, and a session that made one call
-/// of another program has nothing to continue.
+/// Whether a cancelled session may continue. Only the user can revoke a cancellation, and a session of a single
+/// external call has nothing to continue.
 async fn may_continue(store: &dyn Store, session: &SessionId) -> bool {
     !brigade_sandbox::runs_under(crate::GUARD_ARG)
         && !passthrough::is_passthrough(store, session).await.unwrap_or(false)
 }
 
-/// A session keeps the agent that it was started with.
+/// Rejects `--agent`: a session keeps the agent that it was started with.
 pub(super) fn refuse_agent(flags: &Flags) -> Result<(), CliError> {
     if flags.agent.is_none() {
         return Ok(());
     }
     Err(CliError::usage(
-        "cannot change the agent of a session with --agent. Leave it out, or start a session with: brigade run -a ID",
+        "cannot change the agent of a session with --agent. Omit it, or start a new session with: brigade run -a ID",
     ))
 }
 
-/// What came of an attempt to go on.
+/// Outcome of an attempt to resume.
 pub(crate) enum ResumeOutcome {
-    /// It was run to its end, which is printed.
+    /// The session ran to its end, which was printed.
     Ended(Exit),
-    /// Somebody runs it already.
+    /// Another process runs the session.
     AlreadyRunning(StoreError),
 }
 
-/// Takes a tree up and follows it to its end.
+/// Resumes a session and follows it to its end.
 pub(crate) async fn resume_session(
     global: &Global,
     flags: &Flags,
@@ -95,7 +95,7 @@ pub(crate) async fn resume_session(
     let mut signals = Signals::listen(runtime.store().clone())?;
     let (mut view, mut records) = RunView::load(&**runtime.store(), session).await?;
     if more.continue_cancelled && is_stopping(session, &records) {
-        // A second Ctrl-C left before the agents had stopped. That round ends first.
+        // A second Ctrl-C exited before the agents had stopped. That round ends first.
         match runtime.resume(session, ResumeOptions::default()).await {
             Ok(run) => drop(run.result().await?),
             Err(RunError::Store(error @ StoreError::Held { .. })) => {
@@ -115,7 +115,7 @@ pub(crate) async fn resume_session(
     let is_open = view.tree.node(session).is_some_and(|node| !matches!(node.activity, Activity::Ended(_)));
     if is_open && flags.has_limit() {
         output::note(
-            "This round was not over and goes on with the limits it began with; new ones count from its next round.",
+            "The interrupted round continues with its original limits. New limits apply from the next round.",
         );
     }
     let mut progress = Progress::new(global, &settings.environment);
@@ -130,7 +130,7 @@ pub(crate) async fn resume_session(
         .map(ResumeOutcome::Ended)
 }
 
-/// Whether the open round of a session was asked to stop.
+/// Whether a stop of the open round was requested.
 fn is_stopping(session: &SessionId, records: &[Record]) -> bool {
     let own_records = records.iter().filter(|record| record.session == *session);
     let state = State::fold(session.clone(), own_records.map(|record| &record.event));

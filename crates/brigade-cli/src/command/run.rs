@@ -1,4 +1,4 @@
-//! `brigade run`: one task, from the words to the result.
+//! `brigade run`: runs one task and prints its result.
 
 mod input;
 
@@ -25,25 +25,25 @@ use crate::terminal;
 
 use input::TaskNeed;
 
-/// Task of a new session, and the schema that its result has to fit.
+/// Task of a new session, and the schema for its result.
 pub(crate) struct TaskInput {
     text: String,
     schema: Option<ResultSchema>,
 }
 
 impl TaskInput {
-    /// A task whose result is free.
+    /// Task without a schema.
     pub(crate) fn new(text: &str) -> TaskInput {
         TaskInput { text: text.to_owned(), schema: None }
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: Global, run: args::Run) -> Result<Exit, CliError> {
     if run.last || run.resume.is_some() {
         return continue_session(global, run);
     }
-    // What is wrong with the schema is said before anything is read or started.
+    // Errors in the schema are reported before anything is read or started.
     let schema = run.json_schema.as_deref().map(schema).transpose()?;
     let Some(text) = input::task(&run.task, TaskNeed::Required)? else {
         return Err(CliError::usage(
@@ -89,7 +89,7 @@ fn schema(given: &Path) -> Result<ResultSchema, CliError> {
     })
 }
 
-/// Runs a task with settings that are complete.
+/// Starts a task with complete settings.
 pub(crate) fn start(
     global: &Global,
     flags: &Flags,
@@ -98,7 +98,7 @@ pub(crate) fn start(
 ) -> Result<Exit, CliError> {
     let hints = CommandHints::new(global, flags);
     setup::multi_thread_runtime()?.block_on(async {
-        // Until there is a session, an interrupt just ends the command, and its servers with it.
+        // Before the session exists, an interrupt just ends the command and its servers.
         let servers = setup::start_mcp_servers(settings).await?;
         let store = setup::open_store(settings)?;
         let mut signals = Signals::listen(store.clone())?;
@@ -122,7 +122,7 @@ pub(crate) fn start(
     })
 }
 
-/// Makes a session with a task ready to start.
+/// Prepares a new session with a task.
 pub(super) async fn prepare_session(
     runtime: &Runtime,
     settings: &Settings,
@@ -148,7 +148,7 @@ pub(super) async fn prepare_session(
     }
     runtime.prepare(task).await.map_err(|error| match error {
         RunError::Config(_) => {
-            // An agent of a file may have a model of its own.
+            // An agent from a file may have its own model.
             let model =
                 settings.model.as_deref().filter(|_| settings.agent == LEAD_AGENT).unwrap_or_default();
             CliError::from(error).hint(model_hints::hint_for_model(settings, model))
@@ -157,17 +157,17 @@ pub(super) async fn prepare_session(
     })
 }
 
-/// The definition that is to take the task; nothing for the built-in lead.
+/// Agent definition for the task; none for the built-in lead.
 pub(super) fn selected_agent(settings: &Settings, agents: &AgentCatalog) -> Result<Option<Agent>, CliError> {
     if settings.agent == LEAD_AGENT {
         return Ok(None);
     }
     let known = agents.list().iter().map(|agent| agent.id.as_str()).chain([LEAD_AGENT]);
-    // A folder may be named otherwise than the id that it has.
+    // The name of a folder may differ from the id of its agent.
     let id = agents.resolve_id(&settings.agent).unwrap_or(&settings.agent);
     agents.load(id).map(Some).map_err(|error| match error {
         LoadError::NotFound(id) => CliError::usage(format!(
-            "there is no agent '{}'; there are: {} (brigade agents list)",
+            "unknown agent '{}'. Available agents: {}. List them with: brigade agents list",
             sanitize::line(&id),
             known.collect::<Vec<_>>().join(", ")
         )),

@@ -1,4 +1,4 @@
-//! `brigade sessions`: looking at sessions, moving them, removing them.
+//! `brigade sessions`: lists, shows, exports, imports and removes sessions.
 
 mod export;
 mod import;
@@ -32,7 +32,7 @@ use crate::terminal;
 use crate::units;
 use list::ListLimit;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, sessions: Sessions) -> Result<Exit, CliError> {
     let settings = Settings::load_user_only(global)?;
     let store = match &sessions.command {
@@ -133,7 +133,7 @@ impl SessionsContext<'_> {
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
 
-    /// What can be read of a tree, and why the rest can't.
+    /// Readable part of a tree, and the error that ended the read.
     async fn read_tree(&self, root: &SessionId) -> Result<(ExportedRun, Option<StoreError>), CliError> {
         let view = RunView::new(root.clone());
         let mut tale = ExportedRun { view, records: Vec::new(), fault: None };
@@ -166,7 +166,9 @@ impl SessionsContext<'_> {
         let format = export::format(export);
         let file = export::file(export);
         if file.is_none() && format != ExportFormat::Md && terminal::stdout_is_terminal() {
-            return Err(CliError::usage("this export is not for a terminal: use --output FILE, or a pipe"));
+            return Err(CliError::usage(
+                "cannot write this export to a terminal. Use --output FILE, or a pipe.",
+            ));
         }
         export::check(export)?;
         let session = self.resolve(&export.id).await?;
@@ -187,7 +189,7 @@ impl SessionsContext<'_> {
             Some(file) => {
                 export::write(file, &text, export)?;
                 let title = session_ref::title(&*self.store, &session).await;
-                output::note(&format!("{title} is written to {}", file.display()));
+                output::note(&format!("Wrote session {title} to {}", file.display()));
             }
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
@@ -195,7 +197,7 @@ impl SessionsContext<'_> {
 
     async fn import(&self, file: &Path) -> Result<Exit, CliError> {
         let unreadable =
-            |error: std::io::Error| CliError::usage(format!("{} cannot be read: {error}", file.display()));
+            |error: std::io::Error| CliError::usage(format!("cannot read {}: {error}", file.display()));
         let text = if file.as_os_str() == "-" {
             let mut text = String::new();
             std::io::stdin().lock().read_to_string(&mut text).map_err(unreadable)?;
@@ -207,7 +209,7 @@ impl SessionsContext<'_> {
         let (root, records, new) = (&imported.root, imported.records, imported.new);
         if self.is_text() {
             output::text(root.as_str())?;
-            output::note(&format!("{records} records, of which {new} were not here before"));
+            output::note(&format!("{records} records read, {new} new"));
             import::notes(&imported).iter().for_each(|note| output::note(note));
         } else {
             output::json(&import::json(&imported))?;
@@ -215,7 +217,7 @@ impl SessionsContext<'_> {
         match imported.cut {
             None => Ok(Exit::Done),
             Some(cut) => Err(CliError::failed(format!(
-                "{}: line {} is damaged ({}); only what stands before it was imported",
+                "{}: line {} is damaged ({}); only the records before it were imported",
                 file.display(),
                 cut.line,
                 cut.cause
@@ -228,21 +230,23 @@ impl SessionsContext<'_> {
         if root != *session
             && self.store.read_prefix(&root).await.is_ok_and(|(records, _)| !records.is_empty())
         {
-            return Err(CliError::usage(format!("{session} is a part of {root}; remove that one")));
+            return Err(CliError::usage(format!(
+                "cannot remove {session}: it is part of {root}. Remove that session instead."
+            )));
         }
         let title = session_ref::title(&*self.store, session).await;
         self.store.remove(session).await?;
         match self.is_text() {
-            true => output::note(&format!("{title} is removed")),
+            true => output::note(&format!("Removed {title}")),
             false => output::json(&json!({ "session_id": session, "status": "removed" }))?,
         }
         Ok(Exit::Done)
     }
 }
 
-/// Every agent of a tree for programs: its own part, and what its whole branch used up.
+/// Agents of a tree for JSON output: the own usage of each, and that of its subtree.
 fn agents(tale: &ExportedRun) -> Result<Vec<Value>, CliError> {
-    let unwritable = |error| CliError::failed(format!("this cannot be written as JSON: {error}"));
+    let unwritable = |error| CliError::failed(format!("cannot serialize the tree: {error}"));
     let mut agents = Vec::new();
     let nodes = tale.view.tree.walk(&tale.view.root);
     for (node, agent) in nodes.into_iter().zip(report::agents(&tale.view)) {

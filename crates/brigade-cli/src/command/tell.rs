@@ -1,4 +1,4 @@
-//! `brigade tell`: says something to a session; where nobody runs it, runs its next round.
+//! `brigade tell`: sends a message to a session, and runs its next round if no process runs it.
 
 mod other_process;
 
@@ -24,7 +24,7 @@ use crate::terminal;
 
 use other_process::FollowOutcome;
 
-/// How often and how long to wait for a runner that is just leaving.
+/// Number of checks for a process that is about to release the session.
 pub(super) const RUNNER_EXIT_POLLS: u32 = 40;
 pub(super) const RUNNER_EXIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -37,7 +37,7 @@ pub(crate) enum AfterDelivery {
     Follow,
 }
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, CliError> {
     deliver(global, tell, AfterDelivery::Return)
 }
@@ -46,7 +46,7 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, CliError> {
 pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result<Exit, CliError> {
     let text = tell.text.join(" ");
     if text.trim().is_empty() {
-        return Err(CliError::usage("there is nothing to tell; say something after the id"));
+        return Err(CliError::usage("the message is empty. Write it after the id."));
     }
     refuse_agent(&tell.flags)?;
     let user_settings = Settings::load_user_only(&global)?;
@@ -62,7 +62,7 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
         }
         let mut polls = 0..RUNNER_EXIT_POLLS;
         while then == AfterDelivery::Follow || polls.next().is_some() {
-            // Servers are started only for a session that nobody runs.
+            // MCP servers are started only if this process runs the session.
             if !is_running(&*store, &session).await? {
                 let servers = setup::start_mcp_servers(&settings).await?;
                 let runtime = setup::runtime(&settings, store.clone(), &servers).await?;
@@ -70,7 +70,7 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
                 match resume_session(&global, &tell.flags, &settings, &runtime, &session, more).await {
                     Ok(ResumeOutcome::Ended(exit)) => return Ok(exit),
                     Ok(ResumeOutcome::AlreadyRunning(_)) => {}
-                    Err(failure) => return Err(failure.hint("The words are recorded all the same.")),
+                    Err(failure) => return Err(failure.hint("The message is recorded.")),
                 }
             }
             if then == AfterDelivery::Follow {
@@ -79,7 +79,7 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
                     None => continue,
                 }
             }
-            // The words may have come after the end of a round whose runner has not gone yet.
+            // The message may have arrived after the end of a round whose process has not exited yet.
             if !runtime.has_unread_input(&session).await? {
                 break;
             }
@@ -89,7 +89,8 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
     })
 }
 
-/// Follows a session that another process runs, and prints its end. None if that process left it with work to do.
+/// Follows a session that another process runs, and prints its end. Returns none if that process exited with work
+/// left.
 async fn follow_other_process(
     global: &Global,
     flags: &Flags,
@@ -108,7 +109,7 @@ async fn follow_other_process(
         FollowOutcome::Abandoned => Ok(None),
         FollowOutcome::Interrupted => {
             output::note(&format!(
-                "Stopped waiting. {title} is still running. To stop it: brigade cancel {session}{}",
+                "Stopped waiting. {title} is still running. Stop it with: brigade cancel {session}{}",
                 store_flag(global)
             ));
             Ok(Some(Exit::Cancelled))
@@ -137,7 +138,7 @@ async fn print_delivered(global: &Global, store: &dyn Store, session: &SessionId
     Ok(Exit::Done)
 }
 
-/// Whether somebody runs a tree now.
+/// Whether a process runs the tree now.
 pub(super) async fn is_running(store: &dyn Store, root: &SessionId) -> Result<bool, RunError> {
     let roots = store.roots().await?;
     Ok(roots.iter().any(|summary| summary.root == *root && summary.runner.is_some()))

@@ -1,4 +1,4 @@
-//! `brigade tools`: what the lead is offered, servers of tools, and logins to them.
+//! `brigade tools`: lists the tools of the lead, edits MCP servers and handles their logins.
 
 mod edit;
 mod login;
@@ -16,10 +16,10 @@ use crate::sanitize;
 use crate::settings::{McpServer, Settings};
 use crate::setup;
 
-/// How wide the column of names is at least.
+/// Minimum width of the name column.
 const MIN_NAME_COLUMNS: usize = 17;
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, tools: &Tools) -> Result<Exit, CliError> {
     let settings = || Settings::load(global);
     match &tools.command {
@@ -43,7 +43,7 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Cli
     offered.extend(unstarted.map(not_started));
     offered.push((
         MESSAGE_TOOL.to_owned(),
-        "Send the person a short message now, while you go on working".to_owned(),
+        "Send the user a short message now, and continue working".to_owned(),
         json!({ "category": "other" }),
     ));
     let authority = Authority {
@@ -58,7 +58,7 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Cli
     offered.sort_by(|a, b| a.0.cmp(&b.0));
     match global.output_format {
         OutputFormat::Text => {
-            // Names of servers' tools are long: the column is as wide as the widest.
+            // Tool names of MCP servers are long, so the column is as wide as the longest name.
             let names = offered.iter().map(|(name, ..)| sanitize::line(name).chars().count());
             let column = names.max().unwrap_or_default().max(MIN_NAME_COLUMNS);
             let lines: Vec<String> = offered
@@ -89,11 +89,11 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Cli
     Ok(Exit::Done)
 }
 
-/// Stands for the tools of a server, which only the server knows.
+/// Placeholder for the tools of a server that is not started.
 fn not_started(server: &McpServer) -> (String, String, serde_json::Value) {
     let about = match server.is_disabled {
-        true => "Tools of an MCP server that is disabled in its entry, so it is not started",
-        false => "Tools of an MCP server, which is not started for this list (--servers starts it)",
+        true => "Tools of an MCP server that is disabled",
+        false => "Tools of an MCP server that is not started (use --servers to start it)",
     };
     let rest = json!({ "category": "other", "disabled": server.is_disabled });
     (format!("mcp__{}__*", server.name.to_lowercase()), about.to_owned(), rest)

@@ -1,4 +1,4 @@
-//! `brigade trust`: shows what a project brings along, and lets it count if the person says so.
+//! `brigade trust`: shows the files of a project, and trusts them if the user agrees.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -20,15 +20,15 @@ use crate::trust::instructions::{self, InstructionFile};
 use crate::trust::{self, Acceptance, FileContent, ProjectFiles, TrustEntry, TrustStatus, TrustStore};
 use crate::units;
 
-/// The most files that are shown.
+/// Maximum number of files that are shown.
 const MAX_SHOWN_FILES: usize = 60;
-/// The most lines of settings that are shown.
+/// Maximum number of settings lines that are shown.
 const MAX_SHOWN_SETTINGS: usize = 200;
 const MAX_LINE_COLUMNS: usize = 300;
-/// Settings that let agents do more. They are shown last, where the question is.
+/// Settings that extend what agents may do. They are shown last, next to the question.
 const SENSITIVE_SECTIONS: [&str; 3] = ["mcpServers", "acp", "permissions"];
 
-/// Runs it.
+/// Runs the command.
 pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     let environment = Environment::read()?;
     if trust.list {
@@ -38,10 +38,10 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     if trust.revoke {
         return revoke(global, &environment, &folder);
     }
-    // Otherwise an agent could accept the instructions that it wrote itself.
+    // Otherwise an agent could accept its own instructions.
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
-            "cannot trust a folder: an agent runs this command. Only the user can decide that.",
+            "cannot trust a folder: an agent runs this command. Only the user can trust a project.",
         ));
     }
     let root = trust::find(&environment, &folder).or_else(|| trust::instructions_root(&folder));
@@ -50,14 +50,14 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     };
     let record = TrustStore::read(&environment)?;
     let files = ProjectFiles::read(&root)
-        .map_err(|problem| CliError::usage(format!("{} cannot be trusted: {problem}", root.display())))?;
+        .map_err(|problem| CliError::usage(format!("cannot trust {}: {problem}", root.display())))?;
     let instructions = instructions::all(&folder.canonicalize().unwrap_or(folder));
     let found = ProjectContents { config: ProjectConfig::read(&root, &files)?, root, files, instructions };
     if record.hash(&found.root) == Some(found.files.hash()) && found.is_accepted(&record) {
-        return found.report(global, "is trusted already; nothing has changed");
+        return found.report(global, "is already trusted and has not changed");
     }
     if trust.yes {
-        // Whoever says yes beforehand still sees what was trusted.
+        // With --yes, the user still sees what was trusted.
         if global.output_format == OutputFormat::Text {
             output::note(&found.text());
         }
@@ -66,7 +66,7 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
         if !terminal::can_prompt() {
             let folder = found.root.display().to_string();
             return Err(CliError::usage(format!(
-                "there is no terminal to ask at; if you trust these files: brigade trust --yes {}",
+                "cannot ask for confirmation: there is no terminal. If you trust these files, run: brigade trust --yes {}",
                 shell_quoted(&folder)
             )));
         }
@@ -81,37 +81,37 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
 
 fn nothing_to_trust(folder: &Path) -> CliError {
     if !folder.is_dir() {
-        return CliError::usage(format!("{} is not a folder", folder.display()));
+        return CliError::usage(format!("no such folder: {}", folder.display()));
     }
     CliError::usage(format!(
-        "there is nothing to trust in {} or above it: a project has a folder .brigade, a file .mcp.json or AGENTS.md, or \
-         agents or skills of another tool such as .claude/agents; your home folder is yours and needs no trust",
+        "nothing to trust in {} or above it. A project has a folder .brigade, a file .mcp.json or AGENTS.md, or agents \
+         or skills of another tool, such as .claude/agents. Your home folder needs no trust.",
         folder.display()
     ))
 }
 
-/// Asks, and takes only a clear yes for one.
+/// Asks for confirmation. Only an explicit yes counts.
 fn confirm() -> Result<bool, CliError> {
     output::write_stderr("Trust these files as they are now? [y/N] ");
     let mut answer = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut answer)
-        .map_err(|error| CliError::failed(format!("the answer cannot be read: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot read the answer: {error}")))?;
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// What a project brings along.
+/// Files, instructions and settings of a project.
 struct ProjectContents {
     root: PathBuf,
     files: ProjectFiles,
     config: Option<ProjectConfig>,
-    /// Instruction files by path; none if there is no such file.
+    /// Instruction files by path; none for a file that does not exist.
     instructions: BTreeMap<PathBuf, Option<InstructionFile>>,
 }
 
 impl ProjectContents {
-    /// The instruction files as they are recorded. A path that is not UTF-8 cannot be recorded.
+    /// Instruction files as they are recorded. A path that is not UTF-8 cannot be recorded.
     fn accepted(&self) -> BTreeMap<String, Option<Hash>> {
         let entry = |(path, file): (&PathBuf, &Option<InstructionFile>)| {
             Some((path.to_str()?.to_owned(), file.as_ref().map(InstructionFile::hash)))
@@ -119,7 +119,7 @@ impl ProjectContents {
         self.instructions.iter().filter_map(entry).collect()
     }
 
-    /// Whether all instruction files are on record as they are.
+    /// Whether all instruction files match the record.
     fn is_accepted(&self, record: &TrustStore) -> bool {
         let is_accepted =
             |file: &InstructionFile| record.accepted(&file.path, file.hash()) == Acceptance::Yes;
@@ -148,10 +148,7 @@ impl ProjectContents {
             lines.push("  has these settings:".to_owned());
             let hidden = settings.len().saturating_sub(MAX_SHOWN_SETTINGS);
             if hidden > 0 {
-                lines.push(format!(
-                    "    … {hidden} lines more than can be shown; read {}",
-                    sanitize::line(&config.file)
-                ));
+                lines.push(format!("    … and {hidden} more lines; read {}", sanitize::line(&config.file)));
             }
             lines.extend(settings.into_iter().skip(hidden));
         }
@@ -183,12 +180,9 @@ fn file_line(path: &Path, content: &FileContent) -> String {
     let line = match content {
         FileContent::File(_) => path,
         FileContent::Link(target) => {
-            format!(
-                "{path} (a link to {}, which is not followed)",
-                sanitize::line(&target.display().to_string())
-            )
+            format!("{path} (a link to {}, not followed)", sanitize::line(&target.display().to_string()))
         }
-        FileContent::Other(kind) => format!("{path} (a {kind}, which is not opened)"),
+        FileContent::Other(kind) => format!("{path} (a {kind}, not opened)"),
     };
     format!("    {}", fit(&line, MAX_LINE_COLUMNS))
 }
@@ -213,7 +207,7 @@ fn file_json(path: &Path, content: &FileContent) -> Value {
     }
 }
 
-/// A line for each setting, and one for each item of a list, so that none is hidden behind others.
+/// One line per setting, and one per list item, so that nothing is hidden.
 fn settings(config: &ProjectConfig) -> Vec<String> {
     let rank = |key: &str| {
         SENSITIVE_SECTIONS.iter().position(|section| key.starts_with(section)).map_or(0, |at| at + 1)
@@ -236,20 +230,20 @@ fn settings(config: &ProjectConfig) -> Vec<String> {
 
 fn revoke(global: &Global, environment: &Environment, folder: &Path) -> Result<Exit, CliError> {
     let record = TrustStore::read(environment)?;
-    // The folder itself comes first: its project may be gone, and it may be gone itself.
+    // The folder itself is tried first: its project, or the folder, may no longer exist.
     let exact = folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf());
     let repository = instructions::git_root(&exact);
     let candidates = [Some(exact), trust::find(environment, folder), repository];
     let Some(root) = candidates.into_iter().flatten().find(|root| record.hash(root).is_some()) else {
         return Err(CliError::usage(format!(
-            "{} is not trusted; brigade trust --list shows what is",
+            "{} is not trusted. List trusted projects with: brigade trust --list",
             folder.display()
         )));
     };
     TrustStore::revoke(environment, &root)?;
     match global.output_format {
         OutputFormat::Text => {
-            output::note(&format!("{} is trusted no longer.", sanitize::line(&root.display().to_string())));
+            output::note(&format!("{} is no longer trusted.", sanitize::line(&root.display().to_string())));
         }
         OutputFormat::Json | OutputFormat::StreamJson => {
             output::json(&json!({ "type": "trust", "folder": root, "status": "revoked" }))?;
@@ -276,7 +270,7 @@ fn list(global: &Global, environment: &Environment) -> Result<Exit, CliError> {
             .collect();
         output::json(&all)?;
     } else if entries.is_empty() {
-        output::note("No project is trusted. To look at one and decide: brigade trust DIR");
+        output::note("No trusted projects. Trust one with: brigade trust DIR");
     } else {
         let lines = entries.iter().map(|(folder, entry, state)| {
             let age = units::format_age(clock::now().saturating_sub(entry.at));

@@ -1,4 +1,4 @@
-//! What is being typed: a text of one line or more, and a place in it. It draws nothing and knows no terminal.
+//! Text editor for one or more lines with a cursor. It draws nothing and does no terminal I/O.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -6,111 +6,111 @@ use unicode_width::UnicodeWidthStr;
 use super::fold::{Folds, is_placeholder};
 use crate::sanitize;
 
-/// What a key does to the text.
+/// Change of the text or the cursor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Edit {
-    /// Text is typed or pasted.
+    /// Inserts typed or pasted text.
     Insert(String),
-    /// The character before the place goes.
+    /// Deletes the character before the cursor.
     Backspace,
-    /// The character at the place goes.
+    /// Deletes the character at the cursor.
     Delete,
-    /// What stands before the place in its word goes.
+    /// Deletes the part of the word before the cursor.
     KillWordBefore,
-    /// What stands after the place in its word goes.
+    /// Deletes the part of the word after the cursor.
     KillWordAfter,
-    /// What stands before the place in its line goes.
+    /// Deletes the part of the line before the cursor.
     KillToStart,
-    /// What stands after the place in its line goes.
+    /// Deletes the part of the line after the cursor.
     KillToEnd,
-    /// What went last comes back.
+    /// Inserts the text that was deleted last.
     Yank,
-    /// One character back.
+    /// Moves one character left.
     Left,
-    /// One character on.
+    /// Moves one character right.
     Right,
-    /// One word back.
+    /// Moves one word left.
     WordLeft,
-    /// One word on.
+    /// Moves one word right.
     WordRight,
-    /// To the start of the line.
+    /// Moves to the start of the line.
     Home,
-    /// To the end of the line.
+    /// Moves to the end of the line.
     End,
 }
 
-/// Whether there was a line to go to.
+/// Whether the cursor moved to another line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// There was.
+    /// It moved.
     Yes,
-    /// The place is in the first or the last line already.
+    /// It was already on the first or the last line.
     No,
 }
 
-/// The text and the place.
+/// Text, cursor and kill buffer of the input line.
 #[derive(Debug, Default)]
 pub(crate) struct Editor {
     text: String,
-    /// A byte of the text at which a character begins, or its end.
+    /// Byte offset of the cursor. It is on a character boundary.
     cursor: usize,
     killed: String,
-    /// Long pastes, each of which is one character of the text.
+    /// Long pastes, each represented by one character of the text.
     folds: Folds,
 }
 
-/// What was typed, when it is taken out of the editor.
+/// Input that was taken out of the editor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TakenInput {
-    /// All of it.
+    /// Complete text.
     pub(crate) text: String,
-    /// The same with long pastes as their size.
+    /// Text in which a placeholder with the size replaces each long paste.
     pub(crate) shown: String,
 }
 
-/// The text as it stands on a screen.
+/// Text as laid out on a screen.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Lines that fit, safe to show.
+    /// Wrapped lines, sanitized.
     pub(crate) lines: Vec<String>,
-    /// The line and the column of the place.
+    /// Row and column of the cursor.
     pub(crate) cursor: (usize, usize),
 }
 
-/// What stands before the first line, and before all others.
+/// Prefix of the first line. Other lines are indented by its width.
 const PROMPT: &str = "> ";
 const INDENT: &str = "  ";
 const TAB: &str = "    ";
 
 impl Editor {
-    /// What was typed.
+    /// Current text, with placeholders for long pastes.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether nothing was typed.
+    /// Whether the text is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Whether the place is behind everything.
+    /// Whether the cursor is at the end of the text.
     pub(crate) fn is_at_end(&self) -> bool {
         self.cursor == self.text.len()
     }
 
-    /// The text before the place.
+    /// Text before the cursor.
     pub(crate) fn text_before(&self) -> &str {
         &self.text[..self.cursor]
     }
 
-    /// Another text, with the place at its end. Long pastes that are still in it stay folded.
+    /// Replaces the text, and moves the cursor to its end. Long pastes that are still in it stay folded.
     pub(crate) fn replace(&mut self, text: &str) {
         let is_kept = |c: &char| !is_placeholder(*c) || self.folds.has(*c);
         self.text = normalize(text).chars().filter(is_kept).collect();
         self.cursor = self.text.len();
     }
 
-    /// Puts another text in the place of the last bytes before the place.
+    /// Replaces the last `bytes` bytes before the cursor.
     pub(crate) fn replace_before(&mut self, bytes: usize, text: &str) {
         let from = self.cursor.saturating_sub(bytes);
         if self.text.is_char_boundary(from) {
@@ -119,29 +119,29 @@ impl Editor {
         }
     }
 
-    /// Inserts what was pasted. A long paste is folded into one character.
+    /// Inserts pasted text. A long paste is folded into one character.
     pub(crate) fn paste(&mut self, text: &str) {
         let folded = self.folds.fold(clean(text));
         self.insert(&folded);
     }
 
-    /// What was typed; the editor is empty after that.
+    /// Takes the text and clears the editor.
     pub(crate) fn take(&mut self) -> String {
         self.take_input().text
     }
 
-    /// What was typed, as it is meant and as it is shown; the editor is empty after that.
+    /// Takes the text, complete and as shown, and clears the editor.
     pub(crate) fn take_input(&mut self) -> TakenInput {
         self.cursor = 0;
         let typed = std::mem::take(&mut self.text);
         let input = TakenInput { text: self.folds.unfold(&typed), shown: self.folds.shown(&typed) };
         self.folds.clear();
-        // What was cut out may have had a paste in it.
+        // The deleted text may have contained a paste.
         self.killed.retain(|c| !is_placeholder(c));
         input
     }
 
-    /// Does what a key says.
+    /// Applies an edit.
     pub(crate) fn apply(&mut self, edit: Edit) {
         match edit {
             Edit::Insert(text) => self.insert(&clean(&text)),
@@ -161,7 +161,7 @@ impl Editor {
         }
     }
 
-    /// To the same column of the line above.
+    /// Moves to the same column of the line above.
     pub(crate) fn up(&mut self) -> Moved {
         let start = self.line_start();
         let Some(above_end) = start.checked_sub(1) else { return Moved::No };
@@ -172,7 +172,7 @@ impl Editor {
         Moved::Yes
     }
 
-    /// To the same column of the line below.
+    /// Moves to the same column of the line below.
     pub(crate) fn down(&mut self) -> Moved {
         let end = self.line_end();
         if end == self.text.len() {
@@ -186,7 +186,7 @@ impl Editor {
         Moved::Yes
     }
 
-    /// Whether a backslash at the end asks for another line; it becomes the line end.
+    /// Replaces a backslash at the end with a line break. Returns whether there was one.
     pub(crate) fn continue_line(&mut self) -> bool {
         if !self.is_at_end() || !self.text.ends_with('\\') {
             return false;
@@ -197,7 +197,7 @@ impl Editor {
         true
     }
 
-    /// The text in lines of so many columns, of which at most `most` are kept: those around the place.
+    /// Wraps the text to `columns`, and keeps at most `max_rows` rows around the cursor.
     pub(crate) fn layout(&self, columns: usize, max_rows: usize) -> Layout {
         let room = columns.max(INDENT.len() + 2);
         let mut lines = vec![PROMPT.to_owned()];
@@ -279,33 +279,33 @@ impl Editor {
     }
 }
 
-/// Text as it is typed: tidy, and without characters that stand for a paste.
+/// Normalizes typed text, and removes placeholder characters.
 fn clean(text: &str) -> String {
     normalize(text).chars().filter(|c| !is_placeholder(*c)).collect()
 }
 
-/// Text as it is kept: line ends of one kind, and nothing that only a terminal would understand.
+/// Unifies line endings, and removes control characters.
 fn normalize(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
-/// Where a column of a line begins.
+/// Byte offset of a column of a line.
 fn offset(line: &str, column: usize) -> usize {
     line.grapheme_indices(true).nth(column).map_or(line.len(), |(at, _)| at)
 }
 
-/// A character as it is shown.
+/// Displayed form of a character.
 fn shown(grapheme: &str) -> String {
     if grapheme == "\t" { TAB.to_owned() } else { sanitize::lines(grapheme).into_owned() }
 }
 
-/// What is shown for one character, in parts that each fit a line.
+/// Displayed form of one character, split into pieces that fit a line.
 fn pieces(shown: &str, room: usize) -> Vec<&str> {
     if shown.width() < room { vec![shown] } else { shown.split("").filter(|part| !part.is_empty()).collect() }
 }
 
-/// Keeps the lines around the cursor.
+/// Keeps the rows around the cursor.
 fn clip(mut lines: Vec<String>, (row, column): (usize, usize), max_rows: usize) -> Layout {
     let first = if lines.len() <= max_rows { 0 } else { (row + 1).saturating_sub(max_rows) };
     lines.drain(..first);

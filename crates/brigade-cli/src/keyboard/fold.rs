@@ -1,4 +1,4 @@
-//! Long pastes in a text that is typed: each is one character of the text, and is shown by its size.
+//! Folding of long pastes: each becomes one character of the text, and is displayed as its size.
 
 use std::ops::RangeInclusive;
 
@@ -6,15 +6,15 @@ use std::ops::RangeInclusive;
 const MAX_LINES: usize = 10;
 const MAX_CHARS: usize = 1000;
 
-/// Characters that stand for a paste. Plane 15 is for private use, so that no text of a user has them.
+/// Characters that represent a paste. Plane 15 is for private use, so no text of a user contains them.
 const PLACEHOLDERS: RangeInclusive<u32> = 0xF_0000..=0xF_FFFD;
 
-/// The pastes of a text.
+/// Folded pastes of a text.
 #[derive(Debug, Default)]
 pub(super) struct Folds(Vec<String>);
 
 impl Folds {
-    /// The text to insert for a paste: the paste itself, or one character for a long one.
+    /// Text to insert for a paste: the paste itself, or a placeholder for a long one.
     pub(super) fn fold(&mut self, paste: String) -> String {
         let is_long = paste.lines().count() > MAX_LINES || paste.chars().count() > MAX_CHARS;
         let placeholder =
@@ -28,17 +28,17 @@ impl Folds {
         }
     }
 
-    /// The text with every paste in its place.
+    /// Text with every placeholder replaced by its paste.
     pub(super) fn unfold(&self, text: &str) -> String {
         self.replace_placeholders(text, str::to_owned)
     }
 
-    /// The text with the size of every paste in its place.
+    /// Text with every placeholder replaced by the size of its paste.
     pub(super) fn shown(&self, text: &str) -> String {
         self.replace_placeholders(text, label)
     }
 
-    /// Whether a character stands for a paste of this text.
+    /// Whether a character represents a paste of this text.
     pub(super) fn has(&self, placeholder: char) -> bool {
         self.paste(placeholder).is_some()
     }
@@ -57,7 +57,7 @@ impl Folds {
     }
 }
 
-/// Whether a character could stand for a paste.
+/// Whether a character is in the range of placeholders.
 pub(super) fn is_placeholder(c: char) -> bool {
     PLACEHOLDERS.contains(&u32::from(c))
 }

@@ -1,41 +1,41 @@
-//! What the keys of a terminal mean.
+//! Key bindings.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::editor::Edit;
 
-/// What a key asks for.
+/// Action of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// A change of the text, or of the place in it.
+    /// Change of the text or the cursor.
     Edit(Edit),
-    /// The line above, or what was typed before.
+    /// Line above, or previous history entry.
     Up,
-    /// The line below, or what was typed after that.
+    /// Line below, or next history entry.
     Down,
-    /// Send it.
+    /// Submit.
     Enter,
-    /// Another line.
+    /// Insert a line break.
     NewLine,
-    /// Say the rest.
+    /// Complete the word.
     Complete,
-    /// Delete, or leave where there is nothing to delete.
+    /// Delete the character at the cursor, or exit if the line is empty.
     DeleteOrLeave,
-    /// Stop.
+    /// Interrupt.
     Interrupt,
-    /// Something else first.
+    /// Cancel, or leave the current prompt.
     Escape,
-    /// Search what was typed before.
+    /// Search the history.
     Search,
-    /// Change to the next mode.
+    /// Switch to the next mode.
     NextMode,
-    /// Draw everything again.
+    /// Redraw the screen.
     Redraw,
-    /// Stop the process, until the shell resumes it.
+    /// Suspend the process until the shell resumes it.
     Suspend,
 }
 
-/// The meaning of a key, if it has one.
+/// Maps a key event to its action, if it has one.
 pub(crate) fn from_event(event: KeyEvent) -> Option<Key> {
     if event.kind == KeyEventKind::Release {
         return None;

@@ -1,4 +1,4 @@
-//! A terminal that hands over each key as it is pressed.
+//! Raw mode of the terminal, which delivers each key as it is pressed.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,11 +12,11 @@ use crate::output;
 const BRACKETED_PASTE_ON: &str = "\u{1b}[?2004h";
 const BRACKETED_PASTE_OFF: &str = "\u{1b}[?2004l\u{1b}[?25h";
 
-/// The terminal in raw mode. When this is dropped, it is as it was before.
+/// Guard that keeps the terminal in raw mode, and restores it when dropped.
 pub(crate) struct RawTerminal(());
 
 impl RawTerminal {
-    /// Takes the terminal.
+    /// Puts the terminal into raw mode.
     pub(crate) fn enter() -> Result<RawTerminal, CliError> {
         restore_on_panic();
         enable()?;
@@ -24,7 +24,7 @@ impl RawTerminal {
         Ok(RawTerminal(()))
     }
 
-    /// Does something while the terminal is as it was before, if it is in raw mode now.
+    /// Runs `work` with the terminal restored, if it is in raw mode now.
     pub(crate) fn with_terminal_restored(work: impl FnOnce()) {
         let was_raw = IS_RAW.load(Ordering::SeqCst);
         if was_raw {
@@ -32,7 +32,7 @@ impl RawTerminal {
         }
         work();
         if was_raw {
-            // A terminal that is gone shows when it is read.
+            // A terminal that is gone is reported by the next read.
             let _ = enable();
         }
     }
@@ -43,7 +43,7 @@ static IS_RAW: AtomicBool = AtomicBool::new(false);
 
 fn enable() -> Result<(), CliError> {
     enable_raw_mode()
-        .map_err(|error| CliError::failed(format!("the terminal cannot be typed on: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot put the terminal into raw mode: {error}")))?;
     keep_newline_translation();
     output::write_stderr(BRACKETED_PASTE_ON);
     Ok(())
@@ -56,8 +56,8 @@ impl Drop for RawTerminal {
     }
 }
 
-/// In raw mode a line end does not lead to the start of the next line. Warnings of others are to stand below each other
-/// all the same.
+/// Keeps the translation of newlines. In raw mode a newline does not return to the first column, but warnings from
+/// other parts of the program must still start there.
 fn keep_newline_translation() {
     let stdin = std::io::stdin();
     if let Ok(mut modes) = tcgetattr(&stdin) {
@@ -66,13 +66,14 @@ fn keep_newline_translation() {
     }
 }
 
-/// The terminal as it was. There is nobody left to tell if that fails.
+/// Restores the terminal. A failure cannot be reported to anyone.
 fn restore() {
     output::write_stderr(BRACKETED_PASTE_OFF);
     let _ = disable_raw_mode();
 }
 
-/// A panic of this thread ends the chat; one of an agent is reported as the end of its round.
+/// Restores the terminal if this thread panics, because that ends the chat. A panic of an agent is reported as the
+/// end of its round.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

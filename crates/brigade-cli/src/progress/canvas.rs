@@ -1,48 +1,48 @@
-//! The lower part of a terminal, drawn again and again in the same place.
+//! Bottom part of the terminal, redrawn in place.
 //!
-//! Without a footer the hidden cursor rests on the first line of the frame: there a terminal finds it again after it
-//! was resized, however it has broken the lines, and nothing of the frame is pushed out of the window. Lines end with
-//! a carriage return too, so that frames look the same in raw mode.
+//! Without a footer, the hidden cursor rests on the first line of the frame. The terminal keeps that position when it
+//! is resized, however it rewraps the lines, and no part of the frame scrolls out of the window. Lines end with a
+//! carriage return too, so frames look the same in raw mode.
 
 use unicode_width::UnicodeWidthChar;
 
-/// Begins and ends a frame that a terminal shows at once.
+/// Start and end of a frame that the terminal shows in one step.
 const BEGIN: &str = "\u{1b}[?2026h";
 const END: &str = "\u{1b}[?2026l";
 const HIDE_CURSOR: &str = "\u{1b}[?25l";
 const SHOW_CURSOR: &str = "\u{1b}[?25h";
 const CLEAR_BELOW: &str = "\u{1b}[J";
-/// Clears from the beginning of a line on. In the first corner of the window some terminals keep what is cleared at once
-/// as if it had scrolled away, so the line is cleared first and then all below it.
+/// Clears from the start of a line to the end of the screen. In the top left corner, some terminals move cleared
+/// content into the scrollback, so the line is cleared first and then everything below it.
 const CLEAR_FROM_HERE: &str = "\u{1b}7\u{1b}[2K\u{1b}[B\u{1b}[J\u{1b}8";
 const CLEAR_TO_END_OF_LINE: &str = "\u{1b}[K";
-/// Lines are cut at the edge while a frame is written: the window may have become narrower since it was laid out.
+/// Disables line wrapping while a frame is written: the window may have become narrower since the layout.
 const CUT_LINES: &str = "\u{1b}[?7l";
 const BREAK_LINES: &str = "\u{1b}[?7h";
 const RESET: &str = "\u{1b}[0m";
 
-/// Lines beneath the tree: a question, or a line that somebody types.
+/// Lines below the tree: an approval prompt, or an input line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Text that is safe, in styles or without. Lines that are too long are broken.
+    /// Sanitized lines that may contain styles. Long lines are wrapped.
     pub(crate) lines: Vec<String>,
-    /// Row and column among the lines, as if none were broken, where the cursor is shown.
+    /// Row and column of the cursor in the unwrapped lines.
     pub(crate) cursor: Option<(usize, usize)>,
 }
 
 /// Columns and rows.
 pub(super) type Size = (usize, usize);
 
-/// A line of a frame.
+/// Line of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FrameLine {
-    /// The text with its styles.
+    /// Text with its styles.
     pub(super) shown: String,
-    /// The columns that it takes.
+    /// Width in columns.
     pub(super) width: usize,
 }
 
-/// What stands on the terminal.
+/// Content of the terminal as last drawn.
 #[derive(Debug, Default)]
 pub(super) struct Canvas {
     drawn: Option<Drawn>,
@@ -57,12 +57,12 @@ struct Drawn {
 }
 
 impl Canvas {
-    /// How many rows a frame may have.
+    /// Maximum number of rows of a frame.
     pub(super) fn rows((_, height): Size) -> usize {
         height.saturating_sub(1).max(1)
     }
 
-    /// What is to be sent so that these lines stand there; nothing where they do already.
+    /// Output that draws these lines. Empty if they are already on the screen.
     pub(super) fn draw(
         &mut self,
         lines: Vec<FrameLine>,
@@ -82,7 +82,7 @@ impl Canvas {
         frame + END
     }
 
-    /// What is to be sent so that a text, which is safe, stands above these lines.
+    /// Output that prints sanitized text above these lines.
     pub(super) fn print_above(
         &mut self,
         text: &str,
@@ -97,7 +97,7 @@ impl Canvas {
         frame + END
     }
 
-    /// What is to be sent so that nothing stands there.
+    /// Output that removes the frame.
     pub(super) fn clear(&mut self, size: Size) -> String {
         if self.drawn.is_none() {
             return String::new();
@@ -107,7 +107,7 @@ impl Canvas {
         format!("{BEGIN}{home}{CLEAR_FROM_HERE}{SHOW_CURSOR}{END}")
     }
 
-    /// Hides the cursor and moves it to the first line. A window that became narrower has broken lines above it in two.
+    /// Moves the hidden cursor to the first line. A window that became narrower has wrapped the lines above it.
     fn move_home(&self, (columns, height): Size) -> String {
         let Some((drawn, (row, column))) = self.drawn.as_ref().and_then(|d| Some((d, d.cursor?))) else {
             return format!("{HIDE_CURSOR}\r");
@@ -148,8 +148,8 @@ fn cursor_up(rows: usize) -> String {
 }
 
 impl Footer {
-    /// Its lines broken to so many columns, and the cursor among them. Of more than `most` rows those are kept that end
-    /// with the cursor, or the last.
+    /// Wraps the lines to `columns` and maps the cursor to them. Keeps at most `max_rows` rows: those that end at the
+    /// cursor, or the last ones.
     pub(super) fn lay_out(
         &self,
         columns: usize,
@@ -171,8 +171,7 @@ impl Footer {
     }
 }
 
-/// A styled line in pieces of so many columns, each with the style that it begins in; and where in them a column of it
-/// is.
+/// Splits a styled line into pieces of `columns`, each with the style it starts in, and maps a column to its piece.
 fn wrap_styled(
     text: &str,
     columns: usize,

@@ -1,4 +1,4 @@
-//! `stream-json`: one JSON object a line.
+//! `stream-json`: one JSON object per line.
 
 use brigade::RunEvent;
 use brigade::lifecycle::{Lifecycle, Observer};
@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::follow::RunView;
 use crate::output;
 
-/// Writes all that happens.
+/// Writes all events as JSON.
 #[derive(Default)]
 pub(crate) struct JsonStream {
     observer: Observer,
@@ -19,7 +19,7 @@ pub(crate) struct JsonStream {
 }
 
 impl JsonStream {
-    /// Sub-agents that an earlier runner had started and not ended begin again for this reader.
+    /// Reports the start of sub-agents again that an earlier process had started and that have not ended.
     pub(super) fn replay(&mut self, records: &[Record], view: &RunView) -> Result<(), CliError> {
         let mut open: Vec<(String, SessionId, Lifecycle)> = Vec::new();
         for record in records {
@@ -93,7 +93,7 @@ fn live_fields(kind: &str) -> [(String, Value); 2] {
     [("type".to_owned(), json!(kind)), ("live".to_owned(), json!(true))]
 }
 
-/// Where in the tree something happened.
+/// Fields that locate an event in the tree.
 fn location_fields(session: &SessionId, view: &RunView) -> Map<String, Value> {
     let node = view.tree.node(session);
     let mut line = Map::new();
@@ -105,12 +105,12 @@ fn location_fields(session: &SessionId, view: &RunView) -> Map<String, Value> {
     line
 }
 
-/// A message of an agent in JSON output: the role stands in front, as the runtime knows it.
+/// Message of an agent in JSON output, with the role as the runtime knows it as a prefix.
 pub(crate) fn message(role: &str, text: &str) -> String {
     format!("[{role}]: {text}")
 }
 
-/// A fact with its place. The hash of the agent's definition is `definition`, since `agent` says who it is.
+/// Record as JSON, with its location. The hash of the agent's definition is `definition`, since `agent` is its id.
 pub(crate) fn event_json(record: &Record, view: &RunView) -> Value {
     let mut line = match serde_json::to_value(&record.event) {
         Ok(Value::Object(fields)) => fields,
@@ -136,11 +136,11 @@ pub(crate) fn event_json(record: &Record, view: &RunView) -> Value {
     Value::Object(line)
 }
 
-/// Fields of facts that are amounts, or have such in them. What models and tools wrote is never looked into.
+/// Fields of events that are amounts or contain amounts. Text of models and tools is never searched for them.
 const AMOUNT_KEYS: [&str; 9] =
     ["spent", "reserved", "lent", "needed", "in_doubt", "overrun", "held", "reported", "budget"];
 
-/// Says the unit of all money in a fact.
+/// Adds the unit to all amounts of money in an event.
 fn add_money_units(fields: &mut Map<String, Value>) {
     for (key, value) in fields {
         let Value::Object(inner) = value else { continue };

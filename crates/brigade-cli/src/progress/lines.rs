@@ -14,34 +14,34 @@ use crate::render::{approval_view, truncate_at_word};
 use crate::sanitize;
 use crate::units;
 
-/// How much is told.
+/// Level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Who starts, speaks and ends.
+    /// Starts, messages and ends of agents.
     Agents,
-    /// Also every tool call.
+    /// Tool calls too.
     Calls,
 }
 
-/// Writes a line for what matters.
+/// Writes one line per important event.
 pub(crate) struct Lines {
     detail: Detail,
     store_flag: String,
-    /// When it was last said that somebody waits: a hundred agents wait for the same thing.
+    /// Time of the last note about waiting for a provider. A hundred agents may wait for the same one.
     last_wait_note: Option<Instant>,
-    /// Sessions whose last model call failed and is made again. The note about the next attempt contains the fault.
+    /// Sessions whose last model call failed and is retried. The note about the next attempt contains the error.
     retries: HashSet<SessionId>,
 }
 
-/// Columns of a task, and of the output of a call that failed.
+/// Width of a task, and of the output of a failed call.
 const MAX_TASK_COLUMNS: usize = 100;
 const MAX_OUTPUT_COLUMNS: usize = 200;
 
-/// How often it is said that somebody waits for a provider.
+/// Interval between notes about waiting for a provider.
 const WAIT_NOTE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Lines {
-    /// `open_store` is the flag that names the same store again.
+    /// Creates the writer. `store_flag` is the flag that names the same store in a suggested command.
     pub(super) fn new(detail: Detail, store_flag: String) -> Lines {
         Lines { detail, store_flag, last_wait_note: None, retries: HashSet::new() }
     }
@@ -90,7 +90,7 @@ impl Lines {
                 let who = approval_view::lineage(approval, &view.tree);
                 let what = sanitize::line(approval.what.as_str());
                 let (name, store) = (approval.name(), &self.store_flag);
-                Some(format!("{who} asks: {what} (brigade answer {name}{store} yes|no)"))
+                Some(format!("{who} requests approval: {what} (brigade answer {name}{store} yes|no)"))
             }
             Event::ToolStarted { call, .. } if calls => {
                 Some(format!("{label}: {}", view.call_label(&record.session, *call)))
@@ -102,10 +102,10 @@ impl Lines {
             Event::CallFailed {
                 cause: cause @ (CallFault::Fatal { .. } | CallFault::GivenUp { .. }),
                 ..
-            } => Some(format!("{label}: the model failed: {}", sanitize::line(&cause.to_string()))),
+            } => Some(format!("{label}: model error: {}", sanitize::line(&cause.to_string()))),
             Event::LimitReached { which, .. } => Some(format!("{label}: reached the {}", which.label())),
             Event::CancelAsked { by } if record.session == view.root => {
-                Some(format!("{label}: asked to stop by {}", sanitize::line(by)))
+                Some(format!("{label}: cancel requested by {}", sanitize::line(by)))
             }
             Event::Ended { outcome, .. } if record.session != view.root => {
                 let cause = match &outcome.status {

@@ -1,4 +1,4 @@
-//! The live tree: drawn on standard error, again in the same place.
+//! Live tree on standard error, redrawn in place.
 
 use brigade_core::Spent;
 use brigade_core::view::{Activity, Node};
@@ -12,17 +12,17 @@ use crate::suspend;
 use crate::terminal::{self, Colour};
 use crate::units;
 
-/// The most lines that are drawn, however high the terminal is.
+/// Maximum number of lines that are drawn, however high the terminal is.
 const MAX_TREE_LINES: usize = 40;
 
-/// The tree on the terminal.
+/// Live tree on a terminal.
 pub(crate) struct LiveTree {
     colour: Colour,
     canvas: Canvas,
-    /// Lines above the tree that are not there to stay.
+    /// Temporary lines above the tree.
     header: Vec<String>,
     footer: Option<Footer>,
-    /// [`suspend::resume_count`] when it was last drawn.
+    /// [`suspend::resume_count`] at the last drawing.
     resumes: u32,
 }
 
@@ -32,7 +32,8 @@ impl LiveTree {
         LiveTree { colour, canvas: Canvas::default(), header: Vec::new(), footer: None, resumes }
     }
 
-    /// After the process was stopped, the cursor is where the shell left it, and the next drawing begins there.
+    /// Canvas to draw on. After the process was suspended, the cursor is where the shell left it, and drawing
+    /// restarts there.
     fn canvas(&mut self) -> &mut Canvas {
         let resumes = suspend::resume_count();
         if std::mem::replace(&mut self.resumes, resumes) != resumes {
@@ -46,44 +47,44 @@ impl LiveTree {
         self.colour
     }
 
-    /// Draws the tree as it is now.
+    /// Draws the tree in its current state.
     pub(crate) fn draw(&mut self, view: &RunView) {
         let size = terminal::size();
         let (lines, cursor) = self.frame(view, size);
         output::write_stderr(&self.canvas().draw(lines, cursor, size));
     }
 
-    /// Writes a line above the tree.
+    /// Prints a line above the tree.
     pub(super) fn say(&mut self, view: &RunView, text: &str) {
         self.print(view, &render::wrap_text(&sanitize::lines(text), terminal::size().0));
     }
 
-    /// Writes lines above the tree that are safe already, in styles or without.
+    /// Prints sanitized lines, which may contain styles, above the tree.
     pub(crate) fn print(&mut self, view: &RunView, text: &str) {
         let size = terminal::size();
         let (lines, cursor) = self.frame(view, size);
         output::write_stderr(&self.canvas().print_above(text, lines, cursor, size));
     }
 
-    /// What stands above the tree from its next drawing on: lines that are safe, as far as there is room for them.
+    /// Sets the lines above the tree for the next drawing. They are sanitized, and shown as far as there is room.
     pub(crate) fn set_header(&mut self, header: Vec<String>) {
         self.header = header;
     }
 
-    /// What stands beneath the tree from its next drawing on.
+    /// Sets the lines below the tree for the next drawing.
     pub(crate) fn set_footer(&mut self, footer: Option<Footer>) {
         self.footer = footer;
     }
 
-    /// Takes the tree away.
+    /// Removes the tree from the terminal.
     pub(crate) fn clear(&mut self) {
         output::write_stderr(&self.canvas().clear(terminal::size()));
     }
 
-    /// The lines of the tree and of what stands beneath it, and where the cursor is.
+    /// Lines of the tree and the footer, and the position of the cursor.
     fn frame(&self, view: &RunView, size: Size) -> (Vec<FrameLine>, Option<(usize, usize)>) {
         let max_rows = Canvas::rows(size);
-        // A terminal breaks a line only after its last column is taken.
+        // A terminal wraps a line only after its last column is used.
         let width = size.0.saturating_sub(1).max(1);
         let (footer, cursor) = match &self.footer {
             Some(footer) => footer.lay_out(width, max_rows.saturating_sub(1).max(1)),
@@ -101,7 +102,7 @@ impl LiveTree {
     }
 
     fn lines(&self, view: &RunView, width: usize, max_rows: usize) -> Vec<FrameLine> {
-        // A tree of one needs no sum.
+        // A tree of one agent needs no total.
         let is_alone = view.tree.node(&view.root).is_none_or(|node| node.children.is_empty());
         let overview =
             overview(&view.tree, &view.root, if is_alone { max_rows } else { max_rows.saturating_sub(1) });
@@ -139,8 +140,8 @@ impl LiveTree {
         self.line((&row.prefix, &label(row)), &numbers, (&doing, style), columns, width)
     }
 
-    /// A line with a name behind its branches, numbers, and what is done in a style. What is done comes last and is
-    /// not filled up: a line is no longer than it has to be, so that a narrower window breaks few.
+    /// Formats a line: the branches and the name, the numbers, and the activity in a style. The activity comes last
+    /// and is not padded, so that a narrower window wraps few lines.
     fn line(
         &self,
         (prefix, name): (&str, &str),
@@ -171,7 +172,7 @@ impl LiveTree {
 }
 
 impl Drop for LiveTree {
-    /// Whatever happens, the cursor is shown again.
+    /// Shows the cursor again in any case.
     fn drop(&mut self) {
         self.clear();
     }
@@ -184,7 +185,7 @@ fn label(row: &Row<'_>) -> String {
     }
 }
 
-/// The branches that lead to an agent, without those far above where there are too many.
+/// Branches that lead to an agent. If there are too many, the outermost are dropped.
 fn shorten_prefix(prefix: &str, room: usize) -> String {
     let excess = prefix.chars().count().saturating_sub(room);
     if excess == 0 {
@@ -194,7 +195,7 @@ fn shorten_prefix(prefix: &str, room: usize) -> String {
     format!("…{rest}")
 }
 
-/// What fits beside the names.
+/// Columns that fit beside the names.
 struct Columns {
     name: usize,
     detail: NumberDetail,
@@ -235,13 +236,13 @@ impl Columns {
     }
 }
 
-/// What an agent does, in words and in a style.
+/// Activity of an agent, as text and style.
 fn doing(node: &Node, active: usize, view: &RunView) -> (String, &'static str) {
     if let Some(approval) = view.tree.pending_approval(&node.session) {
         return (format!("asks: {}", view.call_label(&node.session, approval.call)), "33;1");
     }
     match &node.activity {
-        Activity::Pending => ("waits for its turn".to_owned(), "2"),
+        Activity::Pending => ("queued".to_owned(), "2"),
         Activity::Thinking if view.wait_reason(&node.session).is_some() => {
             (view.wait_reason(&node.session).unwrap_or_default().to_owned(), "33")
         }
@@ -255,16 +256,16 @@ fn doing(node: &Node, active: usize, view: &RunView) -> (String, &'static str) {
         Activity::Delegating => {
             let in_line = match view.queued_delegations(&node.session) {
                 0 => String::new(),
-                count => format!(", {count} in line"),
+                count => format!(", {count} queued"),
             };
             match active {
-                0 if in_line.is_empty() => ("reads the results".to_owned(), "36"),
-                1 => (format!("waits for 1 agent{in_line}"), "2"),
-                count => (format!("waits for {count} agents{in_line}"), "2"),
+                0 if in_line.is_empty() => ("reading results".to_owned(), "36"),
+                1 => (format!("waiting for 1 agent{in_line}"), "2"),
+                count => (format!("waiting for {count} agents{in_line}"), "2"),
             }
         }
         Activity::Compacting => ("summarising".to_owned(), "33"),
-        Activity::WrappingUp => ("last word".to_owned(), "33"),
+        Activity::WrappingUp => ("wrapping up".to_owned(), "33"),
         Activity::Ended(outcome) => render::status_cell(&outcome.status),
     }
 }
@@ -275,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// A chain of agents, each of whom delegated to the next.
+    /// Chain of agents, each of which delegated to the next.
     fn chain(depth: u32) -> RunView {
         let root = SessionId::root(1);
         let hash = Hash::of(b"");

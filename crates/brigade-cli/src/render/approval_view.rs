@@ -1,7 +1,8 @@
-//! A question of an agent as the user reads it: who asks, why, and the whole call. An edit is shown as a diff.
+//! View of an approval request: the requesting agent, the reason, and the complete call. An edit is shown as a diff.
 //!
-//! Nothing of a call is left out, because what is harmful stands where nobody looks. Blanks that would push it out of
-//! sight are counted instead. A long diff is cut only where that is said, and can be shown whole.
+//! No part of a call is left out, because harmful content hides where users do not look. Long runs of spaces that
+//! would push it out of sight are replaced by their count. Only a long diff is shortened. It says so, and it can be
+//! shown in full.
 
 use brigade::Workspace;
 use brigade_core::view::{PendingApproval, Tree};
@@ -13,68 +14,65 @@ use crate::preview::{self, Preview};
 use crate::sanitize;
 use crate::terminal::Colour;
 
-/// More blanks than this in a row are counted.
+/// Longer runs of spaces are replaced by their count.
 const MAX_BLANKS: usize = 24;
-/// More empty lines than this in a row are counted.
+/// Longer runs of empty lines are replaced by their count.
 const MAX_EMPTY_LINES: usize = 3;
-/// A call is not broken into lines narrower than this.
+/// Minimum width that a call is wrapped to.
 const MIN_TEXT_COLUMNS: usize = 16;
-/// Stands before every line of a call, so that none of them looks like the words of somebody else.
+/// Prefix of every line of a call, so that none looks like other output.
 const MARGIN: &str = "  │ ";
-/// Stands before the rest of a line that was too long.
+/// Prefix of the continuation of a wrapped line.
 const CONTINUATION_MARGIN: &str = "  ┆ ";
 /// Rows of a diff that are shown at first.
 const MAX_DIFF_ROWS: usize = 60;
-/// Rows beyond that which are shown all the same: a note about them would be as long.
+/// Excess rows that are still shown, because a note about them would be as long.
 const DIFF_ROWS_MARGIN: usize = 3;
-/// The deepest indentation in a diff that is shown as it is.
+/// Deepest indentation in a diff that is shown unchanged.
 const MAX_INDENT_COLUMNS: usize = 80;
-/// A tab in a diff.
+/// Replacement for a tab in a diff.
 const TAB: &str = "    ";
-/// Columns of a path or a command in a headline.
+/// Maximum width of a path or a command in a headline.
 const MAX_SUBJECT_COLUMNS: usize = 120;
 
-/// Presentation of a question.
+/// Presentation of an approval request.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewOptions<'a> {
-    /// Width of the lines.
     pub(crate) columns: usize,
     pub(crate) colour: Colour,
-    /// Files that an edit is compared with, if they are at hand.
+    /// Workspace with the files that an edit is compared with, if available.
     pub(crate) workspace: Option<&'a Workspace>,
-    /// How much of a long diff is shown.
     pub(crate) diff_detail: DiffDetail,
 }
 
-/// How much of a long diff is shown.
+/// Amount of a long diff that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiffDetail {
-    /// Its beginning.
+    /// Its first rows.
     Bounded,
-    /// All of it.
     Full,
 }
 
-/// A question in lines.
+/// Approval request as lines.
 pub(crate) struct RenderedApproval {
-    /// Text that is safe, in styles or without.
+    /// Sanitized lines that may contain styles.
     pub(crate) lines: Vec<String>,
-    /// Whether a part of the diff is hidden.
+    /// Whether part of the diff is hidden.
     pub(crate) is_cut: bool,
 }
 
-/// Who asks: all agents on the way to it, from the top.
+/// Path of agents from the root to the requesting one.
 pub(crate) fn lineage(approval: &PendingApproval, tree: &Tree) -> String {
     let labels: Vec<String> = tree.lineage(&approval.session).into_iter().map(sanitize::line).collect();
     if labels.is_empty() { approval.session.to_string() } else { labels.join(" › ") }
 }
 
-/// The question in one sentence, such as `lead wants to edit src/lib.rs`.
+/// One-sentence summary, such as `lead wants to edit src/lib.rs`.
 pub(crate) fn headline(approval: &PendingApproval, tree: &Tree) -> String {
     format!("{} wants to {}", lineage(approval, tree), action(approval))
 }
 
-/// The call as a verb with its object, such as `edit src/lib.rs`.
+/// Call as a verb with its object, such as `edit src/lib.rs`.
 pub(crate) fn action(approval: &PendingApproval) -> String {
     let arguments: Value = serde_json::from_str(approval.arguments()).unwrap_or_default();
     let argument = |name: &str| arguments.get(name).and_then(Value::as_str);
@@ -90,20 +88,20 @@ pub(crate) fn action(approval: &PendingApproval) -> String {
     subject.unwrap_or_else(|| format!("call {}", sanitize::line(approval.tool())))
 }
 
-/// A path within a sentence. One that could be taken for words of the sentence is quoted.
+/// Path within a sentence. It is quoted if it could be mistaken for words of the sentence.
 fn path_text(path: &str) -> String {
     let path = fit(&sanitize::line(path), MAX_SUBJECT_COLUMNS);
     let is_plain = |c: char| c.is_alphanumeric() || "._/-+@…".contains(c);
     if path.chars().all(is_plain) { path } else { format!("`{path}`") }
 }
 
-/// Whether a command is short, and has nothing in it that could be taken for something else.
+/// Whether a command is short, and cannot be mistaken for something else.
 fn is_plain(command: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || " ._/-=:@+,".contains(c);
     command.len() <= MAX_SUBJECT_COLUMNS && command.chars().all(is_plain) && !command.trim().is_empty()
 }
 
-/// The question, whole but for the end of a long diff.
+/// Renders the request, complete except for the end of a long diff.
 pub(crate) fn render(approval: &PendingApproval, tree: &Tree, options: ViewOptions<'_>) -> RenderedApproval {
     let head = format!("{} ({})", headline(approval, tree), sanitize::line(&approval.why));
     let mut lines = wrap_items(head.split(' '), " ", options.columns);
@@ -126,7 +124,7 @@ pub(crate) fn render(approval: &PendingApproval, tree: &Tree, options: ViewOptio
     RenderedApproval { lines, is_cut: false }
 }
 
-/// Adds a line of a call behind the margin, broken into parts that fit.
+/// Adds a line of a call behind the margin, wrapped to fit.
 fn push_broken(lines: &mut Vec<String>, line: &str, options: ViewOptions<'_>) {
     for (number, part) in break_line(line, text_columns(options)).into_iter().enumerate() {
         lines.push(format!("{}{part}", if number == 0 { MARGIN } else { CONTINUATION_MARGIN }));
@@ -137,17 +135,17 @@ fn text_columns(options: ViewOptions<'_>) -> usize {
     options.columns.saturating_sub(MARGIN.width()).max(MIN_TEXT_COLUMNS)
 }
 
-/// The rows of a diff, and whether some are hidden.
+/// Rows of a diff, and whether some are hidden.
 fn diff(change: &FileChange, options: ViewOptions<'_>) -> (Vec<String>, bool) {
     let diff = change.diff.strip_suffix('\n').unwrap_or(&change.diff);
     if diff.is_empty() {
-        return (vec![format!("{MARGIN}The content stays the same.")], false);
+        return (vec![format!("{MARGIN}No changes.")], false);
     }
     let lines: Vec<&str> = diff.split('\n').collect();
-    // Where every line ends like this, it says nothing.
+    // If every line ends like this, the mark carries no information.
     let is_text = |line: &&&str| line.starts_with(['+', '-', ' ']);
     let is_crlf = lines.iter().filter(is_text).all(|line| line.ends_with('\r'));
-    // The row in which each line ends.
+    // Row at which each line ends.
     let (mut rows, mut ends) = (Vec::new(), Vec::new());
     for line in lines {
         let line = if is_crlf { line.strip_suffix('\r').unwrap_or(line) } else { line };
@@ -161,15 +159,15 @@ fn diff(change: &FileChange, options: ViewOptions<'_>) -> (Vec<String>, bool) {
     let shown = ends.iter().filter(|end| **end <= MAX_DIFF_ROWS).count();
     let is_within_line = shown.checked_sub(1).map_or(0, |last| ends[last]) < MAX_DIFF_ROWS;
     let hidden = match (is_within_line, ends.len() - shown) {
-        (false, count) => format!("{count} more lines are hidden"),
-        (true, 1) => "the rest of this line is hidden".to_owned(),
-        (true, count) => format!("the rest of this line and {} more lines are hidden", count - 1),
+        (false, count) => format!("{count} more lines hidden"),
+        (true, 1) => "rest of this line hidden".to_owned(),
+        (true, count) => format!("rest of this line and {} more lines hidden", count - 1),
     };
     rows.push(format!("{MARGIN}⟨{hidden}⟩"));
     (rows, true)
 }
 
-/// A line of a diff, in the colour of what it does.
+/// Line of a diff, in the colour of its kind.
 fn diff_line(line: &str, options: ViewOptions<'_>) -> Vec<String> {
     let (sign, text) = line.split_at(line.chars().next().map_or(0, char::len_utf8));
     let style = match sign {
@@ -188,7 +186,7 @@ fn diff_line(line: &str, options: ViewOptions<'_>) -> Vec<String> {
     parts.into_iter().enumerate().map(row).collect()
 }
 
-/// A line of a file. Its indentation stays, unless there is so much of it that it hides something.
+/// Line of a file. Its indentation is kept, unless it is deep enough to hide something.
 fn indented(text: &str) -> String {
     let text = text.replace('\t', TAB);
     let rest = text.trim_start_matches(' ');
@@ -198,7 +196,7 @@ fn indented(text: &str) -> String {
     }
 }
 
-/// A line in parts that fit, with every blank of it.
+/// Splits a line into pieces that fit, and keeps every space.
 fn break_line(line: &str, room: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut used = 0;
@@ -216,7 +214,7 @@ fn break_line(line: &str, room: usize) -> Vec<String> {
     parts
 }
 
-/// The arguments of a call: each with its name, the path first, or the one there is without.
+/// Arguments of a call: each with its name and the path first, or a single one without a name.
 fn argument_lines(arguments: &str) -> Vec<String> {
     let Ok(Value::Object(fields)) = serde_json::from_str(arguments) else {
         return visible_lines(arguments);
@@ -241,7 +239,7 @@ fn argument_lines(arguments: &str) -> Vec<String> {
     lines
 }
 
-/// Text in lines, with nothing in it that hides or pushes away.
+/// Splits text into lines, and makes invisible and oversized content visible.
 fn visible_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut empty = 0;
@@ -266,7 +264,7 @@ fn push_empty_lines(lines: &mut Vec<String>, empty: &mut usize) {
     }
 }
 
-/// A line in which long runs of blanks are counted, and blanks that are no plain space are written out.
+/// Replaces long runs of spaces by their count, and escapes other kinds of spaces.
 fn count_blanks(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     let mut blanks = 0;
@@ -288,7 +286,7 @@ fn count_blanks(line: &str) -> String {
     sanitize::lines(&shown).into_owned()
 }
 
-/// Whether a character leaves no mark, or changes those beside it, and is not a plain blank.
+/// Whether a character is invisible, or changes its neighbours, and is not a plain space.
 fn is_invisible(letter: char) -> bool {
     letter.is_whitespace()
         || letter.width() == Some(0)
@@ -385,7 +383,7 @@ mod tests {
         assert_eq!(rows[1..], ["  │ -a", "  │ +b"]);
         let (rows, _) = super::tests::rows("a\r\n", "a\n", DiffDetail::Bounded);
         assert_eq!(rows[1..], [r"  │ -a\u{d}", "  │ +a"]);
-        assert_eq!(super::tests::rows("a", "a", DiffDetail::Bounded).0, ["  │ The content stays the same."]);
+        assert_eq!(super::tests::rows("a", "a", DiffDetail::Bounded).0, ["  │ No changes."]);
     }
 
     #[test]
@@ -394,7 +392,7 @@ mod tests {
         let (bounded, is_cut) = rows("", &many, DiffDetail::Bounded);
         assert!(is_cut);
         assert_eq!(bounded.len(), MAX_DIFF_ROWS + 1);
-        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨41 more lines are hidden⟩");
+        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨41 more lines hidden⟩");
         let (whole, is_cut) = rows("", &many, DiffDetail::Full);
         assert_eq!((whole.len(), is_cut), (101, false));
         // A note in place of two lines would save nothing.
@@ -402,6 +400,6 @@ mod tests {
         assert!(!rows("", &few, DiffDetail::Bounded).1);
         let long = format!("{}\nb\nc\n", "x".repeat(5000));
         let (bounded, _) = rows("", &long, DiffDetail::Bounded);
-        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨the rest of this line and 2 more lines are hidden⟩");
+        assert_eq!(bounded[MAX_DIFF_ROWS], "  │ ⟨rest of this line and 2 more lines hidden⟩");
     }
 }

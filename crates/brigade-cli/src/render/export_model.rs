@@ -1,4 +1,4 @@
-//! A whole tree as it is told in a document.
+//! Run tree as input of the document exports.
 
 use std::collections::HashMap;
 
@@ -11,41 +11,40 @@ use super::{Row, SubtreeTotals, fit, overview, subtree_totals};
 use crate::follow::RunView;
 use crate::sanitize;
 
-/// How long a title is.
+/// Maximum width of a title.
 const MAX_TITLE_COLUMNS: usize = 100;
 
-/// All that is known of a tree.
+/// Complete run tree.
 pub(crate) struct ExportedRun {
-    /// The projection of its log.
+    /// View of its log.
     pub(crate) view: RunView,
-    /// The log.
     pub(crate) records: Vec<Record>,
-    /// Why there is no more of it, where some of it cannot be read.
+    /// Reason why the rest of the log cannot be read, if so.
     pub(crate) fault: Option<String>,
 }
 
-/// What became of an agent, in a word and in whole.
+/// Outcome of an agent, as a word and as text.
 pub(crate) struct OutcomeLabel {
-    /// A word that can be a class.
+    /// One word, usable as a CSS class.
     pub(crate) word: &'static str,
-    /// The word, and the reason where there is one.
+    /// The word, with the reason if there is one.
     pub(crate) text: String,
 }
 
 impl ExportedRun {
-    /// The first line of the task.
+    /// First line of the task.
     pub(crate) fn title(&self) -> String {
         let task = self.root().map_or("", |node| node.task.trim());
         let line = sanitize::line(task.lines().next().unwrap_or_default());
         if line.is_empty() { self.view.root.to_string() } else { fit(&line, MAX_TITLE_COLUMNS) }
     }
 
-    /// The agent at the top.
+    /// Root agent.
     pub(crate) fn root(&self) -> Option<&Node> {
         self.view.tree.node(&self.view.root)
     }
 
-    /// Every agent with what happened to it, depth first.
+    /// Every agent with its timeline, depth first.
     pub(crate) fn timelines(&self) -> Vec<(&Node, Timeline<'_>)> {
         let mut logs: HashMap<&SessionId, Vec<&Record>> = HashMap::new();
         for record in &self.records {
@@ -58,18 +57,18 @@ impl ExportedRun {
             .collect()
     }
 
-    /// Every agent in its place.
+    /// Every agent as a row of the tree.
     pub(crate) fn rows(&self) -> Vec<Row<'_>> {
         overview(&self.view.tree, &self.view.root, usize::MAX / 2).rows
     }
 
-    /// An agent and all below it.
+    /// Totals of an agent and its descendants.
     pub(crate) fn totals(&self, session: &SessionId) -> SubtreeTotals {
         SubtreeTotals::of(&self.view.tree, session)
     }
 }
 
-/// What became of an agent.
+/// Outcome of an agent.
 pub(crate) fn outcome_label(node: &Node) -> OutcomeLabel {
     match &node.activity {
         Activity::Ended(outcome) => status_label(&outcome.status),
@@ -77,12 +76,12 @@ pub(crate) fn outcome_label(node: &Node) -> OutcomeLabel {
     }
 }
 
-/// What a status says.
+/// Label of a status.
 pub(crate) fn status_label(status: &Status) -> OutcomeLabel {
     OutcomeLabel { word: status.as_str(), text: sanitize::line(&status_text(status)) }
 }
 
-/// The name of the place in a document where a session is told.
+/// Anchor of a session in a document.
 pub(crate) fn anchor(session: &SessionId) -> String {
     format!("agent{}", subtree_totals::session_path(session).replace('.', "_"))
 }

@@ -1,6 +1,6 @@
-//! A whole tree as one page that needs nothing else: no script, no file, no network.
+//! HTML export of a run tree: one self-contained page without scripts, other files or network access.
 //!
-//! All that others said goes through `text` or `line`, which leave no markup and no control character.
+//! Text of other origin passes through `text` or `line`, which remove markup and control characters.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use brigade_core::view::Node;
 use super::RowContent;
 use super::export_model::{ExportedRun, OutcomeLabel, anchor, outcome_label, status_label};
 use super::timeline::{
-    ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, capitalize, usage_text,
+    ApprovalItem, CallItem, Child, FileChange, Item, RoundStarted, Timeline, Turn, usage_text,
 };
 use crate::clock;
 use crate::sanitize;
 use crate::units;
 
-/// How the page looks.
+/// Style sheet of the page.
 const STYLE: &str = include_str!("html.css");
-/// Outputs of up to so many lines are open.
+/// Outputs with more lines start collapsed.
 const MAX_OPEN_LINES: usize = 8;
-/// Diffs of up to so many lines are open.
+/// Diffs with more lines start collapsed.
 const MAX_OPEN_DIFF_LINES: usize = 60;
 
-/// The tree as a page.
+/// Run tree as an HTML page.
 pub(crate) fn export_html(run: &ExportedRun) -> String {
     let title = line(&run.title());
     let mut page = HtmlPage { html: String::new(), root: run.view.root.clone() };
@@ -81,11 +81,11 @@ impl HtmlPage {
         self.push("</dl>\n");
         if totals.spent.unconfirmed.tokens > 0 {
             let tokens = units::format_compact(totals.spent.unconfirmed.tokens);
-            self.push(&format!("<p class=\"trouble\">Up to {tokens} more tokens are in doubt: their answers were never seen.</p>\n"));
+            self.push(&format!("<p class=\"trouble\">Up to {tokens} more tokens may have been billed: their replies never arrived.</p>\n"));
         }
         if let Some(fault) = &run.fault {
             self.push(&format!(
-                "<p class=\"trouble\">Not all of this session can be read: {}</p>\n",
+                "<p class=\"trouble\">Part of this session cannot be read: {}</p>\n",
                 line(fault)
             ));
         }
@@ -103,7 +103,7 @@ impl HtmlPage {
         for row in run.rows() {
             let RowContent::Agent(node, _) = row.content else { continue };
             let totals = run.totals(&node.session);
-            // Where nothing cost money, tokens say who took most of it.
+            // If nothing cost money, the share is computed from the tokens.
             let share = match whole.spent.usd {
                 0 => share(totals.spent.usage.total(), whole.spent.usage.total()),
                 all => share(totals.spent.usd, all),
@@ -126,7 +126,7 @@ impl HtmlPage {
             ));
         }
         self.push(
-            "</tbody>\n</table></div>\n<p class=\"hint\">Σ is the agent with all below it.</p>\n</nav>\n",
+            "</tbody>\n</table></div>\n<p class=\"hint\">Σ: the agent and its descendants.</p>\n</nav>\n",
         );
     }
 
@@ -148,13 +148,13 @@ impl HtmlPage {
         match item {
             Item::RoundStarted(started) => self.round_started(started),
             Item::Message { from, text } => {
-                self.message_block("heard", &format!("{} says", line(&capitalize(from))), "", text)
+                self.message_block("heard", &format!("Message from {}", line(from)), "", text)
             }
             Item::Turn(turn) => self.turn(turn),
             Item::Compacted { keep_from, summary } => {
                 self.message_block(
                     "compacted",
-                    &format!("Turns before {keep_from} became a summary"),
+                    &format!("Turns before {keep_from} were summarized"),
                     "",
                     summary,
                 );
@@ -162,8 +162,11 @@ impl HtmlPage {
             Item::Note(note) => self.push(&format!("<p class=\"note\">{}</p>\n", line(note))),
             Item::Problem(problem) => self.push(&format!("<p class=\"trouble\">{}</p>\n", line(problem))),
             Item::RoundEnded { outcome, spent, took, result } => {
-                let used =
-                    format!("{} with all below, in {}", usage_text(spent), units::format_elapsed(*took));
+                let used = format!(
+                    "{} including sub-agents, in {}",
+                    usage_text(spent),
+                    units::format_elapsed(*took)
+                );
                 self.push(&format!(
                     "<div class=\"end\">{}<small>{used}</small></div>\n",
                     badge(&status_label(&outcome.status))
@@ -178,30 +181,30 @@ impl HtmlPage {
 
     fn round_started(&mut self, started: &RoundStarted<'_>) {
         let mut note =
-            format!("Began {}; may use {}.", clock::format_utc(started.at), line(&started.budget_text()));
+            format!("Started {}; budget: {}.", clock::format_utc(started.at), line(&started.budget_text()));
         if let Some(parent) = started.parent {
             let parent = match self.root.contains(parent) {
                 true => format!("<a href=\"#{}\"><code>{parent}</code></a>", anchor(parent)),
                 false => format!("<code>{parent}</code>"),
             };
-            note.push_str(&format!(" Delegated by {parent} through {}.", started.delegation.style));
+            note.push_str(&format!(" Delegated by {parent} with {}.", started.delegation.style));
         }
         self.push(&format!("<p class=\"note\">{note}</p>\n"));
         self.warnings(&started.delegation.warnings);
         if !started.delegation.task.is_empty() {
             self.message_block(
                 "heard",
-                &format!("{} asks", capitalize(started.requester())),
+                &format!("Task from {}", started.requester()),
                 "",
                 started.delegation.task.as_str(),
             );
         }
         if let Some(context) = &started.delegation.context {
-            self.folded("What there is to know", context.as_str());
+            self.folded("Context", context.as_str());
         }
     }
 
-    /// What somebody said, and who.
+    /// Message block with its sender.
     fn message_block(&mut self, class: &str, who: &str, more: &str, content: &str) {
         let body = prose(content);
         self.push(&format!(
@@ -245,7 +248,7 @@ impl HtmlPage {
             Some(FileChange { added, removed: 0, .. }) => format!("<ins>+{added}</ins>"),
             Some(FileChange { added: 0, removed, .. }) => format!("<del>−{removed}</del>"),
             Some(FileChange { added, removed, .. }) => format!("<ins>+{added}</ins> <del>−{removed}</del>"),
-            None if call.user_message.is_some() => "said to the person".to_owned(),
+            None if call.user_message.is_some() => "message to the user".to_owned(),
             None if lines > 0 => units::format_line_count(lines),
             None => String::new(),
         };
@@ -284,9 +287,9 @@ impl HtmlPage {
     }
 
     fn approval(&mut self, approval: &ApprovalItem<'_>) {
-        let answer = approval.answer.as_deref().unwrap_or("not answered yet");
+        let answer = approval.answer.as_deref().unwrap_or("pending");
         self.push(&format!(
-            "<p class=\"question\"><b>asked</b> {}<br><b>answer</b> {}</p>\n",
+            "<p class=\"question\"><b>approval requested</b> {}<br><b>answer</b> {}</p>\n",
             line(approval.what),
             line(answer)
         ));
@@ -295,7 +298,7 @@ impl HtmlPage {
     fn child(&mut self, child: &Child<'_>) {
         let (label, target) = (line(child.label), anchor(child.session));
         let returned = match &child.returned {
-            None => "<small>not returned yet</small>".to_owned(),
+            None => "<small>still running</small>".to_owned(),
             Some((outcome, spent, took)) => {
                 let status = badge(&status_label(&outcome.status));
                 format!("{status}<small>{}, {}</small>", units::format_elapsed(*took), usage_text(spent))
@@ -337,7 +340,7 @@ impl HtmlPage {
     }
 }
 
-/// A word for what became of something; the reason follows where there is one.
+/// Badge for an outcome, followed by the reason if there is one.
 fn badge(status: &OutcomeLabel) -> String {
     let why = status.text.strip_prefix(status.word).unwrap_or_default().trim_start_matches(':').trim();
     let why = if why.is_empty() {
@@ -348,7 +351,7 @@ fn badge(status: &OutcomeLabel) -> String {
     format!("<span class=\"badge {0}\">{0}</span>{why}", status.word)
 }
 
-/// Words with their blocks of code set apart.
+/// Prose with code blocks as separate elements.
 fn prose(source: &str) -> String {
     let mut html = String::new();
     let mut paragraph: Vec<&str> = Vec::new();
@@ -382,7 +385,7 @@ fn prose(source: &str) -> String {
     html
 }
 
-/// Sets off code and strong words, in text that is escaped already.
+/// Marks up inline code and bold text, in text that is already escaped.
 fn styled(escaped: &str) -> String {
     let mut html = String::with_capacity(escaped.len());
     let mut rest = escaped;
@@ -423,22 +426,22 @@ fn strong(escaped: &str) -> String {
     html
 }
 
-/// What stands before the next sign on the same line, and what follows the sign.
+/// Text before the next marker on the same line, and text after the marker.
 fn within<'a>(text: &'a str, sign: &str) -> Option<(&'a str, &'a str)> {
     text.split_once(sign).filter(|(inner, _)| !inner.trim().is_empty() && !inner.contains('\n'))
 }
 
-/// Text of several lines.
+/// Escapes text of several lines.
 fn text(text: &str) -> String {
     escape_html(&sanitize::lines(text)).into_owned()
 }
 
-/// Text of one line.
+/// Escapes text of one line.
 fn line(text: &str) -> String {
     escape_html(&sanitize::line(text)).into_owned()
 }
 
-/// Text without markup. Whoever calls it has made sure that no control character is in it.
+/// Escapes markup. The caller has removed control characters.
 fn escape_html(text: &str) -> Cow<'_, str> {
     if !text.contains(['&', '<', '>', '"', '\'']) {
         return Cow::Borrowed(text);

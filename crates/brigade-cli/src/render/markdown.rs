@@ -1,6 +1,6 @@
-//! Markdown for a terminal, while it is being written: a block is shown when it is complete, code line by line.
+//! Streaming Markdown renderer for a terminal: a block is shown once it is complete, code line by line.
 //!
-//! Text of any origin comes in; lines that are safe to show come out.
+//! The input is untrusted; the output lines are sanitized.
 
 mod block;
 mod flow;
@@ -9,19 +9,19 @@ use crate::render::fit;
 use crate::sanitize;
 use crate::terminal::Colour;
 
-/// A block that is longer than this is shown in parts.
+/// Longer blocks are shown in parts.
 const MAX_BLOCK_BYTES: usize = 32 * 1024;
-/// How code is indented, so that it is told apart without colours too.
+/// Indentation of code, which sets it apart without colours too.
 const CODE_INDENT: &str = "    ";
 
-/// A text that is still being written.
+/// Renderer for text that is still arriving.
 #[derive(Debug)]
 pub(crate) struct Markdown {
     colour: Colour,
     columns: usize,
-    /// The line that has no end yet.
+    /// Line that is not complete yet.
     line: String,
-    /// Complete lines of a block that is not complete.
+    /// Complete lines of an incomplete block.
     block: String,
     fence: Option<Fence>,
     /// Whether an empty line is due before the next block.
@@ -32,13 +32,13 @@ pub(crate) struct Markdown {
 enum Gap {
     /// Nothing was shown yet.
     Start,
-    /// The last block stands for itself.
+    /// The last block ended.
     Due,
-    /// The last block was an item of a list, which the next one follows closely.
+    /// The last block was a list item. The next item follows without an empty line.
     Item,
 }
 
-/// Code that has begun and not ended.
+/// Code block that has not ended.
 #[derive(Debug)]
 struct Fence {
     mark: char,
@@ -47,13 +47,13 @@ struct Fence {
 }
 
 impl Markdown {
-    /// Nothing yet, for a window of so many columns.
+    /// Creates a renderer for a window of `columns`.
     pub(crate) fn new(colour: Colour, columns: usize) -> Markdown {
         let (line, block) = (String::new(), String::new());
         Markdown { colour, columns: columns.max(10), line, block, fence: None, gap: Gap::Start }
     }
 
-    /// Takes more text and gives the lines that are ready.
+    /// Adds text, and returns the lines that are ready.
     pub(crate) fn push(&mut self, text: &str) -> Vec<String> {
         let mut ready = Vec::new();
         for piece in text.split_inclusive('\n') {
@@ -69,7 +69,7 @@ impl Markdown {
         ready
     }
 
-    /// What is left, when the text is over.
+    /// Ends the text, and returns the remaining lines.
     pub(crate) fn end(&mut self) -> Vec<String> {
         let mut ready = Vec::new();
         if !self.line.is_empty() {
@@ -81,7 +81,7 @@ impl Markdown {
         ready
     }
 
-    /// The last lines of what is not ready, as plain text: at most so many.
+    /// Last lines of the incomplete block as plain text, at most `max_lines`.
     pub(crate) fn pending(&self, max_lines: usize) -> Vec<String> {
         let text = format!("{}{}", self.block, self.line);
         let text = sanitize::lines(text.trim_end()).replace('\t', "    ");
@@ -153,7 +153,7 @@ impl Markdown {
         ready.extend(block::render(&block, self.colour, self.columns));
     }
 
-    /// An empty line between blocks, but not between the items of a list.
+    /// Adds an empty line between blocks, but not between list items.
     fn add_gap(&mut self, ready: &mut Vec<String>, next: Gap) {
         let follows = self.gap == Gap::Item && next == Gap::Item;
         if self.gap != Gap::Start && !follows {
@@ -178,7 +178,7 @@ impl Fence {
         line.chars().count() >= self.length && line.chars().all(|c| c == self.mark)
     }
 
-    /// A line of code without the indent that the fence has too.
+    /// Line of code without the indentation of its fence.
     fn unindented<'a>(&self, line: &'a str) -> &'a str {
         let blanks = line.chars().take(self.indent).take_while(|c| *c == ' ').count();
         &line[blanks..]

@@ -1,27 +1,25 @@
-//! A whole tree as Markdown. Foreign text is inside fences that it cannot close. Unsafe links are removed from it, for
-//! readers that render the content of a fence.
+//! Markdown export of a run tree. Untrusted text is inside fences that it cannot close. Unsafe links are removed from
+//! it, for viewers that render the content of a fence.
 
 use brigade_core::SessionId;
 use brigade_core::view::Node;
 
 use super::export_model::{ExportedRun, anchor, outcome_label, status_label};
 use super::links::remove_unsafe_links;
-use super::timeline::{
-    ApprovalItem, CallItem, Child, Item, RoundStarted, Timeline, Turn, capitalize, usage_text,
-};
+use super::timeline::{ApprovalItem, CallItem, Child, Item, RoundStarted, Timeline, Turn, usage_text};
 use super::{RowContent, fit};
 use crate::clock;
 use crate::sanitize;
 use crate::units;
 
-/// Outputs that are longer are folded.
+/// Longer outputs are collapsed.
 const MAX_OPEN_LINES: usize = 12;
-/// How much of an argument is shown.
+/// Maximum width of an argument.
 const MAX_ARGUMENT_COLUMNS: usize = 200;
-/// Headings that are deeper have the same level.
+/// Deeper headings have the same level.
 const MAX_HEADING_LEVEL: u32 = 5;
 
-/// The tree as a document.
+/// Run tree as a Markdown document.
 pub(crate) fn export_markdown(run: &ExportedRun) -> String {
     let mut page = MarkdownPage { text: String::new(), root: run.view.root.clone() };
     page.head(run);
@@ -44,7 +42,7 @@ impl MarkdownPage {
         self.paragraph(&format!("# {}", escape_markdown(&run.title())));
         if let Some(fault) = &run.fault {
             self.paragraph(&format!(
-                "> **Not all of this session can be read:** {}",
+                "> **Part of this session cannot be read:** {}",
                 escape_markdown(&sanitize::line(fault))
             ));
         }
@@ -56,7 +54,7 @@ impl MarkdownPage {
                 "outcome",
                 run.root().map(|node| escape_markdown(&outcome_label(node).text)).unwrap_or_default(),
             ),
-            ("began", started),
+            ("started", started),
             ("time", units::format_elapsed(totals.time)),
             ("agents", totals.agents.to_string()),
             ("turns", totals.turns.to_string()),
@@ -94,7 +92,7 @@ impl MarkdownPage {
             ));
         }
         self.paragraph(&table);
-        self.paragraph("Σ is the agent with all below it.");
+        self.paragraph("Σ: the agent and its descendants.");
     }
 
     fn agent(&mut self, run: &ExportedRun, node: &Node, timeline: &Timeline<'_>) {
@@ -112,12 +110,12 @@ impl MarkdownPage {
         match item {
             Item::RoundStarted(started) => self.round_started(started, level),
             Item::Message { from, text } => {
-                self.heading(level, &format!("{} says", capitalize(from)));
+                self.heading(level, &format!("Message from {from}"));
                 self.message_block(text);
             }
             Item::Turn(turn) => self.turn(turn, level),
             Item::Compacted { keep_from, summary } => {
-                self.heading(level, &format!("Turns before {keep_from} became a summary"));
+                self.heading(level, &format!("Turns before {keep_from} were summarized"));
                 self.message_block(summary);
             }
             Item::Note(note) => self.paragraph(&format!("*{}*", escape_markdown(&sanitize::line(note)))),
@@ -128,7 +126,7 @@ impl MarkdownPage {
                 let status = status_label(&outcome.status);
                 self.heading(level, &format!("Ended: {}", escape_markdown(&status.text)));
                 self.paragraph(&format!(
-                    "Used {} with all below, in {}.",
+                    "Used {} including sub-agents, in {}.",
                     usage_text(spent),
                     units::format_elapsed(*took)
                 ));
@@ -141,22 +139,23 @@ impl MarkdownPage {
     }
 
     fn round_started(&mut self, started: &RoundStarted<'_>, level: u32) {
-        let mut line = format!("Began {}; may use {}.", clock::format_utc(started.at), started.budget_text());
+        let mut line =
+            format!("Started {}; budget: {}.", clock::format_utc(started.at), started.budget_text());
         if let Some(parent) = started.parent {
             let parent = match self.root.contains(parent) {
                 true => format!("[`{parent}`](#{})", anchor(parent)),
                 false => format!("`{parent}`"),
             };
-            line.push_str(&format!(" Delegated by {parent} through {}.", started.delegation.style));
+            line.push_str(&format!(" Delegated by {parent} with {}.", started.delegation.style));
         }
         self.paragraph(&line);
         self.warnings(&started.delegation.warnings);
         if !started.delegation.task.is_empty() {
-            self.heading(level, &format!("{} asks", capitalize(started.requester())));
+            self.heading(level, &format!("Task from {}", started.requester()));
             self.message_block(started.delegation.task.as_str());
         }
         if let Some(context) = &started.delegation.context {
-            self.paragraph("With this to know:");
+            self.paragraph("Context:");
             self.output(context.as_str(), "text");
         }
     }
@@ -199,7 +198,7 @@ impl MarkdownPage {
         call.approvals.iter().for_each(|approval| self.approval(approval));
         call.children.iter().for_each(|child| self.child(child));
         if let Some(message) = call.user_message {
-            self.paragraph("Said to the person:");
+            self.paragraph("Message to the user:");
             return self.message_block(message);
         }
         if let Some(change) = &call.change {
@@ -217,16 +216,19 @@ impl MarkdownPage {
 
     fn approval(&mut self, approval: &ApprovalItem<'_>) {
         if !approval.what.is_empty() {
-            self.paragraph(&format!("Asked: {}", escape_markdown(&sanitize::line(approval.what))));
+            self.paragraph(&format!(
+                "Approval requested: {}",
+                escape_markdown(&sanitize::line(approval.what))
+            ));
         }
-        let answer = approval.answer.as_deref().unwrap_or("not answered yet");
+        let answer = approval.answer.as_deref().unwrap_or("pending");
         self.paragraph(&format!("Answer: {}", escape_markdown(&sanitize::line(answer))));
     }
 
     fn child(&mut self, child: &Child<'_>) {
         let (label, target) = (escape_markdown(&sanitize::line(child.label)), anchor(child.session));
         let returned = match &child.returned {
-            None => "not returned yet".to_owned(),
+            None => "still running".to_owned(),
             Some((outcome, spent, took)) => format!(
                 "{}, after {}, {}",
                 escape_markdown(&status_label(&outcome.status).text),
@@ -252,7 +254,7 @@ impl MarkdownPage {
         self.paragraph(&fenced(&remove_unsafe_links(text), "markdown"));
     }
 
-    /// What a tool gave: folded where it is long.
+    /// Adds the output of a tool, collapsed if it is long.
     fn output(&mut self, text: &str, language: &str) {
         let lines = text.trim_end().lines().count();
         if lines <= MAX_OPEN_LINES || language == "diff" {
@@ -273,20 +275,20 @@ impl MarkdownPage {
     }
 }
 
-/// Text in a fence that is longer than any run of its sign within.
+/// Wraps text in a fence that is longer than any run of its character in the text.
 fn fenced(text: &str, language: &str) -> String {
     let text = sanitize::lines(text.trim_end());
     let fence = "`".repeat(longest_run(&text).saturating_add(1).max(3));
     format!("{fence}{language}\n{text}\n{fence}")
 }
 
-/// One line of code within a line of text.
+/// Inline code on one line.
 fn code_span(text: &str) -> String {
     if text.is_empty() {
         return "\"\"".to_owned();
     }
     let fence = "`".repeat(longest_run(text) + 1);
-    // A blank keeps a sign of the content from the fence; readers take it away again.
+    // A space separates a backtick of the content from the delimiter. Viewers remove it.
     let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{fence}{pad}{text}{pad}{fence}")
 }
@@ -300,7 +302,7 @@ fn longest_run(text: &str) -> usize {
     longest
 }
 
-/// One line of text in which nothing is markup.
+/// Escapes one line of text so that nothing in it is markup.
 fn escape_markdown(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

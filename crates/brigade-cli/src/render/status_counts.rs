@@ -1,24 +1,23 @@
-//! How far agents are, counted.
+//! Counts of agents by status.
 
 use std::fmt;
 
 use brigade_core::Status;
 use brigade_core::view::Activity;
 
-/// How far an agent is.
+/// Status of an agent in summaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AgentStatus {
-    /// It failed, or nobody knows.
+    /// The agent failed, or its outcome is unknown.
     Failed,
-    /// A limit ended it.
+    /// A limit stopped the agent.
     Incomplete,
-    /// Somebody stopped it.
+    /// The agent was cancelled.
     Cancelled,
-    /// It works.
     Working,
-    /// It has not begun.
+    /// The agent has not started.
     Waiting,
-    /// It did what it was asked, or was left to itself.
+    /// The agent completed its task, or was detached.
     Done,
 }
 
@@ -26,13 +25,13 @@ const LABELS: [(AgentStatus, &str); 6] = [
     (AgentStatus::Failed, "failed"),
     (AgentStatus::Incomplete, "incomplete"),
     (AgentStatus::Cancelled, "cancelled"),
-    (AgentStatus::Working, "at work"),
-    (AgentStatus::Waiting, "wait"),
+    (AgentStatus::Working, "running"),
+    (AgentStatus::Waiting, "waiting"),
     (AgentStatus::Done, "done"),
 ];
 
 impl AgentStatus {
-    /// The stage of what an agent does.
+    /// Status for an activity.
     pub(crate) fn of(activity: &Activity) -> AgentStatus {
         match activity {
             Activity::Pending => AgentStatus::Waiting,
@@ -56,19 +55,19 @@ impl AgentStatus {
     }
 }
 
-/// How many agents are how far. Shown as `2 failed, 120 wait, 37 done`.
+/// Number of agents by status, shown as `2 failed, 120 waiting, 37 done`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StatusCounts([usize; LABELS.len()]);
 
 impl StatusCounts {
-    /// Counts one more.
+    /// Counts one agent.
     pub(crate) fn add(&mut self, status: AgentStatus) {
         if let Some(count) = self.0.get_mut(status as usize) {
             *count += 1;
         }
     }
 
-    /// All of them.
+    /// Number of agents.
     pub(crate) fn sum(&self) -> usize {
         self.0.iter().sum()
     }
@@ -98,7 +97,7 @@ mod tests {
             assert_eq!((counts.to_string(), counts.sum()), (format!("2 {word}"), 2));
             everything.add(status);
         }
-        let shown = "1 failed, 1 incomplete, 1 cancelled, 1 at work, 1 wait, 1 done";
+        let shown = "1 failed, 1 incomplete, 1 cancelled, 1 running, 1 waiting, 1 done";
         assert_eq!(everything.to_string(), shown);
     }
 }

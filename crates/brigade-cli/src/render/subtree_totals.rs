@@ -1,4 +1,4 @@
-//! What each branch of a tree cost and how long it took: the agent's own part, and with all below it.
+//! Table of cost and time: each agent's own, and the totals of its subtree.
 
 use brigade_core::view::{Activity, Node, Tree};
 use brigade_core::{Resources, SessionId, Spent, Status};
@@ -11,43 +11,40 @@ use crate::sanitize;
 use crate::terminal::Colour;
 use crate::units;
 
-/// The most agents that are listed, unless all are wanted.
+/// Maximum number of agents listed, unless all are requested.
 const MAX_ROWS: usize = 60;
-/// The most causes that are told below the table.
+/// Maximum number of failure causes listed below the table.
 const MAX_CAUSES: usize = 20;
 const MAX_LABEL_COLUMNS: usize = 40;
 const MAX_NARROW_LABEL_COLUMNS: usize = 18;
 const MAX_OUTCOME_COLUMNS: usize = 18;
-/// Columns that have less room than this have short names in them.
+/// Tables narrower than this use short labels.
 const NARROW_COLUMNS: usize = 60;
-/// The columns that are left out first where there is little room.
+/// Columns in the order in which they are dropped if there is not enough room.
 const COLUMN_DROP_ORDER: [usize; 8] = [7, 3, 4, 10, 6, 2, 8, 9];
 const HEADERS: [&str; 11] =
     ["agent", "outcome", "id", "turns", "tokens", "cost", "time", "Σ agents", "Σ tokens", "Σ cost", "Σ time"];
 
-/// How much of a tree is shown.
+/// Amount of a tree that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TreeDetail {
-    /// As many agents as fit a few screens.
+    /// At most [`MAX_ROWS`] agents.
     Folded,
-    /// All.
     Full,
 }
 
-/// What an agent and all below it did and used up.
+/// Totals of an agent and its descendants.
 pub(crate) struct SubtreeTotals {
-    /// How many agents.
     pub(crate) agents: usize,
-    /// Model calls that were answered.
+    /// Model calls with a reply.
     pub(crate) turns: u64,
-    /// What they used up.
     pub(crate) spent: Spent,
-    /// How long somebody of them worked, in milliseconds.
+    /// Time during which at least one of them worked, in milliseconds.
     pub(crate) time: u64,
 }
 
 impl SubtreeTotals {
-    /// The branch that begins with a session.
+    /// Totals of the subtree of a session.
     pub(crate) fn of(tree: &Tree, root: &SessionId) -> SubtreeTotals {
         let nodes = tree.walk(root);
         SubtreeTotals {
@@ -59,7 +56,7 @@ impl SubtreeTotals {
     }
 }
 
-/// The tree as a table, and why agents did not finish below it, in at most so many columns.
+/// Tree as a table of at most `room` columns, followed by the causes of failures.
 pub(crate) fn subtree_totals(view: &RunView, detail: TreeDetail, colour: Colour, room: usize) -> String {
     let max_rows = if detail == TreeDetail::Full { usize::MAX / 2 } else { MAX_ROWS };
     let mut lines = vec![HEADERS.map(str::to_owned)];
@@ -85,10 +82,9 @@ pub(crate) fn subtree_totals(view: &RunView, detail: TreeDetail, colour: Colour,
             (units::format_compact(spent.reported.tokens), units::format_dollars(spent.reported.usd));
         let agents = match spent.reported.agents {
             0 => String::new(),
-            agents => format!(" and started {}", count(agents, "sub-agent")),
+            agents => format!(" and {}", count(agents, "sub-agent")),
         };
-        let reported =
-            format!("external agents say they used {tokens} tokens, {usd}{agents}, on their own account");
+        let reported = format!("external agents report {tokens} tokens, {usd}{agents} of their own");
         text.push_str(&format!("{}\n", wrap_text(&reported, room)));
     }
     text.push_str(&failure_causes(view, colour, room));
@@ -120,12 +116,12 @@ fn cells(view: &RunView, node: &Node, label: String) -> [String; 11] {
     cells
 }
 
-/// What stands after the first part of an id: where in its tree the session is.
+/// Part of a session id that locates the session in its tree.
 pub(crate) fn session_path(session: &SessionId) -> &str {
     session.as_str().find('.').map_or("", |dot| &session.as_str()[dot..])
 }
 
-/// Why agents did not finish, a line each.
+/// Causes of agents that did not finish, one per line.
 fn failure_causes(view: &RunView, colour: Colour, room: usize) -> String {
     let nodes = view.tree.walk(&view.root);
     let unfinished = nodes.into_iter().filter_map(|node| match &node.activity {
@@ -147,8 +143,8 @@ fn failure_causes(view: &RunView, colour: Colour, room: usize) -> String {
         }
     }
     if unfinished.len() > MAX_CAUSES {
-        let more = count((unfinished.len() - MAX_CAUSES) as u64, "more agent");
-        text.push_str(&format!("✗ … and {more} that did not finish\n"));
+        let more = count((unfinished.len() - MAX_CAUSES) as u64, "more unfinished agent");
+        text.push_str(&format!("✗ … and {more}\n"));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! What each agent cost, and which files it changed.
+//! Tables of the cost of each agent and of the files it changed.
 
 use brigade_core::event::ChangedLines;
 use brigade_core::view::{Activity, Node};
@@ -10,22 +10,22 @@ use crate::sanitize;
 use crate::terminal::Colour;
 use crate::units;
 
-/// The most agents that are listed at the end of a run; the rest is folded.
+/// Maximum number of agents listed at the end of a run. The rest is summarized.
 const MAX_ROWS: usize = 24;
 const MAX_LABEL_COLUMNS: usize = 36;
-/// The least that is left for the outcomes.
+/// Minimum width of the outcome column.
 const MIN_OUTCOME_COLUMNS: usize = 10;
-/// The columns that are left out first where there is little room: turns, out, in, time, lines.
+/// Columns in the order in which they are dropped if there is not enough room: turns, out, in, time, lines.
 const COLUMN_DROP_ORDER: [usize; 5] = [1, 3, 2, 5, 6];
-/// The least that is left for the path of a changed file.
+/// Minimum width of the path of a changed file.
 const MIN_PATH_COLUMNS: usize = 12;
 
-/// The tree with what each agent did and used up, and the sum, in at most so many columns.
+/// Tree with the usage of each agent and the total, in at most `columns`.
 pub(crate) fn costs(view: &RunView, colour: Colour, columns: usize) -> String {
     table(view, colour, columns, usize::MAX / 2)
 }
 
-/// What all sessions of each agent used up, and the sum, in at most so many columns.
+/// Usage by agent, summed over its sessions, and the total, in at most `columns`.
 pub(crate) fn costs_by_agent(view: &RunView, colour: Colour, columns: usize) -> String {
     let mut sums: Vec<(&str, usize, Spent)> = Vec::new();
     let nodes = view.tree.walk(&view.root);
@@ -48,13 +48,12 @@ pub(crate) fn costs_by_agent(view: &RunView, colour: Colour, columns: usize) -> 
     layout(&lines, colour, columns, 1, &[1, 3, 2])
 }
 
-/// The same with few rows: whoever did not succeed is among them, others are counted.
+/// Shorter tree table: agents that did not succeed are listed, others may be summarized.
 pub(crate) fn summary(view: &RunView, colour: Colour, columns: usize) -> String {
     table(view, colour, columns, MAX_ROWS)
 }
 
-/// The files that agents changed, with the lines that they added and removed, in at most so many columns. Empty if no
-/// change is on record.
+/// Files that agents changed, with the lines added and removed, in at most `columns`. Empty if no change is recorded.
 pub(crate) fn changes(view: &RunView, colour: Colour, columns: usize) -> String {
     let nodes = view.tree.walk(&view.root);
     let changes = || nodes.iter().flat_map(|node| node.changes.iter().map(move |change| (*node, change)));
@@ -76,12 +75,12 @@ pub(crate) fn changes(view: &RunView, colour: Colour, columns: usize) -> String 
     layout(&rows, colour, columns, 2, &[])
 }
 
-/// Lines that were added and removed.
+/// Added and removed lines.
 fn diff_stat(lines: ChangedLines) -> String {
     format!("+{} -{}", lines.added, lines.removed)
 }
 
-/// Cuts a path to so many columns. Its end says most.
+/// Truncates a path to `columns`. Its end is kept because it says most.
 fn fit_end(path: &str, columns: usize) -> String {
     if width(path) <= columns {
         return path.to_owned();
@@ -155,7 +154,8 @@ pub(super) fn unconfirmed(spent: &Spent, columns: usize) -> String {
         0 => String::new(),
         tokens => {
             let tokens = units::format_compact(tokens);
-            let line = format!("up to {tokens} more tokens are in doubt: their answers were never seen");
+            let line =
+                format!("up to {tokens} more tokens may have been billed: their replies never arrived");
             format!("{}\n", wrap_text(&line, columns))
         }
     }
@@ -166,7 +166,7 @@ fn cells(name: String, turns: u64, spent: &Spent, millis: u64, changed: String) 
     [name, turns.to_string(), input, output, cost, units::format_elapsed(millis), changed]
 }
 
-/// The lines that these agents changed; empty if they changed no file.
+/// Lines that these agents changed. Empty if they changed no file.
 fn total_diff_stat(nodes: &[&Node]) -> String {
     let mut changes = nodes.iter().flat_map(|node| node.changes.values()).peekable();
     if changes.peek().is_none() {
@@ -181,7 +181,7 @@ fn usage_cells(spent: &Spent) -> [String; 3] {
     [units::format_compact(input), units::format_compact(usage.output), units::format_cost(spent)]
 }
 
-/// What became of an agent, in words and in a style.
+/// Outcome of an agent, as text and style.
 pub(super) fn outcome_cell(activity: &Activity) -> (String, &'static str) {
     match activity {
         Activity::Pending => ("waiting".to_owned(), "2"),
@@ -194,7 +194,7 @@ pub(super) fn outcome_cell(activity: &Activity) -> (String, &'static str) {
     }
 }
 
-/// How an agent ended, in words and in a style.
+/// Status of an agent that has ended, as text and style.
 pub(crate) fn status_cell(status: &Status) -> (String, &'static str) {
     match status {
         Status::Done | Status::Detached => (status.as_str().to_owned(), "32"),
@@ -206,8 +206,8 @@ pub(crate) fn status_cell(status: &Status) -> (String, &'static str) {
     }
 }
 
-/// Lays cells out, the first columns as texts and all others as numbers. Where they do not fit side by side, the least
-/// telling columns are left out.
+/// Lays out cells: the first columns as text, all others as numbers. If they do not fit side by side, the least
+/// important columns are dropped.
 pub(crate) fn layout<const N: usize>(
     lines: &[[String; N]],
     colour: Colour,
@@ -217,7 +217,7 @@ pub(crate) fn layout<const N: usize>(
 ) -> String {
     let widths: [usize; N] =
         std::array::from_fn(|column| lines.iter().map(|line| width(&line[column])).max().unwrap_or(0));
-    // A column with nothing below its head says nothing.
+    // A column with nothing below its header carries no information.
     let has_values =
         |column: &usize| *column == 0 || lines.iter().skip(1).any(|line| !line[*column].is_empty());
     let mut columns: Vec<usize> = (0..N).filter(has_values).collect();
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// A view of one agent that made these edits: the path, the lines if they were counted, and the outcome.
+    /// View of one agent that made these edits: the path, the lines if they were counted, and the outcome.
     fn view(edits: &[(&str, Option<ChangedLines>, ToolOutput)]) -> RunView {
         let root = SessionId::root(1);
         let hash = Hash::of(b"");

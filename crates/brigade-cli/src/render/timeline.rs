@@ -1,4 +1,4 @@
-//! The log of one session as a story: who spoke, what was called, and what came of it. The printers only print.
+//! Timeline of one session: its messages, turns, calls and their results. The exports only format it.
 
 mod call;
 mod change;
@@ -19,9 +19,8 @@ pub(crate) use change::FileChange;
 use crate::units;
 use change::KnownContents;
 
-/// What happened in one session, in order. What belongs to a call stands with the call.
+/// Items of one session, in order. Events that belong to a call are part of its item.
 pub(crate) struct Timeline<'a> {
-    /// What happened.
     pub(crate) items: Vec<Item<'a>>,
     turns: HashMap<u32, usize>,
     children: HashMap<&'a SessionId, CallId>,
@@ -31,77 +30,72 @@ pub(crate) struct Timeline<'a> {
     last_text: &'a str,
 }
 
-/// One thing that happened.
+/// Item of a timeline.
 pub(crate) enum Item<'a> {
-    /// A round began.
+    /// A round started.
     RoundStarted(RoundStarted<'a>),
-    /// Somebody said something to the agent.
+    /// The agent received a message.
     Message {
-        /// Who.
+        /// Sender.
         from: String,
-        /// What.
         text: &'a str,
     },
-    /// The model answered.
+    /// The model replied.
     Turn(Turn<'a>),
-    /// Earlier turns became a summary.
+    /// Earlier turns were summarized.
     Compacted {
-        /// The first turn that was kept whole.
+        /// First turn that was kept unchanged.
         keep_from: u32,
-        /// The summary.
         summary: &'a str,
     },
-    /// Something worth a line.
+    /// Note.
     Note(String),
-    /// Something went wrong.
+    /// Error.
     Problem(String),
-    /// The round is over.
+    /// The round ended.
     RoundEnded {
-        /// How.
         outcome: &'a Outcome,
-        /// What it used up, with all below.
+        /// Usage, including sub-agents.
         spent: Spent,
-        /// How long it took.
+        /// Duration in milliseconds.
         took: u64,
-        /// The result, unless it is what the last turn said.
+        /// Result, unless it is the text of the last turn.
         result: Option<&'a str>,
     },
 }
 
-/// The beginning of a round.
+/// Start of a round.
 pub(crate) struct RoundStarted<'a> {
-    /// When, in UTC milliseconds.
+    /// UTC milliseconds.
     pub(crate) at: u64,
-    /// The role, or the agent's id.
+    /// Role, or id of the agent.
     pub(crate) label: &'a str,
-    /// What is asked.
+    /// Task.
     pub(crate) delegation: &'a Delegation,
-    /// What it may use up.
+    /// Budget and other limits.
     pub(crate) grant: &'a Grant,
-    /// Who delegated.
+    /// Session that delegated.
     pub(crate) parent: Option<&'a SessionId>,
-    /// How deep in the tree.
+    /// Depth in the tree.
     pub(crate) depth: u32,
 }
 
-/// One answer of the model, and what became of its calls.
+/// Reply of the model, and the results of its calls.
 pub(crate) struct Turn<'a> {
-    /// Its number.
     pub(crate) number: u32,
-    /// What it is, where it is no plain turn or has no plain end.
+    /// Note on a turn that is not a regular one or did not end regularly.
     pub(crate) remark: Option<&'static str>,
-    /// What it cost.
+    /// Usage of this turn.
     pub(crate) spent: Spent,
-    /// What the model said.
+    /// Text of the reply.
     pub(crate) text: &'a str,
-    /// What an external agent told beside its words.
+    /// Updates that an external agent sent beside its text.
     pub(crate) side_notes: Vec<String>,
-    /// What it called.
     pub(crate) calls: Vec<CallItem<'a>>,
 }
 
 impl<'a> Timeline<'a> {
-    /// Tells the records of one session.
+    /// Builds the timeline of the records of one session.
     pub(crate) fn of(records: impl IntoIterator<Item = &'a Record>) -> Timeline<'a> {
         let mut timeline = Timeline {
             items: Vec::new(),
@@ -135,10 +129,7 @@ impl<'a> Timeline<'a> {
                 }));
             }
             Event::Resumed { downtime, .. } => {
-                self.add_note(format!(
-                    "resumed after {} in which nobody ran it",
-                    units::format_elapsed(*downtime)
-                ));
+                self.add_note(format!("resumed after a downtime of {}", units::format_elapsed(*downtime)));
             }
             Event::Heard { from, text } => {
                 self.items.push(Item::Message { from: sender_label(from), text: text.as_str() });
@@ -152,7 +143,7 @@ impl<'a> Timeline<'a> {
                 self.items.push(Item::Compacted { keep_from: *keep_from, summary: summary.as_str() });
             }
             Event::LimitReached { which, .. } => self.add_problem(format!("reached the {}", which.label())),
-            Event::CancelAsked { by } => self.add_problem(format!("asked to stop by {by}")),
+            Event::CancelAsked { by } => self.add_problem(format!("cancel requested by {by}")),
             Event::Ended { outcome, spent } => {
                 let text = outcome.text.as_str();
                 let is_new = !text.is_empty() && text.trim() != self.last_text.trim();
@@ -172,15 +163,15 @@ impl<'a> Timeline<'a> {
     fn add_turn(&mut self, turn: u32, reply: &'a Reply, spent: Spent, at: u64) {
         let remark = match (self.purpose, reply.stop) {
             (Purpose::Compaction, _) => {
-                // The summary itself is told where it takes effect.
-                self.add_note(format!("summarised what was said before: {}", usage_text(&spent)));
+                // The summary itself is shown where it takes effect.
+                self.add_note(format!("summarized the earlier conversation: {}", usage_text(&spent)));
                 return;
             }
-            (Purpose::Grace, _) => Some("last word"),
+            (Purpose::Grace, _) => Some("wrap-up"),
             (Purpose::Summary, _) => Some("report"),
-            (Purpose::Turn, Stop::Length) => Some("cut off by the output limit"),
+            (Purpose::Turn, Stop::Length) => Some("cut off at the output limit"),
             (Purpose::Turn, Stop::Refusal) => Some("refused"),
-            (Purpose::Turn, Stop::Denied) => Some("ended after a denied permission"),
+            (Purpose::Turn, Stop::Denied) => Some("ended after a denied request"),
             (Purpose::Turn, Stop::End | Stop::Calls) => None,
         };
         let text = reply.text.as_str();
@@ -202,7 +193,7 @@ impl<'a> Timeline<'a> {
         }));
     }
 
-    /// Takes into account what belongs to a call. What names a call that is not in the log gets a line of its own.
+    /// Adds an event to its call. An event for a call that is not in the log becomes an item of its own.
     fn add_to_call(&mut self, record: &'a Record) {
         let at = record.at;
         let id = match &record.event {
@@ -244,12 +235,12 @@ impl<'a> Timeline<'a> {
                     child.returned = Some((outcome, *spent, at.saturating_sub(child.at)));
                 }
             }
-            // The call itself stands above it.
+            // The call itself is shown above it.
             Event::Asked { why, .. } => {
                 call.approvals.push(ApprovalItem { what: why, answer: None });
             }
             Event::Answered { answer, by, .. } => {
-                let answer = format!("{}, says {by}", answer_label(answer));
+                let answer = format!("{} (by {by})", answer_label(answer));
                 match call.approvals.iter_mut().rev().find(|approval| approval.answer.is_none()) {
                     Some(approval) => approval.answer = Some(answer),
                     None => call.approvals.push(ApprovalItem { what: "", answer: Some(answer) }),
@@ -270,26 +261,26 @@ impl<'a> Timeline<'a> {
 }
 
 impl RoundStarted<'_> {
-    /// Who asks.
+    /// Sender of the task.
     pub(crate) fn requester(&self) -> &'static str {
-        if self.parent.is_some() { "the parent" } else { "the person" }
+        if self.parent.is_some() { "the parent agent" } else { "the user" }
     }
 
-    /// What it may use up, in words.
+    /// Budget as text.
     pub(crate) fn budget_text(&self) -> String {
         budget_text(self.grant)
     }
 }
 
-/// The role of a delegation, or its agent.
+/// Role of a delegation, or its agent.
 pub(crate) fn label(delegation: &Delegation) -> &str {
     delegation.label()
 }
 
 fn sender_label(from: &Speaker) -> String {
     match from {
-        Speaker::Person => "the person".to_owned(),
-        Speaker::Parent => "the parent".to_owned(),
+        Speaker::Person => "the user".to_owned(),
+        Speaker::Parent => "the parent agent".to_owned(),
         Speaker::Child(child) => child.to_string(),
         Speaker::Runtime => "the runtime".to_owned(),
     }
@@ -297,14 +288,14 @@ fn sender_label(from: &Speaker) -> String {
 
 fn answer_label(answer: &Answer) -> String {
     match answer {
-        Answer::Once => "yes".to_owned(),
-        Answer::Always(rule) => format!("always ({rule})"),
-        Answer::Deny { word: None } => "no".to_owned(),
-        Answer::Deny { word: Some(word) } => format!("no: {word}"),
+        Answer::Once => "allowed once".to_owned(),
+        Answer::Always(rule) => format!("always allowed with {rule}"),
+        Answer::Deny { word: None } => "denied".to_owned(),
+        Answer::Deny { word: Some(word) } => format!("denied: {word}"),
     }
 }
 
-/// How something ended, with the reason.
+/// Status with its reason.
 pub(crate) fn status_text(status: &Status) -> String {
     match status {
         Status::Incomplete { limit } => format!("incomplete: {limit}"),
@@ -315,15 +306,15 @@ pub(crate) fn status_text(status: &Status) -> String {
     }
 }
 
-/// What was used up, in words.
+/// Usage as text.
 pub(crate) fn usage_text(spent: &Spent) -> String {
     let doubt = match spent.unconfirmed.tokens {
         0 => String::new(),
-        tokens => format!(", {tokens} in doubt"),
+        tokens => format!(", up to {tokens} unconfirmed"),
     };
     let reported = match spent.reported.tokens {
         0 => String::new(),
-        tokens => format!(", {tokens} by its own account"),
+        tokens => format!(", {tokens} self-reported"),
     };
     let agents = match spent.reported.agents {
         0 => String::new(),
@@ -338,8 +329,8 @@ fn cost_text(spent: &Spent) -> String {
         (0, 1.., _) => "cost not reported".to_owned(),
         (0, 0, 1..) => "cost unknown".to_owned(),
         (usd, 0, 0) => units::format_dollars(usd),
-        (usd, 0, _) => format!("{} and a cost that is unknown", units::format_dollars(usd)),
-        (usd, _, _) => format!("{} and a cost that was not reported", units::format_dollars(usd)),
+        (usd, 0, _) => format!("{} plus an unknown cost", units::format_dollars(usd)),
+        (usd, _, _) => format!("{} plus an unreported cost", units::format_dollars(usd)),
     }
 }
 
@@ -358,13 +349,7 @@ fn budget_text(grant: &Grant) -> String {
     text
 }
 
-/// A text that begins with a capital letter.
-pub(crate) fn capitalize(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
-}
-
-/// So many of something.
+/// Number with a noun, in the plural unless it is 1.
 pub(crate) fn count(number: u64, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

@@ -1,4 +1,4 @@
-//! What was said and done in one session, for a terminal.
+//! Transcript of one session for a terminal.
 
 use brigade_core::Record;
 use brigade_core::delegation::Status;
@@ -13,10 +13,10 @@ use crate::sanitize;
 use crate::terminal::Colour;
 use crate::units;
 
-/// How many lines of an output, and of a diff, are shown.
+/// Maximum number of lines shown of an output, and of a diff.
 const MAX_OUTPUT_LINES: usize = 8;
 const MAX_DIFF_LINES: usize = 40;
-/// How much of one line is shown: of an output, and of a call.
+/// Maximum length of a line of output, and of a call.
 const MAX_LINE_CHARS: usize = 400;
 const MAX_CALL_CHARS: usize = 110;
 
@@ -27,16 +27,15 @@ const GREEN: &str = "32";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
-/// How much of long texts is shown.
+/// Amount of long texts that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputDetail {
-    /// Their first lines.
+    /// First lines.
     Folded,
-    /// All of them.
     Full,
 }
 
-/// The records of a session as text that is safe for a terminal, in lines of so many columns.
+/// Renders the records of a session as sanitized text.
 pub(crate) fn transcript(records: &[Record], detail: OutputDetail, colour: Colour, columns: usize) -> String {
     let mut page = TranscriptPage { text: String::new(), detail, colour, columns };
     for item in &Timeline::of(records).items {
@@ -57,20 +56,23 @@ impl TranscriptPage {
         match item {
             Item::RoundStarted(started) => self.round_started(started, records),
             Item::Message { from, text } => {
-                self.heading(CYAN, &format!("{from} says"), "");
+                self.heading(CYAN, &format!("message from {from}"), "");
                 self.message_block(text);
             }
             Item::Turn(turn) => self.turn(turn),
             Item::Compacted { keep_from, summary } => {
-                self.heading(YELLOW, &format!("turns before {keep_from} became a summary"), "");
+                self.heading(YELLOW, &format!("turns before {keep_from} were summarized"), "");
                 self.output(summary, 2);
             }
             Item::Note(note) => self.heading(DIM, note, ""),
             Item::Problem(problem) => self.heading(RED, problem, ""),
             Item::RoundEnded { outcome, spent, took, result } => {
                 let style = if outcome.status == Status::Done { GREEN } else { RED };
-                let used =
-                    format!("{} with all below, in {}", usage_text(spent), units::format_elapsed(*took));
+                let used = format!(
+                    "{} including sub-agents, in {}",
+                    usage_text(spent),
+                    units::format_elapsed(*took)
+                );
                 self.heading(style, &format!("ended: {}", status_text(&outcome.status)), &used);
                 self.warnings(&outcome.warnings);
                 if let Some(result) = result {
@@ -86,19 +88,19 @@ impl TranscriptPage {
         self.line(
             2,
             DIM,
-            &format!("began {}, may use {}", clock::format_utc(started.at), started.budget_text()),
+            &format!("started {}, budget: {}", clock::format_utc(started.at), started.budget_text()),
         );
         if let Some(parent) = started.parent {
             let (depth, style) = (started.depth, started.delegation.style);
-            self.line(2, DIM, &format!("delegated by {parent}, depth {depth}, through {style}"));
+            self.line(2, DIM, &format!("delegated by {parent}, depth {depth}, with {style}"));
         }
         self.warnings(&started.delegation.warnings);
         if !started.delegation.task.is_empty() {
-            self.heading(CYAN, &format!("{} asks", started.requester()), "");
+            self.heading(CYAN, &format!("task from {}", started.requester()), "");
             self.message_block(started.delegation.task.as_str());
         }
         if let Some(context) = &started.delegation.context {
-            self.line(2, DIM, "with this to know:");
+            self.line(2, DIM, "context:");
             self.output(context.as_str(), 2);
         }
     }
@@ -148,7 +150,7 @@ impl TranscriptPage {
         call.approvals.iter().for_each(|approval| self.approval(approval));
         call.children.iter().for_each(|child| self.child(child));
         if let Some(message) = call.user_message {
-            self.line(4, CYAN, "said to the person:");
+            self.line(4, CYAN, "message to the user:");
             self.output(message, 4);
             return;
         }
@@ -168,24 +170,24 @@ impl TranscriptPage {
 
     fn approval(&mut self, approval: &ApprovalItem<'_>) {
         if !approval.what.is_empty() {
-            self.line(4, YELLOW, &format!("asked: {}", approval.what));
+            self.line(4, YELLOW, &format!("approval requested: {}", approval.what));
         }
         match &approval.answer {
             Some(answer) => self.line(4, YELLOW, &format!("answered: {answer}")),
-            None => self.line(4, YELLOW, "not answered yet"),
+            None => self.line(4, YELLOW, "pending"),
         }
     }
 
     fn child(&mut self, child: &Child<'_>) {
         self.line(4, CYAN, &format!("delegated to {} as {}", child.label, child.session));
         match &child.returned {
-            None => self.line(4, YELLOW, "not returned yet"),
+            None => self.line(4, YELLOW, "still running"),
             Some((outcome, spent, took)) => {
                 let style = if outcome.status == Status::Done { GREEN } else { RED };
                 let (how, took) = (status_text(&outcome.status), units::format_elapsed(*took));
                 let agents = match spent.agents {
                     0 => String::new(),
-                    agents => format!(" and {} below", count(agents, "agent")),
+                    agents => format!(" and {}", count(agents, "sub-agent")),
                 };
                 self.line(
                     4,
@@ -215,7 +217,7 @@ impl TranscriptPage {
         self.hidden_note(change.diff.lines().count(), limit, 4);
     }
 
-    /// A line at the margin, and what is said of it more quietly.
+    /// Adds a line at the margin, followed by dimmed details.
     fn heading(&mut self, style: &str, what: &str, more: &str) {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -244,7 +246,7 @@ impl TranscriptPage {
         warnings.iter().for_each(|warning| self.line(2, YELLOW, &format!("warning: {warning}")));
     }
 
-    /// What somebody said, whole.
+    /// Adds a message in full.
     fn message_block(&mut self, text: &str) {
         let text = sanitize::lines(text.trim_end());
         for line in wrap_markdown(&text, self.columns.saturating_sub(2)).lines() {
@@ -252,7 +254,7 @@ impl TranscriptPage {
         }
     }
 
-    /// What a tool gave, behind a bar, so that no line of it passes for one of ours.
+    /// Adds the output of a tool behind a bar, so that no line looks like ours.
     fn output(&mut self, text: &str, indent: usize) {
         let limit = if self.detail == OutputDetail::Full { usize::MAX } else { MAX_OUTPUT_LINES };
         let bar = self.colour.paint(DIM, "│");
@@ -288,7 +290,7 @@ impl TranscriptPage {
     }
 }
 
-/// The beginning of a line, and how much there is more. A rest that is no longer than the remark about it is shown.
+/// Truncates a line, and notes the number of omitted characters. A rest that is no longer than that note is kept.
 fn truncate_with_note(line: &str, limit: usize) -> String {
     let hidden = line.chars().count().saturating_sub(limit);
     let remark = format!("… ({hidden} more characters)");
@@ -386,44 +388,44 @@ mod tests {
         );
         insta::assert_snapshot!(text, @r"
         lead  aaaaaaaaaaaaaaaaaaaaaaaaab
-          began 1970-01-01 00:00:00 UTC, may use 1 turn
+          started 1970-01-01 00:00:00 UTC, budget: 1 turn
 
-        the person asks
+        task from the user
           the task
 
         turn 1, attempt 1 failed: the runner ended while the model was answering
 
-        resumed after 1m30s in which nobody ran it
+        resumed after a downtime of 1m30s
 
         turn 1  0 tokens in, 0 out, $0.0000
           ✓ [1-0] shell make
-            asked: Run it?
-            answered: yes, says ann
+            approval requested: Run it?
+            answered: allowed once (by ann)
             │ made\u{1b}[2J
           ? [1-1] shell no json
-            asked: Run it?
-            not answered yet
+            approval requested: Run it?
+            pending
             no result
 
-        the person says
+        message from the user
           also
           this
 
-        summarised what was said before: 0 tokens in, 0 out, $0.0000
+        summarized the earlier conversation: 0 tokens in, 0 out, $0.0000
 
-        turns before 1 became a summary
+        turns before 1 were summarized
           │ all of it, short
 
         reached the turn limit
 
-        turn 3  last word; 0 tokens in, 0 out, $0.0000
+        turn 3  wrap-up; 0 tokens in, 0 out, $0.0000
           So far.
 
-        asked to stop by bob
+        cancel requested by bob
 
         tool ended, for a call that is not in this log
 
-        ended: cancelled by bob  0 tokens in, 0 out, $0.0000 with all below, in 1.9s
+        ended: cancelled by bob  0 tokens in, 0 out, $0.0000 including sub-agents, in 1.9s
           what there is
         ");
     }

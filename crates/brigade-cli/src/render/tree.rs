@@ -1,4 +1,4 @@
-//! Who worked for whom, one row each, folded to a number of rows.
+//! Rows of an agent tree, folded to a maximum number.
 
 use std::collections::HashSet;
 
@@ -7,37 +7,37 @@ use brigade_core::{SessionId, Spent};
 
 use super::status_counts::{AgentStatus, StatusCounts};
 
-/// A tree in rows, and in numbers.
+/// Rows and totals of a tree.
 pub(crate) struct Overview<'a> {
-    /// The rows that there is room for.
+    /// Rows that fit.
     pub(crate) rows: Vec<Row<'a>>,
-    /// How far the agents are, all of them.
+    /// Status counts of all agents.
     pub(crate) counts: StatusCounts,
-    /// What they used up.
+    /// Usage of all agents.
     pub(crate) spent: Spent,
-    /// Their turns.
+    /// Turns of all agents.
     pub(crate) turns: u64,
 }
 
-/// A row of a tree.
+/// Row of a tree.
 pub(crate) struct Row<'a> {
-    /// The branches that lead to it.
+    /// Branch lines before the content.
     pub(crate) prefix: String,
-    /// What it is.
     pub(crate) content: RowContent<'a>,
 }
 
-/// What a row is.
+/// Content of a row.
 #[derive(Clone, Copy)]
 pub(crate) enum RowContent<'a> {
-    /// An agent, and how many of its children have not ended.
+    /// Agent, and the number of its children that have not ended.
     Agent(&'a Node, usize),
-    /// So many more, of which there is no room to speak.
+    /// Agents that do not fit, by status.
     Folded(StatusCounts),
 }
 
-/// The rows of a tree, at most `most`. Those that ask are shown first, with some that failed in a quarter of the rows,
-/// then those that work, others that failed, those that wait and those that are done; each beneath all above it.
+/// Rows of a tree, at most `max_rows`. Agents that request approval come first, with some failed ones in a quarter of
+/// the rows. Then come running agents, other failed ones, waiting ones and completed ones. Each is shown with all its
+/// ancestors.
 pub(crate) fn overview<'a>(tree: &'a Tree, root: &SessionId, max_rows: usize) -> Overview<'a> {
     let mut layout = TreeLayout::of(tree, root);
     layout.select_rows(max_rows);
@@ -51,7 +51,7 @@ pub(crate) fn overview<'a>(tree: &'a Tree, root: &SessionId, max_rows: usize) ->
     overview
 }
 
-/// All agents of a tree, each after the one above it.
+/// All agents of a tree, each after its parent.
 struct TreeLayout<'a> {
     items: Vec<LayoutItem<'a>>,
 }
@@ -59,14 +59,14 @@ struct TreeLayout<'a> {
 struct LayoutItem<'a> {
     node: &'a Node,
     status: AgentStatus,
-    /// The place of the one above it.
+    /// Index of the parent.
     parent: Option<usize>,
-    /// How many directly below it are not shown.
+    /// Number of direct children that are not shown.
     hidden: usize,
-    /// How many directly below it have not ended.
+    /// Number of direct children that have not ended.
     active: usize,
     is_shown: bool,
-    /// Whether a person is to answer it something.
+    /// Whether it waits for an approval.
     is_asking: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> TreeLayout<'a> {
         TreeLayout { items }
     }
 
-    /// Decides who is shown.
+    /// Selects the agents to show.
     fn select_rows(&mut self, max_rows: usize) {
         let mut failed = 0;
         let mut rank = |index: usize, item: &LayoutItem<'_>| match item.status {
@@ -120,7 +120,8 @@ impl<'a> TreeLayout<'a> {
         }
     }
 
-    /// How many rows more there are with an agent and all above it that are `missing` yet.
+    /// Number of rows that showing an agent adds, with its ancestors that are not shown yet, which are put into
+    /// `missing`.
     fn added_rows(&self, index: usize, missing: &mut Vec<usize>) -> isize {
         missing.clear();
         let mut rows = 0;
@@ -128,7 +129,7 @@ impl<'a> TreeLayout<'a> {
         while let Some((index, item)) = next.and_then(|index| Some((index, self.items.get(index)?))) {
             let below_is_shown = usize::from(!missing.is_empty());
             if item.is_shown {
-                // Whoever was the last of the folded ones takes their row.
+                // The last of the folded agents takes their row.
                 return rows - isize::from(item.hidden == below_is_shown && item.hidden > 0);
             }
             rows += 1 + isize::from(item.hidden > below_is_shown);
@@ -148,7 +149,7 @@ impl<'a> TreeLayout<'a> {
 
     fn rows(&self) -> Vec<Row<'a>> {
         let mut shown_rows = ShownRows { shown: vec![Vec::new(); self.items.len()], folded: Vec::new() };
-        // The one that speaks for an agent that is not shown: the lowest above it that is.
+        // Nearest ancestor that is shown, for each agent that is not.
         let mut shown_ancestors: Vec<usize> = Vec::with_capacity(self.items.len());
         shown_rows.folded.resize(self.items.len(), StatusCounts::default());
         for (index, item) in self.items.iter().enumerate() {
@@ -197,7 +198,7 @@ impl<'a> TreeLayout<'a> {
     }
 }
 
-/// Who is shown beneath whom, and who is not.
+/// Shown and folded children of each agent.
 struct ShownRows {
     shown: Vec<Vec<usize>>,
     folded: Vec<StatusCounts>,

@@ -1,13 +1,12 @@
-//! Lines that break between words.
+//! Wrapping of text between words.
 
 use super::width;
 
-/// Beginnings of commands in a sentence: the program, and what is typed into a chat with an id.
+/// Program name that starts a command in a sentence.
 const COMMANDS: [&str; 2] = ["brigade ", "/resume "];
 
-/// Breaks the lines of a text between words so that they fit into so many columns. The rest of a line is indented like
-/// its beginning. A word or a command that is longer than a line stays whole: the terminal breaks it, and it can still
-/// be copied in one piece.
+/// Wraps the lines of a text between words to `columns`. Continuation lines are indented like their line. A word or a
+/// command that is longer than a line stays whole: the terminal wraps it, and it can still be copied in one piece.
 pub(crate) fn wrap_text(text: &str, columns: usize) -> String {
     let lines = text.split('\n').flat_map(|line| {
         let indent = line.len() - line.trim_start_matches(' ').len();
@@ -16,7 +15,7 @@ pub(crate) fn wrap_text(text: &str, columns: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The same for text in Markdown. Code and tables stay as they are.
+/// Wraps Markdown. Code and tables are not changed.
 pub(crate) fn wrap_markdown(text: &str, columns: usize) -> String {
     let mut is_code = false;
     let mut lines: Vec<String> = Vec::new();
@@ -33,7 +32,7 @@ pub(crate) fn wrap_markdown(text: &str, columns: usize) -> String {
     lines.join("\n")
 }
 
-/// One line in lines of so many columns, all but the first with an indent.
+/// Wraps one line to `columns`, and indents all lines but the first.
 pub(crate) fn wrap_hanging(line: &str, columns: usize, indent: usize) -> Vec<String> {
     if width(line) <= columns {
         return vec![line.to_owned()];
@@ -47,7 +46,7 @@ pub(crate) fn wrap_hanging(line: &str, columns: usize, indent: usize) -> Vec<Str
             lines.push(std::mem::replace(&mut current, " ".repeat(indent)).trim_end().to_owned());
             is_empty = true;
         }
-        // Blanks before the first word of a line are no indent of the text.
+        // Spaces before the first word of a line are not indentation.
         if is_empty && word.is_empty() {
             continue;
         }
@@ -61,7 +60,7 @@ pub(crate) fn wrap_hanging(line: &str, columns: usize, indent: usize) -> Vec<Str
     lines
 }
 
-/// The words between single blanks. A command, up to the end of its sentence, is one word.
+/// Words between single spaces. A command, up to the end of its sentence, is one word.
 fn split_words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line;

@@ -1,4 +1,4 @@
-//! The section `acp`: agents that other programs run.
+//! Section `acp`: external agents.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use super::servers::{expand_variables, passed_variables, variable};
 use super::{Settings, duration, keys, layers};
 use crate::error::CliError;
 
-/// The longest name of a server: it is part of the names of tools.
+/// Maximum length of the name of a server, which is part of tool names.
 const MAX_NAME_BYTES: usize = 32;
 
-/// The section as it is written.
+/// Raw section.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawAcp {
@@ -46,7 +46,7 @@ struct RawServer {
     agents: BTreeMap<String, RawAgent>,
 }
 
-/// What may hold keys is not shown.
+/// Omits values that may contain keys.
 impl std::fmt::Debug for RawServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("(hidden)")
@@ -61,32 +61,31 @@ struct RawAgent {
     args: Vec<String>,
 }
 
-/// A server whose variables are not filled in yet.
+/// Server whose variables are not expanded yet.
 #[derive(Debug)]
 pub(crate) struct AcpServer {
-    /// Its name.
     pub(crate) name: String,
     raw: RawServer,
     start_timeout: Duration,
     terms: ExternalLimits,
-    /// Whether a project names it, in part or as a whole.
+    /// Whether any part of it comes from a project.
     is_from_project: bool,
 }
 
-/// Reads the section.
+/// Resolves the section.
 pub(super) fn resolve(raw: RawAcp, layers: &layers::Layers) -> Result<Vec<AcpServer>, CliError> {
     let server = |(name, raw): (String, RawServer)| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if !(1..=MAX_NAME_BYTES).contains(&name.len()) || !name.chars().all(is_plain) || name.contains("__") {
             return Err(CliError::usage(format!(
-                "acp.servers: '{}' cannot be a name: 1 to {MAX_NAME_BYTES} letters, digits, '-' and '_'",
+                "acp.servers: '{}' is not a valid name. Use 1 to {MAX_NAME_BYTES} letters, digits, '-' and '_'",
                 name.escape_debug()
             )));
         }
         let some_time = |key: &str, value: &Option<Value>, usual: Duration| {
             let time = duration(value.as_ref(), usual)?;
             match time.is_zero() {
-                true => Err(CliError::usage(format!("acp.servers.{name}.{key} is 0; give it some time"))),
+                true => Err(CliError::usage(format!("acp.servers.{name}.{key} must be greater than 0"))),
                 false => Ok(time),
             }
         };
@@ -113,7 +112,7 @@ pub(super) fn resolve(raw: RawAcp, layers: &layers::Layers) -> Result<Vec<AcpSer
     raw.servers.into_iter().map(server).collect()
 }
 
-/// A name that leads nowhere is a mistake that is better found before a run than in it.
+/// Checks the names of servers and agents, so that a mistake is found before a run.
 pub(super) fn check_names(faces: &DelegationStyles, servers: &[AcpServer]) -> Result<(), CliError> {
     let roles = faces.swarm.roles.iter().filter_map(|(role, preset)| {
         Some((format!("swarm.roles.{role}.acp"), preset.acp.as_deref()?.to_owned()))
@@ -129,13 +128,13 @@ pub(super) fn check_names(faces: &DelegationStyles, servers: &[AcpServer]) -> Re
         let Some(server) = servers.iter().find(|server| server.name == name) else {
             let known = list(servers.iter().map(|server| server.name.as_str()).collect());
             return Err(CliError::usage(format!(
-                "{key}: there is no acp.servers.{name}; there are: {known}"
+                "{key}: unknown server acp.servers.{name}. Known servers: {known}"
             )));
         };
         if !agent.is_empty() && !server.raw.agents.contains_key(agent) {
             let known = list(server.raw.agents.keys().map(String::as_str).collect());
             return Err(CliError::usage(format!(
-                "{key}: there is no acp.servers.{name}.agents.{agent}; there are: {known}"
+                "{key}: unknown agent acp.servers.{name}.agents.{agent}. Known agents: {known}"
             )));
         }
     }
@@ -143,7 +142,7 @@ pub(super) fn check_names(faces: &DelegationStyles, servers: &[AcpServer]) -> Re
 }
 
 impl Settings {
-    /// The external agents that can be started, and what is wrong with the others, by name.
+    /// External agents that can be started, and the problems of the others by name.
     pub(crate) fn acp_servers(&self, guard: &GuardCommand) -> (Vec<AgentServer>, Vec<(String, String)>) {
         let (mut servers, mut problems) = (Vec::new(), Vec::new());
         for server in &self.acp {
@@ -169,7 +168,7 @@ impl AcpServer {
         };
         let all = |words: &[String]| words.iter().map(|word| fill(word)).collect::<Result<Vec<_>, _>>();
         let command = raw.command.as_deref().filter(|command| !command.is_empty());
-        let command = command.ok_or("it has no `command`; write which program is started")?;
+        let command = command.ok_or("`command` is missing. Set it to the program to start")?;
         let mut environment = passed_variables(settings, &raw.env);
         for (name, value) in &raw.env {
             environment.push((name.clone(), Secret::new(fill(value)?)));

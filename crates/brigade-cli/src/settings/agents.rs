@@ -1,13 +1,13 @@
-//! Where agents are looked for.
+//! Folders with agent definitions.
 
 use std::path::{Path, PathBuf};
 
 use super::Environment;
 
-/// The folder of our agents in a project.
+/// Folder of Brigade's agents in a project.
 pub(crate) const PROJECT_AGENTS: &str = ".brigade/agents";
 
-/// The folders of other programs, in a project and in a home.
+/// Agent folders of other programs, in a project and in the home folder.
 const OTHER_AGENT_DIRS: [&str; 9] = [
     ".claude/agents",
     ".opencode/agent",
@@ -20,14 +20,14 @@ const OTHER_AGENT_DIRS: [&str; 9] = [
     ".factory/droids",
 ];
 
-/// Where a person's agents are. The default is nowhere.
+/// Folders with the user's agents. The default has none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AgentFolders {
-    /// The agents of Brigade: `$BRIGADE_HOME/agents`, or `agents` beside the configuration.
+    /// Folder of Brigade's agents: `$BRIGADE_HOME/agents`, or `agents` beside the configuration.
     pub(crate) user: Option<PathBuf>,
-    /// The home, for the folders of other programs.
+    /// Home folder, for the agent folders of other programs.
     pub(crate) home: Option<PathBuf>,
-    /// The folders of `agents.paths`.
+    /// Folders of `agents.paths`.
     pub(crate) paths: Vec<PathBuf>,
 }
 
@@ -46,7 +46,7 @@ impl AgentFolders {
     }
 }
 
-/// All folders that agents are looked for in, those that count first in front. A project that nobody trusts is none.
+/// Folders that are searched for agents, in order of precedence. An untrusted project is not included.
 pub(crate) fn agent_dirs(
     home: &AgentFolders,
     project: Option<&Path>,
@@ -61,7 +61,7 @@ pub(crate) fn agent_dirs(
     dirs.extend_from_slice(config_paths);
     dirs.extend(other_dirs(project));
     dirs.extend(other_dirs(home.home.as_deref()));
-    // A path that is shown has no `.` in its middle.
+    // Displayed paths contain no `.` components.
     dirs.iter().map(|dir| dir.components().collect()).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The layers of the configuration, each looked at alone: one that is broken does not hide the others.
+//! Diagnosis of the configuration: each layer is checked by itself, so a broken one does not hide the others.
 
 use std::path::PathBuf;
 
@@ -7,30 +7,29 @@ use crate::args::{Flags, Global};
 use crate::error::CliError;
 use crate::trust::{self, TrustStatus, TrustStore, TrustedProject};
 
-/// A place where settings can stand, and what was found there.
+/// Layer of the configuration, with its state.
 #[derive(Debug)]
 pub(crate) struct Layer {
-    /// The file, the variable or the flag.
+    /// File, variable or flag.
     pub(crate) source: String,
-    /// What was found.
     pub(crate) state: State,
 }
 
-/// What was found in a place where settings can stand.
+/// State of a layer.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// Nothing.
+    /// The layer does not exist.
     Absent,
-    /// Settings that count.
+    /// The layer is in use.
     Used,
-    /// A project whose settings do not count, for this reason.
+    /// The settings of a project are ignored, for this reason.
     Untrusted(String),
-    /// Settings that cannot be used, for this reason.
+    /// The layer is invalid, for this reason.
     Broken(String),
 }
 
 impl Settings {
-    /// The settings of all layers that can be used, and what was found in each layer.
+    /// Settings of all valid layers, and the state of each layer.
     pub(crate) fn diagnose(global: &Global) -> Result<(Settings, Vec<Layer>), CliError> {
         let environment = Environment::read()?;
         let paths = DefaultPaths::of(&environment)?;
@@ -71,7 +70,7 @@ struct Diagnosis<F> {
 }
 
 impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
-    /// Adds a layer if settings can be made with it.
+    /// Adds a layer if the settings can be resolved with it.
     fn add(&mut self, source: String, add: impl FnOnce(&mut Layers) -> Result<(), CliError>) {
         let mut layers = self.valid.clone();
         let result = add(&mut layers).and_then(|()| (self.resolve)(&layers));
@@ -95,7 +94,7 @@ impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
         self.add(first.display().to_string(), |layers| layers.add_file(file));
     }
 
-    /// The project here, if it is trusted; its settings are added.
+    /// Current project, if it is trusted. Its settings are added.
     fn project(&mut self, environment: &Environment) -> Option<TrustedProject> {
         let root = trust::find(environment, &environment.absolute(std::path::Path::new(".")))?;
         let source = root.display().to_string();
@@ -114,11 +113,12 @@ impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
                 });
                 return Some(TrustedProject { root, files });
             }
-            TrustStatus::Unknown => "its settings and agents are not trusted and do not count".to_owned(),
+            TrustStatus::Unknown => "its settings and agents are ignored: they are not trusted".to_owned(),
             TrustStatus::Changed => {
-                "its files have changed since they were trusted and do not count".to_owned()
+                "its settings and agents are ignored: its files have changed since they were trusted"
+                    .to_owned()
             }
-            TrustStatus::Invalid(problem) => format!("its settings and agents do not count: {problem}"),
+            TrustStatus::Invalid(problem) => format!("its settings and agents are ignored: {problem}"),
         };
         self.layers.push(Layer { source, state: State::Untrusted(reason) });
         None

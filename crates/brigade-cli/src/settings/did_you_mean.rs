@@ -1,6 +1,6 @@
-//! The known name that somebody may have meant.
+//! Suggestions for mistyped names.
 
-/// The candidate with the smallest edit distance. Of several, one of the same length comes first, then the first.
+/// Candidate with the smallest edit distance. Ties are resolved by equal length, then by order.
 pub(crate) fn closest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -11,7 +11,7 @@ pub(crate) fn closest<'a>(
         .min_by_key(|(distance, candidate)| (*distance, name.len().abs_diff(candidate.len())))
 }
 
-/// The candidate that somebody may have meant; none where that would be a guess.
+/// Candidate that is likely meant. `None` if there is no close one.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let max_distance = match name.chars().count() {
         0..=2 => 1,
@@ -21,7 +21,7 @@ pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = 
     closest(name, candidates).filter(|(distance, _)| *distance <= max_distance).map(|(_, near)| near)
 }
 
-/// How many characters have to be added, removed, changed or swapped with their neighbour.
+/// Number of characters that have to be added, removed, changed or swapped with their neighbour.
 fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut before: Vec<usize> = Vec::new();

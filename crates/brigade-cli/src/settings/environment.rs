@@ -1,4 +1,4 @@
-//! The environment, read once.
+//! Environment variables, read once.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use super::SCRIPT_PREFIX;
 use super::shell::{self, BRIGADE_PREFIX, Withheld};
 use crate::error::CliError;
 
-/// The one variable of ours that is a place and not a key.
+/// Our only variable that is a path rather than a configuration key.
 const HOME_VARIABLE: &str = "BRIGADE_HOME";
 
-/// What was found in the environment.
+/// Values from the environment.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
-    /// Variables that stand for keys of the configuration, without their prefix: (`SWARM__MAX_DEPTH`, `2`).
+    /// Variables that set configuration keys, without their prefix: (`SWARM__MAX_DEPTH`, `2`).
     pub(crate) config_variables: Vec<(String, String)>,
-    /// Names of the variables that commands of `shell` can get, each with the reason why they do not get it by default. The
-    /// values stay where they are.
+    /// Names of variables that `shell` commands can get, each with the reason why it is withheld by default. The
+    /// values are not stored.
     pub(crate) variable_names: Vec<(String, Option<Withheld>)>,
-    /// Whether colours are unwanted.
+    /// Whether `NO_COLOR` is set.
     pub(crate) no_color: bool,
-    /// What the terminal is called.
+    /// Value of `TERM`.
     pub(crate) term: Option<String>,
     home: Option<PathBuf>,
     brigade_home: Option<PathBuf>,
@@ -33,11 +33,11 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Reads it.
+    /// Reads the environment.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
     pub(crate) fn read() -> Result<Environment, CliError> {
         let current_dir = std::env::current_dir()
-            .map_err(|error| CliError::usage(format!("the current folder cannot be used: {error}")))?;
+            .map_err(|error| CliError::usage(format!("cannot determine the current folder: {error}")))?;
         Environment::from_variables(std::env::vars_os(), current_dir)
     }
 
@@ -65,7 +65,7 @@ impl Environment {
                 }
                 HOME_VARIABLE => {}
                 "HOME" => found.home = place(),
-                // A relative one is to be ignored, says the specification of these folders.
+                // The XDG specification says that relative paths must be ignored.
                 "XDG_CONFIG_HOME" => found.config_home = place(),
                 "XDG_DATA_HOME" => found.data_home = place(),
                 "NO_COLOR" => found.no_color = !value.is_empty(),
@@ -75,7 +75,8 @@ impl Environment {
             if let Some(key) = name.strip_prefix(BRIGADE_PREFIX)
                 && name != HOME_VARIABLE
             {
-                let text = value.to_str().ok_or_else(|| CliError::usage(format!("{name} is not UTF-8")))?;
+                let text =
+                    value.to_str().ok_or_else(|| CliError::usage(format!("{name} is not valid UTF-8")))?;
                 found.config_variables.push((key.to_owned(), text.to_owned()));
             }
             if shell::can_pass_on(name, value.to_str()) {
@@ -88,22 +89,22 @@ impl Environment {
         Ok(found)
     }
 
-    /// The folder of the configuration.
+    /// Folder of the configuration.
     pub(super) fn config_folder(&self) -> Option<PathBuf> {
         self.folder(self.config_home.as_ref(), ".config")
     }
 
-    /// The file that says which projects are trusted.
+    /// File with the trusted projects.
     pub(crate) fn trusted_file(&self) -> Result<PathBuf, CliError> {
         Ok(self.data_folder().ok_or_else(no_home_error)?.join("trusted.json"))
     }
 
-    /// The file that keeps what was typed in chats.
+    /// File with the input history of chats.
     pub(crate) fn history_file(&self) -> Option<PathBuf> {
         Some(self.data_folder()?.join("chat-history"))
     }
 
-    /// Whether a folder is the person's home, or the one around `BRIGADE_HOME`.
+    /// Whether a folder is the user's home, or the parent of `BRIGADE_HOME`.
     pub(crate) fn is_user_home(&self, folder: &Path) -> bool {
         let same =
             |home_dir: &Path, folder: &Path| home_dir.canonicalize().is_ok_and(|home_dir| home_dir == folder);
@@ -111,7 +112,7 @@ impl Environment {
             || self.brigade_home.as_deref().is_some_and(|home| same(home, &folder.join(".brigade")))
     }
 
-    /// The folder of the sessions.
+    /// Folder of the sessions.
     pub(super) fn data_folder(&self) -> Option<PathBuf> {
         self.folder(self.data_home.as_ref(), ".local/share")
     }
@@ -124,25 +125,26 @@ impl Environment {
         base.map(|base| base.join("brigade"))
     }
 
-    /// The home of the person.
+    /// Home folder of the user.
     pub(super) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 
-    /// The key that a variable holds, if it holds one.
+    /// Key in a variable, if it is set.
     pub(crate) fn secret(&self, name: &str) -> Option<Secret> {
         let key = self.variable(name)?;
         Some(key.trim()).filter(|key| !key.is_empty()).map(Secret::new)
     }
 
-    /// A variable that the configuration names, such as one with a key. It is read anew, so that it is kept nowhere.
+    /// Variable that the configuration names, such as one with a key. It is read each time, so that its value is not
+    /// stored.
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
 
-    /// The proxies that the environment names, in capitals or in small letters. They are read anew, since they may hold
-    /// a password.
+    /// Proxies from the environment, in upper or lower case. They are read each time, since they may contain a
+    /// password.
     pub(crate) fn proxies(&self) -> Proxies {
         let first = |names: [&str; 2]| {
             names.iter().filter_map(|name| self.variable(name)).find(|value| !value.trim().is_empty())
@@ -153,28 +155,26 @@ impl Environment {
         }
     }
 
-    /// A path as seen from the current folder.
+    /// Resolves a path against the current folder.
     pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
         self.current_dir.join(path)
     }
 
-    /// The name of a model under which it is found again from anywhere.
+    /// Model name that is valid in every folder. The path of a script becomes absolute.
     pub(crate) fn absolute_model(&self, model: &str) -> Result<String, CliError> {
         let Some(file) = model.strip_prefix(SCRIPT_PREFIX) else { return Ok(model.to_owned()) };
         let path = self.absolute(Path::new(file));
         let unreadable =
-            |cause: &str| CliError::usage(format!("the script {} cannot be read: {cause}", path.display()));
+            |cause: &str| CliError::usage(format!("cannot read the script {}: {cause}", path.display()));
         let canonical = path.canonicalize().map_err(|error| unreadable(&error.to_string()))?;
-        let text = canonical.to_str().ok_or_else(|| unreadable("its path is not UTF-8"))?;
+        let text = canonical.to_str().ok_or_else(|| unreadable("its path is not valid UTF-8"))?;
         Ok(format!("{SCRIPT_PREFIX}{text}"))
     }
 }
 
-/// There is no place for anything.
+/// Error for a missing home folder.
 pub(super) fn no_home_error() -> CliError {
-    CliError::usage(
-        "neither BRIGADE_HOME nor HOME is set, so there is no place for configuration and sessions",
-    )
+    CliError::usage("cannot locate the configuration and the sessions: neither BRIGADE_HOME nor HOME is set")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The keys of the configuration, and what their values look like.
+//! Configuration keys and the types of their values.
 
 mod table;
 
@@ -17,56 +17,53 @@ use ValueKind::{
 };
 pub(super) use table::ROOT;
 
-/// The word for no limit.
+/// Value for no limit.
 pub(super) const UNLIMITED: &str = "unlimited";
 
-/// The most that a million tokens may cost, in nano-dollars: a million dollars.
+/// Highest price of a million tokens, in nano-dollars: a million dollars.
 pub(super) const MAX_PRICE_NANO_USD: u64 = 1_000_000_000_000_000;
 pub(super) const MAX_TOKENS: i64 = 1_000_000_000;
 
-/// What stands at a key.
+/// Type of a value.
 #[derive(Debug)]
 pub(super) enum ValueKind {
-    /// Text.
     Text,
-    /// A list of texts.
+    /// List of strings.
     Texts,
-    /// Text, or a list of texts.
+    /// String, or list of strings.
     TextOrTexts,
-    /// One of these words.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// True or false.
     Bool,
-    /// A whole number that fits into 32 bits.
+    /// Integer that fits into 32 bits.
     Number,
-    /// A whole number that fits into 32 bits and is not 0.
+    /// Positive integer that fits into 32 bits.
     Positive,
-    /// A whole number such as `500000` or `500k`, or `unlimited`.
+    /// Integer such as `500000` or `500k`, or `unlimited`.
     Count,
     /// Dollars, or `unlimited`.
     Dollars,
-    /// Dollars for a million tokens.
+    /// Dollars per million tokens.
     Price,
-    /// A number of tokens.
+    /// Number of tokens.
     Tokens,
-    /// A duration.
     Time,
-    /// A list of permission rules.
+    /// List of permission rules.
     Rules,
-    /// A section with these keys.
+    /// Section with these keys.
     Section(&'static [KeySpec]),
-    /// A section whose keys are names.
+    /// Section whose keys are names.
     Named(&'static ValueKind),
-    /// A section whose keys are models.
+    /// Section whose keys are models.
     Models(&'static ValueKind),
 }
 
-/// A key: its name, what stands there, and what it means.
+/// Key: its name, type and description.
 pub(super) type KeySpec = (&'static str, ValueKind, &'static str);
 
 const MODES: [&str; 4] = ["plan", "ask", "edit", "auto"];
 
-/// Checks a layer. The message names the key, but not yet where it was written.
+/// Checks a layer. The error names the key, but not its file.
 pub(super) fn check(table: &Table) -> Result<(), String> {
     check_section(table, ROOT, &[])
 }
@@ -104,7 +101,7 @@ fn unknown(path: &[&str], siblings: &[KeySpec]) -> String {
     format!("unknown key `{dotted}`; the nearest known key is `{}`", suggestion.1)
 }
 
-/// Every key that has a fixed name.
+/// All keys with fixed names.
 fn all_keys() -> Vec<String> {
     fn collect(known: &[KeySpec], path: &str, keys: &mut Vec<String>) {
         for (name, kind, _) in known {
@@ -121,17 +118,15 @@ fn all_keys() -> Vec<String> {
 }
 
 fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), String> {
-    let wrong = |expected: &str| {
-        Err(format!("`{}` has to be {expected}, not {} `{value}`", dotted(path), value.type_str()))
-    };
+    let wrong = |expected: &str| Err(format!("`{}` must be {expected}; got `{value}`", dotted(path)));
     let is_texts = || value.as_array().is_some_and(|items| items.iter().all(Value::is_str));
     match kind {
         Text if value.is_str() => Ok(()),
-        Text => wrong("text"),
+        Text => wrong("a string"),
         Texts if is_texts() => Ok(()),
-        Texts => wrong("a list of texts"),
+        Texts => wrong("a list of strings"),
         TextOrTexts if value.is_str() || is_texts() => Ok(()),
-        TextOrTexts => wrong("text or a list of texts"),
+        TextOrTexts => wrong("a string or a list of strings"),
         OneOf(words) if value.as_str().is_some_and(|text| words.contains(&text)) => Ok(()),
         OneOf(words) => wrong(&format!("one of {}", words.join(", "))),
         Bool if value.is_bool() => Ok(()),
@@ -147,7 +142,7 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
         Dollars if is_unlimited(value) || dollars(value).is_ok() => Ok(()),
         Dollars => wrong("dollars such as 2.50, or \"unlimited\""),
         Price if price(value).is_some() => Ok(()),
-        Price => wrong("dollars for a million tokens, such as 2.50, and at most 1000000"),
+        Price => wrong("dollars per million tokens such as 2.50, at most 1000000"),
         Tokens if value.as_integer().is_some_and(|number| (1..=MAX_TOKENS).contains(&number)) => Ok(()),
         Tokens => wrong("a number of tokens from 1 to 1000000000"),
         Time if duration(value).is_ok() => Ok(()),
@@ -171,7 +166,7 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
                 let place = [path, &[name.as_str()]].concat();
                 check_value(value, inner, &place)
             }),
-            None => wrong("a section with a name for each entry"),
+            None => wrong("a section with one entry per name"),
         },
         Models(inner) => match value.as_table() {
             Some(table) => table.iter().try_for_each(|(name, value)| {
@@ -181,17 +176,17 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
                         check_value(value, inner, &place)
                     }
                     _ => Err(format!(
-                        "`{}` names no model: write provider/model in quotes, as in [prices.\"openai/gpt-4.1\"]",
+                        "`{}` is not a model. Write PROVIDER/MODEL in quotes, as in [prices.\"openai/gpt-4.1\"]",
                         dotted(&place)
                     )),
                 }
             }),
-            None => wrong("a section for each model, as in [prices.\"openai/gpt-4.1\"]"),
+            None => wrong("a section with one entry per model, as in [prices.\"openai/gpt-4.1\"]"),
         },
     }
 }
 
-/// A path as it is written: names that TOML wants in quotes have them.
+/// Dotted form of a path. Names are quoted if TOML requires it.
 fn dotted(path: &[&str]) -> String {
     path.iter().map(|part| quoted(part)).collect::<Vec<_>>().join(".")
 }
@@ -200,7 +195,7 @@ fn is_unlimited(value: &Value) -> bool {
     value.as_str() == Some(UNLIMITED)
 }
 
-/// A number of things.
+/// Parses a count.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     match value {
         Value::String(text) => units::parse_count(text),
@@ -211,7 +206,7 @@ pub(super) fn count(value: &Value) -> Result<u64, String> {
     }
 }
 
-/// Dollars as nano-dollars. A float is read as the decimal that was written, which is its shortest form.
+/// Parses dollars as nano-dollars. A float is read as its shortest decimal form, which is what was written.
 pub(super) fn dollars(value: &Value) -> Result<u64, String> {
     match value {
         Value::String(text) => units::parse_dollars(text),
@@ -221,12 +216,12 @@ pub(super) fn dollars(value: &Value) -> Result<u64, String> {
     }
 }
 
-/// The price of a million tokens as nano-dollars. More than the most is no price, but a slip.
+/// Parses the price of a million tokens as nano-dollars. A price above the maximum is a mistake.
 pub(super) fn price(value: &Value) -> Option<u64> {
     dollars(value).ok().filter(|nano| *nano <= MAX_PRICE_NANO_USD)
 }
 
-/// A duration, or a number of seconds.
+/// Parses a duration, or a number of seconds.
 pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     match value {
         Value::String(text) => units::parse_duration(text),
@@ -235,7 +230,7 @@ pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     }
 }
 
-/// What stands at a path, if it is a known one.
+/// Type of the value at a path, if the path is known.
 pub(super) fn kind(path: &[String]) -> Option<&'static ValueKind> {
     let (first, rest) = path.split_first()?;
     let mut kind = &ROOT.iter().find(|(name, ..)| name == first)?.1;
@@ -249,7 +244,7 @@ pub(super) fn kind(path: &[String]) -> Option<&'static ValueKind> {
     Some(kind)
 }
 
-/// Whether a key is all but one letter a known one of its section.
+/// Whether a key differs from a known key of its section by one edit.
 pub(super) fn is_typo(path: &[&str]) -> bool {
     let Some((key, section)) = path.split_last() else { return false };
     let section: Vec<String> = section.iter().map(|part| (*part).to_owned()).collect();
@@ -257,7 +252,7 @@ pub(super) fn is_typo(path: &[&str]) -> bool {
     closest(key, known.iter().map(|(name, ..)| *name)).is_some_and(|(distance, _)| distance == 1)
 }
 
-/// A path from the environment, where case is lost: known keys get theirs back.
+/// Restores the case of known keys in a path from the environment, which has lost it.
 pub(super) fn restore_case(path: &[String]) -> Vec<String> {
     let mut known: Option<&[KeySpec]> = Some(ROOT);
     let mut names: Option<&ValueKind> = None;
@@ -308,18 +303,15 @@ mod tests {
 
     #[test]
     fn wrong_types_are_named() {
-        assert!(problem("swarm.enabled = 'yes'").contains("`swarm.enabled` has to be true or false"));
+        assert!(problem("swarm.enabled = 'yes'").contains("`swarm.enabled` must be true or false"));
         assert!(problem("limits.lead_turns = -1").contains("whole number"));
         for wrong in ["0", "-1", "1.5", "'many'", "4294967296"] {
             let message = problem(&format!("providers.a.concurrency = {wrong}"));
-            assert!(
-                message.contains("`providers.a.concurrency` has to be a whole number from 1"),
-                "{message}"
-            );
+            assert!(message.contains("`providers.a.concurrency` must be a whole number from 1"), "{message}");
         }
         for wrong in ["0", "-1", "1.5", "'0s'", "'soon'", "true"] {
             let message = problem(&format!("providers.a.idle_timeout = {wrong}"));
-            assert!(message.contains("`providers.a.idle_timeout` has to be a duration"), "{message}");
+            assert!(message.contains("`providers.a.idle_timeout` must be a duration"), "{message}");
         }
         assert!(problem("providers.a.url = 'x'").contains("nearest known key is `providers.a.base_url`"));
         assert!(problem("permissions.mode = 'yolo'").contains("one of plan, ask, edit, auto"));
@@ -334,7 +326,7 @@ mod tests {
         for wrong in ["-1", "nan", "inf", "'dear'", "1e7", "true", "0.0000000001", "[]"] {
             let problem = problem(&format!("{model}.input = {wrong}"));
             assert!(
-                problem.contains("`prices.\"a/b.c\".input` has to be dollars for a million tokens"),
+                problem.contains("`prices.\"a/b.c\".input` must be dollars per million tokens"),
                 "{problem}"
             );
         }
@@ -348,9 +340,9 @@ mod tests {
             problem(&format!("{model}.inptu = 1")).contains("nearest known key is `prices.\"a/b.c\".input`")
         );
         for wrong in ["prices.x.input = 1", "prices.'/x'.input = 1", "prices.'x/'.input = 1"] {
-            assert!(problem(wrong).contains("names no model: write provider/model"), "{wrong}");
+            assert!(problem(wrong).contains("is not a model. Write PROVIDER/MODEL"), "{wrong}");
         }
-        assert!(problem("prices = 3").contains("a section for each model"));
+        assert!(problem("prices = 3").contains("a section with one entry per model"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Layers of configuration, merged by hand so that every value keeps its origin.
+//! Layers of configuration, merged so that every value keeps its origin.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,20 +10,20 @@ use super::project::ProjectConfig;
 use super::servers;
 use crate::error::CliError;
 
-/// The values in force, and where each comes from.
+/// Merged values with their origins.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Layers {
     table: Table,
     origins: BTreeMap<Vec<String>, String>,
-    /// The file of the project, if one was added.
+    /// File of the project, if one was added.
     project: Option<String>,
 }
 
 impl Layers {
-    /// The values that are in force where nobody says otherwise.
+    /// Layers with the default values only.
     pub(super) fn defaults() -> Result<Layers, CliError> {
         let table = super::default_table(super::default_mode())
-            .map_err(|error| CliError::failed(format!("the defaults: {error}")))?;
+            .map_err(|error| CliError::failed(format!("cannot serialize the default settings: {error}")))?;
         let mut layers = Layers::default();
         layers.add(table, "default")?;
         Ok(layers)
@@ -34,19 +34,19 @@ impl Layers {
         &self.table
     }
 
-    /// Where each value comes from.
+    /// Origin of each value.
     pub(crate) fn origins(&self) -> impl Iterator<Item = (String, &str)> {
         self.origins.iter().map(|(path, origin)| (path.join("."), origin.as_str()))
     }
 
-    /// Where something in a section comes from; of several places, the first.
+    /// Origin of a value in a section; if there are several, the first.
     pub(super) fn origin(&self, section: &[&str]) -> &str {
         let inside =
             |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
         self.origins.iter().find(|(path, _)| inside(path)).map_or("config", |(_, origin)| origin)
     }
 
-    /// Whether something in a section comes from the project.
+    /// Whether any value of a section comes from the project.
     pub(super) fn is_from_project(&self, section: &[&str]) -> bool {
         let inside =
             |path: &[String]| path.len() >= section.len() && path.iter().zip(section).all(|(a, b)| a == b);
@@ -62,14 +62,14 @@ impl Layers {
         }
     }
 
-    /// Adds the configuration of a trusted project. Its rules join those of the person, so that a project cannot lift
-    /// what the person forbids.
+    /// Adds the configuration of a trusted project. Its rules are added to those of the user, so a project cannot
+    /// remove a restriction of the user.
     pub(super) fn add_project(&mut self, project: &ProjectConfig) -> Result<(), CliError> {
         let ProjectConfig { table, file } = project;
         let mut table = table.clone();
         let mut joined = Vec::new();
         self.project = Some(file.clone());
-        // A server of the person keeps its name: parts of another could send its keys elsewhere.
+        // A server of the user keeps its name. A definition that replaces parts of it could send its keys elsewhere.
         if let Some(Value::Table(servers)) = table.get_mut("mcpServers")
             && let Some(Value::Table(user_servers)) = self.table.get("mcpServers")
         {
@@ -95,7 +95,7 @@ impl Layers {
         Ok(())
     }
 
-    /// The rules of a list, if there are any.
+    /// Rules of a list, if there are any.
     fn rules(&self, list: &str) -> Option<Vec<Value>> {
         let rules = self.table.get("permissions").and_then(|section| section.get(list));
         rules.and_then(Value::as_array).filter(|rules| !rules.is_empty()).cloned()
@@ -128,7 +128,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds flags, or variables of other programs, that stand for keys.
+    /// Adds flags, or variables of other programs, that correspond to keys.
     pub(super) fn add_flags(
         &mut self,
         flags: Vec<(&'static str, &'static [&'static str], Value)>,
@@ -174,7 +174,7 @@ impl Layers {
         }
     }
 
-    /// The same without the values of variables for other programs: those may be keys.
+    /// Copy without the values of variables for other programs, which may be keys.
     pub(crate) fn without_secrets(&self) -> Layers {
         fn hide(table: &mut Table) {
             for (key, value) in table.iter_mut() {
@@ -197,7 +197,7 @@ impl Layers {
     }
 }
 
-/// Reads `config.toml` or `config.json` beside it, and says which of them it was.
+/// Parses `config.toml` or `config.json` beside it. Returns the values and the name of the file.
 pub(super) fn parse(
     toml_file: &Path,
     read: impl Fn(&Path) -> Result<Option<String>, CliError>,
@@ -207,7 +207,7 @@ pub(super) fn parse(
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
             let names = format!("{} and {}", toml_file.display(), json_file.display());
-            return Err(CliError::usage(format!("{names} both exist; keep one of them")));
+            return Err(CliError::usage(format!("{names} both exist. Delete one of them")));
         }
         (Some(text), None) => (toml_file, toml::from_str::<Table>(&text).map_err(|error| error.to_string())),
         (None, Some(text)) => (json_file.as_path(), from_json(&text)),
@@ -216,8 +216,7 @@ pub(super) fn parse(
     let mut table = table.map_err(|error| {
         let failure = CliError::usage(format!("{origin}: {}", error.trim_end()));
         if error.contains("duplicate key") {
-            return failure
-                .hint("It stands in the file already: put the lines beneath the one that is there.");
+            return failure.hint("This table or key is already defined. Add the lines to the existing one.");
         }
         failure
     })?;
@@ -229,23 +228,22 @@ fn read(file: &Path) -> Result<Option<String>, CliError> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        // A home that is a file has no configuration; the store says what is wrong with it.
+        // A home that is a file has no configuration. The store reports that problem.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
-        Err(error) => Err(CliError::usage(format!("{} cannot be read: {error}", file.display()))),
+        Err(error) => Err(CliError::usage(format!("cannot read {}: {error}", file.display()))),
     }
 }
 
 pub(super) fn from_json(text: &str) -> Result<Table, String> {
     let value = brigade_core::json::parse(text).map_err(|error| error.to_string())?;
-    let value =
-        Value::try_from(value).map_err(|error| format!("this has no place in a configuration: {error}"))?;
+    let value = Value::try_from(value).map_err(|error| format!("unsupported value: {error}"))?;
     match value {
         Value::Table(table) => Ok(table),
-        _ => Err("expected an object with the keys of the configuration".to_owned()),
+        _ => Err("expected a JSON object with configuration keys".to_owned()),
     }
 }
 
-/// A dotted key. Names with blanks may be quoted as in TOML, or just written.
+/// Parses a dotted key. Names with spaces may be quoted as in TOML, or written as they are.
 fn key_path(key: &str) -> Option<Vec<String>> {
     if key.is_empty() || key.contains('\n') {
         return None;
@@ -264,7 +262,8 @@ fn key_path(key: &str) -> Option<Vec<String>> {
     Some(path)
 }
 
-/// A typed value. What is to be text is text as it stands; anything else is TOML, or text where it is none.
+/// Parses a value from a flag or variable. For text keys it is the text itself; otherwise it is TOML, or text if it
+/// is not valid TOML.
 fn value(path: &[String], text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
     if matches!(keys::kind(path), Some(ValueKind::Text | ValueKind::OneOf(_) | ValueKind::Time)) {

@@ -1,4 +1,4 @@
-//! The section `prices`.
+//! Section `prices`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::layers::{Layers, quoted};
 use super::providers::Providers;
 use crate::error::CliError;
 
-/// What is said about a model, as it is written.
+/// Raw entry of a model.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawPrice {
@@ -25,7 +25,7 @@ pub(super) struct RawPrice {
 
 impl RawPrice {
     fn figures(&self) -> ModelOverrides {
-        // What is no price was refused when the file was read.
+        // Invalid prices were rejected when the file was checked.
         let price = |value: &Option<Value>| value.as_ref().and_then(keys::price);
         ModelOverrides {
             input: price(&self.input),
@@ -42,7 +42,7 @@ impl RawPrice {
     }
 }
 
-/// The built-in table, with what the configuration says. An entry that could have no effect is a mistake.
+/// Built-in price list with the entries of the configuration. An entry that can have no effect is an error.
 pub(super) fn resolve(
     raw: &BTreeMap<String, RawPrice>,
     providers: &Providers,
@@ -67,8 +67,8 @@ pub(super) fn resolve(
         if raw.has_price() && alone.is_none() && !is_known() {
             let missing = if raw.input.is_none() { "input" } else { "output" };
             return Err(wrong(format!(
-                "there is no `{missing}`, and the table of prices has no entry to take it from; write both `input` and \
-                 `output`, in dollars for a million tokens"
+                "`{missing}` is missing, and the built-in price list has no entry for this model. Set both `input` and \
+                 `output`, in dollars per million tokens"
             )));
         }
         list = list.with(name, figures);

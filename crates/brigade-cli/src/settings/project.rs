@@ -1,4 +1,4 @@
-//! The layer of the configuration that a trusted project brings.
+//! Configuration layer of a trusted project.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,17 @@ use crate::trust::{FileContent, MCP_FILE, ProjectFiles};
 
 const MCP_SERVERS: &str = "mcpServers";
 
-/// What a project may set. Whatever is not in this list is for the person alone, also if it is a key of tomorrow:
+/// Keys that a project may set. All others, including future ones, can be set only by the user:
 ///
-/// - `providers`: a server of the project would be sent the person's keys, by the names of their variables.
-/// - `prices`: a model that looks cheaper than it is would cost more than the budget of the person.
-/// - `open_store`: sessions would be kept, or looked for, where the person does not expect them.
-/// - `notify`: a program would be started without a question, on every run.
-/// - `shell`: commands would get secrets of the person.
+/// - `providers`: a server of the project would receive the user's keys, by the names of their variables.
+/// - `prices`: a model that looks cheaper than it is would exceed the user's budget.
+/// - `store`: sessions would be stored or searched where the user does not expect them.
+/// - `notify`: a program would be started without approval on every run.
+/// - `shell`: commands would get the user's secrets.
 /// - `agents`: its paths lead to files that the hash of the project does not cover.
 ///
-/// Permissions, the mode `auto` among them, and servers that are started are allowed: `brigade trust` shows them
-/// before they count. The rules of a project are added to those of the person and cannot take one away.
+/// Permissions, including the mode `auto`, and servers to start are allowed: `brigade trust` shows them before they
+/// take effect. The rules of a project are added to those of the user and cannot remove one.
 const ALLOWED_KEYS: [&str; 12] = [
     "model",
     "fallbacks",
@@ -36,17 +36,16 @@ const ALLOWED_KEYS: [&str; 12] = [
     "acp",
 ];
 
-/// The configuration of a project, checked.
+/// Checked configuration of a project.
 #[derive(Debug)]
 pub(crate) struct ProjectConfig {
-    /// Its values.
     pub(crate) table: Table,
-    /// The file that they stand in.
+    /// File that contains them.
     pub(crate) file: String,
 }
 
 impl ProjectConfig {
-    /// Reads `.brigade/config.toml` or `.brigade/config.json`, and `.mcp.json`, from the files of a project, as they
+    /// Reads `.brigade/config.toml` or `.brigade/config.json`, and `.mcp.json`, from the files of a project as they
     /// were hashed.
     pub(crate) fn read(root: &Path, files: &ProjectFiles) -> Result<Option<ProjectConfig>, CliError> {
         let text = |file: &Path| {
@@ -56,12 +55,12 @@ impl ProjectConfig {
                 None => Ok(None),
                 Some(FileContent::File(bytes)) => match std::str::from_utf8(bytes) {
                     Ok(text) => Ok(Some(text.to_owned())),
-                    Err(_) => Err(wrong("is not UTF-8")),
+                    Err(_) => Err(wrong("is not valid UTF-8")),
                 },
-                Some(FileContent::Link(_)) => {
-                    Err(wrong("is a symbolic link, which is not followed; put the file itself there"))
-                }
-                Some(FileContent::Other(_)) => Err(wrong("is not a file")),
+                Some(FileContent::Link(_)) => Err(wrong(
+                    "is a symbolic link, and links are not followed. Replace it with the file itself",
+                )),
+                Some(FileContent::Other(_)) => Err(wrong("is not a regular file")),
             }
         };
         let (mut table, mut file) =
@@ -81,15 +80,15 @@ impl ProjectConfig {
         keys::check(&table).map_err(|problem| CliError::usage(format!("{file}: {problem}")))?;
         if let Some(key) = table.keys().find(|key| !ALLOWED_KEYS.contains(&key.as_str())) {
             return Err(CliError::usage(format!(
-                "{file}: a project may not set `{key}`, only you can; move it to your own configuration \
-                 (brigade config show names the file)"
+                "{file}: a project cannot set `{key}`. Move it to your own configuration \
+                 (`brigade config show` names the file)"
             )));
         }
         resolve_script_paths(&mut table, root);
         Ok(Some(ProjectConfig { table, file }))
     }
 
-    /// Every key with its value, as one reads it.
+    /// Every key with its value, for display.
     pub(crate) fn values(&self) -> Vec<(String, &Value)> {
         fn collect<'a>(table: &'a Table, path: &str, values: &mut Vec<(String, &'a Value)>) {
             for (key, value) in table {
@@ -118,7 +117,7 @@ fn add_servers(table: &mut Table, found: Table) {
     }
 }
 
-/// Scripts that a project names are found from its folder, wherever the command was typed.
+/// Resolves the paths of scripts that a project names against its folder, independent of the current folder.
 fn resolve_script_paths(table: &mut Table, root: &Path) {
     for (key, value) in table {
         match value {

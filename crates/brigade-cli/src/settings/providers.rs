@@ -1,4 +1,4 @@
-//! The section `providers`, and the providers that are there without it.
+//! Section `providers`, and the built-in providers.
 
 mod info;
 mod variables;
@@ -22,14 +22,14 @@ use crate::error::CliError;
 pub(crate) use info::{ApiKey, ProviderInfo};
 pub(super) use variables::variables;
 
-/// The words for the ways to speak that `kind` knows.
+/// Values of `kind`.
 pub(super) const KINDS: [&str; 4] = ["openai", "responses", "anthropic", "gemini"];
 
 const OPENAI: &str = "https://api.openai.com/v1";
-/// Variables that hold the key of Gemini; the first one that is set counts.
+/// Variables that contain the key of Gemini. The first one that is set is used.
 const GEMINI_KEYS: [&str; 2] = ["GEMINI_API_KEY", "GOOGLE_API_KEY"];
 
-/// A provider as it is written.
+/// Raw provider entry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawProvider {
@@ -69,7 +69,7 @@ impl RawProvider {
     }
 }
 
-/// The providers that can be named. Keys are read when a model of theirs is first used, and only then.
+/// Available providers. Their keys are read when one of their models is first used.
 #[derive(Debug, Clone)]
 pub(crate) struct Providers(BTreeMap<String, Provider>);
 
@@ -77,7 +77,7 @@ pub(crate) struct Providers(BTreeMap<String, Provider>);
 struct Provider {
     kind: ApiKind,
     base_url: String,
-    /// The variable that holds the key; empty where none is needed.
+    /// Variable that contains the key. Empty if no key is needed.
     key: String,
     pace: RateLimits,
     times: Timeouts,
@@ -92,7 +92,7 @@ enum ApiKind {
 }
 
 impl ApiKind {
-    /// Other words were refused when the file was read.
+    /// API of a `kind`. Other values were rejected when the file was checked.
     fn of(word: &str) -> ApiKind {
         match word {
             "anthropic" => ApiKind::Anthropic,
@@ -103,7 +103,7 @@ impl ApiKind {
     }
 }
 
-/// Name, way to speak, address, and the variable that holds the key.
+/// Name, API, address, and the variable that contains the key.
 const BUILT_IN: [(&str, ApiKind, &str, &str); 11] = [
     ("openai", ApiKind::OpenAi, OPENAI, "OPENAI_API_KEY"),
     ("openai-responses", ApiKind::Responses, OPENAI, "OPENAI_API_KEY"),
@@ -133,15 +133,16 @@ fn built_in() -> BTreeMap<String, Provider> {
 }
 
 impl Providers {
-    /// The built-in ones, changed and added to by the configuration.
+    /// Built-in providers, changed and extended by the configuration.
     pub(super) fn resolve(raw: BTreeMap<String, RawProvider>) -> Result<Providers, CliError> {
         let mut providers = built_in();
         for (name, raw) in raw {
-            let missing =
-                |key: &str, fix: &str| CliError::usage(format!("providers.{name} has no `{key}`: {fix}"));
+            let missing = |key: &str, fix: &str| {
+                CliError::usage(format!("providers.{name}: `{key}` is missing. {fix}"))
+            };
             if name.is_empty() || name.contains(['/', ':']) {
                 return Err(CliError::usage(format!(
-                    "providers.\"{name}\": a provider's name is neither empty nor has `/` or `:` in it"
+                    "providers.\"{name}\": invalid provider name. It must not be empty or contain `/` or `:`"
                 )));
             }
             let (pace, times) = (raw.pace(), raw.times()?);
@@ -149,33 +150,33 @@ impl Providers {
             let kind =
                 raw.kind.as_deref().map(ApiKind::of).or_else(|| known.as_ref().map(|known| known.kind));
             let kind = kind.ok_or_else(|| {
-                missing("kind", &format!("write the API that it speaks, one of {}", KINDS.join(", ")))
+                missing("kind", &format!("Set it to the API of the provider, one of {}", KINDS.join(", ")))
             })?;
             let base_url = raw.base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
-            let base_url = base_url.ok_or_else(|| missing("base_url", "write where it is"))?;
+            let base_url = base_url.ok_or_else(|| missing("base_url", "Set it to the URL of the API"))?;
             let key = raw.api_key_env.or_else(|| known.map(|known| known.key)).unwrap_or_default();
             providers.insert(name, Provider { kind, base_url, key, pace, times });
         }
         Ok(Providers(providers))
     }
 
-    /// The longest silence that the configuration permits a provider.
+    /// Longest silence that the configuration permits a provider.
     pub(super) fn max_silence(&self) -> Duration {
         let times = self.0.values().flat_map(|provider| [provider.times.first_byte, provider.times.idle]);
         times.flatten().max().unwrap_or_default()
     }
 
-    /// Whether a variable holds the key of one of them.
+    /// Whether a variable contains the key of one of them.
     pub(super) fn has_key_in(&self, variable: &str) -> bool {
         GEMINI_KEYS.contains(&variable) || self.0.values().any(|provider| provider.key == variable)
     }
 
-    /// Their names.
+    /// Names of the providers.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// The provider of this name, with the agent's own key or the one that the environment holds. That one goes to no
+    /// Provider of this name, with the agent's own key or the one from the environment. The latter is not sent to an
     /// address that only an agent names.
     pub(crate) fn model(
         &self,
@@ -184,7 +185,7 @@ impl Providers {
         environment: &Environment,
         prices: &PriceList,
     ) -> Result<Arc<dyn Model>, String> {
-        let provider = self.0.get(name).ok_or_else(|| format!("there is no provider '{name}'"))?;
+        let provider = self.0.get(name).ok_or_else(|| format!("unknown provider '{name}'"))?;
         let base_url = override_.base_url.as_deref().unwrap_or(&provider.base_url);
         let is_elsewhere = base_url.trim_end_matches('/') != provider.base_url.trim_end_matches('/');
         let key = match provider.key.as_str() {
@@ -195,7 +196,7 @@ impl Providers {
                 Some(key) => Some(key),
                 None => {
                     return Err(format!(
-                        "the provider '{name}' needs a key, and {variable} is not set: set it, or name another \
+                        "the provider '{name}' needs a key, but {variable} is not set. Set it, or name another \
                          variable in providers.{name}.api_key_env"
                     ));
                 }

@@ -1,4 +1,4 @@
-//! The JSON Schema of the configuration, made from the table of keys and the table of defaults.
+//! JSON Schema of the configuration, generated from the table of keys and the default values.
 
 use brigade_core::permission::Mode;
 use serde_json::{Map, Value, json};
@@ -7,31 +7,32 @@ use super::keys::{self, KeySpec, ValueKind};
 use super::servers;
 use crate::error::CliError;
 
-/// A duration: units one after the other, or seconds alone.
+/// Duration: a sequence of numbers with units, or seconds alone.
 const DURATION_PATTERN: &str = r"^\s*([0-9]+|([0-9]+(ms|s|m|h))+)\s*$";
-/// An amount of dollars.
+/// Amount of dollars.
 const DOLLARS_PATTERN: &str = r"^\s*\$?([0-9]+\.?[0-9]*|\.[0-9]+)\s*$";
-/// A permission rule: a tool, and perhaps what it is called with.
+/// Permission rule: a tool, and optionally its arguments.
 const RULE_PATTERN: &str = r"^\s*[a-z0-9_-]+\*?(\([\s\S]+\))?\s*$";
-/// A provider and a model of it.
+/// Provider and model.
 const MODEL_PATTERN: &str = "^[^/]+/.+$";
 
 /// Nano-dollars in a dollar.
 const NANO_PER_DOLLAR: f64 = 1_000_000_000.0;
 
-/// The schema, in draft 2020-12. Whatever the settings take fits it, and what fits it they take but for what a pattern
-/// cannot say, such as a rule for a tool that does not exist.
+/// JSON Schema in draft 2020-12. It accepts every valid configuration. It rejects invalid ones, except for what a
+/// pattern cannot express, such as a rule for an unknown tool.
 pub(crate) fn schema() -> Result<Value, CliError> {
     let defaults = super::default_table(Mode::default())
-        .map_err(|error| CliError::failed(format!("the defaults: {error}")))?;
-    let mut defaults = serde_json::to_value(defaults)
-        .map_err(|error| CliError::failed(format!("the defaults cannot be written as JSON: {error}")))?;
-    // It depends on whether somebody is there.
+        .map_err(|error| CliError::failed(format!("cannot serialize the default settings: {error}")))?;
+    let mut defaults = serde_json::to_value(defaults).map_err(|error| {
+        CliError::failed(format!("cannot serialize the default settings as JSON: {error}"))
+    })?;
+    // The default depends on whether a user can be asked.
     if let Some(permissions) = defaults.get_mut("permissions").and_then(Value::as_object_mut) {
         permissions.remove("mode");
     }
     let mut schema = section_schema(keys::ROOT, Some(&defaults));
-    let ignored = json!({ "description": "Of other programs; it says nothing here" });
+    let ignored = json!({ "description": "Used by other programs; ignored here" });
     for key in servers::IGNORED_TOP_LEVEL_KEYS {
         schema["properties"][key] = ignored.clone();
     }
@@ -39,10 +40,11 @@ pub(crate) fn schema() -> Result<Value, CliError> {
     for key in servers::IGNORED_SERVER_KEYS {
         server[key] = ignored.clone();
     }
-    server[servers::ENABLED_KEY] = json!({ "type": "boolean", "description": "The opposite of disabled" });
+    server[servers::ENABLED_KEY] = json!({ "type": "boolean", "description": "Opposite of disabled" });
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Configuration of brigade");
-    schema["description"] = json!("config.toml or config.json; a project may set a part of it in .brigade");
+    schema["description"] =
+        json!("config.toml or config.json; a project may set some of the keys in .brigade");
     Ok(schema)
 }
 
@@ -85,7 +87,7 @@ fn kind_schema(kind: &ValueKind, default: Option<&Value>) -> Value {
         }
         ValueKind::Price => json!({ "anyOf": dollars(keys::MAX_PRICE_NANO_USD as f64 / NANO_PER_DOLLAR) }),
         ValueKind::Tokens => number(1, keys::MAX_TOKENS),
-        // The second pattern keeps out what leaves no time.
+        // The second pattern rejects a duration of 0.
         ValueKind::Time => json!({ "anyOf": [
             { "type": "integer", "minimum": 1 },
             { "type": "string", "pattern": DURATION_PATTERN, "allOf": [{ "pattern": "[1-9]" }] },

@@ -1,4 +1,4 @@
-//! The section `mcpServers`, and `.mcp.json` of a project.
+//! Section `mcpServers`, and `.mcp.json` of a project.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,16 +18,15 @@ use super::shell::BRIGADE_PREFIX;
 use super::{Settings, keys, layers};
 use crate::error::CliError;
 
-/// Variables of the person that a server sees without being given them.
+/// Variables of the user that a server gets by default.
 const PASSED_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
-/// Who can log in: a person, or the client itself.
+/// OAuth grants: a login by the user, or by the client itself.
 pub(super) const OAUTH_GRANTS: [&str; 2] = ["authorization_code", "client_credentials"];
 
-/// Keys of other programs beside `mcpServers`, which say nothing here.
+/// Keys of other programs beside `mcpServers`, which are ignored.
 pub(super) const IGNORED_TOP_LEVEL_KEYS: [&str; 2] = ["$schema", "inputs"];
-/// Keys of other programs in the entry of a server, which say nothing here: what they allow or hide is said by
-/// permissions.
+/// Keys of other programs in a server entry, which are ignored: permissions are configured in Brigade's own section.
 pub(super) const IGNORED_SERVER_KEYS: [&str; 21] = [
     "$schema",
     "alwaysAllow",
@@ -52,13 +51,13 @@ pub(super) const IGNORED_SERVER_KEYS: [&str; 21] = [
     "watchPaths",
 ];
 
-/// What other programs call the opposite of `disabled`.
+/// Key of other programs with the opposite meaning of `disabled`.
 pub(super) const ENABLED_KEY: &str = "enabled";
 
-/// From this number on a plain number is milliseconds, as other programs write it; below it is seconds.
+/// From this value on, a plain number is milliseconds, as other programs write it. Below it is seconds.
 const MILLIS_THRESHOLD: u64 = 1_000;
 
-/// A server as it is written.
+/// Raw server entry.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawMcpServer {
@@ -75,7 +74,7 @@ pub(super) struct RawMcpServer {
     disabled: bool,
 }
 
-/// How somebody is logged in, as it is written.
+/// Raw OAuth settings.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RawLogin {
@@ -85,20 +84,19 @@ struct RawLogin {
     grant: Option<String>,
 }
 
-/// A server whose variables are not filled in yet: values are kept nowhere longer than they are needed.
+/// Server whose variables are not expanded yet, so that their values are not kept longer than needed.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Its name.
     pub(crate) name: String,
     raw: Hidden,
     timeout: Duration,
-    /// Whether it is left alone.
+    /// Whether the server is disabled.
     pub(crate) is_disabled: bool,
-    /// Whether a project names it, in part or as a whole.
+    /// Whether any part of it comes from a project.
     is_from_project: bool,
 }
 
-/// What may hold keys is not shown.
+/// Omits values that may contain keys from the debug output.
 struct Hidden(RawMcpServer);
 
 impl std::fmt::Debug for Hidden {
@@ -107,7 +105,7 @@ impl std::fmt::Debug for Hidden {
     }
 }
 
-/// Reads the section.
+/// Resolves the section.
 pub(super) fn resolve(
     raw: BTreeMap<String, RawMcpServer>,
     layers: &layers::Layers,
@@ -116,7 +114,7 @@ pub(super) fn resolve(
         let timeout =
             raw.timeout.as_ref().map_or(Ok(DEFAULT_CALL_TIMEOUT), call_timeout).map_err(CliError::usage)?;
         if timeout.is_zero() {
-            return Err(CliError::usage(format!("mcpServers.{name}.timeout is 0; give calls some time")));
+            return Err(CliError::usage(format!("mcpServers.{name}.timeout must be greater than 0")));
         }
         let is_from_project = layers.is_from_project(&["mcpServers", &name]);
         Ok(Server { name, is_disabled: raw.disabled, raw: Hidden(raw), timeout, is_from_project })
@@ -124,7 +122,7 @@ pub(super) fn resolve(
     raw.into_iter().map(server).collect()
 }
 
-/// How long a call may take.
+/// Timeout of a call.
 fn call_timeout(value: &Value) -> Result<Duration, String> {
     let number = match value {
         Value::Integer(number) => u64::try_from(*number).ok(),
@@ -138,24 +136,24 @@ fn call_timeout(value: &Value) -> Result<Duration, String> {
 }
 
 impl Settings {
-    /// How a server is reached that is not started here, by its name.
+    /// HTTP endpoint of a remote server, by its name.
     pub(crate) fn mcp_address(&self, name: &str, guard: &GuardCommand) -> Result<HttpEndpoint, CliError> {
         let Some(server) = self.servers.iter().find(|server| server.name.eq_ignore_ascii_case(name)) else {
             let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
             let available = match names.is_empty() {
-                true => "there is none".to_owned(),
-                false => format!("there are {}", names.join(", ")),
+                true => "No servers are configured".to_owned(),
+                false => format!("Configured servers: {}", names.join(", ")),
             };
-            return Err(CliError::usage(format!("mcpServers has no server '{name}'; {available}")));
+            return Err(CliError::usage(format!("unknown MCP server '{name}'. {available}")));
         };
         let wrong = |message: &str| CliError::usage(format!("MCP server '{}': {message}", server.name));
         match server.definition(self, guard).map_err(|message| wrong(&message))?.transport {
             Transport::Http(address) => Ok(address),
-            Transport::Stdio(_) => Err(wrong("it is started here, so there is no login to it")),
+            Transport::Stdio(_) => Err(wrong("it is a local program and needs no login")),
         }
     }
 
-    /// The servers that can be started, and what is wrong with the others. Those that are disabled are neither.
+    /// Servers that can be started, and the problems of the others. Disabled servers are in neither list.
     pub(crate) fn mcp_definitions(&self, guard: &GuardCommand) -> (Vec<ServerConfig>, Vec<ServerProblem>) {
         let (mut definitions, mut problems) = (Vec::new(), Vec::new());
         for server in self.servers.iter().filter(|server| !server.is_disabled) {
@@ -177,17 +175,15 @@ impl Server {
         };
         let transport = match (raw.kind.as_deref(), &raw.command, &raw.url) {
             (Some("sse"), ..) => {
-                return Err(
-                    "servers that speak the older SSE are not supported; ask for its streamable HTTP \
-                            address and write `type = \"http\"`"
-                        .to_owned(),
-                );
+                return Err("the SSE transport is not supported. Use the streamable HTTP address of the \
+                                                server and set `type = \"http\"`"
+                    .to_owned());
             }
             (_, Some(_), Some(_)) => {
-                return Err("it has both `command` and `url`; keep one of them".to_owned());
+                return Err("both `command` and `url` are set. Remove one of them".to_owned());
             }
             (_, None, None) => {
-                return Err("it has neither `command` nor `url`; write how it is reached".to_owned());
+                return Err("neither `command` nor `url` is set. Set one of them".to_owned());
             }
             (_, Some(command), None) => {
                 let mut environment = passed_variables(settings, &raw.env);
@@ -217,8 +213,8 @@ impl Server {
         })
     }
 
-    /// How somebody is logged in. A login belongs to the name and the address together: whoever changes one of them gets
-    /// no login that was meant for the other.
+    /// Login settings. A login belongs to the name and the address of a server, so changing either one does not reuse
+    /// a login that was meant for another server.
     fn login(
         &self,
         raw: &RawLogin,
@@ -244,12 +240,12 @@ impl Server {
             },
             client,
             scopes: raw.scopes.clone(),
-            hint: format!("type: brigade tools login {}", self.name),
+            hint: format!("run: brigade tools login {}", self.name),
         })
     }
 }
 
-/// The variables that a program sees without being given them, apart from those that it is given.
+/// Variables that a program gets by default, except those that it is given.
 pub(super) fn passed_variables(
     settings: &Settings,
     given: &BTreeMap<String, String>,
@@ -259,7 +255,7 @@ pub(super) fn passed_variables(
     passed.filter_map(|name| value(name)).collect()
 }
 
-/// A variable that a definition names. A project may not ask for the keys that models are paid with.
+/// Variable that a definition names. A project may not use the keys of model providers.
 pub(super) fn variable(
     name: &str,
     is_from_project: bool,
@@ -268,13 +264,13 @@ pub(super) fn variable(
     let is_ours = name.starts_with(BRIGADE_PREFIX) || settings.has_key_in(name);
     if is_from_project && is_ours {
         return Err(format!(
-            "a project may not give it {name}, only you can; define it in your own configuration"
+            "a project cannot pass {name} to it. Define the server in your own configuration"
         ));
     }
     Ok(settings.environment.variable(name))
 }
 
-/// Fills in `${NAME}` and `${NAME:-otherwise}`.
+/// Expands `${NAME}` and `${NAME:-otherwise}`.
 pub(super) fn expand_variables(
     text: &str,
     variable: impl Fn(&str) -> Result<Option<String>, String>,
@@ -289,7 +285,7 @@ pub(super) fn expand_variables(
         };
         let value = variable(name)?.filter(|value| !value.is_empty() || default.is_none());
         let value = value.or_else(|| default.map(str::to_owned));
-        let value = value.ok_or_else(|| format!("it needs the variable {name}, which is not set"))?;
+        let value = value.ok_or_else(|| format!("the variable {name} is not set"))?;
         whole.push_str(before);
         whole.push_str(&value);
         rest = remaining;
@@ -298,15 +294,17 @@ pub(super) fn expand_variables(
     Ok(whole)
 }
 
-/// The servers of `.mcp.json`, in the words of our own configuration. Keys that nobody here knows are passed over, but
-/// for those that look like one of ours.
+/// Servers of `.mcp.json` in the form of our own configuration. Unknown keys are ignored, except those that look like
+/// a typo of ours.
 pub(super) fn from_mcp_json(text: &str) -> Result<Table, String> {
     let mut table = layers::from_json(text)?;
     remove_ignored_keys(&mut table);
     let Some(servers) = table.remove("mcpServers") else { return Ok(Table::new()) };
-    let Value::Table(mut servers) = servers else { return Err("`mcpServers` is no object".to_owned()) };
+    let Value::Table(mut servers) = servers else { return Err("`mcpServers` is not an object".to_owned()) };
     for (name, server) in &mut servers {
-        let Value::Table(server) = server else { return Err(format!("`mcpServers.{name}` is no object")) };
+        let Value::Table(server) = server else {
+            return Err(format!("`mcpServers.{name}` is not an object"));
+        };
         let is_known = |key: &str| keys::kind(&["mcpServers", name, key].map(str::to_owned)).is_some();
         server.retain(|key, _| is_known(key) || keys::is_typo(&["mcpServers", name, key]));
         if let Some(Value::Table(login)) = server.get_mut("oauth") {
@@ -317,7 +315,7 @@ pub(super) fn from_mcp_json(text: &str) -> Result<Table, String> {
     Ok(Table::from_iter([("mcpServers".to_owned(), Value::Table(servers))]))
 }
 
-/// Leaves out what other programs write beside servers and into their entries.
+/// Removes keys that other programs write beside servers and into their entries.
 pub(super) fn remove_ignored_keys(table: &mut Table) {
     table.retain(|key, _| !IGNORED_TOP_LEVEL_KEYS.contains(&key));
     let Some(Value::Table(servers)) = table.get_mut("mcpServers") else { return };
@@ -351,7 +349,7 @@ mod tests {
         assert_eq!(expand_variables("${LOOP} $A ${"), Ok("${A} $A ${".to_owned()));
         assert_eq!(expand_variables("${B:-two} ${EMPTY:-three} ${EMPTY}"), Ok("two three ".to_owned()));
         assert_eq!(expand_variables("${KEY}"), Err("no".to_owned()));
-        assert_eq!(expand_variables("${B}"), Err("it needs the variable B, which is not set".to_owned()));
+        assert_eq!(expand_variables("${B}"), Err("the variable B is not set".to_owned()));
     }
 
     #[test]

@@ -1,23 +1,24 @@
-//! The section `shell`: which variables of the user commands of agents get.
+//! Section `shell`: environment variables of the user that agents' commands get.
 //!
-//! Commands get the user's environment, so that tests find their tools. What looks like a secret is withheld: by its name, by
-//! its value, or because a provider uses it. `shell.env` adds variables, and `shell.deny_env` removes them.
+//! Commands get the user's environment, so that tests find their tools. Variables that look like secrets are
+//! withheld: by their name, by their value, or because a provider uses them. `shell.env` adds variables, and
+//! `shell.deny_env` removes them.
 
 use serde::Deserialize;
 
 use super::Environment;
 use crate::error::CliError;
 
-/// Parts of names that say that the value is a secret.
+/// Parts of names that mark the value as a secret.
 const SECRET_PARTS: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
-/// Ends of names that say so.
+/// Suffixes of names that mark the value as a secret.
 const SECRET_SUFFIXES: [&str; 4] = ["_PASS", "_PWD", "_PAT", "_AUTH"];
 /// Prefix of our own variables.
 pub(super) const BRIGADE_PREFIX: &str = "BRIGADE_";
-/// Variables that describe the shell of the user and are wrong for another one.
+/// Variables that describe the user's shell and are wrong for another one.
 const SHELL_STATE_VARIABLES: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 
-/// The section as it is written.
+/// Raw section.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawShell {
@@ -31,8 +32,8 @@ impl RawShell {
         for (key, names) in lists {
             if let Some(name) = names.iter().find(|name| !is_pattern(name)) {
                 return Err(CliError::usage(format!(
-                    "shell.{key}: `{name}` is not the name of a variable. Write names such as DATABASE_URL, or the \
-                     beginning of names such as AWS_*."
+                    "shell.{key}: `{name}` is not the name of a variable. Use names such as DATABASE_URL, or \
+                     prefixes such as AWS_*."
                 )));
             }
         }
@@ -50,20 +51,20 @@ pub(crate) struct ShellEnv {
 /// Reason why commands do not get a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Withheld {
-    /// Its name says that it is a secret.
+    /// Its name marks it as a secret.
     Name,
     /// Its value contains a user name and a password.
     Value,
-    /// It is one of ours.
+    /// It is one of our own.
     BrigadeVariable,
-    /// It has the key of a provider or of the search engine.
+    /// It contains the key of a provider or of the search engine.
     Provider,
     /// `shell.deny_env` names it.
     Denied,
 }
 
 impl ShellEnv {
-    /// The variables that commands get. Values that `shell.env` adds are read now and kept nowhere else.
+    /// Variables that commands get. Values that `shell.env` adds are read now and not stored.
     pub(crate) fn variables(
         &self,
         environment: &Environment,
@@ -74,7 +75,7 @@ impl ShellEnv {
         names.filter(|name| self.withheld(environment, name, &is_key).is_none()).filter_map(value).collect()
     }
 
-    /// The variables that commands do not get, by name, each with the reason.
+    /// Variables that commands do not get, by name, each with the reason.
     pub(crate) fn all_withheld<'e>(
         &self,
         environment: &'e Environment,
@@ -84,7 +85,7 @@ impl ShellEnv {
         names.filter_map(|name| Some((name, self.withheld(environment, name, &is_key)?))).collect()
     }
 
-    /// Names in `shell.env` that are not set, and so add nothing.
+    /// Names in `shell.env` that are not set, and so have no effect.
     pub(crate) fn missing<'s>(&'s self, environment: &Environment) -> Vec<&'s str> {
         let is_set =
             |pattern: &str| environment.variable_names.iter().any(|(name, _)| matches_pattern(pattern, name));
@@ -110,12 +111,13 @@ impl ShellEnv {
     }
 }
 
-/// Whether a variable belongs into the environment of commands at all: it is a text and does not describe another shell.
+/// Whether a variable can be part of the environment of commands at all: it is valid text and does not describe
+/// another shell.
 pub(super) fn can_pass_on(name: &str, value: Option<&str>) -> bool {
     value.is_some() && !name.is_empty() && !SHELL_STATE_VARIABLES.contains(&name)
 }
 
-/// Reason to withhold a variable that follows from the variable alone.
+/// Reason to withhold a variable that follows from its name and value alone.
 pub(super) fn withheld(name: &str, value: &str) -> Option<Withheld> {
     let upper = name.to_uppercase();
     if upper.starts_with(BRIGADE_PREFIX) {
@@ -132,7 +134,7 @@ pub(super) fn withheld(name: &str, value: &str) -> Option<Withheld> {
 /// Whether a text contains `user:password@`, as addresses of databases, proxies and registries do.
 fn has_password(value: &str) -> bool {
     value.split(char::is_whitespace).any(|word| match word.split_once("://") {
-        // A password in an address may contain anything, so the last `@` counts.
+        // A password in an address may contain anything, so the last `@` is used.
         Some((_, address)) => {
             address.rsplit_once('@').is_some_and(|(before, _)| is_user_and_password(before))
         }
@@ -140,7 +142,7 @@ fn has_password(value: &str) -> bool {
     })
 }
 
-/// Whether the beginning of an address has a password, and not just a port.
+/// Whether the start of an address contains a password, and not just a port.
 fn is_user_and_password(before: &str) -> bool {
     before.split_once(':').is_some_and(|(_, rest)| match rest.split_once('/') {
         Some((port, _)) => !port.bytes().all(|byte| byte.is_ascii_digit()),
@@ -153,7 +155,7 @@ fn ends_with_user_and_password(before: &str) -> bool {
     part.split_once(':').is_some_and(|(user, password)| !user.is_empty() && !password.is_empty())
 }
 
-/// Whether a pattern is a name or the beginning of names.
+/// Whether a pattern is a name or a prefix of names.
 fn is_pattern(pattern: &str) -> bool {
     let name = pattern.strip_suffix('*').unwrap_or(pattern);
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -1,4 +1,4 @@
-//! The section `web`.
+//! Section `web`.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use toml::Value;
 use super::{Environment, duration};
 use crate::error::CliError;
 
-/// The shortest time that a call gets: with less, nothing could ever be fetched.
+/// Shortest timeout of a call. With less, no fetch could succeed.
 const MIN_TIMEOUT: Duration = Duration::from_millis(100);
 const MIN_BYTES: u32 = 1024;
 
-/// The section as it is written.
+/// Raw section.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RawWeb {
@@ -24,7 +24,7 @@ pub(super) struct RawWeb {
     max_bytes: Option<u32>,
 }
 
-/// How the network is read. The key of a search engine is read when the tools are made, and only then.
+/// Settings for web access. The key of the search engine is read only when the tools are created.
 #[derive(Debug)]
 pub(crate) struct Web {
     settings: WebSettings,
@@ -49,7 +49,7 @@ impl RawWeb {
             Some(address) if address.contains("://") => Some(Engine::SearXng { address: address.to_owned() }),
             Some(other) => {
                 return Err(CliError::usage(format!(
-                    "web.search = \"{other}\" is not known: write \"brave\", \"tavily\" or the address of a SearXNG"
+                    "web.search = \"{other}\" is not a known search engine. Use \"brave\", \"tavily\" or the URL of a SearXNG instance"
                 )));
             }
         };
@@ -61,7 +61,7 @@ impl RawWeb {
 }
 
 impl Web {
-    /// Whether a variable holds the key of the search engine.
+    /// Whether a variable contains the key of the search engine.
     pub(super) fn has_key_in(&self, variable: &str) -> bool {
         match &self.engine {
             Some(Engine::Brave { key } | Engine::Tavily { key }) => key == variable,
@@ -69,13 +69,13 @@ impl Web {
         }
     }
 
-    /// The settings of the library, with the key that the environment holds.
+    /// Settings for the library, with the key from the environment.
     pub(crate) fn to_web_settings(&self, environment: &Environment) -> Result<WebSettings, CliError> {
         let secret = |name: &str| {
             environment.secret(name).ok_or_else(|| {
                 CliError::usage(format!(
-                    "web.search needs a key, and {name} is not set: set it, name another variable in \
-                     web.search_key_env, or leave out web.search"
+                    "web.search needs a key, but {name} is not set. Set it, name another variable in \
+                     web.search_key_env, or remove web.search"
                 ))
             })
         };

@@ -1,4 +1,4 @@
-//! The files of a project that trust is about, and their hash.
+//! Project files that need trust, and their hash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
@@ -12,7 +12,7 @@ use brigade_core::Hash;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// The folders that are hashed with all that is in them. A folder that has one of them is a project.
+/// Folders that are hashed with their content. A folder that contains one of them is a project.
 pub(crate) const COVERED_DIRS: [&str; 12] = [
     ".brigade",
     ".claude/agents",
@@ -28,10 +28,10 @@ pub(crate) const COVERED_DIRS: [&str; 12] = [
     ".factory/droids",
 ];
 
-/// The file that names servers of tools. It is hashed as well.
+/// File that configures MCP servers. It is hashed too.
 pub(crate) const MCP_FILE: &str = ".mcp.json";
 
-/// Settings of a project.
+/// Maximum size of one file.
 const SETTINGS_FILES: [&str; 2] = [".brigade/config.toml", ".brigade/config.json"];
 /// Names of the folders in `COVERED_DIRS`, and in `.brigade`, that contain agents.
 const AGENT_FOLDERS: [&str; 3] = ["agents", "agent", "droids"];
@@ -40,45 +40,45 @@ const SKILL_FILE: &str = "SKILL.md";
 
 /// The longest file.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
-/// All files together.
+/// Maximum size of all files together.
 const MAX_TOTAL_BYTES: u64 = 32 * 1024 * 1024;
-/// The most files, folders and links.
+/// Maximum number of files, folders and links.
 const MAX_ENTRIES: usize = 5_000;
-/// The deepest folder in a folder.
+/// Maximum nesting of folders.
 const MAX_DEPTH: usize = 32;
 
 const DIR_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Opens for reading and waits for nobody, in case that a pipe took the place of a file.
+/// Flags for reading without blocking, in case a pipe replaced the file.
 const READ_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// What stands at a path.
+/// Content at a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FileContent {
-    /// A file with these bytes.
+    /// Regular file with these bytes.
     File(Vec<u8>),
-    /// A symbolic link with this target. It is never followed.
+    /// Symbolic link with this target. It is never followed.
     Link(PathBuf),
-    /// Something else, such as a pipe. It is never opened.
+    /// Other kind of file, such as a pipe. It is never opened.
     Other(&'static str),
 }
 
-/// All files of a project that trust is about, by their path in it.
+/// Project files that need trust, by their path in the project.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectFiles {
     entries: BTreeMap<PathBuf, FileContent>,
 }
 
 impl ProjectFiles {
-    /// Reads them. Whatever cannot be read as a whole, or is beyond the bounds, cannot be trusted; the error says what
-    /// that is.
+    /// Reads the files. A project that exceeds the limits or cannot be read completely cannot be trusted; the error
+    /// names the cause.
     pub(crate) fn read(root: &Path) -> Result<ProjectFiles, String> {
         let folder = rustix::fs::open(root, DIR_FLAGS, Mode::empty())
-            .map_err(|error| format!("{} cannot be read: {error}", root.display()))?;
+            .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
         let mut scan = Scan { root, files: ProjectFiles::default(), count: 0, bytes: 0 };
         for covered in COVERED_DIRS {
             scan.covered_dir(folder.as_fd(), Path::new(covered))?;
@@ -93,7 +93,7 @@ impl ProjectFiles {
         Ok(scan.files)
     }
 
-    /// The hash of all paths and what stands at them.
+    /// Hash of all paths and their content.
     pub(crate) fn hash(&self) -> Hash {
         let start = Hash::of(b"the files of a project");
         self.iter().fold(start, |hash, (path, content)| {
@@ -106,8 +106,7 @@ impl ProjectFiles {
         })
     }
 
-    /// What a project contains, in a few words, such as `settings, 1 agent`. It is judged by paths alone: no content of a
-    /// project that is not trusted is interpreted.
+    /// Content at a path, if there is any.
     pub(crate) fn contents(&self) -> String {
         let is_agent_folder = |part: &OsStr| AGENT_FOLDERS.iter().any(|folder| part == *folder);
         let agents: BTreeSet<PathBuf> = self
@@ -130,18 +129,18 @@ impl ProjectFiles {
         found.join(", ")
     }
 
-    /// What stands at a path, if anything does.
+    /// Content at a path, if there is any.
     pub(crate) fn get(&self, path: impl AsRef<Path>) -> Option<&FileContent> {
         self.entries.get(path.as_ref())
     }
 
-    /// Everything, in the order of the paths.
+    /// All entries, ordered by path.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &FileContent)> {
         self.entries.iter().map(|(path, content)| (path.as_path(), content))
     }
 }
 
-/// A walk over a project. It opens one name at a time, so that no link leads it away.
+/// Scan of a project. It opens one path component at a time, so that no link leads out of the project.
 struct Scan<'a> {
     root: &'a Path,
     files: ProjectFiles,
@@ -150,7 +149,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Reads one of the covered folders, if it is there.
+    /// Reads one of the covered folders, if it exists.
     fn covered_dir(&mut self, folder: impl AsFd, covered: &Path) -> Result<(), String> {
         let mut path = PathBuf::new();
         let mut current: Option<OwnedFd> = None;
@@ -169,7 +168,7 @@ impl Scan<'_> {
 
     fn folder(&mut self, folder: OwnedFd, path: &Path, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
-            return Err(format!("{} is more than {MAX_DEPTH} folders deep", self.display_path(path)));
+            return Err(format!("{} is nested more than {MAX_DEPTH} folders deep", self.display_path(path)));
         }
         let mut names: Vec<CString> = Vec::new();
         let entries = Dir::read_from(&folder).map_err(|error| self.unreadable(path, error))?;
@@ -180,7 +179,7 @@ impl Scan<'_> {
             }
             self.count += 1;
             if self.count > MAX_ENTRIES {
-                return Err(format!("they are more than {MAX_ENTRIES} files"));
+                return Err(format!("there are more than {MAX_ENTRIES} files"));
             }
             names.push(entry.file_name().to_owned());
         }
@@ -194,7 +193,7 @@ impl Scan<'_> {
 
     fn entry(&mut self, folder: impl AsFd, name: &OsStr, path: &Path, depth: usize) -> Result<(), String> {
         let content = match self.kind(folder.as_fd(), name, path)? {
-            None => return Err(format!("{} went away while it was looked at", self.display_path(path))),
+            None => return Err(format!("{} disappeared while it was being read", self.display_path(path))),
             Some(FileType::Directory) => {
                 let inner = self.open(folder, name, DIR_FLAGS, path)?;
                 return self.folder(inner, path, depth + 1);
@@ -218,23 +217,23 @@ impl Scan<'_> {
         let opened = self.open(folder, name, READ_FLAGS, path)?;
         let stat = rustix::fs::fstat(&opened).map_err(|error| self.unreadable(path, error))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(format!("{} was replaced while it was looked at", self.display_path(path)));
+            return Err(format!("{} was replaced while it was being read", self.display_path(path)));
         }
         let mut bytes = Vec::new();
         let read = File::from(opened).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
         let length =
-            read.map_err(|error| format!("{} cannot be read: {error}", self.display_path(path)))? as u64;
+            read.map_err(|error| format!("cannot read {}: {error}", self.display_path(path)))? as u64;
         if length > MAX_FILE_BYTES {
             return Err(format!("{} is larger than 1 MB", self.display_path(path)));
         }
         self.bytes += length;
         if self.bytes > MAX_TOTAL_BYTES {
-            return Err("they are more than 32 MB in all".to_owned());
+            return Err("the files are larger than 32 MB in total".to_owned());
         }
         Ok(bytes)
     }
 
-    /// What is there, without opening it.
+    /// File type, without opening the file.
     fn kind(&self, folder: impl AsFd, name: &OsStr, path: &Path) -> Result<Option<FileType>, String> {
         match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
@@ -252,7 +251,7 @@ impl Scan<'_> {
     }
 
     fn unreadable(&self, path: &Path, error: Errno) -> String {
-        format!("{} cannot be read: {error}", self.display_path(path))
+        format!("cannot read {}: {error}", self.display_path(path))
     }
 }
 

@@ -1,4 +1,5 @@
-//! Instruction files of a project: `AGENTS.md`, `CLAUDE.md` or `GEMINI.md`, from the root of the git repository down to a folder.
+//! Instruction files of a project: `AGENTS.md`, `CLAUDE.md` or `GEMINI.md`, from the root of the git repository down
+//! to a folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,12 +10,12 @@ use brigade::tool::{FileError, Files};
 use brigade_core::Hash;
 use brigade_core::permission::Permissions;
 
-/// Names of instruction files. The first one that a project has counts.
+/// Names of instruction files. The first one that exists is used.
 pub(crate) const FILE_NAMES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", "GEMINI.md"];
-/// Size of the largest file that is read.
+/// Maximum size of an instruction file.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// A file with instructions for agents.
+/// File with instructions for agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InstructionFile {
     pub(crate) path: PathBuf,
@@ -22,7 +23,7 @@ pub(crate) struct InstructionFile {
 }
 
 impl InstructionFile {
-    /// The hash that edits of agents and the record of trust name the content by.
+    /// Hash of the content, as used for edits of agents and for trust.
     pub(crate) fn hash(&self) -> Hash {
         Hash::of(&self.content)
     }
@@ -31,15 +32,14 @@ impl InstructionFile {
 /// Result of looking for an instruction file.
 #[derive(Debug)]
 pub(crate) enum InstructionLookup {
-    /// The file and its content.
     Found(InstructionFile),
-    /// There is no such file, or a rule hides it.
+    /// The file does not exist, or a rule hides it.
     Absent,
     /// The file cannot be used, for this reason.
     Unusable(String),
 }
 
-/// The folders whose instructions apply to work in `folder`: from the root of its git repository down to the folder
+/// Folders whose instructions apply to work in `folder`: from the root of its git repository down to the folder
 /// itself. Outside of a repository it is the folder alone.
 pub(crate) fn folders(folder: &Path) -> Vec<PathBuf> {
     let root = git_root(folder).unwrap_or_else(|| folder.to_path_buf());
@@ -49,13 +49,14 @@ pub(crate) fn folders(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The root of the git repository that a folder is in. A worktree has a file in place of the folder `.git`.
+/// Root of the git repository that contains a folder. In a worktree, `.git` is a file.
 pub(crate) fn git_root(folder: &Path) -> Option<PathBuf> {
     let is_root = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
     folder.ancestors().find(is_root).map(Path::to_path_buf)
 }
 
-/// Reads an instruction file of a folder, if these permissions allow it. A link that leads out of the folder is not followed.
+/// Reads an instruction file of a folder, if the permissions allow it. A link that leads out of the folder is not
+/// followed.
 pub(crate) fn read(folder: &Path, name: &str, permissions: &Permissions) -> InstructionLookup {
     let everywhere = BTreeSet::from([String::new()]);
     let content = Workspace::open(folder).and_then(|workspace| {
@@ -63,17 +64,17 @@ pub(crate) fn read(folder: &Path, name: &str, permissions: &Permissions) -> Inst
     });
     match content {
         Ok(content) => InstructionLookup::Found(InstructionFile { path: folder.join(name), content }),
-        // Most folders have none, and a rule that hides it is meant to.
+        // Most folders have none, and a rule that hides it does so on purpose.
         Err(FileError::NotFound { .. } | FileError::Forbidden { .. }) => InstructionLookup::Absent,
         Err(FileError::TooLarge { .. }) => {
-            InstructionLookup::Unusable(format!("it has more than {MAX_FILE_BYTES} bytes"))
+            InstructionLookup::Unusable(format!("it is larger than {MAX_FILE_BYTES} bytes"))
         }
         Err(error) => InstructionLookup::Unusable(error.to_string()),
     }
 }
 
-/// All instruction files that apply to work in `folder`, by path. A name without a usable file is there too, so that a file
-/// that appears later is known to be new.
+/// All instruction files that apply to work in `folder`, by path. Names without a usable file are included, so that a
+/// file that appears later is known to be new.
 pub(crate) fn all(folder: &Path) -> BTreeMap<PathBuf, Option<InstructionFile>> {
     let permissions = Permissions::default();
     let file = |folder: &Path, name: &str| match read(folder, name, &permissions) {
@@ -85,7 +86,7 @@ pub(crate) fn all(folder: &Path) -> BTreeMap<PathBuf, Option<InstructionFile>> {
     folders.iter().flat_map(in_folder).collect()
 }
 
-/// The hash of the instruction file at a path, if there is a usable one.
+/// Hash of the instruction file at a path, if it is usable.
 pub(crate) fn hash(path: &Path) -> Option<Hash> {
     let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
     match read(folder, name, &Permissions::default()) {

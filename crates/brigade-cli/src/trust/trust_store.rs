@@ -1,4 +1,4 @@
-//! What the person has trusted: `trusted.json`, the hash of every trusted folder.
+//! Trust decisions of the user: `trusted.json`, with the hash of every trusted folder.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
@@ -15,21 +15,21 @@ use crate::clock;
 use crate::error::CliError;
 use crate::settings::Environment;
 
-/// One folder as it was trusted.
+/// Trust in one folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TrustEntry {
-    /// The hash of its files.
+    /// Hash of its files.
     pub(crate) hash: Hash,
-    /// When it was trusted, in UTC milliseconds.
+    /// Time of the decision, in UTC milliseconds.
     pub(crate) at: u64,
-    /// The instruction files that were accepted with it, by path; none if there was no such file. Empty in records of
-    /// earlier versions.
+    /// Instruction files that were accepted with it, by path. `None` means that the file did not exist. Empty in
+    /// records of earlier versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) instructions: BTreeMap<String, Option<Hash>>,
 }
 
 impl TrustEntry {
-    /// Whether the accepted instruction files are still as they were.
+    /// Whether the accepted instruction files are unchanged.
     pub(crate) fn has_same_instructions(&self) -> bool {
         self.instructions.iter().all(|(path, hash)| instructions::hash(Path::new(path)) == *hash)
     }
@@ -40,25 +40,25 @@ impl TrustEntry {
 pub(crate) enum Acceptance {
     /// The user accepted exactly this content.
     Yes,
-    /// The user accepted another content, or that there was no such file.
+    /// The user accepted different content, or that the file did not exist.
     Changed,
     /// The user was never asked.
     NeverAsked,
 }
 
-/// All that was trusted.
+/// All trusted folders.
 #[derive(Debug, Default)]
 pub(crate) struct TrustStore {
     folders: BTreeMap<String, TrustEntry>,
 }
 
 impl TrustStore {
-    /// Reads it. A damaged one is an error and not an empty one: the person should know that somebody was here.
+    /// Reads the file. A damaged file is an error rather than an empty list, because it may have been tampered with.
     pub(crate) fn read(environment: &Environment) -> Result<TrustStore, CliError> {
         read(&environment.trusted_file()?)
     }
 
-    /// The hash that a folder was trusted with.
+    /// Hash that a folder was trusted with.
     pub(crate) fn hash(&self, root: &Path) -> Option<Hash> {
         root.to_str().and_then(|name| self.folders.get(name)).map(|entry| entry.hash)
     }
@@ -74,12 +74,12 @@ impl TrustStore {
         if is_known { Acceptance::Yes } else { Acceptance::Changed }
     }
 
-    /// Every trusted folder.
+    /// All trusted folders.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &TrustEntry)> {
         self.folders.iter().map(|(folder, entry)| (folder.as_str(), entry))
     }
 
-    /// Notes that a folder is trusted, with these instruction files. Those of other folders below stay accepted.
+    /// Records that a folder is trusted, with these instruction files. Those of other folders below it stay accepted.
     pub(crate) fn trust(
         environment: &Environment,
         root: &Path,
@@ -88,7 +88,7 @@ impl TrustStore {
     ) -> Result<(), CliError> {
         let name = root.to_str().ok_or_else(|| {
             CliError::usage(format!(
-                "{} cannot be kept on record: its path is not UTF-8; rename it",
+                "cannot trust {}: its path is not valid UTF-8. Rename the folder.",
                 root.display()
             ))
         })?;
@@ -99,7 +99,7 @@ impl TrustStore {
         })
     }
 
-    /// Forgets a folder.
+    /// Removes the trust in a folder.
     pub(crate) fn revoke(environment: &Environment, root: &Path) -> Result<(), CliError> {
         change(&environment.trusted_file()?, |store| {
             if let Some(name) = root.to_str() {
@@ -115,11 +115,11 @@ fn read(file: &Path) -> Result<TrustStore, CliError> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(TrustStore::default());
         }
-        Err(error) => return Err(CliError::usage(format!("{} cannot be read: {error}", file.display()))),
+        Err(error) => return Err(CliError::usage(format!("cannot read {}: {error}", file.display()))),
     };
     let damaged = |error: &dyn std::fmt::Display| {
         CliError::usage(format!(
-            "{} is damaged: {error}\nRemove it, then trust your projects again with: brigade trust DIR",
+            "cannot parse {}: {error}\nDelete the file and trust your projects again with: brigade trust DIR",
             file.display()
         ))
     };
@@ -128,21 +128,22 @@ fn read(file: &Path) -> Result<TrustStore, CliError> {
     Ok(TrustStore { folders })
 }
 
-/// Changes the file as a whole, one process after the other.
+/// Replaces the file atomically, under a lock.
 fn change(file: &Path, change: impl FnOnce(&mut TrustStore)) -> Result<(), CliError> {
     let unwritable =
-        |error: std::io::Error| CliError::failed(format!("{} cannot be written: {error}", file.display()));
+        |error: std::io::Error| CliError::failed(format!("cannot write {}: {error}", file.display()));
     let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unwritable)?;
     let opened = File::open(&folder).map_err(unwritable)?;
-    // A file system without locks is used without them; the worst is that of two changes one is lost.
+    // On a file system without locks, one of two concurrent changes may be lost at worst.
     let _ = rustix::fs::flock(&opened, FlockOperation::LockExclusive);
     let mut store = read(file)?;
     change(&mut store);
-    let mut text = serde_json::to_string_pretty(&store.folders)
-        .map_err(|error| CliError::failed(format!("this cannot be written as JSON: {error}")))?;
+    let mut text = serde_json::to_string_pretty(&store.folders).map_err(|error| {
+        CliError::failed(format!("cannot serialize the trusted folders as JSON: {error}"))
+    })?;
     text.push('\n');
-    // A temporary file is for nobody else to read, and stays so under its new name.
+    // The temporary file is readable only by the user, and keeps that mode after the rename.
     let mut new = tempfile::NamedTempFile::new_in(&folder).map_err(unwritable)?;
     new.write_all(text.as_bytes()).map_err(unwritable)?;
     new.as_file().sync_all().map_err(unwritable)?;

@@ -1,4 +1,4 @@
-//! External agents through the command. The agent is this test binary.
+//! External agents through the command line. The agent is this test binary.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn agent_entry() {
     }
 }
 
-/// The configuration with the agent as the server `fix`.
+/// Configuration with the agent as the server `fix`.
 fn config(home: &Home, more: Value) -> String {
     let script =
         format!("exec >/dev/null; exec \"$0\" --ignored --exact {AGENT_ENTRY} --test-threads=1 --nocapture");
@@ -42,7 +42,7 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-/// A lead that makes one call and repeats what came of it.
+/// Script of a lead that makes one call and repeats its result.
 fn calling_script(tool: &str, arguments: &Value) -> String {
     let mut script = format!(
         "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = '{tool}'\n[reply.call.arguments]\n"
@@ -63,7 +63,7 @@ fn notes(home: &Home) -> String {
     std::fs::read_to_string(home.work().join("notes")).unwrap_or_default()
 }
 
-/// Whether the agents that noted their beginning are there.
+/// Whether the agents that recorded their start are still running.
 fn is_alive(home: &Home) -> bool {
     let notes = notes(home);
     let mut pids = notes.lines().filter_map(|line| line.strip_prefix("start "));
@@ -78,7 +78,8 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// An ACP server in config; `subagent_delegate` to it; an unknown server is a clear error; no process left.
+/// Delegation to an ACP server in the configuration: the result, a clear error for an unknown server, and no process
+/// left behind.
 #[test]
 fn story_13_task_runs_in_an_external_agent() {
     let home = Home::new();
@@ -109,7 +110,7 @@ fn tool_calls_of_an_external_agent_are_shown() {
         shown
             .exits_with(0)
             .stdout_contains("thought: first of all")
-            .stdout_contains("by itself: Look around");
+            .stdout_contains("tool call: Look around (read)");
     }
 }
 
@@ -127,8 +128,7 @@ fn reported_sub_agents_are_shown_and_counted() {
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
     assert_eq!(child["usage"]["reported_agents"], 2, "{report}");
     assert_eq!(report["agents"][0]["usage"].get("reported_agents"), None, "{report}");
-    let said =
-        "external agents say they used 100 tokens, $0.2500 and started 2 sub-agents, on their own account";
+    let said = "external agents report 100 tokens, $0.2500 and 2 sub-agents of their own";
     home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains(said);
     home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
         .exits_with(0)
@@ -155,8 +155,8 @@ fn external_agent_that_stops_after_a_denial_is_incomplete() {
         .stdout_contains("I build it now.")
         .stdout_contains("(refused: Build: make it so. ")
         .stdout_contains("`shell(make it so)` in permissions.allow");
-    done.stderr_contains("the external agent ended after it was denied a permission")
-        .stderr_contains("To continue:");
+    done.stderr_contains("the external agent ended after a permission request was denied")
+        .stderr_contains("Resume:");
 }
 
 #[test]
@@ -172,10 +172,10 @@ fn reported_usage_is_shown_separately() {
     );
     home.brigade(&["sessions", "tree", session])
         .exits_with(0)
-        .stdout_contains("external agents say they used 100 tokens");
+        .stdout_contains("external agents report 100 tokens");
     home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
         .exits_with(0)
-        .stdout_contains("100 by its own account");
+        .stdout_contains("100 self-reported");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn point_73_call_overrides_config_and_without_both_the_model_answers() {
     home.write("home/config.json", &lost);
     asked(json!({}))
         .exits_with(2)
-        .stderr_contains("spawn.server: there is no acp.servers.elsewhere; there are: fix");
+        .stderr_contains("spawn.server: unknown server acp.servers.elsewhere. Known servers: fix");
 }
 
 #[test]
@@ -274,8 +274,8 @@ fn doctor_initializes_external_agents() {
     home.write("home/config.json", &config(&home, lost));
     let done = home.brigade(&["doctor"]);
     done.stdout_contains("fix: fixture 7")
-        .stdout_contains("lost: it did not start: its program was not found");
-    done.stdout_contains("empty: it has no `command`");
+        .stdout_contains("lost: cannot initialize the agent: command not found");
+    done.stdout_contains("empty: `command` is missing");
     home.brigade(&["doctor", "--offline"]).stdout_contains("fix: not started");
 }
 

@@ -1,4 +1,4 @@
-//! `brigade acp` as an editor uses it: the real process, lines of JSON, settings of folders.
+//! `brigade acp` as an editor uses it: the real process, JSON lines and folder settings.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -44,7 +44,7 @@ impl Editor {
         id
     }
 
-    /// Every line is a message of the protocol: nothing else stands on standard output.
+    /// Reads a message. Every line of standard output must be one.
     fn read_until(&mut self, is_match: impl Fn(&Value) -> bool) -> Value {
         loop {
             let mut line = String::new();
@@ -150,7 +150,7 @@ fn editor_prompts_approves_a_grandchild_call_and_reloads_the_session() {
     assert_eq!(editor.agent_text(), "I hand it on. All done.");
     assert_eq!(std::fs::read_to_string(home.work().join("done.txt")).unwrap(), "deep\n");
     assert_eq!(editor.disconnect().0, 0);
-    // It is a session like any other.
+    // It is stored like any other session.
     home.brigade(&["sessions", "show", &session]).exits_with(0).stdout_contains("All done.");
 
     let mut editor = Editor::open(&home, &arguments);
@@ -185,7 +185,7 @@ fn approval_answered_from_a_terminal_is_withdrawn_in_the_editor() {
 const SLEEPER: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
      arguments = { command = 'echo $$ > pid; sleep 600' }\n[[reply]]\ntext = 'end'\n";
 
-/// Waits for the process that a command wrote down, and says whether it is still there when asked.
+/// Waits until a command has recorded its process id. Returns a check whether the process is still running.
 fn sleeper(home: &Home) -> impl Fn() -> bool + use<> {
     let file = home.work().join("pid");
     let since = Instant::now();
@@ -234,7 +234,7 @@ fn editor_disconnect_stops_all_agents() {
 fn unread_output_of_a_gone_editor_does_not_block_exit() {
     let home = Home::new();
     let mut editor = Editor::open(&home, &[]);
-    // More answers than a pipe holds.
+    // More responses than a pipe holds.
     let method = "x".repeat(400);
     for _ in 0..250 {
         editor.send(&method, json!({}));
@@ -253,7 +253,10 @@ fn passthrough_session_loads_and_refuses_prompts() {
     editor.call("session/load", load).unwrap();
     let id = editor.start(&session, "Please count to three");
     let error = editor.response(id).unwrap_err();
-    assert!(error["message"].as_str().unwrap().contains("one call of another program"), "{error}");
+    assert!(
+        error["message"].as_str().unwrap().contains("it only forwards a call of another program"),
+        "{error}"
+    );
     assert!(!editor.agent_text().contains("count to three"), "{}", editor.agent_text());
 }
 
@@ -267,7 +270,7 @@ fn signal_stops_the_agent_like_a_disconnect() {
     let is_there = sleeper(&home);
     let pid = rustix::process::Pid::from_raw(editor.child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    // The input is still open: nobody waits for it.
+    // The input is still open; the process must not wait for it.
     assert_eq!(editor.child.wait().unwrap().code(), Some(0));
     assert!(!is_there());
 }
@@ -350,6 +353,6 @@ fn missing_model_error_reaches_the_editor() {
     let mut editor = Editor::open(&home, &[]);
     let refused = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []})).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("model"), "{refused}");
-    home.brigade(&["acp", "--cwd", "."]).exits_with(2).stderr_contains("leave --cwd out");
+    home.brigade(&["acp", "--cwd", "."]).exits_with(2).stderr_contains("the client chooses the folder");
     home.brigade(&["acp", "--help"]).exits_with(0).stdout_contains("agent_servers");
 }

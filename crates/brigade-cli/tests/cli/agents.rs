@@ -2,7 +2,7 @@
 
 use crate::support::{CommandResult, Home, text};
 
-/// Puts a file beneath the folder of the test.
+/// Writes a file below the folder of the test.
 fn put(home: &Home, name: &str, content: &str) {
     let file = home.home().parent().unwrap().join(name);
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -58,7 +58,7 @@ fn agents_are_discovered_in_every_user_folder() {
     let done = list(&["--set", "agents.paths=[\"../more\"]"]);
     let ids: Vec<&str> = done.stdout.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(ids, ["c", "g", "m", "same"], "a project that nobody trusts has no agents");
-    done.exits_with(0).stdout_contains("about same").stderr_contains("`same` is shadowed by ");
+    done.exits_with(0).stdout_contains("about same").stderr_contains("`same` is overridden by ");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn show_prints_the_effective_definition() {
         .stdout_contains("read_file")
         .stdout_contains("You are coder.")
         .stdout_contains("Teleport");
-    done.stdout_contains("set in the file").stdout_contains("ignored    novel (line 8): no such key");
+    done.stdout_contains("set in the file").stdout_contains("ignored    novel (line 8): unknown key");
     let shown = home.brigade(&["agents", "show", "coder", "--output-format", "json"]);
     let json = shown.exits_with(0).json();
     assert_eq!((&json["agent"]["max_turns"], &json["has_api_key"]), (&4.into(), &true.into()));
@@ -103,16 +103,16 @@ fn lint_classifies_every_key() {
     done.exits_with(0)
         .stdout_contains("a.md: a (claude)")
         .stdout_contains("honoured   name, description")
-        .stdout_contains("translated tools (line 4): read_file; not granted, as no tool is called so: Odd")
+        .stdout_contains("translated tools (line 4): read_file; unknown tools, not granted: Odd")
         .stdout_contains("ignored    color (line 5)")
-        .stdout_contains("1 file: 1 can be used, 0 refused");
+        .stdout_contains("1 file: 1 usable, 0 refused");
     let done = home.brigade(&["agents", "lint", "."]);
     done.exits_with(1)
         .stdout_contains("bad.md: refused (claude)")
         .stdout_contains("refused    tools (line 4)")
         .stdout_contains("honoured   name, description, maxTurns")
         .stdout_contains("refused    line 1: has no frontmatter")
-        .stdout_contains("3 files: 1 can be used, 2 refused");
+        .stdout_contains("3 files: 1 usable, 2 refused");
     let json = home.brigade(&["agents", "lint", ".", "--output-format", "json"]).exits_with(1).json();
     assert_eq!((json["refused"].as_u64(), json["files"].as_array().unwrap().len()), (Some(2), 3));
     assert_eq!((&json["files"][0]["status"], &json["files"][0]["id"]), (&"used".into(), &"a".into()));
@@ -152,17 +152,17 @@ fn new_writes_a_file_that_loads_and_never_overwrites() {
     let file = home.home().join("agents/scribe/AGENT.md");
     assert_eq!(done.exits_with(0).stdout.trim(), file.to_str().unwrap());
     home.brigade(&["agents", "list"]).exits_with(0).stdout_contains("scribe");
-    home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("1 file: 1 can be used, 0 refused");
+    home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("1 file: 1 usable, 0 refused");
     let uncommented = text(&file).replace("# model: provider/model", "model: p/m").replace("\n# ", "\n");
     let without_prose = uncommented
-        .replace("What it may use; left out, it has what its parent lends. Names: brigade tools list\n", "");
+        .replace("Allowed tools; without this key, those that its parent passes on. List the names: brigade tools list\n", "");
     std::fs::write(&file, without_prose).unwrap();
     home.brigade(&["agents", "lint"])
         .exits_with(0)
         .stdout_contains("max_concurrency")
-        .stdout_contains("1 can be used");
+        .stdout_contains("1 usable");
     let before = text(&file);
-    home.brigade(&["agents", "new", "scribe"]).exits_with(2).stderr_contains("is there already");
+    home.brigade(&["agents", "new", "scribe"]).exits_with(2).stderr_contains("already exists; not changed");
     assert_eq!(text(&file), before);
     let json = home
         .brigade(&["agents", "new", "scribe", "--project", "--output-format", "json"])
@@ -171,7 +171,7 @@ fn new_writes_a_file_that_loads_and_never_overwrites() {
     assert!(json["file"].as_str().unwrap().ends_with("work/.brigade/agents/scribe/AGENT.md"));
     assert!(home.work().join(".brigade/agents/scribe/AGENT.md").exists());
     for id in ["lead", "..", "A b", "../up", "", "-x"] {
-        home.brigade(&["agents", "new", "--", id]).exits_with(2).stderr_contains("cannot be the id");
+        home.brigade(&["agents", "new", "--", id]).exits_with(2).stderr_contains("the id is not valid");
     }
     std::os::unix::fs::symlink("/etc/passwd", home.home().join("agents/link")).unwrap();
     home.brigade(&["agents", "new", "link"]).exits_with(1);

@@ -1,10 +1,10 @@
-//! Questions of agents, listed and answered without a terminal.
+//! Approval requests, listed and answered without a terminal.
 
 use crate::support::{BackgroundRun, Home};
 
 const WAIT: [&str; 4] = ["--set", "permissions.questions=wait", "--mode", "ask"];
 
-/// One agent that makes one call.
+/// Script of one agent that makes one call.
 fn calling_script(tool: &str, arguments: &str) -> String {
     format!(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = \"{tool}\"\narguments = {arguments}\n\
@@ -22,13 +22,13 @@ fn answer_offers_always_only_if_a_rule_covers_the_call() {
         let open = home.brigade(&["answer", &running.session]);
         let offered = if has_rule { " yes|always|no [REASON]" } else { " yes|no [REASON]" };
         open.exits_with(0).stdout_contains(offered);
-        assert_eq!(open.stdout.contains("always allows shell(touch x)"), has_rule, "{}", open.stdout);
+        assert_eq!(open.stdout.contains("\"always\" allows shell(touch x)"), has_rule, "{}", open.stdout);
         if !has_rule {
             let refused = home.brigade(&["answer", &running.session, "always"]);
             refused
                 .exits_with(2)
-                .stderr_contains("No rule covers exactly this call")
-                .stderr_contains("`yes` allows it once");
+                .stderr_contains("No rule matches exactly this call")
+                .stderr_contains("Use `yes` to allow it once");
         }
         let words =
             if has_rule { "`yes`, `always`, `no` or `no REASON`" } else { "`yes`, `no` or `no REASON`" };
@@ -44,15 +44,15 @@ fn answer_offers_always_only_if_a_rule_covers_the_call() {
 #[test]
 fn without_an_id_the_questions_of_all_sessions_are_listed() {
     let home = Home::new();
-    home.brigade(&["answer"]).exits_with(0).stderr_contains("No question is open.");
+    home.brigade(&["answer"]).exits_with(0).stderr_contains("No pending approval requests.");
     let ended = home.report("[[reply]]\ntext = 'done'", &[]);
     let ended = ended["session_id"].as_str().unwrap();
     home.brigade(&["answer", "last"])
         .exits_with(0)
-        .stderr_contains(&format!("No question is open in {ended}."));
+        .stderr_contains(&format!("No pending approval requests in {ended}."));
     home.brigade(&["answer", "last", "yes"])
         .exits_with(1)
-        .stderr_contains(&format!("no question is open in {ended}"));
+        .stderr_contains(&format!("no pending approval requests in {ended}"));
     let running = ["touch x", "touch y"].map(|command| {
         let script = calling_script("shell", &format!("{{ command = \"{command}\" }}"));
         let mut running = BackgroundRun::start(&home, &script, &WAIT);
@@ -70,7 +70,7 @@ fn without_an_id_the_questions_of_all_sessions_are_listed() {
         home.brigade(&["answer", &running.session, "no"]).exits_with(0);
         assert_eq!(running.end().0, 0);
     }
-    home.brigade(&["answer"]).exits_with(0).stderr_contains("No question is open.");
+    home.brigade(&["answer"]).exits_with(0).stderr_contains("No pending approval requests.");
 }
 
 #[test]

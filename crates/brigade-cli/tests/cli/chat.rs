@@ -1,4 +1,4 @@
-//! `brigade chat` without a terminal: messages from standard input, one a line.
+//! `brigade chat` without a terminal: messages from standard input, one per line.
 
 use serde_json::Value;
 
@@ -10,9 +10,9 @@ fn chat(home: &Home, arguments: &[&str], input: &str) -> CommandResult {
     home.with_input(&[&["chat"], arguments].concat(), input)
 }
 
-/// The session that the last lines say how to go on with.
+/// Session in the resume hint of the last lines.
 fn session(done: &CommandResult) -> String {
-    let line = done.stderr.lines().find_map(|line| line.strip_prefix("To go on: brigade chat -r "));
+    let line = done.stderr.lines().find_map(|line| line.strip_prefix("Resume: brigade chat -r "));
     line.unwrap_or_else(|| panic!("{}", done.stderr)).split(' ').next().unwrap().to_owned()
 }
 
@@ -79,7 +79,7 @@ fn s09_dispatched_agent_continues_in_its_own_session() {
     let on = chat(&home, &["-r", child], "are you sure?\n");
     assert_eq!(on.exits_with(0).stdout, "As reviewer I heard: are you sure?\n");
     assert_eq!(session(&on), child);
-    // The last session of the folder is the one at the top.
+    // The last session of the folder is its newest root session.
     let last = chat(&home, &["-c"], "/help\n");
     assert_eq!(session(last.exits_with(0)), session(&done));
 }
@@ -89,7 +89,7 @@ fn chat_continue_takes_the_last_session_of_the_folder() {
     let home = Home::new();
     let model = home.script(ECHO);
     std::fs::create_dir(home.work().join("other")).unwrap();
-    chat(&home, &["-c"], "x\n").exits_with(2).stderr_contains("no session in");
+    chat(&home, &["-c"], "x\n").exits_with(2).stderr_contains("no sessions in");
     let one = chat(&home, &["--model", &model], "one\n");
     let two = chat(&home, &["--model", &model], "two\n");
     chat(&home, &["--model", &model, "--cwd", "other"], "three\n").exits_with(0);
@@ -109,12 +109,11 @@ fn errors_are_printed_and_the_chat_continues() {
     let done = chat(&home, &[], &input);
     done.exits_with(0)
         .stderr_contains("no model is set")
-        .stderr_contains("did you mean /model?")
-        .stderr_contains("there is no model 'nosuch/thing'");
-    done.stderr_contains("failed: the scripted model refuses")
-        .stdout_contains(&format!("The model is {model}."));
+        .stderr_contains("Did you mean /model?")
+        .stderr_contains("unknown model 'nosuch/thing'");
+    done.stderr_contains("failed: the scripted model refuses").stdout_contains(&format!("Model: {model}."));
     assert!(done.stdout.ends_with("better: again\n"), "{}", done.stdout);
-    chat(&home, &["-a", "nobody"], "x\n").exits_with(2).stderr_contains("there is no agent 'nobody'");
+    chat(&home, &["-a", "nobody"], "x\n").exits_with(2).stderr_contains("unknown agent 'nobody'");
     chat(&home, &["-r", "nonsense"], "x\n").exits_with(2);
     chat(&home, &["-r", &"a".repeat(26)], "x\n").exits_with(2);
     chat(&home, &["-c", "-a", "lead"], "x\n").exits_with(2).stderr_contains("cannot be used with");
@@ -145,13 +144,13 @@ fn slash_commands_work_without_a_model() {
         "/tree\ngo\n/tree\n/cost\n/agents\n/mode\n/mode plan\n/resume\n/help\n/tell Worker x\n/quit\nnever\n",
     );
     done.exits_with(0)
-        .stdout_contains("Nothing was said yet.")
+        .stdout_contains("No messages yet.")
         .stdout_contains("├─ Worker")
         .stdout_contains("total")
-        .stdout_contains("The mode is edit.");
-    done.stdout_contains("The mode is plan from the next round on.")
+        .stdout_contains("Mode: edit.");
+    done.stdout_contains("Mode: plan (from the next round).")
         .stdout_contains("/resume [ID]")
-        .stderr_contains("nobody works now");
+        .stderr_contains("no agents are running");
     done.stdout_contains(&session(&done));
     let sums = done.stdout.lines().find(|line| line.starts_with("Worker ")).unwrap();
     assert_eq!(sums.split_whitespace().nth(1), Some("2"), "{sums}");
@@ -213,7 +212,7 @@ fn line_mode_supports_undo_clear_and_compact() {
     );
     let input = "/undo\nwrite\n/undo\nmore\n/undo\n/compact\nagain\n/clear\nfresh\n/compact\n";
     let done = chat(&home, &["--model", &model], input);
-    done.exits_with(0).stderr_contains("Nothing was said yet.").stderr_contains("no older part yet");
+    done.exits_with(0).stderr_contains("No messages yet.").stderr_contains("no older part yet");
     let shown: Vec<&str> = done.stdout.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(
         shown[..6],
@@ -226,7 +225,7 @@ fn line_mode_supports_undo_clear_and_compact() {
             "turn 5: again",
         ]
     );
-    assert!(shown[6].starts_with("A new session begins. To continue the last one: /resume "), "{shown:?}");
+    assert!(shown[6].starts_with("Started a new session. Resume the last one: /resume "), "{shown:?}");
     assert_eq!(shown[7..], ["turn 1: fresh"]);
     assert!(!home.work().join("x").exists());
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();

@@ -1,4 +1,4 @@
-//! What users of other programs type and set: tasks in pieces, flags, variables of providers, servers of tools.
+//! Conventions of other programs: unquoted tasks, flags, provider variables and MCP servers.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -49,8 +49,12 @@ fn idle_stdin_pipe_does_not_block_a_run() {
     let mut child =
         home.command(&["run", "--model", &model, "explain"]).stdin(Stdio::piped()).spawn().unwrap();
     let held = child.stdin.take();
+    // A run that waits for its end gets it, and is found out by what it prints.
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(20));
+        drop(held);
+    });
     let done = CommandResult::of(child.wait_with_output().unwrap());
-    drop(held);
     assert_eq!(done.exits_with(0).stdout, "explain\n");
     done.stderr_contains("Nothing came from standard input within 3 seconds");
     assert!(begun.elapsed() > Duration::from_secs(2), "a slow program has some time");
@@ -69,7 +73,7 @@ fn unquoted_words_are_one_task() {
         (&["-p", "fix it", "-m", "ollama/qwen3"], "brigade run 'fix it' -m ollama/qwen3"),
         (&["run", "--print", "fix it"], "brigade run 'fix it'"),
     ] {
-        home.brigade(typed).exits_with(2).stderr_contains(&format!("To give a task to a brigade: {command}"));
+        home.brigade(typed).exits_with(2).stderr_contains(&format!("To run a task: {command}"));
     }
 }
 
@@ -79,7 +83,7 @@ fn run_continues_the_last_or_the_named_session() {
     let model = home.script("[[reply]]\ntext = 'turn {turn}: {heard}'");
     home.brigade(&["run", "-c", "more", "-m", &model])
         .exits_with(2)
-        .stderr_contains("there is no session in")
+        .stderr_contains("no sessions in")
         .stderr_contains("brigade run");
     let id = |task: &str| {
         let report =
@@ -93,13 +97,13 @@ fn run_continues_the_last_or_the_named_session() {
     assert_eq!(last["session_id"], first.as_str(), "the session that was used last");
     let piped = home.with_input(&["run", "-r", &second, "explain"], "a log\n");
     assert_eq!(piped.exits_with(0).stdout, "turn 3: explain\n\n<stdin>\na log\n</stdin>\n");
-    // Without a task it does what `resume` does: the result is printed again.
+    // Without a task it behaves like `resume`: the result is printed again.
     assert_eq!(home.brigade(&["run", "-r", &second[..8]]).exits_with(0).stdout, piped.stdout);
     home.brigade(&["run", "-c", "-r", &first, "x"]).exits_with(2);
     home.brigade(&["run", "-c", "-a", "reviewer", "x"]).exits_with(2);
 }
 
-/// A server that answers every request in the same way, and what it was asked.
+/// Server that gives the same response to every request, and the requests that it received.
 fn serve(body: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -126,7 +130,7 @@ fn serve(body: &'static str) -> (String, Receiver<String>) {
     (address, asked)
 }
 
-/// Whether the body of a request is there.
+/// Whether the body of a request is complete.
 fn is_whole(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
     let head = head.to_lowercase();
@@ -164,7 +168,7 @@ fn base_url_variables_of_other_tools_are_used() {
         assert!(request.starts_with(&format!("POST {path} HTTP/1.1")), "{variable}: {request}");
         set(&["config", "show"], &url).exits_with(0).stdout_contains(&format!("# from {variable}"));
         set(&["doctor", "--offline"], &url).stdout_contains(variable);
-        // Empty is not set, and the configuration goes before the variable.
+        // An empty variable is not set, and the configuration takes precedence over the variable.
         let without = set(&["config", "show"], " ");
         assert!(!without.exits_with(0).stdout.contains(variable), "{}", without.stdout);
         let provider = model.split('/').next().unwrap();

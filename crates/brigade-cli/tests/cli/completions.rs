@@ -1,4 +1,4 @@
-//! Scripts for shells, and manual pages.
+//! Shell completion scripts and manual pages.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use crate::support::{CommandResult, Home, text};
 
 const COMMANDS: [&str; 6] = ["run", "resume", "sessions", "models", "completions", "man"];
 
-/// Has a shell read a script without running it; nothing where the machine has no such shell.
+/// Checks the syntax of a script with a shell; none if the shell is not installed.
 fn reads(shell: &str, flag: &str, script: &std::path::Path) -> Option<CommandResult> {
     let read = Command::new(shell).arg(flag).arg(script).stdin(Stdio::null()).output();
     read.ok().map(CommandResult::of)
@@ -41,7 +41,7 @@ fn bash_completes_a_command() {
     assert_eq!(CommandResult::of(completed).exits_with(0).stdout.trim(), "sessions");
 }
 
-/// The words that bash offers for a command line, whose last word is not finished.
+/// Words that bash offers for a command line whose last word is incomplete.
 fn offered_by_bash(home: &Home, words: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
     let script = home.write("brigade.bash", &home.brigade(&["completions", "bash"]).exits_with(0).stdout);
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_brigade")).parent().unwrap().to_owned();
@@ -146,5 +146,5 @@ fn man_writes_a_page_for_every_command() {
     home.brigade(&["man", "--dir", "file/man1"])
         .exits_with(1)
         .stderr_contains("file/man1")
-        .stderr_contains("name another folder");
+        .stderr_contains("Choose another folder.");
 }

@@ -1,4 +1,4 @@
-//! Where values come from, and what is wrong with them.
+//! Origins of configuration values, and errors in them.
 
 use crate::support::Home;
 
@@ -175,7 +175,9 @@ fn web_fetch_from_loopback_needs_user_config() {
     let script = format!(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'web_fetch'\narguments = {{ url = '{url}' }}\n[[reply]]\ntext = '{{results}}'"
     );
-    home.run(&script, &["--mode", "plan"]).exits_with(0).stdout_contains("is closed to this tool");
+    home.run(&script, &["--mode", "plan"])
+        .exits_with(0)
+        .stdout_contains("is not allowed. Use a URL without a port");
     home.run(&script, &["--mode", "plan", "--set", "web.allow_loopback=true"])
         .exits_with(0)
         .stdout_contains("# inside");
@@ -184,5 +186,5 @@ fn web_fetch_from_loopback_needs_user_config() {
     proxied.env("http_proxy", "http://127.0.0.1:9").env("ALL_PROXY", "http://127.0.0.1:9");
     crate::support::CommandResult::of(proxied.output().unwrap()).exits_with(0).stdout_contains("# inside");
     let denied = ["--set", "web.allow_loopback=true", "--set", "permissions.deny=['web_fetch(127.0.0.1)']"];
-    home.run(&script, &denied).exits_with(0).stdout_contains("in permissions.deny forbids this");
+    home.run(&script, &denied).exits_with(0).stdout_contains("in permissions.deny forbids it");
 }

@@ -1,4 +1,4 @@
-//! What agents are given beside the task: memory, skills, and the instructions of the project.
+//! Context of agents in addition to the task: memory, skills and project instructions.
 
 use crate::support::Home;
 
@@ -22,15 +22,15 @@ fn skill(home: &Home, folder: &str, body: &str) {
 #[test]
 fn memory_of_one_run_is_found_by_the_next() {
     let home = Home::new();
-    home.run(RECALL, &[]).exits_with(0).stdout_contains("Nothing that is remembered");
+    home.run(RECALL, &[]).exits_with(0).stdout_contains("No entry matches.");
     assert!(!home.home().join("memory.db").exists(), "reading makes no file");
     home.run(REMEMBER, &[])
         .exits_with(0)
-        .stdout_contains("'memory_put' is not allowed")
+        .stdout_contains("`memory_put` is not allowed")
         .stdout_contains("permissions.allow");
     home.run(REMEMBER, &["--set", "permissions.allow=[\"memory_put\"]"])
         .exits_with(0)
-        .stdout_contains("Remembered as `port`.");
+        .stdout_contains("Stored as `port`.");
     home.run(RECALL, &[]).exits_with(0).stdout_contains("| It listens on 8080.");
     assert!(home.home().join("memory.db").exists());
 }
@@ -39,7 +39,7 @@ fn memory_of_one_run_is_found_by_the_next() {
 fn memory_can_be_disabled() {
     let home = Home::new();
     home.write("home/config.toml", "[memory]\nenabled = false\n[permissions]\ndeny = ['memory_put']\n");
-    home.run(RECALL, &[]).exits_with(0).stdout_contains("There is no tool 'memory_search'");
+    home.run(RECALL, &[]).exits_with(0).stdout_contains("Unknown tool `memory_search`");
     let listed = home.brigade(&["tools", "list"]);
     assert!(!listed.exits_with(0).stdout.contains("memory_"), "{}", listed.stdout);
     home.brigade(&["tools", "list", "--set", "memory.enabled=true"])
@@ -57,7 +57,7 @@ fn damaged_memory_does_not_stop_a_run() {
 #[test]
 fn skills_are_found_in_the_home_and_in_configured_paths() {
     let home = Home::new();
-    home.run(READ_SKILL, &[]).exits_with(0).stdout_contains("There is no tool 'skill'");
+    home.run(READ_SKILL, &[]).exits_with(0).stdout_contains("Unknown tool `skill`");
     skill(&home, "home/skills", "At home.");
     let done = home.run(READ_SKILL, &[]);
     done.exits_with(0).stdout_contains("At home.");
@@ -68,7 +68,7 @@ fn skills_are_found_in_the_home_and_in_configured_paths() {
     home.run(READ_SKILL, &[])
         .exits_with(0)
         .stdout_contains("From elsewhere.")
-        .stderr_contains("of the same name")
+        .stderr_contains("has the same name")
         .stderr_contains("missing: it does not exist");
     home.run(HELLO, &["--set", "permissions.deny=[\"skill\"]"]).exits_with(0);
 }
@@ -78,7 +78,7 @@ fn skills_of_an_untrusted_project_are_ignored() {
     let home = Home::new();
     skill(&home, "work/.claude/skills", "From the project.");
     skill(&home, "work/.brigade/skills", "From the project.");
-    home.run(READ_SKILL, &[]).exits_with(0).stdout_contains("There is no tool 'skill'");
+    home.run(READ_SKILL, &[]).exits_with(0).stdout_contains("Unknown tool `skill`");
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn project_instructions_count_towards_the_context() {
     assert!(tokens(&home, &[]) > before + 900);
     assert_eq!(tokens(&home, &["--set", "permissions.deny=[\"read_file(AGENTS.md)\"]"]), before);
     home.write("work/AGENTS.md", &"Use tabs. ".repeat(10_000));
-    home.run(HELLO, &[]).exits_with(0).stderr_contains("AGENTS.md is long");
+    home.run(HELLO, &[]).exits_with(0).stderr_contains("AGENTS.md is cut");
     home.write("work/AGENTS.md", &"x".repeat(2_000_000));
     home.run(HELLO, &[]).exits_with(0).stderr_contains("is not used");
     std::fs::remove_file(home.work().join("AGENTS.md")).unwrap();
     home.write("outside.md", &"Secret. ".repeat(400));
     std::os::unix::fs::symlink("../outside.md", home.work().join("AGENTS.md")).unwrap();
-    home.run(HELLO, &[]).exits_with(0).stderr_contains("leads out of the workspace");
+    home.run(HELLO, &[]).exits_with(0).stderr_contains("is outside the workspace");
     assert_eq!(tokens(&home, &[]), before);
 }

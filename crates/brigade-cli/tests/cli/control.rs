@@ -1,4 +1,4 @@
-//! Stopping, telling, going on.
+//! Cancelling, messaging and resuming sessions.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{BackgroundRun, CommandResult, Home, text};
 
-/// A child that has something to say and then hangs.
+/// Script of a child that sends a message and then hangs.
 const HANGING: &str = r#"
 [[reply]]
 agent = "lead"
@@ -49,7 +49,7 @@ fn interrupt_cancels_and_prints_the_partial_result() {
         assert_eq!(report["agents"][1]["status"], "cancelled");
         assert_eq!(report["result"], "I begin.");
         home.brigade(&["cancel", &id]).exits_with(0).stderr_contains("already ended");
-        home.brigade(&["sessions", "show", &id]).exits_with(0).stdout_contains("cancelled by the person");
+        home.brigade(&["sessions", "show", &id]).exits_with(0).stdout_contains("cancelled by the user");
     }
 }
 
@@ -84,7 +84,7 @@ fn interrupted_pipeline_prints_how_to_continue() {
         let done = CommandResult::of(child.wait_with_output().unwrap());
         done.exits_with(141)
             .stderr_contains("cancelled by")
-            .stderr_contains("To continue:")
+            .stderr_contains("Resume:")
             .stderr_contains("brigade resume ");
     }
 }
@@ -210,7 +210,7 @@ fn interrupt_stops_waiting_for_another_process() {
     let pid = rustix::process::Pid::from_raw(waits.id() as i32).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     let waited = CommandResult::of(waits.wait_with_output().unwrap());
-    waited.exits_with(130).stderr_contains(&format!("To stop it: brigade cancel {}", running.session));
+    waited.exits_with(130).stderr_contains(&format!("Stop it with: brigade cancel {}", running.session));
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("running");
     running.signal(Signal::INT);
     assert_eq!(running.end().0, 130);

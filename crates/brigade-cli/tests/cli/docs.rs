@@ -1,4 +1,4 @@
-//! What the documentation shows is what the command does: transcripts, examples of configuration, scripts.
+//! Checks that the documentation matches the command: transcripts, configuration examples and scripts.
 
 mod guide;
 
@@ -15,7 +15,7 @@ pub(crate) fn page(name: &str) -> String {
     text(repository().join(name))
 }
 
-/// The fenced block that follows a marker.
+/// Fenced block that follows a marker.
 #[track_caller]
 fn block<'a>(page: &'a str, marker: &str) -> &'a str {
     let (_, after) = page.split_once(marker).unwrap_or_else(|| panic!("no `{marker}`"));
@@ -24,7 +24,7 @@ fn block<'a>(page: &'a str, marker: &str) -> &'a str {
     inner.split_once("```").unwrap().0
 }
 
-/// A text without what differs from run to run: ids of sessions, and times.
+/// Text without session ids and times, which differ from run to run.
 fn normalized(text: &str) -> String {
     let is_id = |word: &str| word.len() == 26 && word.bytes().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7'));
     let mut normalized = String::new();
@@ -46,7 +46,7 @@ fn normalized(text: &str) -> String {
     normalized
 }
 
-/// Types the commands of a page in a folder.
+/// Runs the commands of a page in a folder.
 fn run_shell(home: &Home, folder: &Path, commands: &str) -> CommandResult {
     let binary = Path::new(env!("CARGO_BIN_EXE_brigade")).parent().unwrap();
     let mut path = vec![binary.to_path_buf()];
@@ -100,7 +100,7 @@ fn normalized_replaces_only_ids_and_times() {
     assert_eq!(normalized("an ordinary line."), "an ordinary line.");
 }
 
-/// The sections of the pages are what they say: the defaults.
+/// The configuration sections on the pages show the defaults.
 #[test]
 fn config_sections_of_the_pages_are_the_defaults() {
     for face in ["delegate", "subagent", "dispatch", "spawn"] {
@@ -112,12 +112,12 @@ fn config_sections_of_the_pages_are_the_defaults() {
         bare.write("home/config.toml", &format!("[delegation]\nfaces = ['delegate', '{face}']\n"));
         let mut without = bare.brigade(&["tools", "list", "--output-format", "json"]).exits_with(0).json();
         if face == "delegate" {
-            // The page prepares a role, which the tool then lists.
+            // The page defines a role, which the tool then lists.
             let all = without.as_array_mut().unwrap();
             let tool = all.iter_mut().find(|tool| tool["name"] == "delegate").unwrap();
             let described = tool["description"].as_str().unwrap();
-            let prepared = "Prepared roles: researcher. Any other role works too,";
-            tool["description"] = described.replace("Name any role that fits the part,", prepared).into();
+            let prepared = "Predefined roles: researcher. Any other role works too,";
+            tool["description"] = described.replace("Use any role,", prepared).into();
         }
         assert_eq!(with, without, "{face}");
     }
@@ -187,7 +187,7 @@ fn example_config_loads() {
     assert_eq!(tools("researcher"), r#"["web_search","web_fetch","memory_search","memory_get"]"#);
     assert_eq!(tools("writer"), r#"["read_file","write_file","edit_file","memory_search"]"#);
     let tools = home.brigade(&["tools", "list", "--output-format", "json"]).exits_with(0).stdout.clone();
-    assert!(tools.contains("Prepared roles: researcher, writer."), "{tools}");
+    assert!(tools.contains("Predefined roles: researcher, writer."), "{tools}");
 
     let home = Home::new();
     home.write("home/config.toml", block(&page("docs/MULTI-TENANT.md"), "## Swarm configuration"));
@@ -241,7 +241,7 @@ fn s05_tenants_share_no_sessions() {
         {
             let done = as_tenant(&home, tenant, &[command, vec![foreign]].concat());
             assert_ne!(done.code, 0, "{}", done.stdout);
-            done.stderr_contains("there is no session");
+            done.stderr_contains("does not exist. List all sessions");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is well, what is not, and what to do about it.
+//! `brigade doctor`: findings and fixes.
 
 use std::io::{Read, Write};
 
@@ -8,7 +8,7 @@ use crate::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 
-/// A server that answers every request with this status and body, and its address.
+/// Server that responds to every request with this status and body, and its address.
 fn server(status: &'static str, body: &'static str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -23,7 +23,7 @@ fn server(status: &'static str, body: &'static str) -> String {
     address
 }
 
-/// Looks, without the servers of the machine that the tests run on.
+/// Runs `doctor` without the servers of the machine that runs the tests.
 fn doctor(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> CommandResult {
     let mut command = home.command(&[&["doctor"], arguments].concat());
     for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
@@ -36,7 +36,7 @@ fn report(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Value 
     doctor(home, &[&["--output-format", "json"], arguments].concat(), variables).json()
 }
 
-/// The findings of a section, as `level: what / cure`.
+/// Findings of a section, as `level: text / fix`.
 fn section(report: &Value, name: &str) -> Vec<String> {
     let sections = report["sections"].as_array().unwrap();
     let section = sections.iter().find(|section| section["name"] == name).unwrap();
@@ -70,13 +70,13 @@ fn unknown_tools_in_a_preset_are_warned_about() {
         "#,
     );
     let expected = [
-        "swarm.roles.researcher.tools: there is no tool 'reed_file'. Did you mean 'read_file'?",
-        "swarm.roles.researcher.tools: there is no tool 'mcp__nobody__*'",
-        "swarm.roles.researcher.lend: there is no tool 'teleport'",
+        "swarm.roles.researcher.tools: unknown tool 'reed_file'. Did you mean 'read_file'?",
+        "swarm.roles.researcher.tools: unknown tool 'mcp__nobody__*'",
+        "swarm.roles.researcher.lend: unknown tool 'teleport'",
     ];
     let done = home.run(HELLO, &[]);
     let warned: Vec<&str> =
-        done.exits_with(0).stderr.lines().filter(|line| line.contains("there is no tool")).collect();
+        done.exits_with(0).stderr.lines().filter(|line| line.contains("unknown tool")).collect();
     assert_eq!(warned, expected.map(|warning| format!("warning: {warning}")));
     let report = report(&home, &["--offline"], &[]);
     for warning in expected {
@@ -90,10 +90,10 @@ fn fresh_home_has_no_problems_and_nothing_is_written() {
     let home = Home::new();
     let done = doctor(&home, &[], &[]);
     done.exits_with(0)
-        .stdout_contains("config.toml is not there; brigade init")
-        .stdout_contains("is made by the first run");
+        .stdout_contains("config.toml does not exist. Create it with: brigade init")
+        .stdout_contains("will be created by the first run");
     done.stdout_contains("a command ran under its guard")
-        .stdout_contains("guarded, not confined")
+        .stdout_contains("are not sandboxed")
         .stdout_contains("no problems");
     done.stdout_contains("warn     no model is set").stdout_contains("brigade init");
     assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
@@ -109,11 +109,11 @@ fn healthy_setup_is_reported_as_ok() {
     assert_eq!((&report["problems"], &report["type"]), (&0.into(), &"doctor".into()), "{report:#}");
     assert_finding(&report, "config", &["ok: ", "config.toml"]);
     assert_finding(&report, "model", &["ok: script:"]);
-    assert_finding(&report, "store", &["ok: ", "sessions.db: format 2", "whole"]);
+    assert_finding(&report, "store", &["ok: ", "sessions.db: format 2", "intact"]);
     assert_finding(&report, "store", &["free on the disk of"]);
     assert_finding(&report, "guard", &["ok: "]);
     assert_finding(&report, "sandbox", &["Landlock: ", "seccomp: ", "user namespaces: ", "cgroups: "]);
-    assert_finding(&report, "tools", &["ok: mode edit, 0 rules"]);
+    assert_finding(&report, "tools", &["ok: mode edit, no rules"]);
     assert_finding(&report, "version", &["brigade 0."]);
 }
 
@@ -123,8 +123,8 @@ fn broken_config_is_a_problem_and_other_checks_run() {
     for (config, words) in [
         ("[broken", "config.toml"),
         ("swarm.max_dept = 2", "nearest known key is `swarm.max_depth`"),
-        ("providers.x.kind = 'openai'", "providers.x has no `base_url`"),
-        ("model = 'script:/nowhere.toml'", "/nowhere.toml cannot be read"),
+        ("providers.x.kind = 'openai'", "providers.x: `base_url` is missing"),
+        ("model = 'script:/nowhere.toml'", "cannot read the script /nowhere.toml"),
     ] {
         home.write("home/config.toml", config);
         let done = doctor(&home, &["--offline"], &[]);
@@ -159,15 +159,19 @@ fn keys_are_detected_and_never_printed() {
     let done = doctor(&home, &["--output-format", "json"], &[("WORK_KEY", "sesame-key")]);
     let report = done.exits_with(1).json();
     assert_finding(&report, "model", &["ok: work/large"]);
-    assert_finding(&report, "model", &["warn: work/small is not in the list", "brigade models work"]);
-    assert_finding(&report, "model", &["problem: ollama/x cannot be used now"]);
-    assert_finding(&report, "model", &["problem: nobody/x: there is no provider 'nobody'"]);
+    assert_finding(
+        &report,
+        "model",
+        &["warn: work/small is not in the model list of work", "brigade models work"],
+    );
+    assert_finding(&report, "model", &["problem: ollama/x is currently not available"]);
+    assert_finding(&report, "model", &["problem: nobody/x: unknown provider 'nobody'"]);
     assert_finding(&report, "providers", &["ok: work"]);
     assert_finding(&report, "providers", &["warn: other"]);
     assert_finding(
         &report,
         "providers",
-        &["problem: ollama: nobody answers at http://127.0.0.1:9/v1 / Start it"],
+        &["problem: ollama: no response from http://127.0.0.1:9/v1 / Start it"],
     );
     assert_finding(&report, "providers", &["note: without a key: ", "anthropic (ANTHROPIC_API_KEY)"]);
     let text = doctor(&home, &[], &[("WORK_KEY", "sesame-key")]);
@@ -185,7 +189,7 @@ fn a_provider_that_fails_gets_one_piece_of_advice() {
     let report = report(&home, &[], &[]);
     let found = section(&report, "providers");
     let line = found.iter().find(|line| line.starts_with("problem: work")).unwrap();
-    assert!(line.contains("work answered 404 Not Found; check "), "{line}");
+    assert!(line.contains("work answered 404 Not Found. Check "), "{line}");
     assert!(line.ends_with(&format!("/ Its address is {address}")), "{line}");
     assert!(!line.contains("html") && !line.contains("network"), "{line}");
 }
@@ -193,7 +197,7 @@ fn a_provider_that_fails_gets_one_piece_of_advice() {
 #[test]
 fn offline_contacts_no_remote_server() {
     let home = Home::new();
-    // To the command this address is another machine; the kernel leads it back to this one.
+    // For the command this address is another machine; the kernel routes it back to this one.
     let elsewhere = |status, body| server(status, body).replace("127.0.0.1", "0.0.0.0");
     let good = elsewhere("200 OK", "{\"data\":[{\"id\":\"x\"}]}");
     let bad = elsewhere("401 Unauthorized", "{}");
@@ -205,14 +209,14 @@ fn offline_contacts_no_remote_server() {
         ),
     );
     let offline = report(&home, &["--offline"], &[]);
-    assert_finding(&offline, "providers", &["ok: far", "it was not asked (--offline)"]);
-    assert_finding(&offline, "providers", &["ok: shut", "it was not asked (--offline)"]);
+    assert_finding(&offline, "providers", &["ok: far", "not queried (--offline)"]);
+    assert_finding(&offline, "providers", &["ok: shut", "not queried (--offline)"]);
     assert_finding(&offline, "model", &["ok: shut/x"]);
     let online = report(&home, &[], &[]);
-    assert_finding(&online, "providers", &["ok: far", "it answers"]);
-    assert_finding(&online, "providers", &["problem: shut", "401", "check the key of this provider"]);
+    assert_finding(&online, "providers", &["ok: far", "it responds"]);
+    assert_finding(&online, "providers", &["problem: shut", "401", "Check the provider's API key"]);
     assert_finding(&online, "model", &["ok: far/x"]);
-    assert_finding(&online, "model", &["problem: shut/x cannot be used now"]);
+    assert_finding(&online, "model", &["problem: shut/x is currently not available"]);
 }
 
 #[test]
@@ -224,14 +228,36 @@ fn unusable_store_finding_says_what_to_do() {
     assert_finding(&store("broken.db"), "store", &["problem: ", "broken.db", "--store"]);
     home.write("work/file", "");
     assert_finding(&store("file/sessions.db"), "store", &["problem: ", "file", "--store PATH"]);
-    assert_finding(&store("new/folder/s.db"), "store", &["ok: ", "is made by the first run"]);
+    assert_finding(&store("new/folder/s.db"), "store", &["ok: ", "will be created by the first run"]);
     assert!(!home.work().join("new").exists(), "a look makes no store");
     home.run(HELLO, &["--store", "newer.db"]).exits_with(0);
     let newer = home.work().join("newer.db");
     let mut bytes = std::fs::read(&newer).unwrap();
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     std::fs::write(&newer, bytes).unwrap();
-    assert_finding(&store("newer.db"), "store", &["problem: ", "9999", "newer brigade"]);
+    assert_finding(&store("newer.db"), "store", &["problem: ", "9999", "newer version of brigade"]);
+}
+
+#[test]
+fn damaged_store_is_a_problem() {
+    let home = Home::new();
+    for _ in 0..3 {
+        home.run(HELLO, &["--store", "damaged.db"]).exits_with(0);
+    }
+    let store = home.work().join("damaged.db");
+    let look = || report(&home, &["--offline", "--store", "damaged.db"], &[]);
+    assert_finding(&look(), "store", &["ok: ", "damaged.db", "intact"]);
+    let mut bytes = std::fs::read(&store).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(7);
+    std::fs::write(&store, bytes).unwrap();
+    let damaged = look();
+    assert_finding(
+        &damaged,
+        "store",
+        &["problem: ", "damaged.db is damaged: ", "brigade sessions export ID"],
+    );
+    assert!(damaged["problems"].as_u64() > Some(0), "{damaged:#}");
 }
 
 #[test]
@@ -246,8 +272,12 @@ fn projects_agents_skills_and_rules_are_checked() {
     assert_finding(&before, "config", &["warn: ", "not trusted", "brigade trust "]);
     assert_finding(&before, "agents", &["ok: the built-in lead"]);
     assert_finding(&before, "skills", &["warn: ", "odd"]);
-    assert_finding(&before, "tools", &["problem: permissions.deny: `shel(git push)` names no tool"]);
-    assert_finding(&before, "tools", &["problem: web.search needs a key, and BRAVE_API_KEY is not set"]);
+    assert_finding(
+        &before,
+        "tools",
+        &["problem: permissions.deny: unknown tool in the rule `shel(git push)`"],
+    );
+    assert_finding(&before, "tools", &["problem: web.search needs a key, but BRAVE_API_KEY is not set"]);
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let after = report(&home, &["--offline"], &[]);
     assert_finding(&after, "agents", &["problem: ", "bad", "brigade agents lint"]);
@@ -255,5 +285,9 @@ fn projects_agents_skills_and_rules_are_checked() {
     assert_finding(&report(&home, &["--offline"], &[]), "config", &["warn: ", "have changed"]);
     home.write("work/.brigade/config.toml", "store = 'x'");
     home.write("home/trusted.json", "{");
-    assert_finding(&report(&home, &["--offline"], &[]), "config", &["problem: ", "trusted.json is damaged"]);
+    assert_finding(
+        &report(&home, &["--offline"], &[]),
+        "config",
+        &["problem: ", "cannot parse ", "trusted.json: "],
+    );
 }

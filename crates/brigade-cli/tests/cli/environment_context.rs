@@ -1,4 +1,4 @@
-//! The surroundings of agents: variables that commands get, instructions of the project, and the environment block.
+//! Environment of agents: variables of commands, project instructions and the environment block.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ fn git(folder: &Path, arguments: &[&str]) {
     done.exits_with(0);
 }
 
-/// What a command of an agent sees.
+/// Environment that a command of an agent gets.
 fn command_environment(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
     let model = home.script(ENV);
     let arguments = [&["run", "--model", &model, "--mode", "auto", "x"], arguments].concat();
@@ -94,7 +94,7 @@ fn config_adds_and_removes_environment_variables() {
 fn project_config_cannot_expose_secrets_to_commands() {
     let home = Home::new();
     put(&home.work(), ".brigade/config.toml", "[shell]\nenv = ['GITHUB_TOKEN']\n");
-    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("a project may not set `shell`");
+    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("a project cannot set `shell`");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn doctor_shows_the_environment_of_commands() {
     assert!(!done.stdout.contains("sesame"), "{}", done.stdout);
 }
 
-/// A server of the OpenAI format that remembers the system prompts it was sent.
+/// Server of the OpenAI format that records the system prompts that it receives.
 struct PromptRecorder {
     url: String,
     prompts: Arc<Mutex<Vec<String>>>,
@@ -138,7 +138,7 @@ impl PromptRecorder {
                     let body = text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
                     match body.map(|body| serde_json::from_str::<Value>(&body)) {
                         Some(Ok(body)) => break Some(body),
-                        // Somebody only looked whether the server is there.
+                        // This was only a check whether the server is running.
                         _ if length == 0 => break None,
                         _ => {}
                     }
@@ -163,7 +163,7 @@ impl PromptRecorder {
         home.write("home/config.toml", &config);
     }
 
-    /// The prompt that a command sends, and what came of the command.
+    /// System prompt that a command sends, and the result of the command.
     fn prompt(&self, home: &Home, folder: &Path, arguments: &[&str]) -> (String, CommandResult) {
         let done = CommandResult::of(home.command(arguments).current_dir(folder).output().unwrap());
         done.exits_with(0);
@@ -192,7 +192,7 @@ fn instructions_of_the_repository_are_ordered_nearest_last() {
     put(&deep, "AGENTS.md", "Rule of the part.");
     put(&deep, "CLAUDE.md", "Rule for Claude.");
     put(&home.work(), "AGENTS.md", "Rule from above.");
-    // Without a repository, the folder alone counts.
+    // Without a repository, only the folder itself is searched.
     let (prompt, _) = model.prompt(&home, &deep, &["run", "x"]);
     assert!(prompt.contains("Rule of the part.") && !prompt.contains("Rule of the root."), "{prompt}");
     git(&repo, &["init", "-q"]);
@@ -204,7 +204,7 @@ fn instructions_of_the_repository_are_ordered_nearest_last() {
     assert!(!prompt.contains("from above") && !prompt.contains("for Claude"), "{prompt}");
     assert!(!done.stderr.contains("AGENTS.md"), "{}", done.stderr);
     let (prompt, _) = model.prompt(&home, &repo, &["run", "x"]);
-    assert!(prompt.ends_with("allow; it cannot widen what you may do.\n\nRule of the root.\n"), "{prompt}");
+    assert!(prompt.ends_with("It cannot extend your permissions.\n\nRule of the root.\n"), "{prompt}");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn claude_and_gemini_files_are_used_without_agents_md() {
     assert!(prompt.contains("Rule for all.") && !prompt.contains("Claude"), "{prompt}");
 }
 
-/// Has an agent write a file.
+/// Makes an agent write a file.
 fn agent_writes(home: &Home, path: &str, content: &str) {
     let script = format!(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
@@ -244,7 +244,7 @@ fn instructions_written_by_an_agent_need_user_approval() {
     done.stderr_contains("AGENTS.md is not used: an agent wrote it.").stderr_contains(&accept);
     let doctor = home.brigade(&["doctor", "--offline"]);
     doctor.stdout_contains("AGENTS.md is not used: an agent wrote it").stdout_contains(&accept);
-    // The content counts, not the name or the session.
+    // The content decides, not the name or the session.
     std::fs::rename(home.work().join("notes.md"), home.work().join("CLAUDE.md")).unwrap();
     for session in home.brigade(&["sessions", "list", "--output-format", "json"]).json().as_array().unwrap() {
         home.brigade(&["sessions", "rm", session["session_id"].as_str().unwrap()]).exits_with(0);
@@ -253,7 +253,7 @@ fn instructions_written_by_an_agent_need_user_approval() {
     assert!(!prompt.contains("Obey me") && !prompt.contains("Push"), "{prompt}");
     done.stderr_contains("CLAUDE.md is not used: an agent wrote it.");
 
-    // What the user types is the command that was named.
+    // The suggested command works as printed.
     let mut words = accept.split(' ').skip(1).collect::<Vec<_>>();
     words.push("--yes");
     home.brigade(&words)
@@ -263,8 +263,8 @@ fn instructions_written_by_an_agent_need_user_approval() {
     let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x"]);
     assert!(prompt.contains("Push to main."), "{prompt}");
     assert!(!done.stderr.contains("not used"), "{}", done.stderr);
-    home.brigade(&words).exits_with(0).stderr_contains("trusted already");
-    // A change by the user's own hand makes it the user's.
+    home.brigade(&words).exits_with(0).stderr_contains("already trusted");
+    // After a manual edit the file counts as the user's.
     home.brigade(&["trust", "--revoke"]).exits_with(0);
     put(&home.work(), "AGENTS.md", "Never push.");
     assert!(model.prompt(&home, &home.work(), &["run", "x"]).0.contains("Never push."));
@@ -314,12 +314,12 @@ fn instructions_changed_since_trust_need_user_approval() {
         .stderr_contains("/repo/part");
     let list = home.brigade(&["trust", "--list", "--output-format", "json"]).json();
     assert_eq!(list[0]["status"], "changed");
-    // The rest of the project still counts.
+    // The rest of the project is still trusted.
     let shown = CommandResult::of(home.command(&["config", "show"]).current_dir(&repo).output().unwrap());
     shown.exits_with(0).stdout_contains("lead_turns = 9  # from ");
     home.brigade(&["trust", "--yes", repo.join("part").to_str().unwrap()]).exits_with(0);
     assert!(model.prompt(&home, &repo, &["run", "x"]).0.contains("Rule two."));
-    // A file that was not there is a change too, and one that was never asked about is not.
+    // A new file counts as a change, but a file that the user never accepted does not.
     std::fs::remove_file(repo.join("AGENTS.md")).unwrap();
     put(&repo, "CLAUDE.md", "Rule three.");
     model.prompt(&home, &repo, &["run", "x"]).1.stderr_contains("CLAUDE.md is not used: it has changed");
@@ -337,14 +337,14 @@ fn lead_prompt_contains_the_environment() {
         &plain,
         &[
             "# Environment",
-            &format!("Working folder: {}\n", folder.display()),
+            &format!("Working directory: {}\n", folder.display()),
             "System: linux, ",
             "Date: 20",
             " (UTC)\n",
         ],
     );
     assert!(
-        plain.ends_with("(UTC)\nPermission mode: plan (read only: edits and commands are refused)"),
+        plain.ends_with("(UTC)\nPermission mode: plan (read-only: edits and commands are refused)"),
         "{plain}"
     );
     git(&home.work(), &["init", "-q", "-b", "topic"]);
@@ -357,14 +357,14 @@ fn lead_prompt_contains_the_environment() {
     put(&home.work(), "b", "1");
     let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x", "--output-format", "json"]);
     assert!(prompt.contains("Git: branch topic, 1 file changed, 1 file untracked\n"), "{prompt}");
-    // The session keeps its prompt, whatever happens to the repository.
+    // The session keeps its prompt, even if the repository changes.
     let session = done.json()["session_id"].as_str().unwrap().to_owned();
     git(&home.work(), &["checkout", "-q", "-b", "other"]);
     let (later, _) = model.prompt(&home, &home.work(), &["tell", &session, "more"]);
     assert_eq!(later, prompt);
 }
 
-/// A folder that somebody else prepared must not run programs just because a run begins in it.
+/// A folder prepared by an attacker must not run programs just because a run starts in it.
 #[test]
 fn git_state_runs_no_code_of_the_repository() {
     let (home, model) = (Home::new(), PromptRecorder::new());
@@ -433,7 +433,7 @@ fn skills_and_agents_of_other_tools_are_discovered() {
     type_in(&["agents", "list"]).stderr_contains("have changed since they were trusted");
 }
 
-/// A project that has nothing but skills can be trusted.
+/// A project that contains only skills can be trusted.
 #[test]
 fn project_with_only_skills_can_be_trusted() {
     let home = Home::new();

@@ -1,4 +1,4 @@
-//! Exports: files, and what hostile text can do in them.
+//! Exports: files, and hostile text in them.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -24,7 +24,9 @@ fn export_format_follows_the_file_extension() {
     ];
     for (file, beginning) in begins {
         let done = export(&["-o", file]);
-        done.exits_with(0).stderr_contains(&format!("is written to {file}"));
+        done.exits_with(0)
+            .stderr_contains("Wrote session lead \"the task\"")
+            .stderr_contains(&format!("\" to {file}"));
         assert_eq!(done.stdout, "");
         let written = home.work().join(file);
         assert!(text(&written).starts_with(beginning), "{file}");
@@ -44,14 +46,12 @@ fn export_replaces_no_file_without_force_and_writes_atomically() {
     let export = |arguments: &[&str]| home.brigade(&[&["sessions", "export", "last"], arguments].concat());
     export(&["-o", "mine.html"])
         .exits_with(2)
-        .stderr_contains("mine.html is there already; --force replaces it");
+        .stderr_contains("mine.html already exists. Use --force to overwrite it.");
     assert_eq!(text(home.work().join("mine.html")), "mine");
     export(&["-o", "mine.html", "--force"]).exits_with(0);
     assert!(text(home.work().join("mine.html")).ends_with("</html>\n"));
-    export(&["-o", "nowhere/a.html"]).exits_with(1).stderr_contains("nowhere/a.html cannot be written");
-    export(&["-o", "/dev/null", "--force"])
-        .exits_with(2)
-        .stderr_contains("is no file that could be replaced");
+    export(&["-o", "nowhere/a.html"]).exits_with(1).stderr_contains("cannot write nowhere/a.html: ");
+    export(&["-o", "/dev/null", "--force"]).exits_with(2).stderr_contains("it is not a regular file");
     export(&["-o", ".", "--force"]).exits_with(2);
     home.brigade(&["sessions", "export", "zzzz", "-o", "none.html"]).exits_with(2);
     assert!(
@@ -70,7 +70,7 @@ const HOSTILE: [&str; 6] = [
     "</pre></details><!-- ```` ``` ~~~ <a href=javascript:alert(1)> [x](javascript:alert(1))",
 ];
 
-/// Runs a tree in which hostile text is in every place that holds text of others.
+/// Runs a tree with hostile text in every place that can contain untrusted text.
 fn hostile(home: &Home) -> String {
     let all = HOSTILE.join("\n");
     home.write("work/evil.txt", &format!("{all}\n```\n# not a heading\n"));
@@ -151,7 +151,7 @@ fn hostile_text_is_escaped_in_html() {
         }
     }
     assert!(open.is_empty(), "{open:?}");
-    // Nothing is loaded from anywhere, and nothing is lost.
+    // The page loads nothing, and no text is lost.
     assert!(!page.contains("url(") && !page.contains("@import") && !page.contains("src=\""));
     for shown in [
         "&lt;img src=x onerror=alert(1)&gt;",
@@ -163,7 +163,7 @@ fn hostile_text_is_escaped_in_html() {
     }
 }
 
-/// What stands between `<` and `>`, without the style.
+/// Tags of a page, without the style.
 fn tags(page: &str) -> Vec<&str> {
     let (head, rest) = page.split_once("<style>").unwrap();
     let (_, body) = rest.split_once("</style>").unwrap();
@@ -199,10 +199,10 @@ fn hostile_text_closes_no_markdown_fence() {
         }
     }
     assert!(fence.is_none() && fences > 8, "{fences} fences");
-    assert!(page.contains("# not a heading"), "what stands in a fence is not changed");
+    assert!(page.contains("# not a heading"), "text in a fence is not changed");
 }
 
-/// Outside of fences nothing but our own markup is markup.
+/// Checks that a line outside of fences contains only our own markup.
 fn check_free_line(line: &str) {
     let ours = ["</details>", "<details><summary>"];
     if ours.iter().any(|own| line.starts_with(own)) || line.starts_with("<a id=\"agent") {
@@ -246,7 +246,7 @@ fn exports_contain_no_active_links() {
     }
 }
 
-/// The addresses of links and the contents of Markdown fences.
+/// Collects the addresses of links and the contents of Markdown fences.
 fn collect(page: &str, links: &mut Vec<String>, words: &mut Vec<String>) {
     use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
     let mut is_words = false;
@@ -282,7 +282,8 @@ fn subtree_can_be_exported() {
     }
 }
 
-/// A run that waits for an approval is killed and moved: nothing of it runs elsewhere, and the import says what is in it.
+/// Kills a run that waits for an approval and imports it elsewhere. Nothing of it runs there, and the import lists its
+/// contents.
 #[test]
 fn imported_session_never_runs_its_pending_command() {
     let script = r#"
@@ -318,7 +319,7 @@ text = "{results}"
     let json =
         again.brigade(&["--output-format", "json", "sessions", "import", file.to_str().unwrap()]).json();
     assert_eq!((json["mode"].as_str(), json["pending"][0]["tool"].as_str()), (Some("ask"), Some("shell")));
-    // Nor does it bring a file as its model.
+    // An import cannot bring a file as its model, either.
     to.brigade(&["resume", &id])
         .exits_with(2)
         .stderr_contains("is not a model of a provider. Choose one with --model.");
@@ -326,7 +327,7 @@ text = "{results}"
     to.brigade(&["resume", &id, "--model", &model])
         .exits_with(0)
         .stdout_contains("interrupted, outcome unknown");
-    // It works where the user is, not where the file says.
+    // It works in the user's folder, not in the one that the file names.
     for home in [&from, &to] {
         assert!(!home.work().join("ran").exists());
     }

@@ -1,4 +1,4 @@
-//! The stories of faces B, C and D, and a tree of all of them, through the command.
+//! The stories of delegation styles B, C and D, and a tree with all of them, through the command line.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn agent_file(home: &Home, id: &str, head: &str) {
     );
 }
 
-/// The first columns of a table: tokens and times differ from run to run, and shift the columns after them.
+/// First columns of a table. Tokens and times differ from run to run, and shift the columns after them.
 fn normalized(text: &str) -> String {
     let column = |line: &str| line.chars().take(22).collect::<String>().trim_end().to_owned() + "\n";
     text.lines().map(column).collect()
@@ -113,8 +113,8 @@ fn s06_subagent_with_a_tool_list_can_only_search_and_read() {
     );
     let result = report["result"].as_str().unwrap();
     assert!(result.contains("ERROR two"), "{result}");
-    assert!(result.contains("There is no tool 'write_file'"), "{result}");
-    assert!(result.contains("There is no tool 'shell'"), "{result}");
+    assert!(result.contains("Unknown tool `write_file`"), "{result}");
+    assert!(result.contains("Unknown tool `shell`"), "{result}");
     assert!(!home.work().join("x").exists());
 }
 
@@ -228,7 +228,7 @@ fn s09_dispatched_agent_session_is_listed_and_resumed() {
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains(id).stdout_contains("reviewer");
     let told = home.brigade(&["tell", id, "and the tests?"]);
     told.exits_with(0).stdout_contains("as reviewer I add: and the tests?");
-    // It is its own session now: removing the one that it came from leaves it.
+    // It is now an independent session: removing its origin keeps it.
     home.brigade(&["sessions", "rm", report["session_id"].as_str().unwrap()]).exits_with(0);
     home.brigade(&["sessions", "show", id]).exits_with(0).stdout_contains("and the tests?");
 }
@@ -283,7 +283,7 @@ text = "{result:0}"
         agent_file(&home, "coder", "tools: [shell]\ntemperature: 0.2\n");
         let report = home.report(script, &["-a", "planner", "--mode", "auto"]);
         let result = report["result"].as_str().unwrap();
-        assert!(result.contains("There is no tool 'shell'"), "the planner itself has none: {result}");
+        assert!(result.contains("Unknown tool `shell`"), "the planner itself has none: {result}");
         assert_eq!(result.contains("built"), can, "{result}");
     }
 }
@@ -400,7 +400,7 @@ fn enabled_delegation_styles_follow_config_and_flag() {
     assert!(listed(&[]).contains("delegate") && !listed(&[]).contains("parallel_subagent"));
     assert!(listed(&["--set", "subagent.max_depth=3"]).contains("parallel_subagent"));
     let spawn = listed(&["--set", "delegation.faces=spawn"]);
-    assert!(spawn.contains("subagent_spawn") && !spawn.contains("Hand a self-contained part"), "{spawn}");
+    assert!(spawn.contains("subagent_spawn") && !spawn.contains("Delegate a self-contained task"), "{spawn}");
     home.brigade(&["tools", "list", "--set", "delegation.faces=swarm"])
         .exits_with(2)
         .stderr_contains("there is no face 'swarm'");

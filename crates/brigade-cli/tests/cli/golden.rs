@@ -1,5 +1,5 @@
-//! Stores and exports that version 0.1.0 wrote: every later version lists, shows, exports, imports, resumes and tells
-//! them. `tests/golden/record` says how they were recorded; they are never recorded again.
+//! Stores and exports written by version 0.1.0. Every later version must list, show, export, import and resume them,
+//! and send messages to them. `tests/golden/record` documents the recording; they are never recorded again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use kept::lost;
 #[path = "../../../brigade-core/tests/laws/golden/kept.rs"]
 mod kept;
 
-/// The name of each export, the script that its sessions were recorded with, and the state of its root.
+/// Name of each export, the script that its sessions were recorded with, and the state of its root.
 const RECORDED: [(&str, &str, &str); 19] = [
     ("after-edit", "edit", "interrupted"),
     ("answered", "question", "done"),
@@ -37,7 +37,7 @@ const RECORDED: [(&str, &str, &str); 19] = [
     ("whole", "whole", "done"),
 ];
 
-/// Every kind of event that version 0.1.0 has.
+/// Every kind of event in version 0.1.0.
 const KINDS: [&str; 17] = [
     "answered",
     "asked",
@@ -77,13 +77,13 @@ fn root(name: &str) -> String {
     lines(&exported(name))[0]["root"].as_str().unwrap().to_owned()
 }
 
-/// A home with the recorded configuration, and a workspace like the recorded one, which is gone.
+/// Home with the recorded configuration, and a workspace like the recorded one, which no longer exists.
 struct Golden {
     home: Home,
 }
 
 impl Golden {
-    /// Without sessions.
+    /// Creates a home without sessions.
     fn empty() -> Golden {
         let home = Home::new();
         home.write("home/config.toml", &text(folder().join("home/config.toml")));
@@ -93,14 +93,14 @@ impl Golden {
         Golden { home }
     }
 
-    /// With the recorded store.
+    /// Creates a home with the recorded store.
     fn store() -> Golden {
         let golden = Golden::empty();
         std::fs::copy(folder().join("sessions.db"), golden.home.home().join("sessions.db")).unwrap();
         golden
     }
 
-    /// A command that finds the scripts, and this Brigade as the program of the external agent.
+    /// Command that finds the scripts, and uses this executable as the external agent.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.home.command(arguments);
         let programs = PathBuf::from(env!("CARGO_BIN_EXE_brigade"));
@@ -114,7 +114,7 @@ impl Golden {
         CommandResult::of(self.command(arguments).output().unwrap())
     }
 
-    /// Runs a command about a session where the recorded workspace and script are now.
+    /// Runs a command about a session with the current workspace and script.
     fn run(&self, name: &str, arguments: &[&str]) -> CommandResult {
         let (_, script, _) = RECORDED.iter().find(|(known, ..)| *known == name).unwrap();
         let model = format!("script:{}", folder().join(format!("scripts/{script}.toml")).display());
@@ -135,7 +135,7 @@ impl Golden {
     }
 }
 
-/// Compares what was exported now with what was exported then. Checksums follow from the rest.
+/// Compares a new export with the recorded one. Checksums follow from the other fields.
 #[track_caller]
 fn assert_same_export(name: &str, now: &str) {
     let (then, now) = (lines(&exported(name)), lines(now));

@@ -1,11 +1,11 @@
-//! The configuration to begin with.
+//! `brigade init`: the generated configuration.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{CommandResult, Home, text};
 
-/// A server that has these models, and its address.
+/// Server with these models, and its address.
 fn server(models: &str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -22,7 +22,7 @@ fn server(models: &str) -> String {
     address
 }
 
-/// The home without any server of the machine that the tests run on.
+/// Runs a command without the model servers of the machine that runs the tests.
 fn brigade(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> CommandResult {
     let mut command = home.command(arguments);
     for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
@@ -31,13 +31,13 @@ fn brigade(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Comma
     CommandResult::of(command.envs(variables.iter().copied()).output().unwrap())
 }
 
-/// The lines that can be switched on.
+/// Line numbers of the commented-out settings.
 fn examples(config: &str) -> Vec<usize> {
     let is_example = |line: &str| line.starts_with('#') && !line.starts_with("# ");
     config.lines().enumerate().filter(|(_, line)| is_example(line)).map(|(at, _)| at).collect()
 }
 
-/// The file with some of its examples switched on. The model of a file has the key twice where it is set.
+/// File with some of its settings uncommented. A file with a model contains that key twice.
 fn switched_on(config: &str, wanted: &[usize]) -> String {
     let line = |(at, line): (usize, &str)| match wanted.contains(&at) {
         true => line.strip_prefix('#').unwrap().to_owned(),
@@ -82,7 +82,7 @@ fn every_commented_setting_of_the_template_is_valid() {
             if is_project {
                 home.brigade(&["trust", "--yes"]).exits_with(0);
             }
-            // Rules and engines are looked at where tools are made.
+            // Rules and search engines are validated when the tools are created.
             let done = home.brigade(&["tools", "list"]);
             assert_eq!(done.code, 0, "{}\n{changed}", done.stderr);
             assert!(!done.stderr.contains("ignored"), "{}", done.stderr);
@@ -93,7 +93,7 @@ fn every_commented_setting_of_the_template_is_valid() {
         }
         let shown = check(&examples);
         assert_eq!(shown["config"]["swarm"]["roles"]["researcher"]["tools"][0], "grep");
-        assert_eq!(shown["config"]["budget"]["usd"], 2.5);
+        assert_eq!(shown["config"]["budget"]["usd"], "unlimited");
     }
 }
 
@@ -119,7 +119,7 @@ fn init_without_a_usable_model_writes_nothing_and_lists_needs() {
     for arguments in [&["init"][..], &["init", "--yes"], &["init", "--mode", "edit"]] {
         let done = brigade(&home, arguments, &[]);
         done.exits_with(2)
-            .stderr_contains("cannot choose a model: no provider has its key here")
+            .stderr_contains("cannot choose a model: no provider key is set")
             .stderr_contains("Nothing was written");
         let needs = |model: &str, words: &str| {
             let line = done.stderr.lines().find(|line| line.trim_start().starts_with(model));
@@ -136,7 +136,7 @@ fn init_without_a_usable_model_writes_nothing_and_lists_needs() {
         needs("vllm/MODEL", "needs a server at http://127.0.0.1:9/v1");
         assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
     }
-    // The second time nothing is in the way.
+    // The second run replaces nothing that is in the way.
     brigade(&home, &["init", "--yes"], &[("GROQ_API_KEY", "sesame")])
         .exits_with(0)
         .stderr_contains("Model: groq/");
@@ -184,10 +184,10 @@ fn init_keeps_an_existing_config_without_force() {
 fn init_refuses_an_unknown_model_before_writing() {
     let home = Home::new();
     for (model, words) in [
-        ("claude", "names no model: write PROVIDER/MODEL"),
-        ("antropic/claude", "the nearest is 'anthropic'"),
-        ("ollama/", "names no model"),
-        ("script:nowhere.toml", "nowhere.toml cannot be read"),
+        ("claude", "is not a model name. Use PROVIDER/MODEL"),
+        ("antropic/claude", "Did you mean 'anthropic'?"),
+        ("ollama/", "is not a model name"),
+        ("script:nowhere.toml", "nowhere.toml: No such file"),
     ] {
         brigade(&home, &["init", "--yes", "--model", model], &[]).exits_with(2).stderr_contains(words);
     }
@@ -204,7 +204,7 @@ fn init_project_writes_a_project_config_that_needs_trust() {
     let home = Home::new();
     let done = brigade(&home, &["init", "--project", "--mode", "plan"], &[("ANTHROPIC_API_KEY", "sesame")]);
     done.exits_with(0)
-        .stderr_contains("left to each person")
+        .stderr_contains("set by each user")
         .stderr_contains("Mode: plan")
         .stderr_contains("Next: brigade trust ");
     let config = text(home.work().join(".brigade/config.toml"));
@@ -217,7 +217,7 @@ fn init_project_writes_a_project_config_that_needs_trust() {
         .stderr_contains("brigade init --project --force");
     let own = home.work();
     let done = brigade(&home, &["init", "--project", "--force"], &[("HOME", own.to_str().unwrap())]);
-    done.exits_with(2).stderr_contains("is your own folder and no project");
+    done.exits_with(2).stderr_contains("it is your home folder, not a project");
 }
 
 #[test]
@@ -228,6 +228,7 @@ fn init_names_a_home_that_cannot_be_written() {
     let model = ["init", "--yes", "--model", "ollama/qwen3"];
     let done = brigade(&home, &model, &[("BRIGADE_HOME", inside.to_str().unwrap())]);
     done.exits_with(1)
-        .stderr_contains("file/home/config.toml cannot be written")
+        .stderr_contains("cannot write ")
+        .stderr_contains("file/home/config.toml: ")
         .stderr_contains("BRIGADE_HOME");
 }

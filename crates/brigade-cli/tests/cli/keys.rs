@@ -1,4 +1,4 @@
-//! Keys stay in the process that was given them.
+//! API keys are not readable by other processes.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::support::{CommandResult, Home};
 const NOBODY_UID: u32 = 65_534;
 const KEY: &str = "sk-canary-of-the-runner";
 
-/// Looks through the environment of every process that the command can see.
+/// Searches the environment of every process that the command can see.
 const SNOOP: &str = r#"
 [[reply]]
 turn = 1
@@ -19,7 +19,7 @@ arguments = { command = "echo snooped; cat /proc/[0-9]*/environ 2>/dev/null | tr
 text = "{results}"
 "#;
 
-/// A command as an ordinary user, whoever runs the tests: root reads everything.
+/// Command that runs as an ordinary user, even if root runs the tests: root can read everything.
 fn as_ordinary_user(plain: &Command) -> Command {
     let mut command = if rustix::process::getuid().is_root() {
         let (id, mut command) = (NOBODY_UID.to_string(), Command::new("setpriv"));
@@ -55,12 +55,12 @@ fn command_of_an_agent_cannot_read_keys_from_the_runner() {
     give_away(&home);
     let mut command = as_ordinary_user(&home.command(&["run", "--model", &model, "--mode", "auto", "look"]));
     let done = CommandResult::of(command.env("ANTHROPIC_API_KEY", KEY).output().unwrap());
-    // That the command ran, under its guard, shows that an ordinary user can still use all of it.
+    // The command ran under its guard, so an ordinary user can still use everything.
     done.exits_with(0).stdout_contains("snooped");
     assert!(!done.stdout.contains(KEY), "{}", done.stdout);
 }
 
-/// The snooping itself works: a key in a process that does not hide it is found.
+/// The search itself works: it finds a key in an unprotected process.
 #[test]
 fn command_of_an_agent_sees_the_environment_of_an_unprotected_process() {
     let home = Home::new();

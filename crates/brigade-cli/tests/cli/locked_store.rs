@@ -1,4 +1,4 @@
-//! A process that holds the lock of the store for long.
+//! A process that holds the lock of the store for a long time.
 
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,6 @@ fn sessions_while_another_process_holds_the_lock_are_listed_shown_and_exported()
 #[test]
 fn sessions_list_without_a_store_is_empty_and_creates_none() {
     let home = Home::new();
-    home.brigade(&["sessions", "list"]).exits_with(0).stderr_contains("There are no sessions yet");
+    home.brigade(&["sessions", "list"]).exits_with(0).stderr_contains("No sessions yet");
     assert_eq!(home.files(), Vec::<std::path::PathBuf>::new());
 }

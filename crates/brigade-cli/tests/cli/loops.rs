@@ -1,4 +1,4 @@
-//! Loops that leave the process and come back: the limits of the tree hold on the whole way.
+//! Delegation loops through other processes: the limits of the tree apply everywhere.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::support::Home;
 
 const MAX_DEPTH: u32 = 5;
 
-/// A configuration by which this program reaches itself.
+/// Configuration in which this program starts itself as a server.
 fn configure(home: &Home, more: Value) {
     let mut config = json!({ "limits": { "max_depth": MAX_DEPTH }, "swarm": { "max_depth": 9 } });
     let (into, more) = (config.as_object_mut().unwrap(), more.as_object().unwrap().clone());
@@ -21,7 +21,7 @@ fn configure(home: &Home, more: Value) {
     home.write("home/config.json", &config.to_string());
 }
 
-/// How this program is started as a server of itself.
+/// Server entry that starts this program.
 fn self_server(home: &Home, command: &str, model: &str) -> Value {
     let home = home.home().display().to_string();
     json!({
@@ -31,13 +31,13 @@ fn self_server(home: &Home, command: &str, model: &str) -> Value {
     })
 }
 
-/// The same as an external agent that is lent this many agents.
+/// The same entry as an external agent with this many agents in its budget.
 fn with_agents(mut server: Value, agents: u64) -> Value {
     server["max_agents"] = agents.into();
     server
 }
 
-/// Every session of the store with its depth, roots and children.
+/// Depth of every session in the store, roots and children.
 fn depths(home: &Home) -> Vec<u64> {
     let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits_with(0).json();
     let mut depths = Vec::new();
@@ -54,7 +54,7 @@ fn depths(home: &Home) -> Vec<u64> {
     depths
 }
 
-/// Processes that were started for this home.
+/// Number of processes that were started for this home.
 fn processes(home: &Home) -> usize {
     let home = home.home().display().to_string();
     let is_ours = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -82,12 +82,13 @@ fn mcp_loop_ends_at_the_depth_limit_of_the_tree() {
     configure(&home, json!({ "mcpServers": { "self": self_server(&home, "mcp", &model) } }));
     let done = home.run(script, &["--mode", "auto"]);
     assert!(done.exits_with(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
-    // The lead; then, for each way around, the call as deep as its caller, and the agent that it was for. The last is refused.
+    // The lead. Then, for each loop, the call at the depth of its caller, and the agent for it. The last one is
+    // refused.
     assert_eq!(depths(&home), [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
     assert_no_processes_left(&home);
 }
 
-/// What every session of the store has used up by its own log, and how many agents there were.
+/// Total usage in the logs of all sessions, and the number of agents.
 fn total_usage(home: &Home) -> (u64, usize) {
     let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits_with(0).json();
     let (mut tokens, mut agents) = (0, 0);
@@ -123,11 +124,15 @@ fn remote_work_is_charged_to_the_originating_tree() {
     let options = ["--mode", "auto", "--max-agents", "4", "--budget-tokens", "400000"];
     let done = home.run(&script, &[&options[..], &["--output-format", "json"]].concat());
     let report = done.exits_with(0).json();
-    // Each far process could start as many agents by its own settings: the tree as a whole may start four.
+    // Each external process could start that many agents by its own settings, but the whole tree may start only four.
     let (tokens, agents) = total_usage(&home);
     assert_eq!(agents, 4, "{report}");
     assert_eq!(report["result"].as_str().unwrap().matches("[Far]: done").count(), 4, "{report}");
-    assert_eq!(report["result"].as_str().unwrap().matches("not enough agents").count(), 2, "{report}");
+    assert_eq!(
+        report["result"].as_str().unwrap().matches("not have enough agents left").count(),
+        2,
+        "{report}"
+    );
     let usage = &report["usage"];
     let reported = usage["input_tokens"].as_u64().unwrap() + usage["output_tokens"].as_u64().unwrap();
     assert_eq!(reported, tokens, "{report}");
@@ -157,8 +162,8 @@ fn external_brigade_starts_only_the_agents_it_was_lent() {
     );
     let done = home.run(&lead(&call("Far")), &["--max-agents", "9"]);
     assert_eq!(done.exits_with(0).stdout.matches("[Near]: done").count(), 2, "{}", done.stdout);
-    assert_eq!(done.stdout.matches("not enough agents").count(), 1, "{}", done.stdout);
-    // What it started is booked where it was lent: the external agent and its two.
+    assert_eq!(done.stdout.matches("not have enough agents left").count(), 1, "{}", done.stdout);
+    // Its agents are charged to the loan: the external agent and its two children.
     let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits_with(0).json();
     let agents = |root: &Value| {
         let id = root["session_id"].as_str().unwrap();
@@ -188,7 +193,7 @@ fn acp_loop_ends_at_the_depth_limit_of_the_tree() {
     );
     let done = home.run(script, &[]);
     assert!(done.exits_with(0).stdout.contains("limits.max_depth"), "{}", done.stdout);
-    // The lead; then each agent twice: as our child, and in the process that it is run by.
+    // The lead. Then each agent twice: as our child, and in the process that runs it.
     assert_eq!(depths(&home), [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
     assert_no_processes_left(&home);
 }
@@ -204,7 +209,7 @@ fn loop_of_external_lead_agents_ends() {
     home.write("home/agents/again.md", "---\nname: again\ndescription: Goes round\nacp: self\n---\nGo on.\n");
     let done = home.brigade(&["run", "--agent", "again", "--model", &model, "go"]);
     let said = format!("{}{}", done.stdout, done.stderr);
-    assert!(said.contains("below depth 5"), "{said}");
+    assert!(said.contains("the maximum depth (5) is reached"), "{said}");
     assert_eq!(depths(&home), [0, 1, 2, 3, 4, 5]);
     assert_no_processes_left(&home);
 }

@@ -1,4 +1,4 @@
-//! The command as people use it: real processes, each test with a home of its own.
+//! The command as users run it: real processes, each test with its own home.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -17,6 +17,7 @@ mod completions;
 mod config;
 mod context;
 mod control;
+mod demo;
 mod docs;
 mod doctor;
 mod environment_context;
@@ -45,6 +46,7 @@ mod sessions;
 mod stories;
 mod structured;
 mod support;
+mod tidy;
 mod transcript;
 mod trust;
 mod usage_errors;

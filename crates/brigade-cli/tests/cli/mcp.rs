@@ -1,4 +1,4 @@
-//! Tools of MCP servers through the command. The server is this test binary.
+//! Tools of MCP servers through the command line. The server is this test binary.
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn server_entry() {
     }
 }
 
-/// The server as other programs write it down.
+/// Server entry in the format of other programs.
 fn servers(home: &Home, more: serde_json::Value) -> String {
     let script = format!(
         "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {SERVER_ENTRY} --test-threads=1 --nocapture"
@@ -77,8 +77,8 @@ fn mcp_server_that_cannot_start_is_reported_and_the_run_continues() {
     home.run("[[reply]]\ntext = 'fine'\n", &[])
         .exits_with(0)
         .stdout_contains("fine")
-        .stderr_contains("warning: MCP server 'lost': it did not start: it ended with exit code 127")
-        .stderr_contains("warning: MCP server 'old': servers that speak the older SSE are not supported");
+        .stderr_contains("warning: MCP server 'lost': cannot start the server: it exited with code 127")
+        .stderr_contains("warning: MCP server 'old': the SSE transport is not supported");
     home.brigade(&["doctor"]).stdout_contains("MCP server 'lost'");
 }
 
@@ -90,16 +90,16 @@ fn unreachable_mcp_server_error_names_address_and_cause() {
         r#"{"mcpServers": {"w": {"url": "http://127.0.0.1:1/mcp?key=sesame"}, "f": {"url": "ftp://x"}}}"#,
     );
     let refused =
-        "MCP server 'w': it cannot be reached at http://127.0.0.1:1: connection refused; check that it runs";
+        "MCP server 'w': cannot connect to http://127.0.0.1:1: connection refused. Check that it is running";
     let done = home.run("[[reply]]\ntext = 'fine'\n", &[]);
     done.exits_with(0)
         .stderr_contains(refused)
-        .stderr_contains("MCP server 'f': it cannot be reached: `ftp:` is no way to a server");
+        .stderr_contains("MCP server 'f': cannot connect: the scheme `ftp:` is not supported");
     assert!(!done.stderr.contains("sesame") && !done.stderr.contains("::"), "{}", done.stderr);
     home.brigade(&["doctor"]).stdout_contains(refused);
     home.brigade(&["tools", "login", "w"])
         .exits_with(1)
-        .stderr_contains("it cannot be reached at http://127.0.0.1:1: ");
+        .stderr_contains("cannot connect to http://127.0.0.1:1: ");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn refused_token_is_not_reported_as_missing_login() {
     let headers = json!({ "authorization": "Bearer wrong-one" });
     let config = json!({ "mcpServers": { "fix": { "url": server.url(), "headers": headers } } });
     home.write("home/config.json", &config.to_string());
-    let refused = "the server refused the Authorization header of its entry (401)";
+    let refused = "the server rejected the Authorization header in its configuration (401)";
     let done = home.run("[[reply]]\ntext = 'fine'\n", &[]);
     done.exits_with(0).stderr_contains(refused);
     assert!(!done.stderr.contains("tools login") && !done.stderr.contains("wrong-one"), "{}", done.stderr);
@@ -116,7 +116,7 @@ fn refused_token_is_not_reported_as_missing_login() {
     home.brigade(&["tools", "login", "fix"]).exits_with(1).stderr_contains(refused);
 }
 
-/// What other programs write beside the keys that are ours too.
+/// Server entry with keys that only other programs use.
 fn with_foreign_keys() -> serde_json::Value {
     json!({ "autoApprove": ["echo"], "alwaysAllow": [], "description": "A fixture", "timeout": 60000, "enabled": true })
 }
@@ -129,7 +129,7 @@ fn mcp_config_of_another_tool_can_be_pasted() {
     file["inputs"] = json!([]);
     home.write("home/config.json", &file.to_string());
     home.run(&calling_script("echo"), &["--mode", "auto"]).exits_with(0).stdout_contains("round trip");
-    // What another program may do unasked is no leave here.
+    // Auto-approvals of another program grant nothing here.
     let asked = home.run(&calling_script("echo"), &["--mode", "ask"]);
     assert!(!asked.stdout.contains("round trip"), "{}", asked.stdout);
     let schema = home.brigade(&["config", "schema"]).exits_with(0).json();
@@ -146,7 +146,7 @@ fn mcp_config_of_another_tool_can_be_pasted() {
 #[test]
 fn timeout_number_means_the_same_in_toml_and_json() {
     let home = Home::new();
-    // A second and a half; as seconds it would outlast the test.
+    // One and a half seconds; if it were read as seconds, it would outlast the test.
     let file = servers(&home, json!({ "timeout": 1500 }));
     home.write("home/config.json", &file);
     let run = || home.run(&calling_script("hang"), &["--mode", "auto"]);
@@ -163,14 +163,14 @@ fn disabled_mcp_server_is_not_started() {
     let file = servers(&home, json!({ "disabled": true }));
     let is_left_alone = || {
         let done = home.run(&calling_script("echo"), &["--mode", "auto"]);
-        done.exits_with(0).stdout_contains("There is no tool");
+        done.exits_with(0).stdout_contains("Unknown tool");
         assert!(!done.stderr.contains("MCP server"), "{}", done.stderr);
-        let said = "Tools of an MCP server that is disabled in its entry";
+        let said = "Tools of an MCP server that is disabled";
         let listed = home.brigade(&["tools", "list", "--servers"]);
         listed.exits_with(0).stdout_contains("mcp__fix__*").stdout_contains(said);
         assert!(!listed.stdout.contains("mcp__fix__echo"), "{}", listed.stdout);
         for more in [&["doctor"][..], &["doctor", "--offline"]] {
-            home.brigade(more).stdout_contains("fix: disabled in its entry, so it is not started");
+            home.brigade(more).stdout_contains("fix: disabled, not started");
         }
     };
     home.write("home/config.json", &file);
@@ -198,7 +198,7 @@ fn mcp_server_starts_in_its_configured_folder() {
 fn slow_mcp_server_start_is_announced() {
     let home = Home::new();
     home.write("home/config.json", r#"{"mcpServers": {"slow": {"command": "sleep", "args": ["4"]}}}"#);
-    let waits = "waiting for MCP servers to start, 30 seconds at most: slow";
+    let waits = "waiting up to 30 seconds for MCP servers to start: slow";
     home.run("[[reply]]\ntext = 'fine'\n", &[]).exits_with(0).stderr_contains(waits);
     home.write("home/config.json", r#"{"mcpServers": {"quick": {"command": "true"}}}"#);
     let quick = home.run("[[reply]]\ntext = 'fine'\n", &[]);
@@ -213,15 +213,16 @@ fn rule_for_an_undefined_mcp_server_is_reported() {
         let rule = format!("permissions.allow=[\"{rule}\"]");
         home.brigade(&["doctor", "--offline", "--set", &rule]).stdout
     };
-    let warning = "is for an MCP server that is not defined here";
+    let warning =
+        |rule: &str| format!("permissions.allow: the MCP server in the rule `{rule}` is not defined here");
     for rule in ["mcp__nope__*", "mcp__fixed__echo", "mcp__fi__*"] {
         let said = doctor(rule);
-        assert!(said.contains(&format!("permissions.allow: `{rule}` {warning}")), "{said}");
-        assert!(!said.contains("all for tools that there are"), "{said}");
+        assert!(said.contains(&warning(rule)), "{said}");
+        assert!(said.contains(", 1 rule\n"), "{said}");
     }
     for rule in ["mcp__fix__*", "mcp__fix__echo", "mcp__f*", "mcp__*"] {
         let said = doctor(rule);
-        assert!(!said.contains(warning), "{said}");
+        assert!(!said.contains("is not defined here"), "{said}");
     }
 }
 
@@ -243,7 +244,7 @@ fn project_mcp_servers_need_trust() {
     let home = Home::new();
     home.write("work/.mcp.json", &servers(&home, json!({ "disabled": false })));
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
-    run().stderr_contains("are ignored: they are not trusted").stdout_contains("There is no tool");
+    run().stderr_contains("are ignored: they are not trusted").stdout_contains("Unknown tool");
     let trusted = home.brigade(&["trust", "--yes"]);
     trusted
         .exits_with(0)
@@ -251,7 +252,7 @@ fn project_mcp_servers_need_trust() {
         .stderr_contains(".mcp.json");
     run().exits_with(0).stdout_contains("round trip");
     home.write("work/.mcp.json", &servers(&home, json!({ "timeout": 5000 })));
-    run().stderr_contains("they have changed since they were trusted").stdout_contains("There is no tool");
+    run().stderr_contains("they have changed since they were trusted").stdout_contains("Unknown tool");
 }
 
 #[test]
@@ -260,8 +261,8 @@ fn project_gets_no_user_keys_and_no_user_servers() {
     home.write("work/.mcp.json", &servers(&home, json!({ "env": { "K": "${ANTHROPIC_API_KEY}" } })));
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
-    run().stderr_contains("a project may not give it ANTHROPIC_API_KEY").stdout_contains("There is no tool");
-    // The person's own server of the same name is taken as it is.
+    run().stderr_contains("a project cannot pass ANTHROPIC_API_KEY").stdout_contains("Unknown tool");
+    // The user's own server with the same name is used unchanged.
     home.write("home/config.json", &servers(&home, json!({})));
     run().stdout_contains("round trip");
 }
@@ -293,7 +294,7 @@ fn mcp_server_dies_with_a_killed_runner() {
     wait_until("the server is gone", || !lives());
 }
 
-/// Logs in with a browser: its last page, the last line that the command said, and what it printed.
+/// Logs in with a browser. Returns its last page, the last note of the command and its output.
 fn log_in(home: &Home, server: &str) -> (String, String, String) {
     let mut login = home.command(&["tools", "login", server]).spawn().unwrap();
     let mut said = BufReader::new(login.stderr.take().unwrap()).lines().map(Result::unwrap);
@@ -310,10 +311,10 @@ fn tools_login_and_logout_of_a_server() {
     let config = json!({ "mcpServers": { "fix": { "url": server.url() }, "here": { "command": "true" } } });
     home.write("home/config.json", &config.to_string());
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
-    run().stderr_contains("MCP server 'fix': it asks you to log in (OAuth); type: brigade tools login fix");
+    run().stderr_contains("MCP server 'fix': it requires a login (OAuth); run: brigade tools login fix");
     let (page, _, printed) = log_in(&home, "FIX");
     assert!(page.contains("You are logged in"), "{page}");
-    assert_eq!(printed, "You are logged in to FIX.\n");
+    assert_eq!(printed, "Logged in to FIX.\n");
     run().exits_with(0).stdout_contains("with read");
     server.revoke();
     run().exits_with(0).stdout_contains("with read");
@@ -323,15 +324,15 @@ fn tools_login_and_logout_of_a_server() {
         let is_login = file.to_string_lossy().contains("/logins/") && file.extension().unwrap() == "json";
         assert_eq!(holds_token, is_login, "{}", file.display());
     }
-    home.brigade(&["tools", "logout", "fix"]).exits_with(0).stdout_contains("The login to fix is forgotten.");
-    home.brigade(&["tools", "logout", "fix"]).exits_with(0).stdout_contains("There was no login to fix.");
-    run().stderr_contains("it asks you to log in");
+    home.brigade(&["tools", "logout", "fix"]).exits_with(0).stdout_contains("Logged out of fix.");
+    home.brigade(&["tools", "logout", "fix"]).exits_with(0).stdout_contains("Not logged in to fix.");
+    run().stderr_contains("it requires a login");
     home.brigade(&["tools", "login", "other"])
         .exits_with(2)
-        .stderr_contains("mcpServers has no server 'other'; there are fix, here");
+        .stderr_contains("unknown MCP server 'other'. Configured servers: fix, here");
     home.brigade(&["tools", "login", "here"])
         .exits_with(2)
-        .stderr_contains("it is started here, so there is no login to it");
+        .stderr_contains("it is a local program and needs no login");
 }
 
 #[test]
@@ -340,8 +341,8 @@ fn refused_login_is_reported() {
     let config = json!({ "mcpServers": { "fix": { "url": server.url() } } });
     home.write("home/config.json", &config.to_string());
     let (page, last, printed) = log_in(&home, "fix");
-    assert!(page.contains("The login did not come about"), "{page}");
-    assert!(last.contains("no login to fix: the login was refused: not today"), "{last}");
+    assert!(page.contains("The login failed"), "{page}");
+    assert!(last.contains("cannot log in to fix: the login was refused: not today"), "{last}");
     assert_eq!(printed, "");
 }
 
@@ -353,8 +354,9 @@ fn changed_tool_is_refused_without_a_user_to_ask() {
                   [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
                   [[reply]]\ntext = '{results}'\n";
     let done = home.run(script, &["--mode", "auto"]);
-    done.exits_with(0)
-        .stdout_contains("its definition has changed since it was approved, and nobody can be asked here");
+    done.exits_with(0).stdout_contains(
+        "its definition has changed since it was approved, and no user is available to approve it",
+    );
     assert!(!done.stdout.contains("round trip"), "{}", done.stdout);
 }
 

@@ -1,4 +1,4 @@
-//! `brigade mcp`: real processes, spoken to line by line and over HTTP.
+//! `brigade mcp`: real processes, over stdio and HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,12 +12,12 @@ use crate::support::{CommandResult, Home, text};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A child that answers after a while.
+/// Script of a child that replies after a delay.
 const SLOW_CHILD: &str = "[[reply]]\ntext = 'Four.'\ndelay_ms = 300\nusage = { input = 10, output = 5 }\n";
-/// A child that never answers.
+/// Script of a child that never replies.
 const HANGING_CHILD: &str = "[[reply]]\nfault = 'hang'\n";
 
-/// A server that is spoken to over its input and output.
+/// Client of a server over stdio.
 struct McpClient {
     child: Child,
     input: Option<ChildStdin>,
@@ -75,7 +75,7 @@ impl McpClient {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"))
     }
 
-    /// The answer to a request, whatever is said before.
+    /// Response to a request. Earlier messages are skipped.
     #[track_caller]
     fn response(&mut self, id: u64) -> Value {
         loop {
@@ -86,10 +86,11 @@ impl McpClient {
         }
     }
 
-    /// Waits until an agent is at work.
+    /// Waits until an agent is running.
     #[track_caller]
     fn wait_for_agent(&mut self) {
-        while !self.read_message()["params"]["message"].as_str().unwrap_or_default().contains("thinks") {}
+        while !self.read_message()["params"]["message"].as_str().unwrap_or_default().contains("is thinking") {
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -121,7 +122,7 @@ impl Drop for McpClient {
     }
 }
 
-/// The session of a call of `delegate` that is over.
+/// Session of a completed `delegate` call.
 pub(crate) fn delegated_session(home: &Home, model: &str) -> String {
     let mut client = McpClient::with_model(home, model, &[]);
     let id = client.delegate();
@@ -163,7 +164,7 @@ fn mcp_client_lists_and_calls_tools_with_progress() {
         .exits_with(0)
         .stdout_contains("mcp")
         .stdout_contains("Child");
-    // A session that only forwards a call counts no turns, and money says its unit.
+    // A session that only forwards a call has no turns, and the cost includes its unit.
     let tree = home.brigade(&["sessions", "tree", &session, "--output-format", "json"]).exits_with(0).json();
     assert_eq!((&tree["agents"][0]["turns"], &tree["agents"][1]["turns"]), (&json!(0), &json!(1)), "{tree}");
     let spent = &result["_meta"]["brigade/spent"];
@@ -278,7 +279,7 @@ fn malformed_lines_do_not_stop_the_server() {
     }
     let id = client.delegate();
     assert_eq!(client.response(id)["result"]["content"][0]["text"], "[Child]: Four.");
-    // An end without a line end.
+    // The input ends without a newline.
     client.input.as_mut().unwrap().write_all(b"{\"jsonrpc\"").unwrap();
     assert_eq!(client.disconnect().0, Some(0));
 }
@@ -307,12 +308,12 @@ fn passthrough_session_refuses_messages() {
     let before = shown();
     home.brigade(&["tell", &session, "Please count to three"])
         .exits_with(2)
-        .stderr_contains("one call of another program");
+        .stderr_contains("it only forwards a call of another program");
     assert_eq!(shown(), before, "the words are on record");
     let resumed = home.brigade(&["resume", &session]);
-    resumed.exits_with(0).stdout_contains("[Child]: Four.").stderr_contains("To look closer");
+    resumed.exits_with(0).stdout_contains("[Child]: Four.").stderr_contains("Details:");
     assert!(!resumed.stderr.contains("brigade tell"), "{}", resumed.stderr);
-    // Who thought there can go on.
+    // The session of the child can be continued.
     home.brigade(&["tell", &format!("{session}.1-0"), "And 3 + 3?", "--model", &home.script(SLOW_CHILD)])
         .exits_with(0);
 }
@@ -321,7 +322,7 @@ fn passthrough_session_refuses_messages() {
 fn unread_output_of_a_gone_client_does_not_block_exit() {
     let home = Home::new();
     let mut client = McpClient::start(&home, SLOW_CHILD, &[]);
-    // More answers than a pipe holds.
+    // More responses than a pipe holds.
     for _ in 0..60 {
         client.request("tools/list", json!({}));
     }
@@ -365,7 +366,7 @@ fn calls_above_the_concurrency_limit_are_refused() {
     assert!(all.iter().all(|session| session["state"] == "cancelled"));
 }
 
-/// A server that listens.
+/// Server that listens on a port.
 struct Listening {
     child: Child,
     address: String,
@@ -377,7 +378,7 @@ impl Listening {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = String::new();
-        while !said.contains("the token is") {
+        while !said.contains("The token is") {
             said.push_str(&lines.next().unwrap().unwrap());
             said.push('\n');
         }
@@ -385,7 +386,7 @@ impl Listening {
         Listening { child, address, said }
     }
 
-    /// One request, as bytes; the head of the answer.
+    /// Sends raw bytes of one request. Returns the head of the response.
     fn send(&self, headers: &str) -> String {
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
         let mut stream = TcpStream::connect(&self.address).unwrap();
@@ -416,7 +417,7 @@ fn http_token_file_is_removed_with_the_server() {
     let model = home.script(SLOW_CHILD);
     let mut listening =
         Listening::start(home.command(&["mcp", "--model", &model, "--listen", "127.0.0.1:0"]));
-    let file = listening.said.split("the token is in ").nth(1).unwrap().trim().to_owned();
+    let file = listening.said.split("The token is in ").nth(1).unwrap().trim().to_owned();
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let token = text(&file);
     assert!(token.len() == 64 && !listening.said.contains(&token), "{}", listening.said);
@@ -440,11 +441,13 @@ fn http_token_from_a_variable_is_used_and_never_printed() {
     let home = Home::new();
     let model = home.script(SLOW_CHILD);
     let arguments = ["mcp", "--model", &model, "--listen", "127.0.0.1:0", "--token-env", "MY_TOKEN"];
-    home.brigade(&arguments).exits_with(2).stderr_contains("MY_TOKEN is not set");
+    home.brigade(&arguments)
+        .exits_with(2)
+        .stderr_contains("cannot use --token-env MY_TOKEN: the variable is not set");
     let mut empty = home.command(&arguments);
     CommandResult::of(empty.env("MY_TOKEN", "").output().unwrap())
         .exits_with(2)
-        .stderr_contains("MY_TOKEN is empty");
+        .stderr_contains("cannot use --token-env MY_TOKEN: the variable is empty");
     let mut short = home.command(&arguments);
     CommandResult::of(short.env("MY_TOKEN", "hush").output().unwrap())
         .exits_with(2)
@@ -468,7 +471,10 @@ fn unusable_server_flags_are_refused_at_start() {
     home.brigade(&["mcp", "--model", "nowhere/x"]).exits_with(2).stderr_contains("nowhere");
     home.brigade(&["mcp", "--model", &model, "-a", "x"]).exits_with(2).stderr_contains("the client leads");
     let dispatch = home.brigade(&["mcp", "--model", &model, "--faces", "dispatch"]);
-    dispatch.exits_with(2).stderr_contains("no face is offered").stderr_contains("brigade agents new");
+    dispatch
+        .exits_with(2)
+        .stderr_contains("no delegation tool is enabled")
+        .stderr_contains("brigade agents new");
     home.brigade(&["mcp", "--model", &model, "--faces", "zz"])
         .exits_with(2)
         .stderr_contains("--faces")

@@ -1,4 +1,4 @@
-//! Models by the names of their providers.
+//! Models of providers.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"h
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
 const DENIED: &str = r#"{"error":{"message":"Wrong key sk-planted-fedcba9876543210"}}"#;
 
-/// Whether the body of a request is there.
+/// Whether the body of a request is complete.
 fn is_whole(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
     let head = head.to_lowercase();
@@ -19,7 +19,7 @@ fn is_whole(request: &str) -> bool {
     body.len() >= length.lines().next().unwrap().parse().unwrap()
 }
 
-/// A server that gives one answer, and what it was asked.
+/// Server that responds once, and the request that it received.
 fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -110,7 +110,7 @@ fn refused_key_is_not_printed() {
     let done = run(&home);
     assert_ne!(done.code, 0);
     let shown = format!("{}{}", done.stdout, done.stderr);
-    assert!(shown.contains("Wrong key (key)") && shown.contains("check the key"), "{shown}");
+    assert!(shown.contains("Wrong key (key)") && shown.contains("Check the provider's API key"), "{shown}");
     assert_key_hidden(&home, &done);
 }
 
@@ -119,10 +119,10 @@ fn a_request_that_is_refused_is_not_to_be_tried_again_as_it_is() {
     let (url, _asked) = serve("400 Bad Request", "{\"error\":{\"message\":\"no such field\"}}");
     let done = run(&configured(&url));
     done.exits_with(1)
-        .stderr_contains("asking again would not help")
+        .stderr_contains("A retry would not help")
         .stderr_contains("After fixing the cause:")
         .stderr_contains("brigade resume ");
-    assert!(!done.stderr.contains("To try again"), "{}", done.stderr);
+    assert!(!done.stderr.contains("Retry:"), "{}", done.stderr);
 }
 
 #[test]
@@ -139,24 +139,24 @@ fn missing_provider_settings_are_named() {
     model("gemini/gemini-2.5-flash").exits_with(2).stderr_contains("GEMINI_API_KEY is not set");
     model("deepseek/deepseek-chat").exits_with(2).stderr_contains("DEEPSEEK_API_KEY is not set");
     model("groq/x").exits_with(2).stderr_contains("GROQ_API_KEY is not set");
-    model("ollama").exits_with(2).stderr_contains("write ollama/MODEL");
+    model("ollama").exits_with(2).stderr_contains("expected ollama/MODEL");
     model("nobody/x").exits_with(2).stderr_contains(
         "anthropic, deepseek, gemini, groq, llamacpp, lmstudio, ollama, openai, openai-responses, openrouter, vllm",
     );
     home.write("home/config.toml", "[providers.mine]\nkind = 'openai'\n");
-    model("mine/x").exits_with(2).stderr_contains("providers.mine has no `base_url`");
+    model("mine/x").exits_with(2).stderr_contains("providers.mine: `base_url` is missing");
     home.write("home/config.toml", "[providers.mine]\nbase_url = 'http://127.0.0.1:1'\n");
     model("mine/x")
         .exits_with(2)
-        .stderr_contains("providers.mine has no `kind`")
+        .stderr_contains("providers.mine: `kind` is missing")
         .stderr_contains("one of openai, responses, anthropic, gemini");
     home.write("home/config.toml", "[providers.mine]\nkind = 'telepathy'\nbase_url = 'http://127.0.0.1:1'\n");
     model("mine/x").exits_with(2).stderr_contains("one of openai, responses, anthropic, gemini");
     home.write("home/config.toml", "[providers.ollama]\nbase_url = 'nowhere'\n");
-    model("ollama/x").exits_with(2).stderr_contains("the base_url of the provider 'ollama' cannot be used");
+    model("ollama/x").exits_with(2).stderr_contains("invalid base_url of the provider 'ollama'");
 }
 
-/// A server that refuses once, with this wait, and then answers.
+/// Server that rejects one request with this retry delay, and then responds.
 fn refuses_once(retry: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -199,11 +199,11 @@ fn provider_limits_are_enforced() {
     std::fs::write(&file, format!("{config}longest_wait = '1s'\n")).unwrap();
     let done = run(&home);
     assert_ne!(done.code, 0);
-    done.stderr_contains("mine asks to wait").stderr_contains("and the longest wait is 1 s");
+    done.stderr_contains("mine asks to wait").stderr_contains("but the limit is 1 s");
     std::fs::write(&file, format!("{config}requests_per_minute = 0\n")).unwrap();
     run(&home)
         .exits_with(2)
-        .stderr_contains("`providers.mine.requests_per_minute` has to be a whole number from 1");
+        .stderr_contains("`providers.mine.requests_per_minute` must be a whole number from 1");
     std::fs::write(&file, format!("{config}total_timeout = 'soon'\n")).unwrap();
-    run(&home).exits_with(2).stderr_contains("`providers.mine.total_timeout` has to be a duration");
+    run(&home).exits_with(2).stderr_contains("`providers.mine.total_timeout` must be a duration");
 }

@@ -6,7 +6,7 @@ use crate::support::{BackgroundRun, CommandResult, Home, text};
 
 const SAYS: &str = "[[reply]]\ntext = \"All is well.\\nMore.\"";
 
-/// A home whose `notify` appends what happened to a file, and that file.
+/// Home whose `notify` program appends events to a file, and that file.
 fn recording_notify(home: &Home, what: &str) -> std::path::PathBuf {
     let file = home.work().join("events");
     let command = format!("printf '%s\\n' \"{what}\" >> {}", file.display());
@@ -37,7 +37,7 @@ fn notify_runs_at_an_approval_and_at_the_end() {
     home.brigade(&["answer", &running.session, "yes"]).exits_with(0);
     running.end();
     let events = text(&events);
-    let asked = "question|brigade: a question waits|lead||1|lead wants to run `touch x`\n";
+    let asked = "question|brigade: approval required|lead||1|lead wants to run `touch x`\n";
     assert!(events.starts_with(asked), "{events}");
     assert!(events[asked.len()..].starts_with("run_ended|brigade: run failed|lead|failed||"), "{events}");
 }
@@ -65,13 +65,11 @@ fn failing_notify_program_only_prints_a_warning() {
     home.write("home/config.toml", "notify = 'echo no display >&2; exit 3'\n");
     let done = home.run(SAYS, &[]);
     done.exits_with(0).stdout_contains("All is well.");
-    done.stderr_contains("warning: the program in `notify` failed: it exited with code 3: no display");
+    done.stderr_contains("warning: the `notify` program failed: it exited with code 3: no display");
     home.write("home/config.toml", "notify = 'sleep 600'\n");
     let since = Instant::now();
     let done = home.run(SAYS, &[]);
-    done.exits_with(0)
-        .stdout_contains("All is well.")
-        .stderr_contains("it took longer than 10 seconds and was ended");
+    done.exits_with(0).stdout_contains("All is well.").stderr_contains("it was stopped after 10 seconds");
     assert!(since.elapsed() < Duration::from_secs(25), "{:?}", since.elapsed());
 }
 

@@ -196,7 +196,7 @@ fn stream_json_names_the_call_of_every_result() {
     assert_eq!(results[0], &json!({ "id": "1-0", "name": "message", "text": "Sent.", "status": "ok" }));
     assert_eq!((&results[1]["id"], &results[1]["name"]), (&json!("1-1"), &json!("read_file")));
     assert_eq!(results[1]["status"], "error");
-    // A message stands there as in `messages`.
+    // A message appears here as in `messages`.
     let said: Vec<&Value> = of_kind(&lines, "said").iter().map(|line| &line["text"]).collect();
     assert_eq!(said, [&json!("[Reader]: half way")]);
     assert_eq!(lines.last().unwrap()["messages"][0]["text"], "[Reader]: half way");

@@ -1,4 +1,4 @@
-//! What is known of models: prices, and what servers say that they have.
+//! Model information: prices, and the models that servers report.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"h
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2000,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
 const TWO: &str = r#"{"data":[{"id":"small","context_length":8192},{"id":"large"}]}"#;
 
-/// A server that always gives the same answer, and what it was asked.
+/// Server that always gives the same response, and the requests that it received.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -25,7 +25,7 @@ impl Server {
         Server::with(move |stream| stream.write_all(answer.as_bytes()).unwrap_or_default())
     }
 
-    /// One that takes requests and never answers.
+    /// Server that accepts requests and never responds.
     fn silent() -> Server {
         Server::with(|_| std::thread::sleep(Duration::from_secs(60)))
     }
@@ -69,7 +69,7 @@ fn request(stream: &mut std::net::TcpStream) -> String {
     }
 }
 
-/// A home whose Ollama runs nowhere, so that none of this machine counts.
+/// Home whose Ollama address is unreachable, so that a local one has no effect.
 fn home(config: &str) -> Home {
     let home = Home::new();
     let config = format!("{config}\n[providers.ollama]\nbase_url = 'http://127.0.0.1:1/v1'\n");
@@ -92,7 +92,7 @@ fn models_without_a_provider_says_how_to_start() {
         .stdout_contains("No model is set");
     assert!(!done.stdout.contains("anthropic/claude"), "{}", done.stdout);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
-    done.stderr_contains("set ANTHROPIC_API_KEY or start Ollama");
+    done.stderr_contains("Set ANTHROPIC_API_KEY or start Ollama");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_configured_server_that_is_down_is_what_to_start() {
             format!("{model}[providers.mine]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\n");
         let done = home(&config).brigade(&["models"]);
         done.exits_with(0)
-            .stderr_contains("No model can be used yet: start mine, or correct providers.mine.base_url");
+            .stderr_contains("No model is available yet. Start mine, or fix providers.mine.base_url");
         assert!(!done.stderr.contains("ANTHROPIC_API_KEY"), "{}", done.stderr);
     }
 }
@@ -115,7 +115,7 @@ fn provider_with_a_key_is_ready_without_a_request() {
         .stdout_contains("ready (ANTHROPIC_API_KEY is set)")
         .stdout_contains("no key: set OPENAI_API_KEY");
     done.stdout_contains("* anthropic/claude-opus-5")
-        .stdout_contains("at the dearest, as of 20")
+        .stdout_contains("(highest tier), as of 20")
         .stdout_contains("25.00");
     assert!(done.stderr.is_empty() && !done.stdout.contains(KEY), "{}{}", done.stdout, done.stderr);
     assert!(!done.stdout.contains("openai/gpt"), "{}", done.stdout);
@@ -130,7 +130,7 @@ fn local_servers_are_queried() {
         .stdout_contains("* mine/small")
         .stdout_contains("  mine/large")
         .stdout_contains("free");
-    done.stdout_contains("8192").stdout_contains("Runs use mine/small");
+    done.stdout_contains("8192").stdout_contains("Default model: mine/small");
     assert!(done.stderr.is_empty(), "{}", done.stderr);
     let asked = server.asked();
     assert_eq!(asked.len(), 1);
@@ -149,7 +149,7 @@ fn key_is_sent_only_to_its_provider_and_never_printed() {
     home.brigade(&["models"]).exits_with(0).stdout_contains("no key: set MY_KEY");
     assert!(server.asked().is_empty());
     let done = CommandResult::of(home.command(&["models"]).env("MY_KEY", KEY).output().unwrap());
-    done.exits_with(0).stdout_contains("no list of models: mine answered 401: Wrong key (key)");
+    done.exits_with(0).stdout_contains("no model list: mine answered 401: Wrong key (key)");
     let asked = &server.asked()[0];
     assert!(asked.contains(&format!("authorization: Bearer {KEY}")), "{asked}");
     assert!(!done.stdout.contains(KEY) && !done.stderr.contains(KEY), "{}{}", done.stdout, done.stderr);
@@ -189,8 +189,8 @@ fn redirects_of_a_server_are_not_followed() {
     let server = Server::start(&format!("302 Found\r\nLocation: {}/models", aim.url), "");
     let done = with_server(&server.url, "").brigade(&["models"]);
     done.exits_with(0)
-        .stdout_contains("no list of models: mine answered 302")
-        .stdout_contains("redirects are not followed");
+        .stdout_contains("no model list: mine answered 302")
+        .stdout_contains("Redirects are not followed");
     assert!(aim.asked().is_empty());
 }
 
@@ -208,7 +208,7 @@ fn control_characters_of_a_server_are_escaped() {
         with_server(&server.url, "")
             .brigade(&["models"])
             .exits_with(0)
-            .stdout_contains("it is no list of models");
+            .stdout_contains("it is not a list of models");
     }
 }
 
@@ -228,8 +228,8 @@ fn models_of_one_provider_lists_all_its_models() {
         .stdout_contains("openai/gpt-4o ")
         .stderr_contains("set OPENAI_API_KEY to use openai");
     home.brigade(&["models", "ollama"]).exits_with(0).stderr_contains("start ollama");
-    home.brigade(&["models", "antropic"]).exits_with(2).stderr_contains("the nearest is 'anthropic'");
-    home.brigade(&["models", ""]).exits_with(2).stderr_contains("there is no provider ''");
+    home.brigade(&["models", "antropic"]).exits_with(2).stderr_contains("Did you mean 'anthropic'?");
+    home.brigade(&["models", ""]).exits_with(2).stderr_contains("unknown provider ''");
     home.brigade(&["models", "mine", "other"]).exits_with(2);
 }
 
@@ -280,8 +280,8 @@ fn configured_price_determines_the_cost() {
 fn unpriced_model_is_refused_under_a_usd_budget() {
     let work = "[providers.work]\nkind = 'anthropic'\nbase_url = 'http://proxy.invalid'";
     let done = home(work).brigade(&["run", "x", "--model", "work/claude-opus-5", "--budget-usd", "1"]);
-    done.exits_with(2).stderr_contains("the price of the model 'work/claude-opus-5' is not known");
-    done.stderr_contains("beneath [prices.\"work/claude-opus-5\"]");
+    done.exits_with(2).stderr_contains("the price of the model 'work/claude-opus-5' is unknown");
+    done.stderr_contains("under [prices.\"work/claude-opus-5\"]");
     assert!(!done.stderr.contains("PROVIDER/MODEL"), "{}", done.stderr);
 }
 
@@ -294,7 +294,7 @@ fn local_proxy_with_a_key_is_refused_under_a_usd_budget() {
     };
     let proxy = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let refused = with_key(&proxy, &run);
-    refused.exits_with(2).stderr_contains("the price of the model 'mine/small' is not known");
+    refused.exits_with(2).stderr_contains("the price of the model 'mine/small' is unknown");
     assert!(server.asked().is_empty(), "nothing is sent");
     let unknown = with_key(&proxy, &["run", "the task"]);
     unknown.exits_with(0);
@@ -350,18 +350,18 @@ fn invalid_price_error_names_file_and_fix() {
         });
     };
     for wrong in ["-1.0", "nan", "'dear'", "2e6"] {
-        let cause = ["`prices.\"openai/gpt-4.1\".input`", "dollars for a million tokens, such as 2.50"];
+        let cause = ["`prices.\"openai/gpt-4.1\".input`", "dollars per million tokens such as 2.50"];
         check(&format!("[prices.'openai/gpt-4.1']\ninput = {wrong}"), &cause);
     }
     check("[prices.'openai/gpt-4.1']\ncontext_window = 0", &["a number of tokens from 1"]);
-    check("[prices.openai]\ninput = 1", &["names no model: write provider/model"]);
-    check("[prices.'opnai/x']\ninput = 1\noutput = 1", &["prices.\"opnai/x\"", "the nearest is 'openai'"]);
-    check("[prices.'openai/x']\ninput = 1", &["there is no `output`", "write both `input` and `output`"]);
-    check("[prices.'ollama/x']\noutput = 1", &["there is no `input`"]);
-    check("[prices.'openai/x']\ncache_read = 1", &["there is no `input`"]);
+    check("[prices.openai]\ninput = 1", &["is not a model. Write PROVIDER/MODEL"]);
+    check("[prices.'opnai/x']\ninput = 1\noutput = 1", &["prices.\"opnai/x\"", "Did you mean 'openai'?"]);
+    check("[prices.'openai/x']\ninput = 1", &["`output` is missing", "Set both `input` and `output`"]);
+    check("[prices.'ollama/x']\noutput = 1", &["`input` is missing"]);
+    check("[prices.'openai/x']\ncache_read = 1", &["`input` is missing"]);
     let elsewhere =
         "[providers.openai]\nbase_url = 'https://proxy.invalid'\n[prices.'openai/gpt-4.1']\ninput = 1";
-    check(elsewhere, &["there is no `output`"]);
+    check(elsewhere, &["`output` is missing"]);
     home.write(
         "home/config.toml",
         "[prices.'openai/gpt-4.1']\ninput = 1\n[prices.'openai/x']\nmax_output = 5",
@@ -377,7 +377,5 @@ fn project_config_cannot_set_prices() {
     let home = Home::new();
     std::fs::create_dir(home.work().join(".brigade")).unwrap();
     home.write("work/.brigade/config.toml", "[prices.'openai/gpt-4.1']\ninput = 0\noutput = 0\n");
-    home.brigade(&["trust", "--yes"])
-        .stderr_contains("a project may not set `prices`, only you can")
-        .exits_with(2);
+    home.brigade(&["trust", "--yes"]).stderr_contains("a project cannot set `prices`").exits_with(2);
 }

@@ -1,7 +1,7 @@
-//! Providers, MCP servers and search engines behind an HTTP proxy: a proxy that opens real tunnels, and a server behind it that speaks TLS.
+//! Providers, MCP servers and search engines behind an HTTP proxy that opens real tunnels to a TLS server.
 //!
-//! The certificate in `tls` is for `models.example`, a name that no resolver knows: whoever reaches the server has gone
-//! through the proxy. `SSL_CERT_FILE` makes its authority a trusted one.
+//! The certificate in `tls` is for `models.example`, which no resolver knows, so the server can only be reached
+//! through the proxy. `SSL_CERT_FILE` makes its authority trusted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ const CERTIFICATE: &[u8] = include_bytes!("tls/server.der");
 const KEY: &[u8] = include_bytes!("tls/server-key.der");
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A provider that speaks TLS, and its address.
+/// Provider with TLS, and its address.
 fn provider() -> String {
     let key = PrivatePkcs8KeyDer::from(KEY).into();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -56,8 +56,8 @@ fn is_whole(request: &str) -> bool {
     body.len() >= length.lines().next().unwrap().trim().parse().unwrap()
 }
 
-/// A proxy that answers requests for a tunnel with this status, opens one to the provider if that is 200, and tells what
-/// it was asked.
+/// Proxy that responds to tunnel requests with this status, opens a tunnel to the provider if it is 200, and reports
+/// the requests.
 fn proxy(status: &'static str, provider: &str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -174,15 +174,13 @@ fn no_proxy_hosts_and_loopback_are_reached_directly() {
     let proxy = format!("http://{address}");
     let home = home();
     for (variable, exempt) in [("NO_PROXY", "localhost,.example"), ("no_proxy", "models.example")] {
-        // No resolver knows the name; some say so late.
+        // No resolver knows the name; some respond late.
         let soon = "providers.far.connect_timeout=200ms";
         let done = run_with(&home, &[soon], &[("HTTPS_PROXY", &proxy), (variable, exempt)]);
-        done.exits_with(1).stderr_contains("far cannot be reached");
+        done.exits_with(1).stderr_contains("cannot reach far");
     }
     let local = "providers.far.base_url=https://127.0.0.1:9/v1";
-    run_with(&home, &[local], &[("HTTPS_PROXY", &proxy)])
-        .exits_with(1)
-        .stderr_contains("far cannot be reached");
+    run_with(&home, &[local], &[("HTTPS_PROXY", &proxy)]).exits_with(1).stderr_contains("cannot reach far");
     assert_eq!(asked.try_iter().count(), 0, "the proxy was not asked");
 }
 
@@ -192,10 +190,10 @@ fn wrong_host_certificate_is_refused_behind_a_proxy() {
     let home = home();
     let other = "providers.far.base_url=https://other.example/v1";
     let done = run_with(&home, &[other], &[("HTTPS_PROXY", &format!("http://{address}"))]);
-    done.exits_with(1).stderr_contains("far cannot be reached").stderr_contains("certificate");
+    done.exits_with(1).stderr_contains("cannot reach far").stderr_contains("certificate");
 }
 
-/// The `CONNECT` lines that a proxy, which opens no tunnel, gets from a command.
+/// `CONNECT` lines that a proxy without tunnels receives from a command.
 fn tunnels_requested(home: &Home, arguments: &[&str], exempt: &str) -> Vec<String> {
     let (address, asked) = proxy("403 Forbidden", "");
     let mut command = home.command(arguments);

@@ -1,4 +1,4 @@
-//! Stores on file systems that allow no writing.
+//! Stores on read-only file systems.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 
-/// Runs commands in a mount namespace in which the home is read-only. None where this user may not make one.
+/// Runs commands in a mount namespace in which the home is read-only; none if this user may not create one.
 fn on_read_only_mount(home: &Home, script: &str) -> Option<CommandResult> {
     let mount = format!(
         "mount --bind '{0}' '{0}' && mount -o remount,bind,ro '{0}' || exit 77; {script}",
@@ -40,9 +40,12 @@ fn sessions_on_a_read_only_mount_are_listed_shown_and_exported() {
         .stdout_contains("{\"end\":");
     let model = home.script(HELLO);
     let run = on_read_only_mount(&home, &format!("\"$BRIGADE\" run --model {model} x")).unwrap();
-    run.exits_with(1).stderr_contains("sessions.db cannot be written").stderr_contains("--store");
+    run.exits_with(1)
+        .stderr_contains("cannot write to ")
+        .stderr_contains("/sessions.db: ")
+        .stderr_contains("--store");
     let tell = on_read_only_mount(&home, "\"$BRIGADE\" tell last more").unwrap();
-    tell.exits_with(1).stderr_contains("sessions.db cannot be written");
+    tell.exits_with(1).stderr_contains("cannot write to ").stderr_contains("/sessions.db: ");
     assert_eq!(left_over(&home.home()), ["sessions.db", "sessions.db.lock", "sessions.db.waiting"]);
 }
 
@@ -52,7 +55,7 @@ fn wal_commits_of_a_store_on_a_read_only_mount_are_read() {
         let home = Home::new();
         home.run(HELLO, &[]).exits_with(0);
         let before = std::fs::read(home.home().join("sessions.db")).unwrap();
-        // A connection that stays open keeps the commits in the log; the copy is what a crash leaves.
+        // An open connection keeps the commits in the log; the copy is the state after a crash.
         let other = home.home().join("other.db");
         std::fs::write(&other, before).unwrap();
         let store = brigade::store::SqliteStore::open(&other).unwrap();
@@ -96,10 +99,13 @@ fn sessions_of_another_user_are_listed_shown_and_exported() {
     brigade(&["sessions", "list"]).exits_with(0).stdout_contains("the task");
     brigade(&["sessions", "show", "last"]).exits_with(0).stdout_contains("hello");
     brigade(&["sessions", "export", "last"]).exits_with(0).stdout_contains("{\"end\":");
-    brigade(&["cancel", "last"]).exits_with(1).stderr_contains("sessions.db cannot be written");
+    brigade(&["cancel", "last"])
+        .exits_with(1)
+        .stderr_contains("cannot write to ")
+        .stderr_contains("/sessions.db: ");
 }
 
-/// The files of the store in a folder.
+/// Store files in a folder.
 fn left_over(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

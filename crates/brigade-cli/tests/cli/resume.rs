@@ -4,11 +4,11 @@ use rustix::process::Signal;
 
 use crate::support::{BackgroundRun, CommandResult, Home};
 
-/// Hangs in its first model call, and answers every other one.
+/// Script that hangs in its first model call, and replies to every other one.
 const HANGS_ONCE: &str =
     "[[reply]]\nturn = 1\nattempt = 1\nfault = 'hang'\n[[reply]]\ntext = 'finished: {heard}'";
 const CONTINUES: &str =
-    "finished: Note from the runtime: Your last round was stopped before it was finished. Continue";
+    "finished: Note from the runtime: Your last round was cancelled before it finished. Continue";
 
 #[test]
 fn resume_continues_an_interrupted_run() {
@@ -19,7 +19,7 @@ fn resume_continues_an_interrupted_run() {
     running.signal(Signal::INT);
     assert_eq!(running.end().0, 130);
     home.brigade(&["resume", &id]).exits_with(0).stdout_contains(CONTINUES);
-    // Now it is done: the result is printed again, and nothing is asked.
+    // It is done now: the result is printed again, without a model call.
     home.brigade(&["resume", &id]).exits_with(0).stdout_contains(CONTINUES);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).exits_with(0).json();
     assert_eq!((&list[0]["state"], &list[0]["turns"]), (&"done".into(), &1.into()));
@@ -44,7 +44,7 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
     std::fs::create_dir(&other).unwrap();
     home.brigade(&["resume"])
         .exits_with(2)
-        .stderr_contains("there is no session in ")
+        .stderr_contains("no sessions in ")
         .stderr_contains("brigade run \"TASK\"");
     let here = home.report("[[reply]]\ntext = 'from here'", &[]);
     let there = home.report("[[reply]]\ntext = 'from there'", &["--cwd", "other"]);
@@ -56,6 +56,11 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
     let elsewhere = CommandResult::of(home.command(&["resume"]).current_dir(&other).output().unwrap());
     elsewhere.exits_with(0).stdout_contains("from there").stderr_contains(&id(&there));
     home.brigade(&["resume", "--cwd", "other"]).exits_with(0).stdout_contains("from there");
+    // The last is the one that was used last, not the one that began last.
+    let newer = home.report("[[reply]]\ntext = 'more'", &[]);
+    home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("Resuming {}", id(&newer)));
+    home.brigade(&["tell", &id(&here), "more"]).exits_with(0);
+    home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("Resuming {}", id(&here)));
 }
 
 #[test]
@@ -72,7 +77,7 @@ fn suggested_commands_omit_flags_that_the_session_stores() {
     let id = done.stderr.split_whitespace().find(|word| word.len() == 26).unwrap();
     let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).exits_with(0).json();
     let first = shown["records"][0].clone();
-    // The mode and the folder are really remembered: the next round has the authority of the first.
+    // Mode and folder are stored: the next round has the authority of the first.
     home.brigade(&["resume", id, "--set", "swarm.max_depth=2"]).exits_with(1);
     let shown = home.brigade(&["sessions", "show", id, "--output-format", "json"]).exits_with(0).json();
     let records = shown["records"].as_array().unwrap();
@@ -98,6 +103,6 @@ fn agent_cannot_resume_a_run_that_the_user_cancelled() {
     );
     home.run(&script, &["--mode", "auto"])
         .exits_with(0)
-        .stdout_contains("cancelled by the person")
+        .stdout_contains("cancelled by the user")
         .stdout_contains("exit 130");
 }

@@ -1,4 +1,4 @@
-//! Attempts at a model call that failed.
+//! Failed attempts of a model call.
 
 use crate::support::Home;
 
@@ -17,13 +17,13 @@ fn retries_are_announced_with_delay_and_cause() {
     let done = home.brigade(&[&["run", "x"], &UNREACHABLE_MODEL[..]].concat());
     done.exits_with(1);
     let attempts: Vec<&str> = done.stderr.lines().filter(|line| line.contains("attempt ")).collect();
-    let cause = "again in 0.1 s: llamacpp cannot be reached: Connection refused (os error 111); check that it runs and \
-                 that its base_url is right";
+    let cause = "again in 0.1 s: cannot reach llamacpp: Connection refused (os error 111). Check that it is running \
+                 and that its base_url is correct.";
     let expected: Vec<String> =
         (2..=6).map(|number| format!("lead: attempt {number} of 6, {cause}")).collect();
     assert_eq!(attempts, expected);
     done.stderr_contains("(after 6 attempts)");
-    assert!(!done.stderr.contains("the model failed"), "each fault is told once: {}", done.stderr);
+    assert!(!done.stderr.contains("model error"), "each fault is told once: {}", done.stderr);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn stream_json_contains_every_retry() {
     let why = |line: &serde_json::Value| line["why"].as_str().map(str::to_owned);
     let waits: Vec<String> = lines.iter().filter(|line| line["type"] == "waiting").filter_map(why).collect();
     assert_eq!(waits.len(), 5, "{waits:?}");
-    assert!(waits[0].starts_with("attempt 2 of 6, again in 0.1 s: llamacpp cannot be reached"), "{waits:?}");
+    assert!(waits[0].starts_with("attempt 2 of 6, again in 0.1 s: cannot reach llamacpp"), "{waits:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The schema of the configuration and the settings agree.
+//! The configuration schema matches the settings.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ impl SchemaAndSettings {
         SchemaAndSettings { home, schema: jsonschema::draft202012::new(&schema).unwrap() }
     }
 
-    /// What the schema and the settings say to a configuration.
+    /// Validates a configuration with the schema and with the settings.
     fn accept(&self, toml: &str) -> (bool, bool) {
         let parsed: toml::Table = toml::from_str(toml).unwrap_or_else(|error| panic!("{error} in {toml}"));
         self.home.write("home/config.toml", toml);
@@ -27,7 +27,7 @@ impl SchemaAndSettings {
     }
 }
 
-/// Every block of TOML on a page.
+/// Every TOML block on a page.
 fn blocks(page: &str) -> impl Iterator<Item = &str> {
     page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
 }

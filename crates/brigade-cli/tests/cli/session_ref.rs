@@ -1,4 +1,4 @@
-//! Sessions by the beginning of their id, and the last one.
+//! Sessions by a prefix of their id, and the last one.
 
 use crate::support::{BackgroundRun, Home};
 
@@ -17,8 +17,8 @@ fn id_prefix_works_in_every_command() {
     home.brigade(&["cancel", short])
         .exits_with(0)
         .stderr_contains("lead \"the task\" has already ended: done");
-    home.brigade(&["sessions", "rm", short]).exits_with(0).stderr_contains("lead \"the task\" is removed");
-    home.brigade(&["sessions", "show", short]).exits_with(2).stderr_contains("no session begins with");
+    home.brigade(&["sessions", "rm", short]).exits_with(0).stderr_contains("Removed lead \"the task\"");
+    home.brigade(&["sessions", "show", short]).exits_with(2).stderr_contains("no session id starts with");
 }
 
 #[test]
@@ -35,21 +35,21 @@ fn id_prefix_reaches_children_and_running_trees() {
     home.brigade(&["sessions", "show", &format!("{}.1-0", &id[..6])]).exits_with(0).stdout_contains("helped");
     home.brigade(&["sessions", "show", &format!("{}.7-0", &id[..6])])
         .exits_with(2)
-        .stderr_contains("there is no session");
+        .stderr_contains("does not exist. List all sessions");
 }
 
 #[test]
 fn last_names_the_newest_root_session() {
     let home = Home::new();
-    home.brigade(&["sessions", "show", "last"]).exits_with(2).stderr_contains("there are no sessions yet");
+    home.brigade(&["sessions", "show", "last"]).exits_with(2).stderr_contains("no sessions yet");
     home.report(SAYS, &[]);
     let report = home.report("[[reply]]\ntext = 'the newest'", &[]);
     home.brigade(&["sessions", "show", "last"]).exits_with(0).stdout_contains("the newest");
     home.brigade(&["resume", "last"]).exits_with(0).stdout_contains("the newest");
-    home.brigade(&["sessions", "rm", "last"]).exits_with(0).stderr_contains("is removed");
+    home.brigade(&["sessions", "rm", "last"]).exits_with(0).stderr_contains("Removed lead");
     home.brigade(&["sessions", "show", report["session_id"].as_str().unwrap()]).exits_with(2);
     home.brigade(&["sessions", "rm", "la"])
         .exits_with(2)
         .stderr_contains("is not a session id")
-        .stderr_contains("`last` is the newest");
+        .stderr_contains("`last` for the newest");
 }

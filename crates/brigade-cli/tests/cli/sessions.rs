@@ -1,4 +1,4 @@
-//! Looking at sessions and moving them.
+//! Listing, showing, exporting and importing sessions.
 
 use crate::support::{BackgroundRun, Home, text};
 
@@ -21,20 +21,20 @@ fn export_imported_again_is_the_same_session() {
         let shown = |home: &Home| home.brigade(&["sessions", what, id]).exits_with(0).stdout.clone();
         assert_eq!(shown(&here), shown(&there));
     }
-    // Imported twice it is still the same; cut in the middle, what is whole is kept.
-    there
-        .brigade(&["sessions", "import", file.to_str().unwrap()])
-        .exits_with(0)
-        .stderr_contains("0 were not here before");
+    // A second import changes nothing. If the file is cut in the middle, the complete records are kept.
+    there.brigade(&["sessions", "import", file.to_str().unwrap()]).exits_with(0).stderr_contains(", 0 new");
     let cut: String = export.stdout.chars().take(export.stdout.len() - 30).collect();
     Home::new().with_input(&["sessions", "import", "-"], &cut).exits_with(1).stderr_contains("is damaged");
-    there.with_input(&["sessions", "import", "-"], "nonsense").exits_with(2).stderr_contains("not an export");
+    there
+        .with_input(&["sessions", "import", "-"], "nonsense")
+        .exits_with(2)
+        .stderr_contains("cannot import this text: its first line is incomplete");
 }
 
 #[test]
 fn sessions_are_listed_shown_and_removed() {
     let home = Home::new();
-    home.brigade(&["sessions", "list"]).exits_with(0).stderr_contains("no sessions yet");
+    home.brigade(&["sessions", "list"]).exits_with(0).stderr_contains("No sessions yet");
     let report = home.report(ONE, &[]);
     let id = report["session_id"].as_str().unwrap();
     home.brigade(&["sessions", "list"])
@@ -53,7 +53,7 @@ fn sessions_are_listed_shown_and_removed() {
         .stdout_contains("Σ cost");
     let child = format!("{id}.1-0");
     home.brigade(&["sessions", "show", &child]).exits_with(0).stdout_contains("helped");
-    home.brigade(&["sessions", "rm", &child]).exits_with(2).stderr_contains("is a part of");
+    home.brigade(&["sessions", "rm", &child]).exits_with(2).stderr_contains("it is part of");
     home.brigade(&["sessions", "rm", id]).exits_with(0);
     home.brigade(&["sessions", "show", id]).exits_with(2);
 }
@@ -63,9 +63,9 @@ fn running_session_cannot_be_removed() {
     let home = Home::new();
     let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
     running.wait_for("called");
-    home.brigade(&["sessions", "rm", &running.session]).exits_with(1).stderr_contains("is being run by");
+    home.brigade(&["sessions", "rm", &running.session]).exits_with(1).stderr_contains("is running in");
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("running");
-    home.brigade(&["resume", &running.session]).exits_with(1).stderr_contains("is being run by");
+    home.brigade(&["resume", &running.session]).exits_with(1).stderr_contains("is running in");
 }
 
 #[test]
@@ -96,14 +96,14 @@ fn damaged_session_is_shown_up_to_the_damage() {
         export
             .exits_with(1)
             .stdout_contains("before")
-            .stdout_contains("Not all of this session can be read")
+            .stdout_contains("Part of this session cannot be read")
             .stderr_contains("is damaged");
     }
     home.brigade(&["sessions", "list", "--status", "damaged"])
         .exits_with(0)
         .stdout_contains(id)
         .stdout_contains("is damaged");
-    // The others are not hidden by it.
+    // It does not hide the other sessions.
     home.report("[[reply]]\ntext = 'whole'", &[]);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
     assert_eq!(list.as_array().unwrap().len(), 2);
@@ -130,7 +130,36 @@ fn session_whose_child_is_lost_is_damaged() {
     home.brigade(&["tell", id, "more"]).exits_with(1).stderr_contains(&missing);
 }
 
-/// Takes the records of a session out of the store of a home, as decay may.
+#[test]
+fn session_with_a_missing_record_is_damaged() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\ntext = 'before'\n[[reply.call]]\ntool = 'echo'\n\
+                  arguments = { text = 'x' }\n[[reply]]\ntext = 'after'";
+    let report = home.report(script, &[]);
+    let id = report["session_id"].as_str().unwrap();
+    let store = rusqlite::Connection::open(home.home().join("sessions.db")).unwrap();
+    // A row has the records that were written together, under the number of the last of them.
+    let row = |newest: u64| -> u64 {
+        let sql = "SELECT seq FROM events WHERE session = ? ORDER BY seq DESC LIMIT 1 OFFSET ?";
+        store.query_row(sql, (id, newest), |row| row.get(0)).unwrap()
+    };
+    let (lost, kept) = (row(1), row(2));
+    assert_eq!(store.execute("DELETE FROM events WHERE session = ? AND seq = ?", (id, lost)).unwrap(), 1);
+    drop(store);
+    let missing = format!("session {id}: record {} is missing", kept + 1);
+    home.brigade(&["sessions", "show", id])
+        .exits_with(1)
+        .stdout_contains("started")
+        .stderr_contains(&missing);
+    home.brigade(&["sessions", "tree", id]).exits_with(1).stdout_contains("lead").stderr_contains(&missing);
+    for format in ["jsonl", "md", "html"] {
+        home.brigade(&["sessions", "export", id, "--format", format]).exits_with(1).stderr_contains(&missing);
+    }
+    home.brigade(&["resume", id]).exits_with(1).stderr_contains(&missing);
+    home.brigade(&["tell", id, "more"]).exits_with(1).stderr_contains(&missing);
+}
+
+/// Deletes the records of a session from the store, as corruption may.
 fn lose(home: &Home, session: &str) {
     let store = rusqlite::Connection::open(home.home().join("sessions.db")).unwrap();
     assert!(store.execute("DELETE FROM events WHERE session = ?", [session]).unwrap() > 0);
@@ -161,7 +190,7 @@ fn list_counts_children_of_an_interrupted_run() {
     assert!(interrupted[0]["tokens"].as_u64().unwrap() >= 1_100, "{interrupted}");
 }
 
-/// A home with a session that is done, one that failed and one that a limit stopped, oldest first.
+/// Home with a done, a failed and an incomplete session, oldest first.
 fn three_sessions() -> (Home, [String; 3]) {
     let home = Home::new();
     home.write("work/notes.txt", "a needle in a haystack\n");
@@ -204,7 +233,7 @@ fn list_filters_by_text_state_agent_and_age() {
     };
     expect(&[], &[&incomplete, &failed, &done]);
     expect(&["--limit", "2"], &[&incomplete, &failed]);
-    // In the task, in the words of a child, in what a tool gave, in what a model said at the end; in any case.
+    // In the task, in the text of a child, in a tool output and in a final reply, ignoring case.
     expect(&["ATTIC"], &[&done]);
     expect(&["helped"], &[&done]);
     expect(&["needle in a", "haystack"], &[&incomplete]);
@@ -242,15 +271,19 @@ fn empty_or_truncated_list_says_how_to_see_more() {
     let empty = list(&["nothing", "--status", "lost"]);
     empty
         .exits_with(0)
-        .stderr_contains("None of 3 sessions fits")
-        .stderr_contains("fewer words, or leave out --status");
+        .stderr_contains("No match in 3 sessions")
+        .stderr_contains("less text, or omit --status");
     assert_eq!(empty.stdout, "");
-    list(&["--limit", "2"]).exits_with(0).stderr_contains("The newest 2 of 3; --all shows every one.");
-    list(&["--limit", "1", "--status", "done,failed"]).exits_with(0).stderr_contains("The newest 1 that fit");
+    list(&["--limit", "2"])
+        .exits_with(0)
+        .stderr_contains("Showing 2 of 3 sessions, newest first. Use --all to show all.");
+    list(&["--limit", "1", "--status", "done,failed"])
+        .exits_with(0)
+        .stderr_contains("Showing 1 of the matching sessions, newest first");
     assert_eq!(list(&["--all"]).exits_with(0).stderr, "");
     assert_eq!(list(&["helped"]).exits_with(0).stdout.lines().last(), Some("    [Helper]: helped"));
     list(&["--status", "faild"]).exits_with(2).stderr_contains("'failed'").stderr_contains("incomplete");
-    list(&["--since", "yesterday"]).exits_with(2).stderr_contains("2d, nor a day such as 2026-11-16");
+    list(&["--since", "yesterday"]).exits_with(2).stderr_contains("2d, or a day such as 2026-11-16");
     list(&["--limit", "0"]).exits_with(2);
     list(&["--limit", "3", "--all"]).exits_with(2);
 }
@@ -285,7 +318,7 @@ fn colours_are_sent_to_terminals_only() {
     assert!(!home.brigade(&["sessions", "show", &done]).stdout.contains('\u{1b}'));
 }
 
-/// What a command prints on a terminal with so many columns.
+/// Output of a command on a terminal of this width.
 fn at_terminal(home: &Home, columns: u16, arguments: &[&str]) -> String {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -297,7 +330,7 @@ fn at_terminal(home: &Home, columns: u16, arguments: &[&str]) -> String {
     rustix::termios::tcsetwinsize(&screen, size).unwrap();
     let mut child = home.command(arguments).env("TERM", "xterm").stdout(screen).spawn().unwrap();
     let mut printed = Vec::new();
-    // The other side is closed when the command has ended, which reads as an error here.
+    // The other side is closed when the command has ended, which is an error for the reader.
     let _ = std::io::Read::read_to_end(&mut std::fs::File::from(terminal), &mut printed);
     assert!(child.wait().unwrap().success());
     String::from_utf8(printed).unwrap().replace('\r', "")
@@ -337,7 +370,7 @@ fn list_filters_by_the_agent_of_a_child() {
     assert_eq!(leads.as_array().unwrap().len(), 2, "{leads}");
     home.brigade(&["sessions", "list", "--agent", "nobody"])
         .exits_with(0)
-        .stderr_contains("None of 2 sessions fits");
+        .stderr_contains("No match in 2 sessions");
 }
 
 #[test]

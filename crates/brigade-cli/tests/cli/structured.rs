@@ -1,4 +1,4 @@
-//! `run --json-schema`: the result fits the schema, or the run fails.
+//! `run --json-schema`: the result matches the schema, or the run fails.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ fn valid_result_is_the_only_stdout() {
     let report = told.exits_with(0).json();
     assert_eq!((&report["status"], &report["result"]), (&"done".into(), &r#"{"n":1}"#.into()));
     let log = home.brigade(&["sessions", "show", "last", "--full"]);
-    log.exits_with(0).stdout_contains("fits this JSON Schema").stdout_contains("\"required\": [\"n\"]");
+    log.exits_with(0).stdout_contains("match this JSON Schema").stdout_contains("\"required\": [\"n\"]");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn invalid_result_is_requested_again_and_then_fails() {
     let never = run(&home, "[[reply]]\ntext = '{\"n\": \"one\"}'", &[]);
     assert_eq!(never.exits_with(1).stdout, "");
     never
-        .stderr_contains("failed: the result does not fit the schema")
+        .stderr_contains("failed: the result does not match the schema")
         .stderr_contains("is not of type \"integer\"")
         .stderr_contains("(at /n)");
     let report = run(&home, "[[reply]]\ntext = 'One.'", &["--output-format", "json"]).exits_with(1).json();
@@ -76,7 +76,7 @@ fn incomplete_result_is_valid_json_or_empty() {
     let call = "[[reply]]\npurpose = 'turn'\n[[reply.call]]\ntool = 'list_dir'\narguments = { path = '.' }\n";
     let words = run(&home, &format!("{call}[[reply]]\ntext = 'Half of it.'"), &["--max-turns", "1"]);
     assert_eq!(words.exits_with(3).stdout, "");
-    words.stderr_contains("Half of it.").stderr_contains("not JSON that fits the schema");
+    words.stderr_contains("Half of it.").stderr_contains("does not match the JSON Schema");
     let json = run(&home, &format!("{call}[[reply]]\ntext = '{{\"n\": 1}}'"), &["--max-turns", "1"]);
     assert_eq!(json.exits_with(3).stdout, "{\"n\":1}\n");
     let unfit = run(&home, &format!("{call}[[reply]]\ntext = '{{}}'"), &["--max-turns", "1"]);
@@ -92,7 +92,7 @@ fn schema_applies_on_resume_and_not_to_later_rounds() {
     run(&home, &format!("{call}{more}"), &["--max-turns", "1"]).exits_with(3);
     let resumed = home.brigade(&["resume", "last", "--max-turns", "9"]);
     assert_eq!(resumed.exits_with(0).stdout, "{\"n\":4}\n", "{}", resumed.stderr);
-    // Printed again, it is the same.
+    // It is the same when it is printed again.
     assert_eq!(home.brigade(&["resume", "last"]).exits_with(0).stdout, "{\"n\":4}\n");
     let told = home.brigade(&["tell", "last", "Why four?"]);
     assert_eq!(told.exits_with(0).stdout, "In words: Why four?\n");

@@ -1,4 +1,4 @@
-//! A home for one test, and what came of a command.
+//! Home for one test, and the results of commands.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A home, a folder to work in, and nothing else.
+/// Home with an empty working folder.
 pub(crate) struct Home {
     folder: tempfile::TempDir,
 }
 
-/// What came of a command.
+/// Result of a command.
 pub(crate) struct CommandResult {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -35,7 +35,7 @@ impl Home {
         self.folder.path().join("work")
     }
 
-    /// All files in the home, in whatever folder.
+    /// All files in the home, recursively.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let (mut folders, mut files) = (vec![self.home()], Vec::new());
         while let Some(folder) = folders.pop() {
@@ -53,7 +53,7 @@ impl Home {
         file
     }
 
-    /// Writes a script and names it as a model.
+    /// Writes a script, and returns its model name.
     pub(crate) fn script(&self, text: &str) -> String {
         format!("script:{}", self.write("script.toml", text).display())
     }
@@ -78,7 +78,7 @@ impl Home {
         self.brigade(&all)
     }
 
-    /// Runs a script and reads the report.
+    /// Runs a script and parses the report.
     pub(crate) fn report(&self, script: &str, arguments: &[&str]) -> Value {
         let done = self.run(script, &[&["--output-format", "json"], arguments].concat());
         done.json()
@@ -86,7 +86,7 @@ impl Home {
 
     pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> CommandResult {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
-        // The command may end without reading.
+        // The command may end without reading its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         CommandResult::of(child.wait_with_output().unwrap())
     }
@@ -132,7 +132,7 @@ impl CommandResult {
             .unwrap_or_else(|error| panic!("{error} in {}\nstderr: {}", self.stdout, self.stderr))
     }
 
-    /// Every line of `stream-json`.
+    /// All lines of `stream-json`.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.stdout
@@ -142,7 +142,7 @@ impl CommandResult {
     }
 }
 
-/// A run that goes on in the background, and its session.
+/// Run in the background, and its session.
 pub(crate) struct BackgroundRun {
     child: Child,
     pub(crate) session: String,
@@ -150,7 +150,7 @@ pub(crate) struct BackgroundRun {
 }
 
 impl BackgroundRun {
-    /// Starts a run and waits for its first fact.
+    /// Starts a run and waits for its first event.
     pub(crate) fn start(home: &Home, script: &str, arguments: &[&str]) -> BackgroundRun {
         let model = home.script(script);
         let mut all = vec!["run", "--output-format", "stream-json", "--model", &model, "the task"];
@@ -164,12 +164,12 @@ impl BackgroundRun {
         BackgroundRun { child, session, stdout }
     }
 
-    /// Reads on until a line of this type.
+    /// Reads up to a line of this type.
     pub(crate) fn wait_for(&mut self, kind: &str) -> Value {
         self.read_until(|line| line["type"] == kind)
     }
 
-    /// Reads on until a line is the one that is waited for.
+    /// Reads up to a line that matches.
     #[track_caller]
     pub(crate) fn read_until(&mut self, mut is_match: impl FnMut(&Value) -> bool) -> Value {
         loop {
@@ -187,7 +187,7 @@ impl BackgroundRun {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the end, and says how long that took.
+    /// Waits for the end, and returns the elapsed time.
     pub(crate) fn end(mut self) -> (i32, Vec<Value>, Duration) {
         use std::os::unix::process::ExitStatusExt;
         let since = Instant::now();

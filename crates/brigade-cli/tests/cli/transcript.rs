@@ -1,8 +1,8 @@
-//! Transcripts, trees and documents, as people read them.
+//! Transcripts, trees and documents for users.
 
 use crate::support::Home;
 
-/// A tree in which most things happen.
+/// Tree with most kinds of events.
 pub(crate) const STORY: &str = r##"
 [price]
 input = 3.0
@@ -72,7 +72,7 @@ agent = "Checker"
 fault = "refused"
 "##;
 
-/// Runs the story and gives its id.
+/// Runs the story and returns its id.
 pub(crate) fn run(home: &Home) -> String {
     let notes: String = (1..=45).map(|line| format!("note {line}\n")).collect();
     home.write("work/notes.txt", &notes);
@@ -81,7 +81,7 @@ pub(crate) fn run(home: &Home) -> String {
     report["session_id"].as_str().unwrap().to_owned()
 }
 
-/// A text without what differs from run to run: the id, dates, and times.
+/// Text without the id, dates and times, which differ from run to run.
 fn normalized(text: &str, id: &str) -> String {
     let is_date = |word: &str| word.len() == 10 && word.starts_with("20") && word.matches('-').count() == 2;
     let is_clock = |word: &str| word.len() == 8 && word.matches(':').count() == 2;

@@ -1,4 +1,4 @@
-//! Files of a project count once the person has trusted them, and as long as they stay the same.
+//! Project files take effect once the user trusts them, and as long as they do not change.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use crate::support::{CommandResult, Home, text};
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
 const DEPTH: &str = "[swarm]\nmax_depth = 7\n";
 
-/// Writes a file of a project and all folders on the way.
+/// Writes a file of a project, and creates its folders.
 fn put(folder: &Path, name: &str, text: &str) {
     let file = folder.join(name);
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(file, text).unwrap();
 }
 
-/// The depth that counts in a folder, and what is said about it.
+/// Effective depth in a folder, and the warnings.
 fn depth_in(home: &Home, folder: &Path) -> (i64, String) {
     let done = home.command(&["config", "show", "--output-format", "json"]).current_dir(folder).output();
     let done = CommandResult::of(done.unwrap());
@@ -93,7 +93,7 @@ fn project_config_applies_while_trusted_and_unchanged() {
 fn trust_prompts_only_at_a_terminal() {
     let home = Home::new();
     home.brigade(&["trust"]).exits_with(2).stderr_contains("nothing to trust").stderr_contains(".brigade");
-    home.brigade(&["trust", "/nowhere"]).exits_with(2).stderr_contains("/nowhere is not a folder");
+    home.brigade(&["trust", "/nowhere"]).exits_with(2).stderr_contains("no such folder: /nowhere");
     put(&home.work(), ".claude/agents/a.md", "x");
     let done = home.with_input(&["trust"], "y\n");
     done.exits_with(2).stderr_contains(".claude/agents/a.md").stderr_contains("brigade trust --yes /");
@@ -103,7 +103,7 @@ fn trust_prompts_only_at_a_terminal() {
 #[test]
 fn trust_can_be_listed_and_revoked() {
     let home = Home::new();
-    home.brigade(&["trust", "--list"]).exits_with(0).stderr_contains("No project is trusted");
+    home.brigade(&["trust", "--list"]).exits_with(0).stderr_contains("No trusted projects");
     home.brigade(&["trust", "--revoke"])
         .exits_with(2)
         .stderr_contains("is not trusted")
@@ -143,7 +143,7 @@ fn nearest_project_applies_and_home_is_not_a_project() {
     assert_ignored(&home, &inner.join("src"), "outer/in/ner");
     trust(&home, &inner.join("src")).exits_with(0).stderr_contains("outer/in/ner is trusted");
     assert_eq!(depth_in(&home, &inner), (1, String::new()), "the outer project does not count here");
-    // The folder that is worked in decides, not the one in which the command was typed.
+    // The working folder decides, not the folder in which the command was run.
     home.run(HELLO, &["--cwd", inner.to_str().unwrap(), "--output-format", "json"]).exits_with(0);
     let report = home.report(HELLO, &["--cwd", outer.to_str().unwrap()]);
     home.brigade(&["trust", "--revoke", outer.to_str().unwrap()]).exits_with(0);
@@ -186,7 +186,7 @@ fn symlinks_are_not_followed() {
     let link = project.join(".brigade/agents/b.md");
     symlink("/etc/passwd", &link).unwrap();
     symlink("..", project.join(".brigade/round")).unwrap();
-    trust(&home, &project).exits_with(0).stderr_contains("a link to /etc/passwd, which is not followed");
+    trust(&home, &project).exits_with(0).stderr_contains("a link to /etc/passwd, not followed");
     assert_applied(&home, &project);
     std::fs::remove_file(&link).unwrap();
     symlink("/etc/group", &link).unwrap();
@@ -209,7 +209,7 @@ fn named_pipes_do_not_block() {
         file
     };
     let there = pipe(".brigade/pipe");
-    home.brigade(&["trust", "--yes"]).exits_with(0).stderr_contains("a pipe, which is not opened");
+    home.brigade(&["trust", "--yes"]).exits_with(0).stderr_contains("a pipe, not opened");
     assert_applied(&home, &home.work());
     std::fs::remove_file(&there).unwrap();
     put(&home.work(), ".brigade/pipe", "pipe");
@@ -217,7 +217,7 @@ fn named_pipes_do_not_block() {
     std::fs::remove_file(&there).unwrap();
     std::fs::remove_file(home.work().join(".brigade/config.toml")).unwrap();
     pipe(".brigade/config.toml");
-    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("is not a file");
+    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("is not a regular file");
     assert_ignored(&home, &home.work(), "have changed");
 }
 
@@ -231,7 +231,7 @@ fn oversized_project_cannot_be_trusted() {
     assert_ignored(&home, &home.work(), "larger than 1 MB");
     home.brigade(&["trust", "--yes"])
         .exits_with(2)
-        .stderr_contains("cannot be trusted")
+        .stderr_contains("cannot trust ")
         .stderr_contains(".brigade/large");
     std::fs::remove_file(large).unwrap();
     for number in 0..5_001 {
@@ -257,11 +257,11 @@ fn user_only_keys_are_refused_in_a_project() {
         put(&home.work(), ".brigade/config.toml", config);
         home.brigade(&["trust", "--yes"])
             .exits_with(2)
-            .stderr_contains(".brigade/config.toml: a project may not set `");
+            .stderr_contains(".brigade/config.toml: a project cannot set `");
     }
     put(&home.work(), ".brigade/config.toml", "[swarm]\nmax_dept = 1");
     home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("swarm.max_depth");
-    // Rules of the project join those of the person and take none away.
+    // Project rules are added to the user's rules, and remove none.
     home.write("home/config.toml", "[permissions]\ndeny = ['read_file(**/.env*)']\n");
     put(
         &home.work(),
@@ -278,7 +278,7 @@ fn user_only_keys_are_refused_in_a_project() {
     assert_eq!(shown["config"]["permissions"]["mode"], "auto");
     let origin = shown["origins"]["permissions.deny"].as_str().unwrap();
     assert!(origin.contains("home/config.toml and ") && origin.ends_with(".brigade/config.toml"), "{origin}");
-    // The environment and flags come after the project.
+    // The environment and flags take precedence over the project.
     let mut command = home.command(&["config", "show", "--set", "permissions.deny=[]"]);
     let done = CommandResult::of(command.env("BRIGADE_PERMISSIONS__MODE", "plan").output().unwrap());
     done.exits_with(0)
@@ -314,7 +314,7 @@ fn trusted_files_are_shown_escaped_and_as_json() {
     assert_eq!(shown["files"][1]["bytes"], 1);
     assert!(shown["config"]["swarm"]["roles"].is_object());
     assert_eq!(home.brigade(&["trust", "--output-format", "json"]).exits_with(0).json(), shown);
-    home.brigade(&["trust"]).exits_with(0).stderr_contains("trusted already");
+    home.brigade(&["trust"]).exits_with(0).stderr_contains("already trusted");
     let revoked = home.brigade(&["trust", "--revoke", "--output-format", "json"]).json();
     assert_eq!(revoked["status"], "revoked");
 }
@@ -333,11 +333,11 @@ fn damaged_trust_record_error_names_the_fix() {
         ] {
             let done = home.brigade(&arguments);
             done.exits_with(2)
-                .stderr_contains("is damaged")
+                .stderr_contains("cannot parse")
                 .stderr_contains(file.to_str().unwrap())
-                .stderr_contains("Remove it");
+                .stderr_contains("Delete the file");
         }
-        assert_eq!(text(&file), damaged, "it is left for the person to look at");
+        assert_eq!(text(&file), damaged, "it is left for the user to look at");
     }
     std::fs::remove_dir_all(home.work().join(".brigade")).unwrap();
     home.brigade(&["config", "show"]).exits_with(0);
@@ -349,7 +349,7 @@ fn read_only_home_is_still_read() {
     put(&home.work(), ".brigade/config.toml", DEPTH);
     let mut command = home.command(&["trust", "--yes"]);
     let done = CommandResult::of(command.env("BRIGADE_HOME", "/proc/nowhere").output().unwrap());
-    done.exits_with(1).stderr_contains("/proc/nowhere/trusted.json cannot be written");
+    done.exits_with(1).stderr_contains("cannot write /proc/nowhere/trusted.json");
     let mut command = home.command(&["config", "show"]);
     CommandResult::of(command.env("BRIGADE_HOME", "/proc/nowhere").output().unwrap())
         .exits_with(0)

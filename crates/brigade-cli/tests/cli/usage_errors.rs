@@ -1,4 +1,4 @@
-//! What newcomers type wrong: every refusal names the thing, the cause and the cure.
+//! Mistakes of new users: every error names the object, the cause and the fix.
 
 use crate::support::{CommandResult, Home};
 
@@ -18,7 +18,7 @@ fn unknown_command_hints_at_run_or_the_nearest_command() {
     let home = Home::new();
     assert_refused(&home, &["do x"], 2, &["unrecognized subcommand 'do x'", "brigade run 'do x'"]);
     assert_refused(&home, &["fix", "the", "bug"], 2, &["brigade run 'fix the bug'"]);
-    assert_refused(&home, &["rnu", "--help"], 2, &["Perhaps you mean: brigade run"]);
+    assert_refused(&home, &["rnu", "--help"], 2, &["Did you mean: brigade run"]);
     assert_refused(&home, &["sesions", "list"], 2, &["sessions"]);
     assert_refused(&home, &["sessions", "shwo"], 2, &["'show'"]);
     assert_refused(&home, &["run", "--budget-uds", "1"], 2, &["'--budget-usd'"]);
@@ -28,7 +28,7 @@ fn unknown_command_hints_at_run_or_the_nearest_command() {
 fn help_for_an_unknown_command_names_the_nearest() {
     let home = Home::new();
     assert_refused(&home, &["help", "foo"], 2, &["unrecognized subcommand 'foo'", "brigade help"]);
-    assert_refused(&home, &["help", "rnu"], 2, &["Perhaps you mean: brigade help run"]);
+    assert_refused(&home, &["help", "rnu"], 2, &["Did you mean: brigade help run"]);
     let done = home.brigade(&["help", "foo"]);
     assert!(!done.stderr.contains("brigade run"), "{}", done.stderr);
 }
@@ -113,19 +113,19 @@ fn unknown_model_error_suggests_the_nearest() {
     let run = |model: &str, words: &[&str]| assert_refused(&home, &["run", "--model", model, "x"], 2, words);
     run(
         "antropic/claude-sonnet-5",
-        &["'antropic/claude-sonnet-5'", "Perhaps you mean anthropic/claude-sonnet-5"],
+        &["'antropic/claude-sonnet-5'", "Did you mean anthropic/claude-sonnet-5"],
     );
-    run("claude-sonnet-5", &["Perhaps you mean anthropic/claude-sonnet-5", "brigade models"]);
-    run("ollama", &["Perhaps you mean ollama/qwen3"]);
+    run("claude-sonnet-5", &["Did you mean anthropic/claude-sonnet-5", "brigade models"]);
+    run("ollama", &["Did you mean ollama/qwen3"]);
     run(
         "anthropic/claude-sonnet-5",
         &["ANTHROPIC_API_KEY is not set", "export ANTHROPIC_API_KEY=", "brigade demo"],
     );
-    run("whatever", &["there is no model 'whatever'", "Write PROVIDER/MODEL"]);
-    run("script:plan.toml", &["plan.toml cannot be read"]);
-    assert_refused(&home, &["models", "antropic"], 2, &["the nearest is 'anthropic'"]);
+    run("whatever", &["unknown model 'whatever'", "Use PROVIDER/MODEL"]);
+    run("script:plan.toml", &["plan.toml: No such file"]);
+    assert_refused(&home, &["models", "antropic"], 2, &["Did you mean 'anthropic'?"]);
     let far = home.brigade(&["models", "foo"]);
-    far.exits_with(2).stderr_contains("there is no provider 'foo'");
+    far.exits_with(2).stderr_contains("unknown provider 'foo'");
     assert!(!far.stderr.contains("nearest"), "{}", far.stderr);
 }
 
@@ -144,7 +144,7 @@ fn missing_folder_or_id_error_says_where_to_look() {
             &home,
             &with("aaaaaaaaaaaaaaaaaaaaaaaaaa"),
             2,
-            &["there is no session", "brigade sessions list"],
+            &["does not exist. List all sessions", "brigade sessions list"],
         );
     }
     assert_refused(&home, &["agents", "show", "nobody"], 2, &["nobody", "brigade agents list"]);
@@ -171,10 +171,13 @@ fn unwritable_path_error_names_an_alternative() {
     home.write("work/file", "");
     let mut command = home.command(&["run", "--model", &model, "x"]);
     let done = CommandResult::of(command.env("BRIGADE_HOME", home.work().join("file")).output().unwrap());
-    done.exits_with(1).stderr_contains("file/sessions.db cannot be written").stderr_contains("--store");
+    done.exits_with(1)
+        .stderr_contains("cannot write to ")
+        .stderr_contains("file/sessions.db: ")
+        .stderr_contains("--store");
 }
 
-/// Root may write everywhere, so this says something only for other people.
+/// Root may write everywhere, so this test checks something only for other users.
 #[test]
 fn unwritable_home_is_named() {
     use std::os::unix::fs::PermissionsExt;
@@ -184,12 +187,18 @@ fn unwritable_home_is_named() {
     if std::fs::write(home.home().join("probe"), "").is_ok() {
         return;
     }
-    assert_refused(&home, &["run", "--model", &model, "x"], 1, &["sessions.db cannot be written", "--store"]);
+    assert_refused(
+        &home,
+        &["run", "--model", &model, "x"],
+        1,
+        &["cannot write to ", "/sessions.db: ", "--store"],
+    );
     let init = ["init", "--yes", "--model", "ollama/qwen3"];
-    assert_refused(&home, &init, 1, &["config.toml cannot be written", "BRIGADE_HOME"]);
+    assert_refused(&home, &init, 1, &["cannot write ", "config.toml: ", "BRIGADE_HOME"]);
     home.brigade(&["doctor", "--offline"])
         .exits_with(1)
-        .stdout_contains("sessions.db cannot be made")
+        .stdout_contains("cannot create ")
+        .stdout_contains("/sessions.db: cannot write to ")
         .stdout_contains("--store PATH");
 }
 
@@ -206,7 +215,7 @@ fn invalid_config_error_names_file_key_and_fix() {
     home.write("home/config.toml", "model = ollama/qwen3\n");
     assert_refused(&home, &["run", "x"], 2, &[file.to_str().unwrap(), "line 1"]);
     home.write("home/config.toml", "permissions.mode = 'yolo'\n");
-    assert_refused(&home, &["run", "x"], 2, &["`permissions.mode` has to be one of plan, ask, edit, auto"]);
+    assert_refused(&home, &["run", "x"], 2, &["`permissions.mode` must be one of plan, ask, edit, auto"]);
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! `brigade chat` in a window.
+//! `brigade chat` at a terminal.
 
 use crate::home::{Home, text};
 use crate::support::Window;
 
 pub(crate) const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
-/// A reply that never comes.
+/// Reply that never arrives.
 pub(crate) const HANGING_REPLY: &str =
     "[[reply]]\nturn = 1\nfault = 'hang'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
-/// A command that takes until a file is there.
+/// Command that runs until a file exists.
 const WAITING_COMMAND: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
                        arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
                        [[reply]]\ntext = 'heard: {heard}'";
@@ -27,7 +27,7 @@ pub(crate) fn chat(home: &Home, size: (u16, u16), script: &str, arguments: &[&st
     window
 }
 
-/// Waits until the line that is typed in is empty, and nothing stands below it.
+/// Waits until the input line is empty and nothing is below it.
 #[track_caller]
 pub(crate) fn wait_for_idle(window: &Window) -> String {
     window.wait_until("idle", |screen| screen.ends_with("\n\n>") || screen == ">")
@@ -45,8 +45,8 @@ pub(crate) fn expect_exit(mut window: Window, code: i32) -> String {
     window.text()
 }
 
-/// Makes the window another size while nothing is on its way to it: what was drawn for the old one and comes after the
-/// change would be broken by any terminal.
+/// Resizes the window while no output is pending. Any terminal would garble output for the old size that arrives
+/// after the change.
 fn resize(window: &Window, columns: u16, rows: u16) {
     use rustix::process::Signal;
     window.signal(Signal::STOP);
@@ -59,7 +59,7 @@ fn resize(window: &Window, columns: u16, rows: u16) {
     window.signal(Signal::CONT);
 }
 
-/// Leaves when nobody works any more.
+/// Exits when no agent is running any more.
 #[track_caller]
 pub(crate) fn quit(window: Window) -> String {
     wait_for_idle(&window);
@@ -86,7 +86,7 @@ fn chat_can_be_continued_later() {
         text.contains("> hello\n\nTitle\n\n- one\n- two\n\n> and more\n\nturn 2: and more\n\n"),
         "{text}"
     );
-    assert!(text.ends_with("To go on: brigade chat -r ##########################"), "{text}");
+    assert!(text.ends_with("Resume: brigade chat -r ##########################"), "{text}");
 
     let again = Window::start(&home, (80, 20), &["chat", "-c"], &[("NO_COLOR", "1")]);
     let screen = again.wait_for("/help");
@@ -105,7 +105,7 @@ fn message_typed_while_running_is_read_at_the_next_step() {
     window.press("go\r");
     window.wait_for("shell while [");
     window.press("hurry up\r");
-    window.wait_for("(heard at the next step)");
+    window.wait_for("(delivered at the next step)");
     home.write("work/go", "");
     let screen = window.wait_for("heard: hurry up");
     assert!(screen.contains("· shell while"), "{screen}");
@@ -141,12 +141,12 @@ fn ctrl_c_stops_the_round_and_the_chat_continues() {
     let screen = window.wait_until("the line is empty", |screen| !screen.contains("half"));
     assert!(screen.contains("thinking"), "only the line was cleared: {screen}");
     window.press(CTRL_C);
-    window.wait_for("stopped by the person");
+    window.wait_for("stopped by the user");
     window.press("and now\r");
     window.wait_for("and now\n\nturn");
     wait_for_idle(&window);
     window.press(CTRL_C);
-    window.wait_for("Press Ctrl-C again to leave.");
+    window.wait_for("Press Ctrl-C again to quit.");
     window.press(CTRL_C);
     expect_exit(window, 0);
 }
@@ -160,7 +160,7 @@ fn ctrl_c_twice_leaves_a_running_round() {
     window.press(CTRL_C);
     window.press(CTRL_C);
     let text = expect_exit(window, 130);
-    assert!(text.contains("To go on: brigade chat -r "), "{text}");
+    assert!(text.contains("Resume: brigade chat -r "), "{text}");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn the_tree_and_the_line_survive_a_resize() {
         assert_eq!(screen.matches("├─ Reader").count(), 1, "{screen}");
     }
     window.press(&format!("{CTRL_C}{CTRL_C}"));
-    window.wait_for("stopped by the person");
+    window.wait_for("stopped by the user");
     quit(window);
 }
 
@@ -296,13 +296,12 @@ fn text_is_streamed_and_a_cut_reply_is_retried() {
         screen.contains("A second") && !screen.contains("part that is")
     });
     let screen = window.wait_for("\nwhole");
-    let expected =
-        "A first part.\n\nA second part that is\n\n(that reply was cut off; asking again)\n\nwhole";
+    let expected = "A first part.\n\nA second part that is\n\n(the reply was cut off; retrying)\n\nwhole";
     assert!(screen.contains(expected), "{screen}");
     quit(window);
 }
 
-/// A child that works in the background while the lead waits for another.
+/// Sub-agent that runs in the background while the lead waits for another.
 const BACKGROUND: &str = r#"
 [[reply]]
 agent = "lead"
@@ -343,14 +342,14 @@ fn background_children_are_announced_and_children_can_be_messaged() {
     window.wait_for("Scout is done: All is quiet.");
     window.wait_for("Security Auditor ");
     window.press("/tell security auditor hurry\r");
-    window.wait_for("hears it at its next step");
+    window.wait_for("gets the message at its next step");
     window.press("/tell Nobody x\r");
-    window.wait_for("nobody here is called 'Nobody'");
+    window.wait_for("no agent is named 'Nobody'");
     window.wait_for("after echo");
     window.press("/tree\r");
     window.wait_for("total");
     window.press("/stop Security Auditor\r");
-    window.wait_for("is asked to stop");
+    window.wait_for("Stopping ");
     window.wait_for("over: ");
     quit(window);
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
@@ -371,7 +370,7 @@ fn detached_child_is_announced_while_the_chat_is_idle() {
     let extras = ["--mode", "auto", "--set", "delegation.extras=[\"background\"]"];
     let window = chat(&home, (80, 24), script, &extras);
     window.press("go\r");
-    window.wait_for("Scout goes on by itself as ");
+    window.wait_for("Scout continues in the background as ");
     window.press("half");
     window.wait_until("idle", |screen| screen.ends_with("\n> half"));
     home.write("work/go", "");
@@ -390,14 +389,14 @@ fn mistakes_are_explained_and_the_chat_continues() {
     window.press("hello\r");
     window.wait_for("no model is set");
     window.press("/tre\r");
-    window.wait_for("did you mean /tree?");
+    window.wait_for("Did you mean /tree?");
     window.press(&format!("/mod\tl {model}\r"));
-    window.wait_for("The model is script:");
+    window.wait_for("Model: script:");
     window.press(&format!("{UP}{UP}{UP}\r"));
     window.wait_for("turn 1: hello");
     wait_for_idle(&window);
     window.press("/resume\r");
-    window.wait_for("To go on with one: /resume ID");
+    window.wait_for("Resume one with: /resume ID");
     window.press("\u{c}");
     window.wait_until("wiped", |screen| screen == ">");
     window.press("//help\r");

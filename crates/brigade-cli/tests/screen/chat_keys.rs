@@ -1,4 +1,4 @@
-//! Keys and commands of `brigade chat`: what users of other agents expect on their first day.
+//! Keys and commands of `brigade chat`, as users of other agents expect them.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ const SHIFT_TAB: &str = "\u{1b}[Z";
 const CTRL_R: &str = "\u{12}";
 const SIZES: [(&str, u16); 2] = [("narrow", 60), ("wide", 100)];
 
-/// A round that writes a file, and tells what the tool said.
+/// Round that writes a file and repeats the result of the tool.
 const WRITE_FILE: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'write_file'\n\
                       arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = '{result:0}'";
 
-/// The screen from the first message on: the line above it names a file that differs from run to run.
+/// Screen from the first message on. The line above it names a file that differs between runs.
 fn conversation(screen: &str) -> &str {
     screen.split_once("\n> ").map_or(screen, |(_, conversation)| conversation)
 }
@@ -30,7 +30,7 @@ fn sessions(home: &Home) -> serde_json::Value {
     home.brigade(&["sessions", "list", "--output-format", "json"]).json()
 }
 
-/// The words that the last session was told.
+/// Transcript of the last session.
 fn last_session_text(home: &Home) -> String {
     let session = sessions(home)[0]["session_id"].as_str().unwrap().to_owned();
     home.brigade(&["sessions", "show", &session]).exits_with(0).stdout.clone()
@@ -45,7 +45,7 @@ fn esc_interrupts_and_keeps_the_draft() {
     window.press("half");
     window.wait_for("> half");
     window.press(ESC);
-    window.wait_for("stopped by the person");
+    window.wait_for("stopped by the user");
     window.wait_until("what is typed stays", |screen| screen.ends_with("\n> half"));
     window.press(" a line\r");
     window.wait_for("half a line\n\nturn");
@@ -66,19 +66,19 @@ fn shift_tab_changes_the_mode() {
         window.wait_for(&format!("\nMode {mode}.\n>"));
     }
     window.press("go\r");
-    window.wait_for("plan mode only reads");
+    window.wait_for("plan mode is read-only");
     assert_eq!(text(home.work().join("made.txt")), "", "nothing is written in mode plan");
     window.press("\u{3}\u{3}");
     let mut window = window;
     window.end();
-    // The mode that asks about nothing is not reached by accident, and is left at once.
+    // The mode that asks for no approval is not reached by accident, and the next key leaves it.
     let auto = chat(&home, (80, 20), WRITE_FILE, &["--mode", "auto"]);
     auto.press(SHIFT_TAB);
     auto.wait_for("\nMode plan.\n>");
     quit_with_notice(auto);
 }
 
-/// Leaves while a notice is above the line.
+/// Exits while a notice is above the input line.
 fn quit_with_notice(window: Window) {
     window.press(&format!("x{CTRL_C}"));
     quit(window);
@@ -148,14 +148,14 @@ fn exclamation_mark_runs_a_user_command() {
         window.press("!!echo for-$((40+3))\r");
         window.wait_for("for-43");
         window.press("!sleep 60\r");
-        window.wait_for("Running sleep 60. Esc stops it.");
+        window.wait_for("Running sleep 60. Press Esc to stop it.");
         window.press(ESC);
         window.wait_for("(stopped)");
         let screen = wait_for_idle(&window);
         assert_snapshot!(format!("own_command_{name}"), conversation(&screen));
         window.press("what was that?\r");
         window.wait_for("\nok");
-        window.wait_for("Enter approves");
+        window.wait_for("Press Enter to approve");
         window.press("x\u{3}");
         window.press("\u{4}");
         let mut window = window;
@@ -175,7 +175,7 @@ fn compact_command_summarises_the_chat() {
     let script = "[[reply]]\npurpose = 'compaction'\ndelay_ms = 300\ntext = 'They talked.'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
     let window = chat(&home, (80, 24), script, &[]);
     window.press("/compact\r");
-    window.wait_for("Nothing was said yet.");
+    window.wait_for("No messages yet.");
     window.press("one\r");
     window.wait_for("turn 1: one");
     wait_for_idle(&window);
@@ -186,7 +186,7 @@ fn compact_command_summarises_the_chat() {
     wait_for_idle(&window);
     window.press("/compact\r");
     window.wait_for("summarising");
-    window.wait_for("(what was said before is a summary now)");
+    window.wait_for("(the conversation so far was replaced with a summary)");
     wait_for_idle(&window);
     window.press("three\r");
     window.wait_for("turn 4: three");
@@ -201,7 +201,7 @@ fn a_new_session_begins_after_clear() {
     window.wait_for("turn 1: one");
     wait_for_idle(&window);
     window.press("/clear\r");
-    let screen = window.wait_for("To continue the last one:\n/resume ");
+    let screen = window.wait_for("Resume the last one:\n/resume ");
     assert!(!screen.contains("turn 1: one"), "the window is empty: {screen}");
     window.press("two\r");
     window.wait_for("turn 1: two");
@@ -274,8 +274,8 @@ fn a_plan_is_approved_with_one_key_and_carried_out() {
         let home = Home::new();
         let window = chat(&home, (columns, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
         window.press("make it\r");
-        window.wait_for("Enter approves");
-        // What is pressed while the plan appears was meant for something else.
+        window.wait_for("Press Enter to approve");
+        // Keys pressed while the plan appears were meant for something else.
         std::thread::sleep(Duration::from_millis(600));
         let screen = window.screen();
         assert_snapshot!(format!("plan_{name}"), conversation(&screen));
@@ -284,7 +284,7 @@ fn a_plan_is_approved_with_one_key_and_carried_out() {
         wait_for_idle(&window);
         assert_eq!(text(home.work().join("made.txt")), "made");
         window.press("/mode\r");
-        window.wait_for("The mode is edit.");
+        window.wait_for("Mode: edit.");
         quit_when_idle(window);
     }
 }
@@ -294,16 +294,16 @@ fn a_plan_can_be_changed_instead() {
     let home = Home::new();
     let window = chat(&home, (80, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
     window.press("make it\r");
-    window.wait_for("Enter approves");
+    window.wait_for("Press Enter to approve");
     std::thread::sleep(Duration::from_millis(600));
     window.press("another");
-    window.wait_until("the offer makes room", |screen| !screen.contains("Enter approves"));
+    window.wait_until("the offer makes room", |screen| !screen.contains("Enter to approve"));
     window.press("\r");
     window.wait_for("heard: another");
     assert_eq!(text(home.work().join("made.txt")), "", "it is still mode plan");
-    window.wait_for("Enter approves");
+    window.wait_for("Press Enter to approve");
     window.press(ESC);
-    window.wait_until("the offer is gone", |screen| !screen.contains("Enter approves"));
+    window.wait_until("the offer is gone", |screen| !screen.contains("Enter to approve"));
     std::thread::sleep(Duration::from_millis(600));
     window.press("\r");
     quit_when_idle(window);

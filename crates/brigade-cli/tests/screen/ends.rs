@@ -1,4 +1,4 @@
-//! The end of a run: changed files, a run that Ctrl-C stopped, and words that wrap.
+//! End of a run: changed files, a run stopped with Ctrl-C, and wrapped text.
 
 use insta::assert_snapshot;
 
@@ -8,7 +8,7 @@ use crate::support::Window;
 
 const SIZES: [(&str, u16); 2] = [("wide", 100), ("narrow", 60)];
 
-/// Two agents change files; one path is longer than a narrow window.
+/// Two agents change files. One path is longer than a narrow window.
 const EDITS: &str = r#"
 [price]
 input = 3.0

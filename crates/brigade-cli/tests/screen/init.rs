@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::home::{Home, text};
 use crate::support::Window;
 
-/// No server of the machine that the tests run on.
+/// Environment without the local servers of the machine that runs the tests.
 const NO_SERVERS: [(&str, &str); 4] = [
     ("BRIGADE_PROVIDERS__OLLAMA__BASE_URL", "http://127.0.0.1:9/v1"),
     ("BRIGADE_PROVIDERS__LMSTUDIO__BASE_URL", "http://127.0.0.1:9/v1"),
@@ -18,7 +18,7 @@ fn init_without_keys_says_what_each_provider_needs() {
     for (name, columns) in [("wide", 100), ("narrow", 60)] {
         let home = Home::new();
         let mut window = Window::start(&home, (columns, 30), &["init"], &NO_SERVERS);
-        window.wait_for("A number, or PROVIDER/MODEL:");
+        window.wait_for("Number or PROVIDER/MODEL:");
         assert_snapshot!(format!("init_needs_{name}"), window.screen());
         // Neither Enter nor "none for now" writes anything.
         window.press("\r");
@@ -34,17 +34,17 @@ fn init_without_keys_says_what_each_provider_needs() {
 fn custom_server_is_written_to_the_configuration() {
     let home = Home::new();
     let mut window = Window::start(&home, (100, 40), &["init"], &NO_SERVERS);
-    window.wait_for("A number, or PROVIDER/MODEL:");
+    window.wait_for("Number or PROVIDER/MODEL:");
     window.press("8\r");
-    window.wait_for("Its address");
+    window.wait_for("Address, such as");
     window.press("ftp://nowhere\r");
-    window.wait_for("cannot be used");
+    window.wait_for("invalid base_url");
     window.press("http://127.0.0.1:9/v1\r");
-    window.wait_for("The name of the model on that server:");
+    window.wait_for("Model name on that server:");
     window.press("big one\r");
-    window.wait_for("The environment variable that holds its key (Enter for none):");
+    window.wait_for("Environment variable with its key (Enter for none):");
     window.press("WORK_API_KEY\r");
-    window.wait_for("What may agents do without asking?");
+    window.wait_for("What may agents do without your approval?");
     window.press("\r");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert_snapshot!("init_server", window.screen().replace(home.home().to_str().unwrap(), "HOME"));

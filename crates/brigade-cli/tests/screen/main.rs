@@ -1,4 +1,4 @@
-//! The command at a terminal: a real pseudo-terminal, read the way a terminal reads it, and the screen looked at.
+//! Tests of the command on a pseudo-terminal, whose output is parsed as a terminal does and compared as a screen.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,6 +8,7 @@
 
 mod chat;
 mod chat_keys;
+mod demo;
 mod ends;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]

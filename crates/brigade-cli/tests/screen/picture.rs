@@ -1,6 +1,6 @@
-//! The picture in the README: a screen of a run, as an SVG.
+//! Picture in the README: the screen of a run as an SVG.
 //!
-//! `UPDATE_PICTURE=1` draws it anew. Its figures are those of the run that drew it; the comparison leaves times aside.
+//! `UPDATE_PICTURE=1` redraws it. Its numbers come from the run that drew it; the comparison ignores times.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +16,7 @@ const TASK: &str = "The tests fail. Find out why, repair it, and write a changel
 
 const CONFIG: &str = "[swarm]\nmax_depth = 2\n[limits]\nquestion_timeout = '5m'\n";
 
-/// One has looked around and is done, one asks before it runs the tests, one has called in another.
+/// One agent is done, one requests approval to run the tests, and one has delegated to another.
 const SCRIPT: &str = r#"
 [price]
 input = 3.0
@@ -146,7 +146,7 @@ fn readme_picture_matches_a_run() {
 const CELL: (f32, f32) = (8.4, 19.0);
 const MARGIN: f32 = 18.0;
 
-/// A screen below the command that led to it.
+/// Screen below the command that produced it.
 fn picture(command: &str, rows: &[Vec<Cell>]) -> String {
     let is_blank = |row: &[Cell]| row.iter().all(|cell| cell.char() == ' ');
     let used = rows.iter().rposition(|row| !is_blank(row)).map_or(0, |last| last + 1);
@@ -173,7 +173,7 @@ fn picture(command: &str, rows: &[Vec<Cell>]) -> String {
     svg + "</svg>\n"
 }
 
-/// Writes words at a row and column, as wide as a terminal does whatever the font is.
+/// Writes text at a row and column, with the width of a terminal for any font.
 fn write(svg: &mut String, (row, column): (usize, usize), class: &str, text: &str) {
     if text.is_empty() {
         return;

@@ -1,11 +1,11 @@
-//! Questions of agents, put to the user at a terminal and answered from it or from another one.
+//! Approval prompts at a terminal, answered there or from another process.
 
 use std::time::Duration;
 
 use crate::home::Home;
 use crate::support::Window;
 
-/// The deepest of four asks, while two others work.
+/// The deepest of four agents requests approval while two others work.
 const DEEP: &str = r#"
 [[reply]]
 agent = "lead"
@@ -62,7 +62,7 @@ delay_ms = 200
 text = "busy"
 "#;
 
-/// Nobody who works waits for what one who asks was lent.
+/// Limits high enough that a running agent never waits for what is lent to one that waits for approval.
 const DEPTH_FLAGS: [&str; 8] = [
     "--set",
     "swarm.max_depth=4",
@@ -74,7 +74,7 @@ const DEPTH_FLAGS: [&str; 8] = [
     "budget.agents=unlimited",
 ];
 
-/// One agent that wants to run a command.
+/// Agent that wants to run a command.
 fn shell(command: &str) -> String {
     let command = serde_json::to_string(command).unwrap();
     format!(
@@ -83,7 +83,7 @@ fn shell(command: &str) -> String {
     )
 }
 
-/// Types once a question has been there for a moment: what comes sooner was meant for something else.
+/// Types after a prompt has been visible for a moment. Earlier input was meant for something else.
 fn answer(window: &Window, keys: &str) {
     std::thread::sleep(Duration::from_millis(600));
     window.press(keys);
@@ -104,7 +104,7 @@ fn approval_is_shown_in_full_and_answered_with_one_key() {
         let screen = window.wait_until("asking alone", asks);
         insta::assert_snapshot!(format!("question_{name}"), screen);
         assert!(window.cursor().is_some(), "something can be typed");
-        // A key that is not offered answers nothing, and neither does Enter.
+        // A key that is not offered does not answer, and neither does Enter.
         answer(&window, "\r");
         answer(&window, "x");
         window.wait_for("'x' is not an answer");
@@ -120,7 +120,7 @@ fn approval_is_shown_in_full_and_answered_with_one_key() {
 fn approval_at_depth_three_is_answered_from_another_terminal() {
     let home = Home::new();
     home.write("work/a.txt", "a");
-    // The siblings have not finished when the answer is there.
+    // The siblings have not finished when the answer arrives.
     let slow = DEEP.replace("delay_ms = 200", "delay_ms = 4000");
     let mut window = Window::run(&home, (100, 24), &slow, &DEPTH_FLAGS, &[]);
     window.wait_for("y allow once");
@@ -147,7 +147,7 @@ fn approval_at_depth_three_is_answered_from_another_terminal() {
     assert!(other.contains("third.txt (new file, +2 -0)") && other.contains("+in two lines"), "{other}");
     assert!(other.contains("Third may not write third.txt: that is mine"), "{other}");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert!(window.text().contains("The answer was no"), "{}", window.text());
+    assert!(window.text().contains("The user denied this"), "{}", window.text());
     assert!(!home.work().join("third.txt").exists());
     let late = home.brigade(&["answer", &root, "yes"]);
     assert_eq!(late.code, 1, "{}", late.stderr);
@@ -161,14 +161,14 @@ fn end_of_a_padded_command_is_on_the_screen() {
     let mut window = Window::run(&home, (60, 20), &shell(&command), &[], &[("NO_COLOR", "1")]);
     let screen = window.wait_for("y allow once");
     insta::assert_snapshot!("question_hostile", screen);
-    // No rule says just this, so it cannot be allowed for good.
+    // No rule matches exactly this call, so it cannot always be allowed.
     answer(&window, "a");
-    window.wait_for("No rule covers exactly this call");
+    window.wait_for("No rule matches exactly this call");
     answer(&window, "r");
     window.press("not like this\r");
     assert_eq!(window.end(), 0, "{}", window.text());
     let text = window.text().replace('\n', " ");
-    assert!(text.contains("The answer was no: not like this"), "{text}");
+    assert!(text.contains("call: not like this"), "{text}");
     let sent = window.sent();
     assert!(
         !sent.contains('\u{202e}') && !sent.contains('\u{200b}') && !sent.contains("\u{1b}[3J"),
@@ -181,7 +181,7 @@ fn ctrl_c_at_an_approval_stops_the_run_and_restores_the_terminal() {
     let home = Home::new();
     let mut window = Window::run(&home, (80, 20), &shell("touch x"), &[], &[]);
     window.wait_for("y allow once");
-    // The first gives up the reason.
+    // The first Ctrl-C discards the reason.
     answer(&window, "r");
     window.press("yes but");
     window.wait_for("> yes but");
@@ -193,7 +193,7 @@ fn ctrl_c_at_an_approval_stops_the_run_and_restores_the_terminal() {
     assert!(!home.work().join("x").exists());
 }
 
-/// Twenty that ask at once.
+/// Twenty agents that request approval at once.
 fn twenty_approvals() -> String {
     let mut script = "[[reply]]\nagent = \"lead\"\nturn = 1\n".to_owned();
     for number in 0..20 {
@@ -214,15 +214,15 @@ fn twenty_approvals_are_queued() {
     let home = Home::new();
     let at_once = ["--set", "swarm.max_concurrent=20", "--set", "budget.tokens=unlimited"];
     let mut window = Window::run(&home, (80, 24), &twenty_approvals(), &at_once, &[("NO_COLOR", "1")]);
-    window.wait_for("19 more wait");
+    window.wait_for("19 more waiting");
     answer(&window, "y");
-    window.wait_for("18 more wait");
+    window.wait_for("18 more waiting");
     answer(&window, "r");
     window.press("no more of these\r");
-    window.wait_for("17 more wait");
+    window.wait_for("17 more waiting");
     answer(&window, "\t");
     answer(&window, "Y");
-    window.wait_for("same again to allow all");
+    window.wait_for("Repeat your answer to allow all");
     answer(&window, "Y");
     assert_eq!(window.end(), 0, "{}", window.text());
     assert_eq!(std::fs::read_dir(home.work()).unwrap().count(), 19);
@@ -276,7 +276,7 @@ fn run_without_a_terminal_can_wait_for_brigade_answer() {
     });
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(
-        run.stderr.contains("lead asks: shell {\"command\":\"touch x\"} (brigade answer "),
+        run.stderr.contains("lead requests approval: shell {\"command\":\"touch x\"} (brigade answer "),
         "{}",
         run.stderr
     );
@@ -294,11 +294,11 @@ fn approval_in_a_chat_waits_until_the_message_is_sent() {
     window.press("go on\r");
     window.wait_for("thinking");
     window.press("y");
-    let screen = window.wait_for("An agent asks something. Esc brings its question up.");
+    let screen = window.wait_for("An agent requests approval. Press Esc to answer.");
     assert!(screen.contains("lead wants to run `touch x`"), "{screen}");
-    // What was being typed is a message still, and no answer.
+    // The text that was being typed is still a message, not an answer.
     window.press(" it is\r");
-    window.wait_for("heard at the next step");
+    window.wait_for("delivered at the next step");
     assert!(!home.work().join("x").exists());
     window.press("\u{1b}");
     window.wait_for("y allow once");
@@ -324,7 +324,7 @@ fn input_typed_before_an_approval_is_discarded() {
         assert!(!home.work().join("x").exists(), "{}", window.text());
         window.press(&format!("n{enter}"));
         assert_eq!(window.end(), 0, "{}", window.text());
-        assert!(window.text().contains("the answer was no"), "{}", window.text());
+        assert!(window.text().contains("The user denied this"), "{}", window.text());
         assert!(!home.work().join("x").exists());
     }
 }
@@ -337,7 +337,7 @@ fn approval_times_out_after_stdin_is_closed() {
     window.wait_for("y allow once");
     window.press("\u{4}");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert!(window.text().contains("nobody answered in time"), "{}", window.text());
+    assert!(window.text().contains("call timed out"), "{}", window.text());
 }
 
 #[test]
@@ -358,11 +358,11 @@ fn agent_cannot_answer_for_the_user() {
     assert!(!home.work().join("x").exists(), "{}", window.text());
     window.press("n");
     assert_eq!(window.end(), 0, "{}", window.text());
-    assert!(window.text().contains("is for a person to answer"), "{}", window.text());
+    assert!(window.text().contains("Only the user can answer"), "{}", window.text());
     assert!(!home.work().join("x").exists());
 }
 
-/// One agent that reads a file and wants to change a line of it.
+/// Agent that reads a file and wants to change a line of it.
 const EDIT: &str = r#"
 [[reply]]
 turn = 1

@@ -1,11 +1,11 @@
-//! A provider that cannot be reached.
+//! Provider that cannot be reached.
 
 use insta::assert_snapshot;
 
 use crate::home::Home;
 use crate::support::Window;
 
-/// The screen with the pause, which is random, as `#`.
+/// Screen in which `#` replaces the random pause.
 fn without_pause(screen: &str) -> String {
     let mut shown = String::new();
     let mut rest = screen;

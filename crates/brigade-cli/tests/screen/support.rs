@@ -1,7 +1,7 @@
-//! A window with the command in it.
+//! Terminal window that runs the command.
 //!
-//! The window wraps lines again when its width changes, as most terminals do, and shows a frame between `CSI ?2026h`
-//! and `CSI ?2026l` at once.
+//! The window rewraps lines when its width changes, as most terminals do, and shows a frame between `CSI ?2026h` and
+//! `CSI ?2026l` in one step.
 
 use std::io::{Read, Write};
 use std::process::Child;
@@ -14,13 +14,13 @@ use pty_process::blocking::{Command, Pty};
 
 use crate::home::Home;
 
-/// How long anything is waited for. Far more than it takes, also on a busy machine.
+/// Timeout of every wait. Far more than needed, even on a busy machine.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const FRAME_BEGIN: &str = "\u{1b}[?2026h";
 const FRAME_END: &str = "\u{1b}[?2026l";
 
-/// A terminal window in which the command runs.
+/// Terminal window in which the command runs.
 pub(crate) struct Window {
     child: Child,
     pty: Arc<Pty>,
@@ -28,12 +28,12 @@ pub(crate) struct Window {
     reader: Option<JoinHandle<()>>,
 }
 
-/// What came out of the command.
+/// Output of the command.
 struct Captured {
     terminal: avt::Terminal,
-    /// Bytes that are no whole character, or no whole frame, yet.
+    /// Bytes of an incomplete character or frame.
     pending: Vec<u8>,
-    /// All that was sent, with its control sequences.
+    /// Complete output, with its control sequences.
     sent: String,
 }
 
@@ -56,8 +56,8 @@ impl Captured {
 }
 
 impl Window {
-    /// Starts the command in a window of so many columns and rows. It has no environment but a home, a path, a terminal
-    /// and what is given.
+    /// Starts the command in a window of `columns` and `rows`. Its environment contains only a home, a path, a
+    /// terminal and the given variables.
     pub(crate) fn start(
         home: &Home,
         (columns, rows): (u16, u16),
@@ -68,7 +68,7 @@ impl Window {
         Window::start_command(home, (columns, rows), command, environment)
     }
 
-    /// Starts a shell that knows of jobs; `$BRIGADE` is the command.
+    /// Starts a shell with job control; `$BRIGADE` is the command.
     pub(crate) fn shell(home: &Home, size: (u16, u16), environment: &[(&str, &str)]) -> Window {
         let command = Command::new("bash").args(["--norc", "--noprofile", "-i"]);
         let environment = [&[("BRIGADE", env!("CARGO_BIN_EXE_brigade"))], environment].concat();
@@ -98,7 +98,7 @@ impl Window {
             let (pty, captured) = (pty.clone(), captured.clone());
             move || {
                 let mut bytes = [0; 65536];
-                // When the last process with the terminal has gone, reading fails.
+                // Reading fails when the last process with the terminal has exited.
                 while let Ok(count @ 1..) = (&*pty).read(&mut bytes) {
                     captured.lock().unwrap().take(&bytes[..count]);
                 }
@@ -107,7 +107,7 @@ impl Window {
         Window { child, pty, captured, reader: Some(reader) }
     }
 
-    /// Starts `brigade run` with a script as its model.
+    /// Starts `brigade run` with a scripted model.
     pub(crate) fn run(
         home: &Home,
         size: (u16, u16),
@@ -124,19 +124,19 @@ impl Window {
         self.captured.lock().unwrap()
     }
 
-    /// Types a text, or presses keys: `\r` is Enter, `\u{3}` Ctrl-C, `\u{1b}[A` the arrow up.
+    /// Types text or presses keys: `\r` is Enter, `\u{3}` Ctrl-C, `\u{1b}[A` the up arrow.
     pub(crate) fn press(&self, keys: &str) {
         (&*self.pty).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Makes the window larger or smaller.
+    /// Resizes the window.
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
         let mut captured = self.captured();
         captured.terminal.resize(columns.into(), rows.into());
         self.pty.resize(Size::new(rows, columns)).unwrap();
     }
 
-    /// The rows of the screen, with times, money and ids as placeholders of the same width.
+    /// Rows of the screen, with placeholders of the same width for times, money and ids.
     pub(crate) fn screen(&self) -> String {
         let captured = self.captured();
         let rows: Vec<(String, bool)> = captured
@@ -152,33 +152,32 @@ impl Window {
         lines.join("\n")
     }
 
-    /// The cells of the screen, row by row, with their colours.
+    /// Cells of the screen by row, with their colours.
     pub(crate) fn cells(&self) -> Vec<Vec<avt::Cell>> {
         self.captured().terminal.screen().visible_lines().map(|line| line.cells().to_vec()).collect()
     }
 
-    /// All that can be read in the window, from before too, with lines that were too long for it in one piece, and
-    /// with placeholders.
+    /// Screen and scrollback with unwrapped lines and placeholders.
     pub(crate) fn text(&self) -> String {
         placeholders(&self.raw_text())
     }
 
-    /// The same as it stands there.
+    /// Screen and scrollback without placeholders.
     pub(crate) fn raw_text(&self) -> String {
         self.captured().terminal.screen().text().join("\n").trim_end().to_owned()
     }
 
-    /// All that was sent to the terminal, with control sequences.
+    /// Complete output, with control sequences.
     pub(crate) fn sent(&self) -> String {
         self.captured().sent.clone()
     }
 
-    /// Column and row of the cursor, where one is seen.
+    /// Column and row of the cursor, if it is visible.
     pub(crate) fn cursor(&self) -> Option<(usize, usize)> {
         self.captured().terminal.cursor().position()
     }
 
-    /// Waits until the screen is as it should be.
+    /// Waits until the screen satisfies a condition.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&str) -> bool) -> String {
         let since = Instant::now();
@@ -192,26 +191,26 @@ impl Window {
         }
     }
 
-    /// Waits until words are on the screen.
+    /// Waits until a text is on the screen.
     #[track_caller]
     pub(crate) fn wait_for(&self, text: &str) -> String {
         self.wait_until(&format!("`{text}` on the screen"), |screen| screen.contains(text))
     }
 
-    /// Whether the terminal reads lines and shows what is typed, as a shell expects it.
+    /// Whether the terminal is in line mode with echo, as a shell expects.
     pub(crate) fn is_cooked(&self) -> bool {
         use rustix::termios::{LocalModes, tcgetattr};
         let modes = tcgetattr(&*self.pty).unwrap().local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
 
-    /// Sends a signal to the command alone.
+    /// Sends a signal to the command only.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the end of the command, and for all that it has written.
+    /// Waits until the command has exited, and for all its output.
     #[track_caller]
     pub(crate) fn end(&mut self) -> i32 {
         use std::os::unix::process::ExitStatusExt;
@@ -237,7 +236,7 @@ impl Drop for Window {
     }
 }
 
-/// Rows with placeholders, also for what goes on in the next row.
+/// Rows with placeholders, also for values that continue on the next row.
 fn placeholders_in_rows(rows: &[(String, bool)]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut joined: Vec<&str> = Vec::new();
@@ -257,8 +256,8 @@ fn placeholders_in_rows(rows: &[(String, bool)]) -> Vec<String> {
     lines
 }
 
-/// The text with what differs from run to run replaced, word by word, in the same width: `1.4s` by `#.#s`, money by
-/// `$#.####`, the id of a session by 26 signs.
+/// Replaces values that differ between runs by placeholders of the same width, word by word: `1.4s` by `#.#s`, money
+/// by `$#.####`, and a session id by 26 characters.
 pub(crate) fn placeholders(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "$.".contains(c);
     let mut shown = String::new();

@@ -1,11 +1,11 @@
-//! Ctrl-Z, in a shell that knows of jobs.
+//! Ctrl-Z in a shell with job control.
 
 use crate::home::Home;
 use crate::support::Window;
 
 const CTRL_Z: &str = "\u{1a}";
 const ECHO: &str = "[[reply]]\ntext = 'turn {turn}: {heard}'";
-/// A command that takes until a file is there.
+/// Command that runs until a file exists.
 const WAITING_COMMAND: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\n\
                        arguments = { command = 'while [ ! -e go ]; do sleep 0.05; done' }\n\
                        [[reply]]\ntext = 'after the command'";

@@ -1,4 +1,4 @@
-//! The live tree.
+//! Live tree.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::home::Home;
 use crate::support::Window;
 
-/// A lead with a child who reads, one who has failed, one who has a child of its own, and one who is done.
+/// Lead with four sub-agents: one reads, one has failed, one has delegated, and one is done.
 const SMALL: &str = r#"
 [price]
 input = 3.0
@@ -55,7 +55,7 @@ fault = "hang"
 
 const DEPTH_FLAGS: [&str; 2] = ["--set", "swarm.max_depth=3"];
 
-/// The small tree, when nothing moves any more but time.
+/// The small tree, in a state in which only the times change.
 fn small(size: (u16, u16), environment: &[(&str, &str)]) -> (Home, Window) {
     let home = Home::new();
     std::fs::create_dir_all(home.work().join("notes/of/a/rather/long/path")).unwrap();
@@ -94,7 +94,7 @@ fn resizing_a_running_tree_leaves_no_remains() {
     let (_home, mut window) = small((110, 24), &[]);
     let wide = window.screen();
     window.resize(40, 24);
-    let narrow = window.wait_for("waits for 2 ag…");
+    let narrow = window.wait_for("waiting for 2 …");
     assert_snapshot!("narrower", narrow);
     window.resize(110, 24);
     window.wait_until("as it was", |screen| screen == wide);
@@ -114,7 +114,7 @@ fn resizing_a_running_tree_leaves_no_remains() {
     assert!(window.cursor().is_some(), "the cursor is shown again");
 }
 
-/// Of 200 children those with a 7 in front fail, those with a 1 in front are done, and the others work for ever.
+/// Of 200 sub-agents, those whose number starts with 7 fail, those with 1 are done, and the others work forever.
 const MANY: &str = r#"
 [[reply]]
 usage = { input = 100, output = 10 }
@@ -140,7 +140,7 @@ fn two_hundred_children_are_folded_to_the_screen() {
     let home = Home::new();
     let all = ["--max-agents", "300", "--set", "swarm.max_concurrent=150", "--set", "limits.concurrency=150"];
     let window = Window::run(&home, (100, 24), MANY, &all, &[]);
-    window.wait_for("11 failed, 79 at work, 111 done");
+    window.wait_for("11 failed, 79 running, 111 done");
     assert_snapshot!("two_hundred_wide", window.screen());
     assert_eq!(window.screen(), window.text(), "nothing was pushed out of the window");
     window.resize(40, 12);
@@ -155,12 +155,12 @@ fn calls_that_wait_for_a_slot_are_counted() {
     let home = Home::new();
     let few = ["--max-agents", "300", "--set", "swarm.max_concurrent=8"];
     let window = Window::run(&home, (70, 8), MANY, &few, &[]);
-    let all = ["waits for 8 agents, 190 in line", "9 at work"];
+    let all = ["waiting for 8 agents, 190 queued", "9 running"];
     let steady = |screen: &str| all.iter().all(|text| screen.contains(text));
-    assert_snapshot!(window.wait_until("eight at work", steady));
+    assert_snapshot!(window.wait_until("eight running", steady));
 }
 
-/// What a terminal must not be sent: it would clear the screen, set its title, move the cursor, turn text around or
+/// Text that must not reach a terminal: it would clear the screen, set the title, move the cursor, reorder text or
 /// hide it.
 const HOSTILE: &str = r#"
 [[reply]]
@@ -222,7 +222,7 @@ fn hostile_text_is_escaped() {
     assert!(!window.sent().contains(hidden), "{:?}", window.sent());
 }
 
-/// Every control sequence without its numbers.
+/// Control sequences without their numbers.
 fn sequences(sent: &str) -> BTreeSet<String> {
     sent.split('\u{1b}')
         .skip(1)
@@ -256,7 +256,7 @@ fn dumb_terminal_gets_plain_lines() {
     assert_eq!(sequences(&window.sent()), BTreeSet::new());
 }
 
-/// A tree that ends: one child is done, one fails, and the lead comes to its limit.
+/// Tree that ends: one sub-agent is done, one fails, and the lead reaches its limit.
 const ENDS: &str = r#"
 [price]
 input = 3.0
@@ -317,7 +317,7 @@ fn many_outcomes_are_folded_with_failures_first() {
     assert_snapshot!(window.screen());
 }
 
-/// Helpers with a long label, one of several lines, and one that is named like the lead. They work for ever.
+/// Sub-agents with a long label, a label of several lines, and the label of the lead. They work forever.
 const LABELS: &str = r#"
 [[reply]]
 agent = "lead"

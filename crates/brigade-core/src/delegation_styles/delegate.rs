@@ -1,4 +1,4 @@
-//! Face A: `delegate`, a role and a task.
+//! Style A: `delegate`, a role and a task.
 
 use std::collections::BTreeMap;
 
@@ -15,67 +15,67 @@ use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
 use crate::text::Text;
 
-/// The tool's name.
+/// Name of the tool.
 pub const NAME: &str = "delegate";
 
-/// The longest role, in characters.
+/// Maximum length of a role, in characters.
 const MAX_ROLE_CHARS: usize = 64;
-/// How many roles the description lists.
+/// Maximum number of roles in the description.
 const MAX_LISTED_ROLES: usize = 40;
-/// The roles that the description gives as examples.
+/// Example roles in the description.
 const EXAMPLE_ROLES: &str = "Researcher, Writer or Security Auditor";
 
-/// The section `swarm` of the config.
+/// Section `swarm` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwarmConfig {
-    /// Whether agents may delegate at all.
+    /// Whether agents may delegate.
     pub enabled: bool,
-    /// How deep: 1 means that sub-agents have none of their own, 0 that nobody delegates.
+    /// Maximum depth: 1 means that sub-agents cannot delegate, 0 that no agent can.
     pub max_depth: u32,
-    /// How many sub-agents may be active at once in a tree; 0 counts as 1.
+    /// Maximum number of active sub-agents in a tree; 0 counts as 1.
     pub max_concurrent: u32,
     /// Presets by role.
     pub roles: BTreeMap<String, SwarmRole>,
-    /// The prompt for roles without a preset, with `{role}` in it.
+    /// Prompt of roles without a preset, with the placeholder `{role}`.
     pub adhoc_prompt: Option<String>,
-    /// How long the sessions of sub-agents are kept.
+    /// Retention of sub-agent sessions.
     pub keep: Retention,
-    /// The model of sub-agents, where it is not the parent's.
+    /// Model of sub-agents, if it is not the parent's.
     pub model: Option<String>,
 }
 
-/// How long the sessions of sub-agents are kept.
+/// Retention of sub-agent sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retention {
-    /// As long as their root.
+    /// Kept as long as their root.
     #[default]
     Root,
-    /// Until their root ends.
+    /// Removed when their root ends.
     None,
 }
 
-/// A preset.
+/// Preset of a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwarmRole {
-    /// The system prompt; an ad-hoc one where it is empty.
+    /// System prompt; empty for the ad-hoc prompt.
     pub system_prompt: String,
-    /// The tools; the caller's own if empty.
+    /// Tools; empty for the caller's own.
     pub tools: Vec<String>,
     /// Whether a call can only narrow the tools.
     pub locked: bool,
-    /// The tools that it may lend on; its own where absent.
+    /// Tools that the role may lend; its own if absent.
     pub lend: Option<Vec<String>>,
-    /// The model, where it is not the parent's.
+    /// Model, if it is not the parent's.
     pub model: Option<String>,
-    /// The external agent that plays this role.
+    /// External agent that runs this role.
     pub acp: Option<String>,
-    /// Tokens that the role may use up, its children included.
+    /// Token budget of the role, children included.
     #[serde(deserialize_with = "amount::deserialize_tokens")]
     pub tokens: Option<u64>,
-    /// Nano-dollars that it may use up; dollars in the config.
+    /// Budget of the role in nano-dollars; written in dollars in the config.
     #[serde(deserialize_with = "amount::deserialize_dollars", skip_serializing)]
     pub usd: Option<u64>,
 }
@@ -94,23 +94,23 @@ impl Default for SwarmConfig {
     }
 }
 
-/// Roles are compared in this form.
+/// Normalises a role for comparison.
 pub fn fold(role: &str) -> String {
     role.trim().nfc().collect::<String>().to_lowercase().nfc().collect()
 }
 
-/// Whether two names look the same where they stand before a message: letter case, width and composition do not count.
+/// Whether two names look the same in front of a message: letter case, width and composition are ignored.
 pub fn looks_like(one: &str, other: &str) -> bool {
     let shape = |name: &str| name.trim().nfkc().collect::<String>().to_lowercase().nfkc().collect::<String>();
     shape(one) == shape(other)
 }
 
-/// Whether a text can be shown as a role: one line of 1 to 64 characters that cannot pass for a prefix of ours.
+/// Whether a text is a valid role: one line of 1 to 64 characters that cannot imitate a prefix of the runtime.
 pub fn is_role(role: &str) -> bool {
     (1..=MAX_ROLE_CHARS).contains(&role.chars().count()) && role.chars().all(is_plain)
 }
 
-/// Whether a character can stand in a title: visible, on its line, and no bracket.
+/// Whether a character is valid in a title: visible, not a line break and not a bracket.
 pub(super) fn is_plain(c: char) -> bool {
     let forbidden = c.is_control()
         || matches!(c, '[' | ']' | '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
@@ -119,12 +119,12 @@ pub(super) fn is_plain(c: char) -> bool {
 }
 
 impl SwarmConfig {
-    /// Active sub-agents at once, at least one.
+    /// Returns the maximum number of active sub-agents, at least one.
     pub fn concurrency(&self) -> usize {
         self.max_concurrent.max(1) as usize
     }
 
-    /// What is wrong with the section, in words for the person who wrote it.
+    /// Returns the problem of the section for the user, if it has one.
     pub fn problem(&self) -> Option<String> {
         let mut seen: BTreeMap<String, &String> = BTreeMap::new();
         for (role, preset) in &self.roles {
@@ -149,18 +149,18 @@ impl SwarmConfig {
         None
     }
 
-    /// The preset of a role.
+    /// Returns the preset of a role.
     pub fn preset(&self, role: &str) -> Option<&SwarmRole> {
         let wanted = fold(role);
         self.roles.iter().find(|(name, _)| fold(name) == wanted).map(|(_, preset)| preset)
     }
 
-    /// The deepest level of a child, where the tree allows `deepest`.
+    /// Returns the maximum depth of a child in a tree with this limit.
     fn depth_limit(&self, max_depth: u32) -> u32 {
         self.max_depth.min(max_depth)
     }
 
-    /// What the model is told about the tool. Agents that can be named are listed beside the presets.
+    /// Returns the spec of the tool for the model. Callable agents are listed next to the presets.
     pub fn spec(&self, agents: &[&Agent]) -> ToolSpec {
         let presets = self.roles.keys().map(|role| role.trim().to_owned());
         let agents = agents.iter().map(|agent| super::sanitize_title(&agent.id, MAX_ROLE_CHARS));
@@ -168,27 +168,27 @@ impl SwarmConfig {
         listed.extend(agents.filter(|id| self.preset(id).is_none()));
         listed.truncate(MAX_LISTED_ROLES);
         let roles = if listed.is_empty() {
-            format!("Name any role that fits the part, for example {EXAMPLE_ROLES}.")
+            format!("Use any role, e.g. {EXAMPLE_ROLES}.")
         } else {
             let listed = listed.join(", ");
-            format!("Prepared roles: {listed}. Any other role works too, for example {EXAMPLE_ROLES}.")
+            format!("Predefined roles: {listed}. Any other role works too, e.g. {EXAMPLE_ROLES}.")
         };
         ToolSpec {
             name: NAME.to_owned(),
             description: format!(
-                "Hand a self-contained part of your work to a sub-agent in a role of its own and get its result back. \
-                 Delegate when a part needs its own focus or can run beside others; several calls in one reply run at \
-                 once. The sub-agent sees nothing of this conversation: put all that it needs into the task. {roles}"
+                "Delegate a self-contained task to a sub-agent and get its result. Use it for work that is large, needs \
+                 a specialist, or can run in parallel (several calls in one reply run at once); do small tasks \
+                 yourself. {roles}"
             ),
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "role": { "type": "string", "description": "The role that the sub-agent plays" },
-                    "task": { "type": "string", "description": "What it is to do, with all it needs to know" },
+                    "role": { "type": "string", "description": "Role of the sub-agent" },
+                    "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
                     "tools": {
                         "type": "array",
                         "items": { "type": "string" },
-                        "description": "The only tools that it may use; when absent, those of the role, or yours"
+                        "description": "Restrict it to these tools (default: those of the role, else yours)"
                     }
                 },
                 "required": ["role", "task"]
@@ -197,16 +197,18 @@ impl SwarmConfig {
         }
     }
 
-    /// Reads a call. The checks stand in the order of the contract: recursion wins even with bad arguments.
+    /// Parses a call. The checks follow the order of the contract: the recursion check precedes the arguments.
     pub fn parse(&self, depth: u32, authority: &Authority, arguments: &str) -> Result<Delegation, String> {
         if depth == 0 && self.depth_limit(authority.max_depth) == 0 {
             let setting = if self.max_depth == 0 { "swarm.max_depth" } else { "limits.max_depth" };
             return Err(format!("Delegation is disabled in configuration ({setting} is 0)"));
         }
         if depth >= self.depth_limit(authority.max_depth) {
-            return Err("Cannot delegate from within a delegated task (recursion limit); \
-                        swarm.max_depth and limits.max_depth set how deep a tree may get"
-                .to_owned());
+            return Err(
+                "Cannot delegate from within a delegated task (recursion limit). Do the task yourself. \
+                        The user can raise the limit with swarm.max_depth or limits.max_depth."
+                    .to_owned(),
+            );
         }
         if !self.enabled {
             return Err("Delegation is disabled in configuration (swarm.enabled)".to_owned());
@@ -217,7 +219,8 @@ impl SwarmConfig {
         let role = text("role").ok_or("Missing 'role' argument")?;
         let task = text("task").ok_or("Missing 'task' argument")?;
         if !is_role(role) {
-            return Err("Invalid 'role' argument: one line of 1 to 64 characters without brackets".to_owned());
+            return Err("Invalid 'role' argument: expected one line of 1 to 64 characters without brackets"
+                .to_owned());
         }
         let tools = whitelist(&value, authority)?;
         Ok(Delegation {
@@ -229,7 +232,7 @@ impl SwarmConfig {
         })
     }
 
-    /// The agent that plays the delegation's role.
+    /// Builds the agent of the delegation's role.
     pub fn agent(&self, delegation: &Delegation) -> Agent {
         let role = delegation.role.as_deref().unwrap_or_default();
         let preset = self.preset(role);
@@ -249,21 +252,21 @@ impl SwarmConfig {
         preset.and_then(|preset| preset.model.clone()).or_else(|| self.model.clone())
     }
 
-    /// The prompt of a role without one. What the user wrote is used as it is.
+    /// Builds the prompt of a role without one. A prompt from the config is used as it is.
     fn adhoc_prompt(&self, role: &str) -> (String, Guidance) {
         match &self.adhoc_prompt {
             Some(prompt) => (prompt.replace("{role}", role), Guidance::None),
             None => {
                 let prompt = format!(
-                    "You are {role}, a specialist that another agent has called in. Do the task below thoroughly and \
-                     completely, and then return the result: your last reply is all that your caller sees."
+                    "You are {role}, a sub-agent. Do the task thoroughly and check your work. Your last reply is all that \
+                     your caller sees: return the result, with evidence, changed files and open problems."
                 );
                 (prompt, Guidance::Role)
             }
         }
     }
 
-    /// What the child is to be given, before it is cut down to what the parent may lend.
+    /// Returns the authority that the child requests, before it is attenuated to what the parent may lend.
     pub(super) fn authority_request(
         &self,
         delegation: &Delegation,
@@ -277,7 +280,8 @@ impl SwarmConfig {
         let mut not_in_definition = Vec::new();
         let tools = match &delegation.tools {
             Some(asked) if locked => {
-                // A name that the parent cannot lend stays in the wish, so that it is reported like any unknown one.
+                // A name that the parent cannot lend stays in the request, so that it is reported like any unknown
+                // one.
                 let stays = |name: &String| defined.contains(name) || !authority.lend.contains(name);
                 let (allowed, rest) = asked.iter().cloned().partition(stays);
                 not_in_definition = rest;
@@ -292,7 +296,7 @@ impl SwarmConfig {
     }
 }
 
-/// A whitelist that is not a list of strings never widens into none.
+/// Parses a whitelist. A malformed one is an error, so that it never counts as absent.
 fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>, String> {
     const REFUSAL: &str = "Invalid 'tools' argument: expected an array of strings";
     match value.get("tools") {
@@ -308,7 +312,7 @@ fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>
     }
 }
 
-/// What the caller's model reads when the child has ended. `handle` names where the whole text can be read.
+/// Renders the result for the caller's model. `handle` names the source of the full text.
 pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
     let role = delegation.role.as_deref().unwrap_or_default();
     let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
@@ -319,7 +323,7 @@ pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: 
             ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{partial_result}{note}"))
         }
         None if outcome.status == Status::Detached => {
-            ToolOutput::ok(format!("[{role}]: goes on by itself as session {handle}{note}"))
+            ToolOutput::ok(format!("[{role}]: still running in the background as session {handle}{note}"))
         }
         None => ToolOutput::ok(format!("[{role}]: {text}{note}")),
     }

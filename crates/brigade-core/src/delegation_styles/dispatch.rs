@@ -1,4 +1,4 @@
-//! Face C: `subagent_dispatch`, a task for an agent that is defined in a file.
+//! Style C: `subagent_dispatch`, a task for an agent that is defined in a file.
 
 use serde_json::{Value, json};
 
@@ -14,13 +14,13 @@ use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
 use crate::text::Text;
 
-/// The tool's name.
+/// Name of the tool.
 pub const NAME: &str = "subagent_dispatch";
 
-/// How much of an agent's description its callers read, in characters.
+/// Maximum length of an agent's description for its callers, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 160;
 
-/// What the model is told about the tool; nothing where there is nobody to dispatch to.
+/// Returns the spec of the tool for the model; `None` if there is no agent to dispatch to.
 pub fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
     if agents.is_empty() {
         return None;
@@ -34,16 +34,16 @@ pub fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
     Some(ToolSpec {
         name: NAME.to_owned(),
         description: format!(
-            "Dispatch a task to a specialized subagent. It works in a session of its own that can be continued later; \
-             the result comes back as JSON with `result` and `session_id`.\n<available_agents>\n{}\n</available_agents>",
+            "Dispatch a task to a specialized subagent. It works in its own session, which can be resumed later. Returns \
+             JSON with `result` and `session_id`. Do small tasks yourself.\n<available_agents>\n{}\n</available_agents>",
             listed.join("\n")
         ),
         schema: json!({
             "type": "object",
             "properties": {
-                "agent_id": { "type": "string", "enum": ids, "description": "Who is to do it" },
-                "task": { "type": "string", "description": "What to do" },
-                "context": { "type": "string", "default": "", "description": "What to know for it" }
+                "agent_id": { "type": "string", "enum": ids, "description": "Agent to run" },
+                "task": { "type": "string", "description": "Complete briefing: the agent sees nothing of this conversation" },
+                "context": { "type": "string", "default": "", "description": "Background that the task needs" }
             },
             "required": ["agent_id", "task"]
         }),
@@ -64,14 +64,14 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Reads a call. Whether the definition can be loaded is seen when it is.
+/// Parses a call. The definition is loaded later.
 pub fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String> {
     let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
     let text =
         |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
     let id = text("agent_id").ok_or("Missing 'agent_id' argument")?;
     let task = text("task").ok_or("Missing 'task' argument")?;
-    // A folder may be named otherwise than the id that it has: `My Agent` is `my-agent`.
+    // A folder name may differ from its id: `My Agent` is `my-agent`.
     let known = |id: &str| caller.agents.iter().map(|agent| agent.id.as_str()).find(|known| *known == id);
     let id = known(id).or_else(|| known(&normalised_id(id)?)).unwrap_or(id);
     if id == caller.agent.id || !caller.authority.agents.has(id) || !is_role(id) {
@@ -91,12 +91,12 @@ pub fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String>
     })
 }
 
-/// What the caller reads about an id that nobody has.
+/// Error for the caller about an unknown id.
 pub fn not_found(id: &str) -> String {
     format!("Agent '{}' not found", sanitize_title(id, 64))
 }
 
-/// The definition and what it is to be given. It is always locked: a call can only narrow it.
+/// Returns the definition and the authority it requests. It is always locked: a call can only narrow it.
 pub(super) fn prepare_child(
     delegation: &Delegation,
     caller: &Caller<'_>,
@@ -114,7 +114,7 @@ pub(super) fn prepare_child(
         (Some(asked), None) => Some(asked.clone()),
         (None, defined_tools) => defined_tools.clone(),
     };
-    // An agent of this face speaks to the person only where its definition says so.
+    // An agent of this style can message the user only if its definition lists the tool.
     let speaks =
         tools.as_ref().is_some_and(|tools: &Vec<String>| tools.iter().any(|tool| tool == MESSAGE_TOOL));
     let excluded = if speaks || delegation.style != DelegationStyle::Dispatch {
@@ -137,7 +137,7 @@ pub(super) fn prepare_child(
     (definition, request)
 }
 
-/// What the caller's model reads when the agent has ended.
+/// Renders the result for the caller's model.
 pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
     let id = delegation.agent.as_deref().unwrap_or_default();
     let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
@@ -148,7 +148,11 @@ pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: 
             ToolOutput::error(format!("Agent '{id}' failed: {cause}{partial_result}{note}"))
         }
         None => {
-            let text = if outcome.status == Status::Detached { "goes on by itself".to_owned() } else { text };
+            let text = if outcome.status == Status::Detached {
+                "still running in the background".to_owned()
+            } else {
+                text
+            };
             ToolOutput::ok(json!({ "result": format!("{text}{note}"), "session_id": handle }).to_string())
         }
     }

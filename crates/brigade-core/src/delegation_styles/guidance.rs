@@ -4,8 +4,9 @@ use super::{DELEGATION_TOOLS, MESSAGE_TOOL};
 use crate::agent::Guidance;
 use crate::message::ToolSpec;
 
-/// The sentences that a built-in prompt has about tools: only about those that are offered. `delegation` names the
-/// delegation tools that work for the agent; see [`DelegationStyles::usable_tools`](super::DelegationStyles::usable_tools).
+/// Returns the sentences of a built-in prompt about tools, only for those that are offered. `delegation` contains
+/// the delegation tools that work for the agent; see
+/// [`DelegationStyles::usable_tools`](super::DelegationStyles::usable_tools).
 pub fn guidance(kind: Guidance, offered: &[ToolSpec], delegation: &[&str]) -> String {
     let is_work =
         |spec: &&ToolSpec| spec.name != MESSAGE_TOOL && !DELEGATION_TOOLS.contains(&spec.name.as_str());
@@ -14,30 +15,29 @@ pub fn guidance(kind: Guidance, offered: &[ToolSpec], delegation: &[&str]) -> St
     match kind {
         Guidance::None => return String::new(),
         Guidance::Lead if has_tools && !delegation.is_empty() => {
-            sentences.push("Do small things yourself with your tools.".to_owned());
+            sentences.push("Do small tasks yourself, with independent tool calls in one reply.".to_owned());
         }
         Guidance::Lead | Guidance::Role | Guidance::Helper if has_tools => {
-            sentences.push("Use your tools for the work.".to_owned());
+            sentences.push("Make independent tool calls in one reply.".to_owned());
         }
         Guidance::Lead | Guidance::Role | Guidance::Helper => {}
     }
     if !delegation.is_empty() {
         sentences.push(format!(
-            "Hand parts that stand on their own to other agents with {}, several in one reply if they can run in \
-             parallel, and tell each agent everything it needs to know. Check what comes back and combine the results.",
+            "Delegate work that is large, needs a specialist or can run in parallel with {}; start independent tasks \
+             in one reply. A sub-agent sees nothing of this conversation: give it the goal, the context, the files, \
+             the constraints and the form of the result. Verify what it reports before you use it.",
             join_with_or(delegation)
         ));
     }
     let speaks = offered.iter().any(|spec| spec.name == MESSAGE_TOOL);
     if kind == Guidance::Role && speaks {
-        sentences.push(format!(
-            "If the user should hear something while you work, send it with the `{MESSAGE_TOOL}` tool."
-        ));
+        sentences.push(format!("Send interim updates to the user with `{MESSAGE_TOOL}`."));
     }
     sentences.join(" ")
 }
 
-/// `a`, `b` or `c`.
+/// Joins names as `a`, `b` or `c`.
 fn join_with_or(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
@@ -70,13 +70,18 @@ mod tests {
             &["grep", "subagent", "parallel_subagent"],
             &["subagent", "parallel_subagent"],
         );
-        assert!(text.starts_with("Do small things yourself with your tools. Hand parts"), "{text}");
-        assert!(text.contains("with `subagent` or `parallel_subagent`, several"), "{text}");
+        assert!(
+            text.starts_with(
+                "Do small tasks yourself, with independent tool calls in one reply. Delegate work"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("with `subagent` or `parallel_subagent`; start"), "{text}");
         assert!(!text.contains("`delegate`"), "{text}");
         let three = guidance_for(Guidance::Lead, &["grep"], &["delegate", "subagent", "subagent_spawn"]);
         assert!(three.contains("`delegate`, `subagent` or `subagent_spawn`"), "{three}");
         let none = guidance_for(Guidance::Lead, &["grep", MESSAGE_TOOL], &[]);
-        assert_eq!(none, "Use your tools for the work.");
+        assert_eq!(none, "Make independent tool calls in one reply.");
     }
 
     #[test]
@@ -84,7 +89,7 @@ mod tests {
         for kind in [Guidance::Lead, Guidance::Role, Guidance::Helper] {
             assert_eq!(guidance_for(kind, &[], &[]), "", "{kind:?}");
         }
-        // A tool that refuses at its limit is offered, and is not praised.
+        // A tool that refuses at its limit is offered but not recommended.
         assert_eq!(guidance_for(Guidance::Helper, &["subagent", "parallel_subagent"], &[]), "");
         assert_eq!(guidance_for(Guidance::None, &["grep", MESSAGE_TOOL], &["delegate"]), "");
     }

@@ -1,4 +1,4 @@
-//! Face D: `subagent_spawn`, a nested loop, and `subagent_delegate`, a single generation.
+//! Style D: `subagent_spawn`, a nested loop, and `subagent_delegate`, a single generation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -12,28 +12,28 @@ use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
 use crate::text::Text;
 
-/// The tool that runs a nested loop.
+/// Tool that runs a nested loop.
 pub const NAME: &str = "subagent_spawn";
-/// The tool that makes one generation.
+/// Tool that runs one generation.
 pub const DELEGATE_NAME: &str = "subagent_delegate";
 
-const SYSTEM_PROMPT: &str =
-    "You are a sub-agent with one task. Your last reply is what your caller gets back.";
+const SYSTEM_PROMPT: &str = "You are a sub-agent with one task. Do it and check your work. Your last reply is all that your caller sees: return the \
+     result.";
 
-/// The section `spawn` of the config.
+/// Section `spawn` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpawnConfig {
-    /// How deep: at this depth both tools are absent.
+    /// Maximum depth: at this depth both tools are absent.
     pub max_depth: u32,
-    /// The turns of a sub-agent whose call does not say.
+    /// Turn limit of a sub-agent if its call has none.
     pub default_max_turns: u32,
-    /// The server of the external agent that `subagent_delegate` asks if its call names none. `subagent_spawn` always
-    /// runs a loop of ours.
+    /// Server of the external agent for `subagent_delegate` if its call names none. `subagent_spawn` always runs a
+    /// local loop.
     pub server: Option<String>,
-    /// The agent of that server.
+    /// Agent of that server.
     pub agent: Option<String>,
-    /// The system prompt of sub-agents whose call has none.
+    /// System prompt of a sub-agent if its call has none.
     pub system_prompt: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Default for SpawnConfig {
 }
 
 impl SpawnConfig {
-    /// What is wrong with the section, in words for the person who wrote it.
+    /// Returns the problem of the section for the user, if it has one.
     pub fn problem(&self) -> Option<String> {
         if self.default_max_turns == 0 {
             return Some("spawn.default_max_turns must be at least 1".to_owned());
@@ -55,12 +55,12 @@ impl SpawnConfig {
         })
     }
 
-    /// Reads a call of `subagent_spawn`.
+    /// Parses a call of `subagent_spawn`.
     pub fn parse(&self, arguments: &str) -> Result<Delegation, String> {
         let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
         let turns = match value.get("maxTurns").and_then(number) {
             None => self.default_max_turns,
-            Some(turns) => positive_integer(&turns).ok_or("maxTurns must be a whole number of at least 1")?,
+            Some(turns) => positive_integer(&turns).ok_or("maxTurns must be an integer of at least 1")?,
         };
         // Anything but a string falls back to the configured prompt.
         let prompt = value.get("systemPrompt").and_then(Value::as_str).map(str::trim);
@@ -73,7 +73,7 @@ impl SpawnConfig {
         })
     }
 
-    /// Reads a call of `subagent_delegate`.
+    /// Parses a call of `subagent_delegate`.
     pub fn parse_delegate(&self, arguments: &str) -> Result<Delegation, String> {
         let value =
             json::parse(arguments).map_err(|cause| format!("Invalid {DELEGATE_NAME} input: {cause}"))?;
@@ -83,22 +83,25 @@ impl SpawnConfig {
         Ok(Delegation { turns: Some(1), tools: Some(Vec::new()), single: true, external, ..delegation })
     }
 
-    /// The external agent of a call: what the call names, else what the section does, else none. An agent belongs to its
-    /// server, so that of the section counts only for the server of the section.
+    /// Returns the external agent of a call: from the call, else from the section, else none. An agent belongs to
+    /// its server, so the section's agent counts only for the section's server.
     fn external(&self, server: Option<String>, agent: Option<String>) -> Result<Option<String>, String> {
         let configured = server.is_none() || server == self.server;
         let agent = agent.or_else(|| self.agent.clone().filter(|_| configured));
         let Some(server) = server.or_else(|| self.server.clone()) else {
             return match agent {
                 Some(agent) => Err(format!(
-                    "agentId '{}' needs a server: name it in serverName, or set spawn.server",
+                    "agentId '{}' needs a server. Set serverName, or spawn.server in the configuration.",
                     sanitize_title(&agent, 64)
                 )),
                 None => Ok(None),
             };
         };
         if server.contains('/') {
-            return Err(format!("Unknown serverName '{}': a name has no '/'", sanitize_title(&server, 64)));
+            return Err(format!(
+                "Unknown serverName '{}': a server name contains no '/'",
+                sanitize_title(&server, 64)
+            ));
         }
         Ok(Some(match agent {
             Some(agent) => format!("{server}/{agent}"),
@@ -106,7 +109,8 @@ impl SpawnConfig {
         }))
     }
 
-    /// The sub-agent and what it is to be given: all that its caller may use; nothing for a single generation.
+    /// Builds the sub-agent and the authority it requests: all that its caller may use, or nothing for a single
+    /// generation.
     pub(super) fn prepare_child(
         &self,
         delegation: &Delegation,
@@ -116,7 +120,7 @@ impl SpawnConfig {
         let backend = delegation.external.clone().map_or(Backend::Here, Backend::Acp);
         let (prompt, guidance) = match (&backend, &delegation.system_prompt) {
             (_, Some(prompt)) => (prompt.to_string(), Guidance::None),
-            // An external agent knows what it is.
+            // An external agent has its own system prompt.
             (Backend::Acp(_), None) => (String::new(), Guidance::None),
             (Backend::Here | Backend::Remote, None) => (SYSTEM_PROMPT.to_owned(), Guidance::Helper),
         };
@@ -127,7 +131,7 @@ impl SpawnConfig {
     }
 }
 
-/// The number that a value stands for. A number in a string counts, so that a call never gets more turns than it names;
+/// Converts a value to a number. A number in a string counts, so that a call never gets more turns than it names;
 /// other types count as absent.
 fn number(value: &Value) -> Option<Value> {
     match value {
@@ -137,7 +141,7 @@ fn number(value: &Value) -> Option<Value> {
     }
 }
 
-/// A whole number of at least one, also where it is written as `5.0`.
+/// Parses an integer of at least one, even if it is written as `5.0`.
 fn positive_integer(value: &Value) -> Option<u32> {
     let number = value.as_u64().or_else(|| {
         let number = value.as_f64()?;
@@ -156,7 +160,7 @@ fn optional_text(value: &Value, key: &str) -> Result<Option<String>, String> {
 
 fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, String> {
     let task = optional_text(value, "task")?.ok_or("Missing 'task' argument")?;
-    // A description only names the task, so any value is shown as its text.
+    // A description only names the task, so any value is converted to text.
     let description = match value.get("description") {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Title::of(text),
@@ -172,26 +176,26 @@ fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, String> {
     })
 }
 
-/// What the model is told about `subagent_spawn`.
+/// Returns the spec of `subagent_spawn` for the model.
 pub fn spec(config: &SpawnConfig) -> ToolSpec {
     let default_turns = config.default_max_turns;
     ToolSpec {
         name: NAME.to_owned(),
         description:
-            "Run a sub-agent in a loop of its own, with your tools, and get its final text back. It sees \
-                      nothing of this conversation: put all that it needs into the task."
+            "Run a sub-agent with your tools and get its final text. Use it for large or separable work, with \
+                      several calls in one reply to run in parallel; do small tasks yourself."
                 .to_owned(),
         schema: json!({
             "type": "object",
             "properties": {
-                "task": { "type": "string", "description": "What to do, with all there is to know" },
-                "description": { "type": "string", "description": "A few words for whoever watches" },
+                "task": { "type": "string", "description": "Complete briefing: the sub-agent sees nothing of this conversation" },
+                "description": { "type": "string", "description": "Short title, shown to the user" },
                 "maxTurns": {
                     "type": "number",
                     "default": default_turns,
-                    "description": format!("How many replies it may make (default: {default_turns})")
+                    "description": format!("Maximum number of replies (default: {default_turns})")
                 },
-                "systemPrompt": { "type": "string", "description": "Who it is, where the usual prompt does not fit" }
+                "systemPrompt": { "type": "string", "description": "Replaces the default system prompt" }
             },
             "required": ["task", "description"]
         }),
@@ -199,21 +203,20 @@ pub fn spec(config: &SpawnConfig) -> ToolSpec {
     }
 }
 
-/// What the model is told about `subagent_delegate`.
+/// Returns the spec of `subagent_delegate` for the model.
 pub fn delegate_spec() -> ToolSpec {
     ToolSpec {
         name: DELEGATE_NAME.to_owned(),
         description:
-            "Get one answer, without tools and without a loop, from an external agent or, where none is \
-                      named, from the model."
+            "Get one answer, without tools, from an external agent, or from the model if no agent is named."
                 .to_owned(),
         schema: json!({
             "type": "object",
             "properties": {
-                "task": { "type": "string", "description": "What to answer, with all there is to know" },
-                "description": { "type": "string", "description": "A few words for whoever watches" },
-                "serverName": { "type": "string", "description": "The external agent's server" },
-                "agentId": { "type": "string", "description": "The agent of that server" }
+                "task": { "type": "string", "description": "Complete question: the agent sees nothing of this conversation" },
+                "description": { "type": "string", "description": "Short title, shown to the user" },
+                "serverName": { "type": "string", "description": "Server of the external agent" },
+                "agentId": { "type": "string", "description": "Agent of that server" }
             },
             "required": ["task", "description"]
         }),
@@ -221,7 +224,7 @@ pub fn delegate_spec() -> ToolSpec {
     }
 }
 
-/// What the caller's model reads when the sub-agent has ended.
+/// Renders the result for the caller's model.
 pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
     let description = delegation.role.as_deref().unwrap_or_default();
     let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
@@ -231,9 +234,9 @@ pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: 
             let partial_result = partial_result(if outcome.text.is_empty() { "" } else { &text });
             ToolOutput::error(format!("Subagent '{description}' failed: {cause}{partial_result}{note}"))
         }
-        None if outcome.status == Status::Detached => {
-            ToolOutput::ok(format!("'{description}' goes on by itself as session {handle}{note}"))
-        }
+        None if outcome.status == Status::Detached => ToolOutput::ok(format!(
+            "'{description}' is still running in the background as session {handle}{note}"
+        )),
         None => ToolOutput::ok(format!("{text}{note}")),
     }
 }

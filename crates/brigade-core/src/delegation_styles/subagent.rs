@@ -1,4 +1,4 @@
-//! Face B: `subagent`, a recursive helper that reports at its end, and `parallel_subagent`, several at once.
+//! Style B: `subagent`, a recursive helper that reports at its end, and `parallel_subagent`, several at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,38 +19,38 @@ use crate::message::{Category, ToolOutput, ToolSpec};
 use crate::text::{Text, truncate_bytes};
 use crate::tool_names;
 
-/// The tool's name.
+/// Name of the tool.
 pub const NAME: &str = "subagent";
-/// The tool that starts several.
+/// Tool that starts several helpers.
 pub const PARALLEL_NAME: &str = "parallel_subagent";
 
-/// The prompt that asks for the report, where a call has none.
+/// Default prompt that requests the report.
 const DEFAULT_SUMMARY_PROMPT: &str = "Summarize your findings concisely";
-/// The most turns that a call may ask for.
+/// Maximum number of turns that a call may request.
 const MAX_TURNS: u64 = 50;
-/// How many tasks of a parallel call run at once, where it does not say.
+/// Default number of tasks of a parallel call that run at once.
 const DEFAULT_MAX_CONCURRENT: u64 = 5;
-/// The most tasks of a parallel call.
+/// Maximum number of tasks of a parallel call.
 const MAX_TASKS: usize = 1_000;
-/// What is shown of each report of a parallel call, however many there are.
+/// Minimum size of each report of a parallel call, however many there are.
 const MIN_REPORT_BYTES: usize = 256;
-/// What stands at the end of a report that was cut.
+/// Suffix of a truncated report.
 const TRUNCATION_MARKER: &str = "\n... (truncated)";
 
-const SYSTEM_PROMPT: &str = "You are a helper that another agent has called in for one task. Work on it until it is done. At \
-the end you are asked for a report, which is all that your caller sees.";
+const SYSTEM_PROMPT: &str = "You are a sub-agent working on one task for another agent. Work until it is done, and check your \
+work. You are then asked for a report, which is all that your caller sees.";
 
-/// The section `subagent` of the config.
+/// Section `subagent` of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SubagentConfig {
-    /// How many levels there are, the root included.
+    /// Number of levels, the root included.
     pub max_depth: u32,
-    /// The turns of a helper whose call does not say.
+    /// Turn limit of a helper if its call has none.
     pub default_max_turns: u32,
-    /// How many bytes of a report the caller reads.
+    /// Maximum number of bytes of a report that the caller reads.
     pub output_max_size: usize,
-    /// How long the sessions of helpers are kept.
+    /// Retention of helper sessions.
     pub keep: Retention,
 }
 
@@ -65,7 +65,7 @@ impl Default for SubagentConfig {
     }
 }
 
-/// The arguments, as a model writes them.
+/// Arguments as a model writes them.
 #[derive(Debug, Deserialize)]
 struct Input {
     label: String,
@@ -88,7 +88,7 @@ struct ParallelInput {
 }
 
 impl SubagentConfig {
-    /// What is wrong with the section, in words for the person who wrote it.
+    /// Returns the problem of the section for the user, if it has one.
     pub fn problem(&self) -> Option<String> {
         if !(1..=MAX_TURNS).contains(&u64::from(self.default_max_turns)) {
             return Some("subagent.default_max_turns must be between 1 and 50".to_owned());
@@ -101,20 +101,19 @@ impl SubagentConfig {
         None
     }
 
-    /// What the model is told about `subagent`.
+    /// Returns the spec of `subagent` for the model.
     pub fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: NAME.to_owned(),
-            description: "Have a helper do one task in a conversation of its own, and get its report back. The helper \
-                          sees nothing of this conversation: put all that it needs into task_prompt. When it is done \
-                          it is asked summary_prompt, and the answer to that is the result."
+            description: "Run a helper on one task in its own conversation. When it is done it answers summary_prompt, and \
+                          that answer is the result. Use it for large or separable work; do small tasks yourself."
                 .to_owned(),
             schema: json!({ "type": "object", "properties": self.properties(), "required": ["label", "task_prompt"] }),
             category: Category::Subagent,
         }
     }
 
-    /// What the model is told about `parallel_subagent`.
+    /// Returns the spec of `parallel_subagent` for the model.
     pub fn parallel_spec(&self) -> ToolSpec {
         let task = json!({
             "type": "object",
@@ -124,18 +123,18 @@ impl SubagentConfig {
         ToolSpec {
             name: PARALLEL_NAME.to_owned(),
             description:
-                "Have several helpers work side by side, as `subagent` does with one, and get all their reports \
-                          back as JSON, in the order of the tasks."
+                "Run several independent `subagent` tasks in parallel. Returns all reports as JSON, in the order \
+                          of the tasks."
                     .to_owned(),
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper for each" },
+                    "tasks": { "type": "array", "items": task, "minItems": 1, "description": "One helper per task" },
                     "max_concurrent": { "type": "integer", "minimum": 1, "default": DEFAULT_MAX_CONCURRENT },
                     "fail_fast": {
                         "type": "boolean",
                         "default": false,
-                        "description": "Stop the others as soon as one fails"
+                        "description": "Stop the others when one fails"
                     }
                 },
                 "required": ["tasks"]
@@ -155,7 +154,7 @@ impl SubagentConfig {
         )
     }
 
-    /// Reads a call of `subagent`. The depth is looked at before the arguments are.
+    /// Parses a call of `subagent`. The depth is checked before the arguments.
     pub fn parse(&self, caller: &Caller<'_>, may_start: bool, arguments: &str) -> Result<Delegation, String> {
         if !may_start {
             return Err(self.recursion_error(caller));
@@ -164,7 +163,7 @@ impl SubagentConfig {
         self.parse_task(caller, value)
     }
 
-    /// Reads a call of `parallel_subagent`.
+    /// Parses a call of `parallel_subagent`.
     pub fn parse_parallel(
         &self,
         caller: &Caller<'_>,
@@ -180,7 +179,10 @@ impl SubagentConfig {
             return Err("tasks cannot be empty".to_owned());
         }
         if input.tasks.len() > MAX_TASKS {
-            return Err(format!("tasks has {} entries, at most {MAX_TASKS} are possible", input.tasks.len()));
+            return Err(format!(
+                "tasks has {} entries, more than the limit of {MAX_TASKS}",
+                input.tasks.len()
+            ));
         }
         let delegation = |(index, task): (usize, Value)| {
             self.parse_task(caller, task).map_err(|cause| format!("tasks[{index}]: {cause}"))
@@ -217,7 +219,7 @@ impl SubagentConfig {
         })
     }
 
-    /// What the caller's model reads when the helper has ended.
+    /// Renders the result for the caller's model.
     pub fn render(
         &self,
         delegation: &Delegation,
@@ -237,9 +239,9 @@ impl SubagentConfig {
                 "Subagent '{label}' failed: {cause}{}{note}",
                 partial_result(&text)
             )),
-            None if outcome.status == Status::Detached => {
-                ToolOutput::ok(format!("'{label}' goes on by itself as session {handle}{note}"))
-            }
+            None if outcome.status == Status::Detached => ToolOutput::ok(format!(
+                "'{label}' is still running in the background as session {handle}{note}"
+            )),
             None => ToolOutput::ok(format!("{text}{note}")),
         }
     }
@@ -257,8 +259,8 @@ impl SubagentConfig {
         text
     }
 
-    /// What the caller's model reads when all helpers of a parallel call have ended. Reports that are together longer
-    /// than one result may be share its room.
+    /// Renders the results of a parallel call for the caller's model. Reports that exceed the limit of one result
+    /// together share its size.
     pub fn render_parallel(
         &self,
         delegations: &[(Arc<Delegation>, ChildResult)],
@@ -294,7 +296,7 @@ impl SubagentConfig {
     }
 }
 
-/// What the caller reads of all tasks of one call, in this order.
+/// Result of a parallel call for the caller, in this key order.
 #[derive(Serialize)]
 struct ParallelResult {
     results: Vec<TaskResult>,
@@ -303,7 +305,7 @@ struct ParallelResult {
     failed: usize,
 }
 
-/// What it reads of one of them.
+/// Result of one of its tasks.
 #[derive(Serialize)]
 struct TaskResult {
     label: String,
@@ -316,25 +318,25 @@ struct TaskResult {
 
 fn properties(default_turns: u32) -> Value {
     json!({
-        "label": { "type": "string", "description": "A short name for the task" },
-        "task_prompt": { "type": "string", "description": "What to do, with all there is to know" },
+        "label": { "type": "string", "description": "Short name of the task" },
+        "task_prompt": { "type": "string", "description": "Complete briefing: the helper sees nothing of this conversation" },
         "summary_prompt": {
             "type": "string",
             "default": DEFAULT_SUMMARY_PROMPT,
-            "description": "What the helper is asked at its end; the answer is the result"
+            "description": "Asked at the end; the answer is the result"
         },
         "allowed_tools": {
             "type": ["array", "null"],
             "items": { "type": "string" },
             "default": null,
-            "description": "The only tools that it may use; all of yours when absent"
+            "description": "Restrict it to these tools (default: yours)"
         },
         "max_turns": {
             "type": "integer",
             "minimum": 1,
             "maximum": MAX_TURNS,
             "default": default_turns,
-            "description": "How many replies it may make before its report"
+            "description": "Maximum number of replies before the report"
         }
     })
 }
@@ -362,7 +364,8 @@ fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, Strin
     Ok(allowed)
 }
 
-/// The helper and what it is to be given: a whitelist, or what its caller may use; this face's own tools always.
+/// Builds the helper and the authority it requests: a whitelist, or what its caller may use; this style's own tools
+/// always.
 pub(super) fn prepare_child(delegation: &Delegation, caller: &Caller<'_>) -> (Agent, AuthorityRequest) {
     let label = delegation.role.clone().unwrap_or_default();
     let (id, prompt, guidance) = (fold(&label), SYSTEM_PROMPT.to_owned(), Guidance::Helper);
@@ -380,28 +383,28 @@ pub(super) fn prepare_child(delegation: &Delegation, caller: &Caller<'_>) -> (Ag
     (agent, AuthorityRequest { tools: Some(tools), ..AuthorityRequest::default() })
 }
 
-/// What is known about a helper that has ended.
+/// Data about a helper that has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct SubagentStats<'a> {
-    /// Its label.
+    /// Label of the helper.
     pub label: &'a str,
-    /// How deep it was.
+    /// Depth of the helper.
     pub depth: u32,
-    /// Its model calls, of both phases.
+    /// Model calls of both phases.
     pub turns: u64,
-    /// The turns that its task phase had.
+    /// Turn limit of the task phase.
     pub max_turns: u32,
-    /// How it ended.
+    /// Terminal status.
     pub status: &'a Status,
-    /// Tokens that it sent and that came back, of both phases.
+    /// Input and output tokens of both phases.
     pub tokens: (u64, u64),
-    /// The bytes of its report.
+    /// Size of the report in bytes.
     pub size: usize,
-    /// The bytes of a report that its caller reads: `output_max_size`.
+    /// Maximum number of bytes of a report that its caller reads: `output_max_size`.
     pub max_size: usize,
 }
 
-/// The metadata of a helper, as strings.
+/// Returns the metadata of a helper, as strings.
 pub fn metadata(stats: &SubagentStats<'_>) -> BTreeMap<&'static str, String> {
     let (prompt, completion) = stats.tokens;
     let complete = *stats.status == Status::Done;

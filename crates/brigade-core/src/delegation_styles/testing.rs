@@ -1,4 +1,4 @@
-//! What the tests of the faces share: somebody who delegates, and what comes of it.
+//! Test helpers of the delegation styles: a delegating agent and its children.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::grant::{Access, Authority, Names};
 pub(super) const TOOLS: [&str; 8] =
     ["read_file", "list_dir", "grep", "write_file", "edit_file", "shell", "web_fetch", MESSAGE_TOOL];
 
-/// Somebody who delegates.
+/// Delegating agent.
 #[derive(Clone)]
 pub(super) struct TestAgent {
     pub(super) depth: u32,
@@ -22,7 +22,7 @@ pub(super) struct TestAgent {
 }
 
 impl TestAgent {
-    /// A root that may use and lend all there is.
+    /// Root that may use and lend everything.
     pub(super) fn root() -> TestAgent {
         let mut all = set(&TOOLS);
         all.extend(DELEGATION_TOOLS.map(str::to_owned));
@@ -50,7 +50,7 @@ impl TestAgent {
         Caller { depth: self.depth, authority: &self.authority, agent: &self.agent, agents: &self.agents }
     }
 
-    /// The child of the only part that a call asks for.
+    /// Creates the child of the only delegation of a call.
     pub(super) fn child(&self, styles: &DelegationStyles, tool: &str, arguments: &str) -> TestAgent {
         let plan = styles.plan(tool, &self.caller(), arguments).unwrap();
         let [delegation] = plan.delegations.as_slice() else { panic!("{} parts", plan.delegations.len()) };
@@ -66,17 +66,17 @@ impl TestAgent {
         TestAgent { depth, authority, agent, agents: self.agents.clone() }
     }
 
-    /// The delegation tools that its model is told about.
+    /// Returns the delegation tools that its model is offered.
     pub(super) fn offered(&self, styles: &DelegationStyles) -> Vec<String> {
         styles.specs(&self.caller()).into_iter().map(|spec| spec.name).collect()
     }
 
-    /// Why a call is refused.
+    /// Returns the reason why a call is refused.
     pub(super) fn refused(&self, styles: &DelegationStyles, tool: &str, arguments: &str) -> String {
         styles.plan(tool, &self.caller(), arguments).unwrap_err()
     }
 
-    /// Its tools that delegate nothing.
+    /// Returns its tools other than the delegation tools.
     pub(super) fn non_delegation_tools(&self) -> BTreeSet<String> {
         let plain = |name: &&String| !DELEGATION_TOOLS.contains(&name.as_str());
         self.authority.tools.iter().filter(plain).cloned().collect()
@@ -101,7 +101,7 @@ pub(super) fn named(id: &str) -> Agent {
     }
 }
 
-/// All faces, with their defaults.
+/// Returns all styles with their defaults.
 pub(super) fn all_styles() -> DelegationStyles {
     DelegationStyles {
         subagent: Some(SubagentConfig::default()),

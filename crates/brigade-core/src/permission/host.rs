@@ -1,16 +1,15 @@
-//! Hosts in permission rules: `example.com`, or `*.example.com` for what lies below it.
+//! Hosts in permission rules: `example.com`, or `*.example.com` for its subdomains.
 
-/// No name in the network is longer.
+/// Maximum length of a DNS name.
 const MAX_HOST_BYTES: usize = 253;
 
-/// A host pattern.
 pub(super) struct HostRule {
-    /// The host, folded.
+    /// Normalised host.
     host: String,
     scope: HostScope,
 }
 
-/// Which hosts a pattern speaks of.
+/// Hosts that a pattern matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HostScope {
     Exact,
@@ -18,7 +17,7 @@ enum HostScope {
 }
 
 impl HostRule {
-    /// Reads a pattern, or says what is wrong with it.
+    /// Parses a pattern, or describes the problem with it.
     pub(super) fn parse(pattern: &str) -> Result<Self, &'static str> {
         let (host, scope) = match pattern.strip_prefix("*.") {
             Some(rest) => (rest, HostScope::Below),
@@ -44,7 +43,7 @@ impl HostRule {
         Ok(HostRule { host, scope })
     }
 
-    /// Whether no host below it is meant.
+    /// Whether the pattern matches no subdomains.
     pub(super) fn is_exact(&self) -> bool {
         self.scope == HostScope::Exact
     }
@@ -59,13 +58,13 @@ impl HostRule {
         }
     }
 
-    /// Whether a `deny` or `ask` rule covers the host. Whoever names all that lies below a host means it too.
+    /// Whether a `deny` or `ask` rule covers the host. A rule about all subdomains covers the domain itself too.
     pub(super) fn binds(&self, target: &NormalizedHost) -> bool {
         self.allows(target) || target.0 == self.host
     }
 }
 
-/// A host, prepared to be compared with many patterns.
+/// Host, prepared to be compared with many patterns.
 pub(super) struct NormalizedHost(String);
 
 impl NormalizedHost {
@@ -74,7 +73,7 @@ impl NormalizedHost {
     }
 }
 
-/// One spelling for every name of a host: small letters, and no dot at the end, which means the same host.
+/// Normalises a host: lower case, and without a trailing dot, which means the same host.
 fn fold(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }

@@ -1,42 +1,42 @@
 //! Splits a command line into simple commands the way a POSIX shell would, in one pass and without recursion.
 //!
-//! Shells differ, and a gate that reads a command otherwise than the shell does is no gate. So the lexer does
-//! not claim to understand everything: it notes where a real shell might see other boundaries than it does.
-//! Such a command is never `plain`, and for `deny` rules it is read a second time with [`crude`].
+//! Shells differ, and a check that reads a command differently from the shell protects nothing. So the lexer does
+//! not claim to understand everything: it notes where a real shell might see other boundaries. Such a command is
+//! never `plain`, and for `deny` rules it is read a second time with [`split_unquoted`].
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A longer command line is not taken for understood.
+/// Maximum length of a command line; a longer one counts as not understood.
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
-/// One word of a command, quotes resolved.
+/// Word of a command, with quotes resolved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
-    /// Whether an expansion makes the word known only when it runs; `text` then holds the source.
+    /// Whether the word contains an expansion and is known only at run time; `text` is then the source.
     pub(super) dynamic: bool,
     quoted: bool,
 }
 
-/// What the lexer found.
+/// Result of the lexer.
 #[derive(Debug)]
 pub(super) struct Script {
-    /// Every simple command, those of substitutions and subshells included.
+    /// All simple commands, including those in substitutions and subshells.
     pub(super) commands: Vec<Vec<Word>>,
-    /// There are only words, quotes and list operators: every shell reads this alike.
+    /// Whether there are only words, quotes and list operators, which every shell reads alike.
     pub(super) plain: bool,
-    /// There is one command without operators, nesting, redirections or comments.
+    /// Whether there is one command without operators, nesting, redirections or comments.
     pub(super) single: bool,
-    /// The command could be read to its end and holds nothing that hides in print.
+    /// Whether the command was read to its end and contains no invisible characters.
     pub(super) parsed: bool,
-    /// Quoting or nesting may be read otherwise by a real shell.
+    /// Whether a real shell may read the quoting or nesting differently.
     pub(super) odd: bool,
-    /// The text of a here-document was read as if it were commands.
+    /// Whether the text of a here-document was read as commands.
     pub(super) heredoc: bool,
 }
 
-/// Whether a character is invisible or splits words in some programs and not in others.
+/// Whether a character is invisible, or splits words in some programs and not in others.
 pub(super) fn is_deceptive(c: char) -> bool {
     match c {
         '\t' | '\n' | ' ' => false,
@@ -54,12 +54,12 @@ pub(super) fn lex(command: &str) -> Script {
     let mut script = Lexer::new(command, true).run();
     let is_valid = command.len() <= MAX_COMMAND_BYTES && !command.chars().any(is_deceptive);
     script.parsed &= is_valid;
-    // Some builtins evaluate an argument even when it was quoted, as in `printf -v 'a[$(x)]'`.
+    // Some builtins evaluate an argument even if it was quoted, as in `printf -v 'a[$(x)]'`.
     script.plain &= script.parsed && !command.contains(['$', '`']);
     script
 }
 
-/// Splits a command line as if nothing were quoted: the generous reading for `deny` rules.
+/// Splits a command line as if nothing were quoted: the broad reading for `deny` rules.
 pub(super) fn split_unquoted(command: &str) -> Vec<Vec<Word>> {
     Lexer::new(command, false).run().commands
 }
@@ -72,22 +72,22 @@ enum Nesting {
     Backtick,
 }
 
-/// The command that is being read at one level of nesting.
+/// Command that is being read at one level of nesting.
 #[derive(Debug, Default)]
 struct Frame {
     nest: Nesting,
     in_quotes: bool,
     words: Vec<Word>,
     word: Option<Word>,
-    /// The next word is the target of a redirection and no argument.
+    /// Whether the next word is the target of a redirection and not an argument.
     redirected: bool,
-    /// Where in `words` some shells would end one command and begin the next.
+    /// Positions in `words` at which some shells would end one command and begin the next.
     forks: Vec<usize>,
 }
 
 struct Lexer<'a> {
     chars: Peekable<Chars<'a>>,
-    /// False for the crude reading, in which quotes vanish and every bracket separates.
+    /// Whether quotes are respected. If not, quotes are dropped and every bracket separates.
     quoting: bool,
     frame: Frame,
     outer: Vec<Frame>,
@@ -187,7 +187,7 @@ impl<'a> Lexer<'a> {
             match self.chars.next() {
                 Some('\'') => return,
                 Some(c) => {
-                    // Bash reads escapes in `$'…'` where others do not, and ends a backtick even in quotes.
+                    // Bash processes escapes in `$'…'`, unlike other shells, and ends a backtick even in quotes.
                     let escapes = ansi && c == '\\';
                     let ends = self.backticks > 0 && matches!(c, '`' | '\\');
                     self.out.parsed &= !escapes && !ends;
@@ -204,7 +204,7 @@ impl<'a> Lexer<'a> {
     fn escape(&mut self) {
         self.out.parsed &= self.backticks == 0;
         if self.chars.peek() == Some(&'\n') {
-            // The line goes on; the shell removes both characters.
+            // Line continuation: the shell removes both characters.
             self.out.plain = false;
             self.chars.next();
         } else if self.quoting {
@@ -232,7 +232,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Reads `${name…}`. What follows the name may quote and nest by rules of its own; then it is not understood.
+    /// Reads `${name…}`. The text after the name may quote and nest by its own rules; then it counts as not
+    /// understood.
     fn parameter(&mut self) {
         while let Some(&c) = self.chars.peek() {
             if !(c.is_ascii_alphanumeric() || "{}_-:=+?%/#^,.@*![]".contains(c)) {
@@ -278,7 +279,7 @@ impl<'a> Lexer<'a> {
         if self.frame.nest == Nesting::Paren {
             self.leave_nested();
         } else {
-            // This is the pattern of a `case`, or no valid command.
+            // This is the pattern of a `case`, or not a valid command.
             self.out.odd = true;
         }
     }
@@ -322,7 +323,7 @@ impl<'a> Lexer<'a> {
         while self.chars.next_if(|c| *c != '\n').is_some() {}
     }
 
-    /// Pushes a character that makes the word unknown before it runs.
+    /// Pushes a character that makes the word unknown before run time.
     fn expand(&mut self, c: char) {
         self.out.plain = false;
         self.word().dynamic = true;
@@ -359,7 +360,7 @@ impl<'a> Lexer<'a> {
         if std::mem::take(&mut self.frame.redirected) {
             return;
         }
-        // A brace that stands alone groups commands.
+        // A single brace groups commands.
         word.dynamic &= word.text != "{";
         // Patterns of a `case` close parentheses that were never opened, which would end a substitution early.
         self.out.parsed &= word.text != "case" || self.outer.is_empty() || word.quoted;

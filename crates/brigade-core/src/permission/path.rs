@@ -1,27 +1,26 @@
-//! Path patterns of permission rules, and paths prepared to be compared with them.
+//! Path patterns of permission rules, and paths prepared for comparison.
 
 use globset::{Glob, GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
 use unicode_normalization::UnicodeNormalization;
 
 use super::Match;
 
-/// No file system opens a longer path, so a longer one is not compared at all.
+/// Maximum length of a path on any file system; a longer one is not compared.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// A compiled path pattern.
 pub(super) struct PathRule {
-    /// The pattern as `allow` reads it.
+    /// Pattern as `allow` reads it.
     exact: GlobMatcher,
-    /// Whether the pattern itself speaks of paths outside the workspace.
+    /// Whether the pattern itself is about paths outside the workspace.
     outside: bool,
-    /// The patterns as `deny` and `ask` read them.
+    /// Patterns as `deny` and `ask` read them.
     generous: GlobSet,
-    /// The same patterns, folded, to be compared with the folded path.
+    /// The same patterns, normalised for comparison with the normalised path.
     folded: GlobSet,
 }
 
 impl PathRule {
-    /// Compiles a pattern, or says what is wrong with it.
+    /// Compiles a pattern, or describes the problem with it.
     pub(super) fn parse(pattern: &str) -> Result<Self, String> {
         if pattern.chars().any(char::is_control) {
             return Err("it has a control character".to_owned());
@@ -38,7 +37,7 @@ impl PathRule {
             return Err("`..` may stand only at the start".to_owned());
         }
         if normalized.is_empty() {
-            // The workspace itself was named, as in `read_file(.)`.
+            // The rule names the workspace itself, as in `read_file(.)`.
             normalized.push_str("**");
         }
         let below = pattern.ends_with('/');
@@ -75,12 +74,12 @@ impl PathRule {
     }
 }
 
-/// A pattern that means this path alone; none for a path that names a folder by its form.
+/// Returns a pattern that matches only this path; `None` if the path has the form of a folder.
 pub(super) fn literal(path: &str) -> Option<String> {
     if path.ends_with('/') || normalize(path).is_empty() {
         return None;
     }
-    // Otherwise a name would mean that name in every folder.
+    // Otherwise a bare name would match in every folder.
     let mut pattern = if path.contains('/') { String::new() } else { "./".to_owned() };
     for letter in path.chars() {
         if "*?[]{}\\!".contains(letter) {
@@ -91,7 +90,7 @@ pub(super) fn literal(path: &str) -> Option<String> {
     Some(pattern)
 }
 
-/// The patterns that a `deny` or `ask` rule stands for.
+/// Returns the patterns of a `deny` or `ask` rule.
 fn generous_patterns(normalized: &str, below: bool) -> Vec<String> {
     let base = normalized.trim_end_matches('/');
     let mut all = vec![normalized.to_owned()];
@@ -106,7 +105,7 @@ fn generous_patterns(normalized: &str, below: bool) -> Vec<String> {
     for index in 0..all.len() {
         let Some(text) = all.get(index).cloned() else { continue };
         if let Some(directory) = text.strip_suffix("/**") {
-            // To list a directory is to read what lies in it.
+            // Listing a directory reads its content.
             all.push(directory.to_owned());
         }
         if below || !last.contains(['*', '?', '[', ']', '{', '}', '\\']) {
@@ -116,7 +115,7 @@ fn generous_patterns(normalized: &str, below: bool) -> Vec<String> {
     all
 }
 
-/// Whether a class of characters would match the separator, which would let an `allow` rule cross directories.
+/// Whether a character class would match the separator, which would let an `allow` rule cross directories.
 fn matches_separator(pattern: &str) -> bool {
     let letters: Vec<char> = pattern.chars().collect();
     let spans = |window: &[char]| matches!(window, [from, '-', to] if (from..=to).contains(&&'/'));
@@ -141,11 +140,11 @@ fn set(patterns: &[String]) -> Result<GlobSet, String> {
     builder.build().map_err(|error| error.kind().to_string())
 }
 
-/// A path, prepared to be compared with many patterns.
+/// Path, prepared to be compared with many patterns.
 pub(super) struct NormalizedPath {
     path: String,
     folded: String,
-    /// False for a text that no file system takes as a path.
+    /// Whether a file system could accept the text as a path.
     is_valid: bool,
 }
 
@@ -162,8 +161,8 @@ impl NormalizedPath {
     }
 }
 
-/// Every name the path may have in the workspace. An absolute path, or one that climbs out, may lead back
-/// into the workspace, and only the tool knows where that is: so each of its tails is compared as well.
+/// Yields every name that the path may have in the workspace. An absolute path, or one that climbs out, may lead
+/// back into the workspace, and only the tool knows where that is. So each of its suffixes is compared as well.
 fn names(path: &str, outside: bool) -> impl Iterator<Item = &str> {
     let tails = path.match_indices('/').map(|(at, _)| &path[at + 1..]);
     std::iter::once(path).chain(tails.take(if outside { usize::MAX } else { 0 }))
@@ -173,7 +172,7 @@ fn is_outside(path: &str) -> bool {
     path.starts_with('/') || path == ".." || path.starts_with("../")
 }
 
-/// Removes `.` and empty parts and resolves `..`, by the text alone.
+/// Removes `.` and empty components and resolves `..` lexically.
 fn normalize(path: &str) -> String {
     let absolute = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
@@ -191,8 +190,8 @@ fn normalize(path: &str) -> String {
     if absolute { format!("/{joined}") } else { joined }
 }
 
-/// Maps the names that some file system takes for the same file to one text. Upper case comes first because
-/// letters such as the long s have a capital in common with another letter but no small letter.
+/// Maps names that some file system treats as the same file to one text. Upper case comes first because letters
+/// such as the long s share a capital with another letter but no small letter.
 fn fold(path: &str) -> String {
     path.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc().collect()
 }

@@ -1,4 +1,4 @@
-//! One permission rule: its text, its errors, and what it was compiled to.
+//! Permission rules: syntax, errors and compiled form.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,36 +13,36 @@ use super::path::PathRule;
 use super::shell::CommandRule;
 use crate::tool_names;
 
-/// The longest name of a tool.
+/// Maximum length of a tool name.
 const MAX_TOOL_NAME_BYTES: usize = 64;
-/// The longest specifier in bytes, which bounds the work of compiling a pattern.
+/// Maximum length of a specifier in bytes, which bounds the work of compiling a pattern.
 const MAX_SPECIFIER_BYTES: usize = 1024;
-/// The tool whose specifier is a command; that of every other tool is a path pattern, but for these two.
+/// Tool whose specifier is a command. All other specifiers are path patterns, except for the next two tools.
 const SHELL_TOOL: &str = "shell";
-/// The tool whose specifier is a host.
+/// Tool whose specifier is a host.
 const FETCH_TOOL: &str = "web_fetch";
-/// A tool whose calls have nothing that a specifier could name.
+/// Tool that takes no specifier.
 const SEARCH_TOOL: &str = "web_search";
-/// Names of tools that come from MCP servers start like this.
+/// Prefix of the names of MCP tools.
 const MCP_PREFIX: &str = "mcp__";
 
-/// A permission rule, written `tool` or `tool(specifier)`.
+/// Permission rule, written `tool` or `tool(specifier)`.
 ///
-/// The name is exact; only `mcp__server__*` may end in a star, which stands for every tool of that server. The letter
-/// case of names that begin with `mcp__` does not matter.
+/// The name is exact; only `mcp__server__*` may end in a star, which matches every tool of that server. The letter
+/// case of names that begin with `mcp__` is ignored.
 ///
-/// The specifier of `shell` is one simple command. Its words are compared with those of the call after quotes
-/// are resolved, and a final ` *` permits any further arguments. For `deny` and `ask` the final star is
-/// implied, since a rule that one more argument escapes would protect nothing: `shell(git clean)` also denies
-/// `git clean -fd`, and options before a word (`git -C dir clean`) do not hide it.
+/// The specifier of `shell` is one simple command. Its words are compared with those of the call after quotes are
+/// resolved, and a final ` *` permits any further arguments. For `deny` and `ask` the final star is implied, since
+/// a rule that one more argument escapes would protect nothing: `shell(git clean)` also denies `git clean -fd`, and
+/// options before a word (`git -C dir clean`) do not hide it.
 ///
-/// The specifier of `web_fetch` is a host, `example.com`, or all hosts below one, `*.example.com`, where `deny` and
-/// `ask` mean that one too. `web_search` takes no specifier.
+/// The specifier of `web_fetch` is a host, `example.com`, or all of its subdomains, `*.example.com`. For `deny` and
+/// `ask` the latter includes the host itself. `web_search` takes no specifier.
 ///
-/// The specifier of any other tool is a glob over paths relative to the workspace. `*` stays within one
-/// directory, `**` crosses them, a pattern without `/` matches the file name at any depth, in an `allow` rule one
-/// that begins with `./` does not, and one that ends in `/` matches everything below. For `deny` and `ask`, a pattern whose last part has no wildcard also
-/// matches everything below that name, and case does not matter.
+/// The specifier of any other tool is a glob over paths relative to the workspace. `*` stays within one directory
+/// and `**` crosses directories. A pattern without `/` matches the file name at any depth; in an `allow` rule one
+/// that begins with `./` does not. A pattern that ends in `/` matches everything below. For `deny` and `ask`, a
+/// pattern whose last component has no wildcard also matches everything below that name, and case is ignored.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rule {
@@ -51,7 +51,7 @@ pub struct Rule {
     matcher: Matcher,
 }
 
-/// What a specifier was compiled to; shared, as permissions are copied for every agent.
+/// Compiled specifier; shared, because permissions are copied for every agent.
 #[derive(Clone)]
 pub(super) enum Matcher {
     Any,
@@ -60,48 +60,48 @@ pub(super) enum Matcher {
     Host(Arc<HostRule>),
 }
 
-/// Why a text is not a permission rule.
+/// Reason why a text is not a permission rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// There is nothing to read.
+    /// The text is empty.
     #[error("a permission rule is empty: write a tool such as `read_file`, or `shell(git log *)`")]
     Empty,
-    /// The name has characters that no tool has, or is too long.
+    /// The name contains invalid characters, or is too long.
     #[error(
         "`{name}` is not the name of a tool: use 1 to 64 of `a-z`, `0-9`, `_`, `-`, as in `read_file`; \
          only a name such as `mcp__server__*` may end in a star"
     )]
     Name {
-        /// The name as written.
+        /// Name as written.
         name: String,
     },
-    /// The name is that of a tool of another program.
+    /// The name belongs to a tool of another program.
     #[error("`{name}` is not the name of a tool: write {instead}")]
     Foreign {
-        /// The name as written.
+        /// Name as written.
         name: String,
-        /// The same rule for our tools.
+        /// Equivalent rule for Brigade's tools.
         instead: String,
     },
-    /// The parenthesis is missing or is not the last character.
+    /// The closing parenthesis is missing or is not the last character.
     #[error("`{rule}` does not end with `)`: write the specifier as in `shell(git log *)`")]
     Unclosed {
-        /// The rule as written.
+        /// Rule as written.
         rule: String,
     },
-    /// The parentheses hold nothing.
+    /// The parentheses are empty.
     #[error(
         "`{tool}()` has an empty specifier: write `{tool}` for every call, or one as in `shell(git log *)`"
     )]
     NoSpecifier {
-        /// The name of the tool.
+        /// Name of the tool.
         tool: String,
     },
     /// The tool takes no specifier.
     #[error("`{tool}` takes no specifier: name the tool alone, as in `mcp__server__tool` or `web_search`")]
     Unspecific {
-        /// The name of the tool.
+        /// Name of the tool.
         tool: String,
     },
     /// The specifier is too long.
@@ -109,47 +109,47 @@ pub enum RuleError {
         "the specifier of `{tool}` is longer than {MAX_SPECIFIER_BYTES} bytes: shorten it, as in `shell(git log *)`"
     )]
     TooLong {
-        /// The name of the tool.
+        /// Name of the tool.
         tool: String,
     },
     /// The specifier is not a path pattern.
     #[error("`{pattern}` is not a path pattern ({reason}): write one such as `read_file(**/.env*)`")]
     Path {
-        /// The pattern as written.
+        /// Pattern as written.
         pattern: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
     /// The specifier is not one simple command.
     #[error("`{command}` cannot be a shell rule ({reason}): write one such as `shell(git log *)`")]
     Command {
-        /// The command as written.
+        /// Command as written.
         command: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: &'static str,
     },
     /// The specifier is not a host.
     #[error("`{host}` is not a host ({reason}): write one such as `web_fetch(*.example.com)`")]
     Host {
-        /// The host as written.
+        /// Host as written.
         host: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: &'static str,
     },
 }
 
 impl Rule {
-    /// The name of the tool, perhaps with a final star.
+    /// Returns the name of the tool, possibly with a final star.
     pub fn tool(&self) -> &str {
         &self.tool
     }
 
-    /// What stands in the parentheses, if the rule has any.
+    /// Returns the text in the parentheses, if the rule has any.
     pub fn specifier(&self) -> Option<&str> {
         self.specifier.as_deref()
     }
 
-    /// Whether the rule speaks of one command or host, and of none that it does not name.
+    /// Whether the rule matches exactly one command or host.
     pub(super) fn is_exact(&self) -> bool {
         match &self.matcher {
             Matcher::Any | Matcher::Path(_) => true,
@@ -204,8 +204,7 @@ impl FromStr for Rule {
     }
 }
 
-/// The rule for our tools that a rule of another program stands for. None if the tool or its specifier has no
-/// counterpart.
+/// Translates a rule of another program to Brigade's tools. `None` if the tool or its specifier has no counterpart.
 fn translated(name: &str, rest: Option<&str>) -> Option<String> {
     let rule = |tool: &str| -> Option<String> {
         let Some(rest) = rest else { return Some(format!("`{tool}`")) };
@@ -226,7 +225,7 @@ fn translated(name: &str, rest: Option<&str>) -> Option<String> {
 
 fn compile(tool: &str, specifier: &str) -> Result<Matcher, RuleError> {
     if tool.starts_with(MCP_PREFIX) || tool == SEARCH_TOOL {
-        // The arguments of a foreign tool have no form that is known here, so a specifier could never bind.
+        // The form of a foreign tool's arguments is unknown, so a specifier could never match.
         return Err(RuleError::Unspecific { tool: tool.to_owned() });
     }
     if specifier.is_empty() {
@@ -274,7 +273,7 @@ impl fmt::Debug for Rule {
     }
 }
 
-// What a rule was compiled to follows from its text, so the text alone tells rules apart.
+// The compiled form follows from the text, so comparing the text is enough.
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal

@@ -1,20 +1,20 @@
-//! Shell rules, and command lines prepared to be compared with them.
+//! Shell rules, and command lines prepared for comparison.
 
 use std::collections::VecDeque;
 
 use super::Match;
 use super::lexer::{self, Script, Word};
 
-/// How deep commands in the arguments of other commands are followed, as in `sh -c "eval '…'"`.
+/// Maximum depth of commands in the arguments of other commands, as in `sh -c "eval '…'"`.
 const MAX_NESTING_DEPTH: usize = 8;
-/// How many bytes of such arguments are read in all, so that the work stays proportional to the input.
+/// Maximum total size of such arguments, so that the work stays proportional to the input.
 const MAX_NESTED_BYTES: usize = 512 * 1024;
-/// How many words between two words of a rule are passed over as options.
+/// Maximum number of words between two words of a rule that are skipped as options.
 const MAX_OPTIONS: usize = 64;
 
 /// Words before a command that do not change which command runs.
 const KEYWORDS: [&str; 9] = ["!", "{", "if", "elif", "else", "then", "while", "until", "do"];
-/// Commands that run their arguments, or a text among their arguments, as a command.
+/// Commands that run their arguments, or a text among them, as a command.
 const WRAPPERS: [&str; 33] = [
     "builtin",
     "busybox",
@@ -50,12 +50,11 @@ const WRAPPERS: [&str; 33] = [
     "runuser",
     "systemd-run",
 ];
-/// Wrappers of another kind: without a script as an argument they run what they are fed.
+/// Shells, which run their input if they have no script argument.
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"];
 /// Wrappers that add arguments which the command line does not show.
 const FEEDERS: [&str; 2] = ["xargs", "parallel"];
 
-/// The words of a shell rule.
 pub(super) struct CommandRule {
     words: Vec<String>,
     /// Whether a final star permits further arguments.
@@ -63,7 +62,7 @@ pub(super) struct CommandRule {
 }
 
 impl CommandRule {
-    /// Reads the specifier of a shell rule, or says what is wrong with it.
+    /// Parses the specifier of a shell rule, or describes the problem with it.
     pub(super) fn parse(specifier: &str) -> Result<Self, &'static str> {
         let Script { mut commands, single, parsed, .. } = lexer::lex(specifier);
         if !parsed {
@@ -103,28 +102,28 @@ impl CommandRule {
     }
 }
 
-/// A simple command that a command line might run, with the places in it where its name might stand.
+/// Simple command that a command line might run, with the possible positions of its name.
 struct PossibleCommand {
     words: Vec<Word>,
     name_positions: Vec<NamePosition>,
-    /// Further arguments may be added that the command line does not show.
+    /// Whether arguments may be added that the command line does not show.
     open: bool,
-    /// Whether an expansion may stand for a word of a rule.
+    /// Whether an expansion may match a word of a rule.
     expansions_may_match: bool,
 }
 
 #[derive(Clone, Copy)]
 struct NamePosition {
     at: usize,
-    /// Whether an expansion here may stand for the name of a command, and not only for an argument.
+    /// Whether an expansion here may be the name of a command, and not only an argument.
     name: bool,
 }
 
-/// A command line, prepared to be compared with many rules.
+/// Command line, prepared to be compared with many rules.
 pub(super) struct CommandLine {
     script: Script,
     commands: Vec<PossibleCommand>,
-    /// Some part of the command line was not understood, so that no rule can be ruled out.
+    /// Whether some part of the command line was not understood, so that no rule can be ruled out.
     unknown: bool,
 }
 
@@ -145,7 +144,7 @@ impl CommandLine {
     }
 
     /// Whether `allow` rules cover every part of the command line. Anything beyond plain words, quotes and list
-    /// operators is never covered, since a rule would speak of a text that is not what runs.
+    /// operators is never covered, because the text of the rule would not be what runs.
     pub(super) fn is_allowed(&self, covered: impl Fn(&[Word]) -> bool) -> bool {
         let commands = &self.script.commands;
         let assigns = |words: &[Word]| words.first().is_some_and(|word| is_assignment(&word.text));
@@ -154,7 +153,7 @@ impl CommandLine {
             && commands.iter().all(|words| !assigns(words) && covered(words))
     }
 
-    /// How far a `deny` or `ask` rule applies to some part of the command line.
+    /// Whether a `deny` or `ask` rule applies to some part of the command line.
     pub(super) fn matches(&self, rule: &CommandRule) -> Match {
         if rule.words.is_empty() {
             return Match::Yes;
@@ -176,9 +175,9 @@ impl CommandLine {
 }
 
 impl PossibleCommand {
-    /// Compares a rule with the command that starts here. Its words must come in order and at the front. Options
-    /// in between, each with a value perhaps, do not hide the words after them, and an option that the rule
-    /// names may come after any word, as most programs take them so.
+    /// Compares a rule with the command that starts here. Its words must occur in order and at the front. Options
+    /// in between, possibly with a value, do not hide the words after them. An option that the rule names may come
+    /// after any word, because most programs accept that.
     fn compare(&self, start: NamePosition, rule: &[String]) -> Match {
         let doubt = |really: bool| if really && self.expansions_may_match { Match::Maybe } else { Match::No };
         let mut words = self.words.iter().skip(start.at);
@@ -226,8 +225,9 @@ impl CommandCollector {
         if script.parsed && !script.odd {
             return;
         }
-        // A real shell may see other commands here, so every reading counts: with the deceptive characters gone,
-        // as blanks and as ends of lines. Expansions are in doubt by the first reading where that is reliable.
+        // A real shell may see other commands here, so every reading counts: without the deceptive characters, with
+        // spaces in their place and with line ends in their place. The first reading already covers uncertain
+        // expansions, unless a here-document made it unreliable.
         let deceptive = text.contains(lexer::is_deceptive);
         for instead in ["", " ", "\n"].into_iter().take(if deceptive { 3 } else { 1 }) {
             for words in lexer::split_unquoted(&text.replace(lexer::is_deceptive, instead)) {
@@ -236,7 +236,7 @@ impl CommandCollector {
         }
     }
 
-    /// Notes one command, and queues the commands in its arguments unless it was read crudely.
+    /// Adds one command, and queues the commands in its arguments unless it was split without quoting.
     fn add_command(&mut self, words: Vec<Word>, expansions_may_match: bool, depth: Option<usize>) {
         let at = words.iter().take_while(|word| is_prefix(word)).count();
         let mut command = PossibleCommand {
@@ -247,7 +247,7 @@ impl CommandCollector {
         };
         if let Some(word) = command.words.get(at) {
             let name = base_name(&word.text).to_ascii_lowercase();
-            // An alias gives a command another name for the lines that follow.
+            // An alias renames a command for the following lines.
             self.unknown |= name == "alias";
             if is_wrapper(&name) {
                 self.unwrap_command(&mut command, at, depth);
@@ -256,10 +256,11 @@ impl CommandCollector {
         self.commands.push(command);
     }
 
-    /// Any argument of a wrapper may be the name of the command it runs, as nobody knows the options of them all.
+    /// Treats any argument of a wrapper as the possible name of the command it runs, because the options of all
+    /// wrappers are not known.
     fn unwrap_command(&mut self, command: &mut PossibleCommand, wrapper: usize, depth: Option<usize>) {
         let PossibleCommand { words, name_positions, open, .. } = command;
-        // While only options, their values, numbers and other wrappers were seen, the name is still to come.
+        // As long as there are only options, their values, numbers and other wrappers, the name is still to come.
         let (mut front, mut after_option, mut fed, mut evaluated) = (true, false, false, false);
         for (at, word) in words.iter().enumerate().skip(wrapper) {
             let name = base_name(&word.text).to_ascii_lowercase();
@@ -276,7 +277,7 @@ impl CommandCollector {
                     self.queue_nested(&rest.join(" "), true, depth);
                 }
             } else if option {
-                // A shell with `-s` reads commands from its input whatever else it is given.
+                // A shell with `-s` reads commands from its input whatever its other arguments are.
                 self.unknown |= fed && !word.text.starts_with("--") && word.text.contains('s');
             } else {
                 fed = false;
@@ -285,11 +286,11 @@ impl CommandCollector {
             }
             after_option = option;
         }
-        // A shell without a script runs what comes through the pipe.
+        // A shell without a script runs its input from the pipe.
         self.unknown |= fed;
     }
 
-    /// Queues an argument that may be a command line of its own. A single word is one only in front, where its
+    /// Queues an argument that may be a command line itself. A single word counts only at the front, where its
     /// expansions would be resolved a second time; elsewhere it would be taken for a command too often.
     fn queue_nested(&mut self, text: &str, front: bool, depth: Option<usize>) {
         let Some(depth) = depth else { return };
@@ -307,7 +308,7 @@ impl CommandCollector {
     }
 }
 
-/// Whether a word in front of a command leaves open which command runs.
+/// Whether a word in front of a command does not determine which command runs.
 fn is_prefix(word: &Word) -> bool {
     KEYWORDS.contains(&word.text.as_str()) || is_assignment(&word.text)
 }
@@ -316,7 +317,7 @@ fn is_wrapper(name: &str) -> bool {
     WRAPPERS.contains(&name) || SHELLS.contains(&name)
 }
 
-/// The name of a command without its directory.
+/// Returns the name of a command without its directory.
 fn base_name(text: &str) -> &str {
     text.rsplit('/').next().unwrap_or(text)
 }

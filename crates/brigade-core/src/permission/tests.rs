@@ -1,4 +1,4 @@
-//! Tests of the permission gate: modes, rules, paths and the properties of all verdicts.
+//! Tests of permission checks: modes, rules, paths and the properties of all verdicts.
 
 mod always;
 mod commands;
@@ -226,7 +226,7 @@ fn env_files_are_hidden_from_every_tool() {
         assert!(is_allow(read(&permissions, path)) && permissions.may_read(path), "{path}");
     }
     let Verdict::Deny { reason } = read(&permissions, ".env") else { panic!("not denied") };
-    assert_eq!(reason, "`read_file(**/.env*)` in permissions.deny forbids this");
+    assert_eq!(reason, "the rule `read_file(**/.env*)` in permissions.deny forbids it");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn ask_outweighs_allow_and_deny_outweighs_ask() {
     assert!(is_ask(read(&both, "a")) && !both.may_read("a") && is_allow(read(&both, "b")));
 }
 
-/// Compiled once, as a pattern takes longer to compile than to match.
+/// Compiled once, because a pattern takes longer to compile than to match.
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     rules(&[
         "shell",

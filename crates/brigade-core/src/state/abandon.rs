@@ -1,4 +1,4 @@
-//! Ending a round without doing any of the work that is open in it.
+//! Ends a round without finishing its open work.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::message::ToolOutput;
 use crate::money::{Resources, Spent};
 
 impl State {
-    /// The facts that end the open round as lost: the open model call fails, every loan comes back, and every open tool
-    /// call is closed with `cause` and not run. `ended` has the ends of children, as far as they are known. Empty if no
-    /// round is open.
+    /// Returns the events that end the open round as lost: the open model call fails, every loan is returned, and
+    /// every open tool call is closed with `cause` and not run. `child_results` contains the known outcomes of
+    /// children. Empty if no round is open.
     pub fn abandon(&self, cause: &str, child_results: &BTreeMap<SessionId, (Outcome, Spent)>) -> Vec<Event> {
         let mut abandoned = AbandonedRound { state: self.clone(), events: Vec::new() };
         if let Some(open) = self.open_call() {

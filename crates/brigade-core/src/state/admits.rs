@@ -1,4 +1,4 @@
-//! Which facts a runner may still append.
+//! Rules for the events that a runner may still append.
 
 use super::{CallProgress, Phase, Purpose, ReportState, State};
 use crate::delegation::{LimitKind, Status};
@@ -6,13 +6,13 @@ use crate::event::{Answer, CallFault, Event};
 use crate::money::Resources;
 
 impl State {
-    /// Whether this fact may stand next in the log. A runner whose append met facts that it did not know folds those
-    /// and appends only what this still allows.
+    /// Whether this event may be appended next. A runner whose append conflicts with unknown events folds those and
+    /// appends only what is still admitted.
     pub fn admits(&self, event: &Event) -> bool {
         let running = self.phase == Phase::Running;
         match event {
             Event::Started { .. } => !running,
-            // Whoever takes a lease may say so: of a tree, or of a session that was left to itself.
+            // Any runner that takes the lease may record it: of a tree, or of a detached session.
             Event::Resumed { .. } => self.phase != Phase::Fresh,
             Event::Heard { .. } => self.phase != Phase::Fresh,
             Event::Called { turn, attempt, purpose, reserved, .. } => {
@@ -22,7 +22,7 @@ impl State {
                 running && self.open.as_ref().is_some_and(|open| open.turn == *turn)
             }
             Event::CallFailed { turn, attempt, cause, spent, .. } => {
-                // A request that was not sent has cost nothing: too dear, or too long for the window.
+                // A request that was not sent has no cost: it was too expensive, or too long for the window.
                 let is_unsent = match cause {
                     CallFault::Unaffordable => true,
                     CallFault::Overflow { .. } | CallFault::GivenUp { .. } => {
@@ -36,7 +36,7 @@ impl State {
                 running && (nothing_was_sent || answers_open)
             }
             Event::ToolStarted { call, lent, .. } => {
-                // What handed work on is not run again: nobody knows what became of the first loan.
+                // A call that delegates remotely is not run again: the outcome of its first loan is unknown.
                 let may_start = |progress: &CallProgress| match progress {
                     CallProgress::Started(intent) => intent.lent.is_zero(),
                     progress => may_begin(progress),
@@ -61,7 +61,7 @@ impl State {
                     && self.ledger.can_commit(loan)
             }
             Event::Returned { child, .. } => self.loans.contains_key(child),
-            // A runner that takes over asks again.
+            // A runner that takes over requests the approval again.
             Event::Asked { call, .. } => {
                 let may_ask = |progress: &CallProgress| {
                     matches!(progress, CallProgress::New | CallProgress::AwaitingApproval)
@@ -88,7 +88,7 @@ impl State {
     fn admits_call(&self, turn: u32, attempt: u32, purpose: Purpose, reserved: Resources) -> bool {
         let turns_left = self.exceeded_limit().is_none();
         let purpose_fits = match purpose {
-            // Where the last word is the agent's own there is nothing to ask.
+            // If the last message is the agent's own, there is nothing to ask the model.
             Purpose::Turn => turns_left && self.report != ReportState::Requested && !self.is_answered(),
             Purpose::Compaction => turns_left && self.transcript.can_compact(),
             Purpose::Grace => self.report == ReportState::NotRequired && !turns_left && self.can_wrap_up(),
@@ -129,7 +129,7 @@ impl State {
     }
 }
 
-/// A question that is open or was answered with no keeps a call from beginning.
+/// Whether a call may begin: a pending or denied approval prevents it.
 fn may_begin(progress: &CallProgress) -> bool {
     match progress {
         CallProgress::New | CallProgress::Decided(Answer::Once | Answer::Always(_)) => true,
@@ -141,7 +141,8 @@ fn may_begin(progress: &CallProgress) -> bool {
     }
 }
 
-/// A call whose children have not all returned cannot be answered: their loans would be forgotten.
+/// Whether a call may have a result. Not before all of its children have returned, because their loans would be
+/// forgotten.
 fn may_be_answered(progress: &CallProgress) -> bool {
     match progress {
         CallProgress::Answered => false,

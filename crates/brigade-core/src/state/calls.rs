@@ -1,4 +1,4 @@
-//! The calls of the last reply and how far each of them is.
+//! Calls of the last reply and their progress.
 
 use crate::delegation::Execution;
 use crate::event::{Answer, Effect};
@@ -6,43 +6,43 @@ use crate::id::{CallId, Hash, SessionId};
 use crate::message::Reply;
 use crate::money::Resources;
 
-/// How far a call is.
+/// Progress of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallProgress {
-    /// Nothing happened yet.
+    /// Not started.
     New,
-    /// A person is asked about it.
+    /// An approval was requested.
     AwaitingApproval,
-    /// The person answered.
+    /// The approval request was answered.
     Decided(Answer),
-    /// It may have run.
+    /// The call may have run.
     Started(Intent),
-    /// Children work for it.
+    /// Children work on the call.
     Delegated {
         /// All children of the call.
         children: Vec<SessionId>,
-        /// How many of those that the call waits for have not returned.
+        /// Number of foreground children that have not returned.
         outstanding: u32,
     },
-    /// It is answered.
+    /// The call has its result.
     Answered,
 }
 
-/// What is about to happen when a tool runs.
+/// Intent that is recorded before a tool runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intent {
-    /// What running it twice would mean.
+    /// Effect of the call, which decides whether it may run twice.
     pub effect: Effect,
-    /// The content that an edit found.
+    /// Hash of the content before an edit.
     pub before: Option<Hash>,
-    /// The content that an edit leaves.
+    /// Hash of the content after an edit.
     pub after: Option<Hash>,
-    /// What the far side is lent, where the tool hands work on.
+    /// Budget lent to the remote side, if the tool delegates remotely.
     pub lent: Resources,
 }
 
 impl CallProgress {
-    /// What the call was lent for work that it hands on.
+    /// Returns the loan of a call that delegates remotely.
     fn lent(&self) -> Resources {
         match self {
             CallProgress::Started(intent) => intent.lent,
@@ -55,18 +55,18 @@ impl CallProgress {
     }
 }
 
-/// One call.
+/// State of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallState {
-    /// Its id.
+    /// Id of the call.
     pub id: CallId,
-    /// How far it is.
+    /// Progress of the call.
     pub progress: CallProgress,
-    /// Whether a person said yes to it.
+    /// Whether the user approved the call.
     pub is_permitted: bool,
 }
 
-/// The calls of one reply. Handing out and answering cost the same however many there are.
+/// Calls of one reply. Starting and answering a call take constant time, however many there are.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ToolCalls {
     turn: u32,
@@ -121,7 +121,7 @@ impl ToolCalls {
         self.list.iter().filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect()
     }
 
-    /// Marks the call as started, and gives what it was lent for an earlier start; none where it is none of ours.
+    /// Marks the call as started, and returns the loan of an earlier start; `None` if the call is unknown.
     pub(super) fn started(&mut self, call: CallId, intent: Intent) -> Option<Resources> {
         let progress = self.open_mut(call)?;
         Some(std::mem::replace(progress, CallProgress::Started(intent)).lent())
@@ -133,7 +133,7 @@ impl ToolCalls {
         }
     }
 
-    /// Takes an answer; false where nothing was asked, or somebody else answered first.
+    /// Records an answer; false if no approval is pending.
     pub(super) fn answered(&mut self, call: CallId, answer: &Answer) -> bool {
         let asked = self.open_call_mut(call).filter(|state| state.progress == CallProgress::AwaitingApproval);
         let Some(state) = asked else { return false };
@@ -166,14 +166,14 @@ impl ToolCalls {
         }
     }
 
-    /// Marks the call as answered, and gives what it was lent; none where it is none of ours or was answered before.
+    /// Marks the call as answered, and returns its loan; `None` if the call is unknown or was answered before.
     pub(super) fn ended(&mut self, call: CallId) -> Option<Resources> {
         let lent = std::mem::replace(self.open_mut(call)?, CallProgress::Answered).lent();
         self.answered += 1;
         Some(lent)
     }
 
-    /// The calls that nobody has begun to see to.
+    /// Returns the calls that were not started.
     pub(super) fn unstarted(&self) -> impl Iterator<Item = CallId> {
         let waits = |progress: &CallProgress| {
             matches!(progress, CallProgress::New | CallProgress::AwaitingApproval | CallProgress::Decided(_))

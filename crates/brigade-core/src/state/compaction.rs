@@ -1,21 +1,21 @@
-//! A text of the older part of a conversation, for the model to summarise.
+//! Text of the older part of a conversation, for the model to summarise.
 
 use super::transcript::TranscriptEntry;
 
-/// About how many bytes stand around a piece.
+/// Approximate number of bytes around a piece.
 const PIECE_OVERHEAD_BYTES: usize = 48;
 
-/// What a summary is made from.
+/// Input of a summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionInput {
-    /// The older part of the conversation.
+    /// Older part of the conversation.
     pub text: String,
-    /// The first turn that stays as it is.
+    /// First turn that stays as it is.
     pub keep_from: u32,
 }
 
-/// The entries as one text of about `room` bytes at most: long pieces lose their middle first, then the oldest are left
-/// out.
+/// Renders the entries as one text of about `max_bytes` at most: long pieces lose their middle first, then the
+/// oldest are dropped.
 pub(super) fn render(entries: &[TranscriptEntry], max_bytes: usize) -> String {
     let mut pieces: Vec<(String, &str)> = entries.iter().flat_map(pieces).collect();
     let max_pieces = max_bytes / (2 * PIECE_OVERHEAD_BYTES);
@@ -35,7 +35,7 @@ pub(super) fn render(entries: &[TranscriptEntry], max_bytes: usize) -> String {
     text
 }
 
-/// What an entry says, piece by piece, with who says it.
+/// Splits an entry into pieces, each with its speaker.
 fn pieces(entry: &TranscriptEntry) -> Vec<(String, &str)> {
     match entry {
         TranscriptEntry::UserMessage(message) => vec![("To the agent".to_owned(), message.as_str())],
@@ -56,7 +56,7 @@ fn pieces(entry: &TranscriptEntry) -> Vec<(String, &str)> {
     }
 }
 
-/// The largest length to which all pieces can be cut so that together they have `room`.
+/// Returns the maximum length per piece so that all pieces together have at most `max_bytes`.
 fn cap(lengths: impl Iterator<Item = usize>, max_bytes: usize) -> usize {
     let mut lengths: Vec<usize> = lengths.collect();
     lengths.sort_unstable();
@@ -72,7 +72,7 @@ fn cap(lengths: impl Iterator<Item = usize>, max_bytes: usize) -> usize {
     usize::MAX
 }
 
-/// The beginning and the end of a text that is longer than `cap`.
+/// Keeps the beginning and the end of a text that is longer than `cap`.
 fn clip(text: &str, cap: usize) -> String {
     if text.len() <= cap {
         return text.to_owned();

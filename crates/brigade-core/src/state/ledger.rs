@@ -1,66 +1,66 @@
-//! The books of a round: spent + reserved + lent never exceed what was granted.
+//! Ledger of a round: spent + reserved + lent never exceed the grant.
 
 use crate::delegation::LimitKind;
 use crate::grant::{Budget, Limit};
 use crate::money::{Price, Resources, Spent};
 
-/// Output tokens that a session always keeps free for its wrap-up call.
+/// Output tokens that a session always reserves for its wrap-up call.
 const RESERVED_WRAP_UP_TOKENS: u64 = 1024;
-/// Output tokens that a wrap-up call or a report asks for, if they are free.
+/// Output tokens that a wrap-up call or a report requests, if they are free.
 pub(super) const WRAP_UP_OUTPUT_TOKENS: u64 = 4096;
-/// The part of the free budget that the output of one call takes, so that a call whose outcome is unknown does not end
-/// the session.
+/// Share of the free budget for the output of one call, so that a call with an unknown outcome does not end the
+/// session.
 const OUTPUT_BUDGET_DIVISOR: u64 = 4;
-/// The least output that makes a turn worth its input.
+/// Minimum output that makes a turn worth its input.
 const MIN_OUTPUT_TOKENS: u64 = 64;
-/// The output that is asked for even where the window seems to be full: how full it is, is an estimate.
+/// Output that is requested even if the window seems to be full, because its fill level is an estimate.
 const MIN_WINDOW_OUTPUT_TOKENS: u64 = 1024;
 
-/// What a model call costs, as far as it is known beforehand.
+/// Expected cost of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostModel {
-    /// The price of the model.
+    /// Price of the model.
     pub price: Price,
-    /// Bytes that every request carries: system prompt and tools.
+    /// Bytes that every request contains: system prompt and tools.
     pub fixed_bytes: u64,
-    /// The most output tokens that a turn asks for.
+    /// Maximum number of output tokens that a turn requests.
     pub max_output: u64,
-    /// How many tokens a request and its reply may have together, where it is known.
+    /// Maximum number of tokens of a request and its reply together, if known.
     pub window: Option<u64>,
 }
 
-/// The most that a call is expected to cost.
+/// Worst-case cost of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorstCase {
-    /// What has to be set aside.
+    /// Resources to reserve.
     pub amount: Resources,
-    /// The input tokens in it.
+    /// Input tokens in it.
     pub input: u64,
-    /// The output that it may ask for, clamped to what is left.
+    /// Maximum output to request, clamped to the rest of the budget.
     pub max_output: u64,
 }
 
-/// A budget that does not cover the next call.
+/// Budget that does not cover the next call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The limit that is in the way.
+    /// Limit that prevents the call.
     pub which: LimitKind,
-    /// What had to be free for the call and for the session's own reserve.
+    /// Resources needed for the call and for the session's own reserve.
     pub needed: Resources,
 }
 
-/// How large a request is expected to be.
+/// Estimated size of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
-    /// Input tokens at most.
+    /// Upper bound of the input tokens.
     pub(super) input: u64,
-    /// Input tokens most likely.
+    /// Most likely number of input tokens.
     pub(super) likely_input: u64,
-    /// Output tokens above the requested maximum, as the session has seen them.
+    /// Output tokens above the requested maximum, as observed in this session.
     pub(super) output_extra: u64,
 }
 
-/// The output that a call asks for.
+/// Output that a call requests.
 #[derive(Debug, Clone, Copy)]
 struct OutputTokens {
     wanted: u64,
@@ -68,13 +68,13 @@ struct OutputTokens {
     extra: u64,
 }
 
-/// The books of one round.
+/// Ledger of one round.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     granted: Budget,
     spent: Spent,
     reserved: Resources,
-    /// What stays set aside between two calls of an external agent.
+    /// Resources that stay reserved between two calls of an external agent.
     held_back: Resources,
     lent: Resources,
 }
@@ -84,32 +84,32 @@ impl Ledger {
         Ledger { granted, ..Ledger::default() }
     }
 
-    /// What was granted.
+    /// Returns the granted budget.
     pub fn granted(&self) -> Budget {
         self.granted
     }
 
-    /// What is gone, children that returned included.
+    /// Returns the usage so far, returned children included.
     pub fn spent(&self) -> Spent {
         Spent { overrun: self.overrun(), ..self.spent }
     }
 
-    /// Usage that the grant does not cover. A loan that comes back may still cover it.
+    /// Returns the usage that the grant does not cover. A returned loan may still cover it.
     pub fn overrun(&self) -> Resources {
         self.granted.exceeded_by(self.used())
     }
 
-    /// What is set aside for the open call.
+    /// Returns the resources reserved for the open call.
     pub fn reserved(&self) -> Resources {
         self.reserved
     }
 
-    /// What children hold.
+    /// Returns the resources lent to children.
     pub fn lent(&self) -> Resources {
         self.lent
     }
 
-    /// spent + reserved + held + lent, without the overrun.
+    /// Returns spent + reserved + held back + lent, without the overrun.
     pub fn committed(&self) -> Resources {
         self.used().minus(self.overrun())
     }
@@ -118,22 +118,22 @@ impl Ledger {
         self.spent.amount().plus(self.reserved).plus(self.held_back).plus(self.lent)
     }
 
-    /// What the round has used up if it ends now: nobody knows what became of what is still held.
+    /// Returns the usage if the round ends now: resources that are still held back count as unconfirmed.
     pub fn spent_at_end(&self) -> Spent {
         self.spent().plus(Spent::unconfirmed(self.held_back))
     }
 
-    /// Whether `amount` can be committed on top.
+    /// Whether `amount` can be committed in addition.
     pub fn can_commit(&self, amount: Resources) -> bool {
         self.granted.fits(self.committed().plus(amount))
     }
 
-    /// Whether a call can set `amount` aside. It takes over what is held.
+    /// Whether a call can reserve `amount`. It takes over the held-back resources.
     pub(super) fn can_reserve(&self, amount: Resources) -> bool {
         self.granted.fits(self.committed().minus(self.held_back).plus(amount))
     }
 
-    /// What a call can set aside at most.
+    /// Returns the maximum that a call can reserve.
     pub fn reservable(&self) -> Budget {
         self.granted.minus(self.committed().minus(self.held_back))
     }
@@ -148,20 +148,20 @@ impl Ledger {
         self.held_back = Resources::default();
     }
 
-    /// Books what a call cost and frees its reserve.
+    /// Charges the cost of a call and releases its reserve.
     pub(super) fn settle(&mut self, reserved: Resources, spent: Spent) {
         self.reserved = self.reserved.minus(reserved);
         self.held_back = spent.held_back;
         self.book(spent);
     }
 
-    /// Books usage, whatever part of it the grant covers. The overrun that a fact names is the view of whoever wrote
-    /// it; the books of this round decide.
+    /// Charges usage, whether the grant covers it or not. The overrun in an event is the view of its writer; the
+    /// ledger of this round decides.
     fn book(&mut self, spent: Spent) {
         self.spent = self.spent.plus(Spent { overrun: Resources::default(), ..spent });
     }
 
-    /// The part of `spent` that the grant will not cover when it takes the place of `set_aside`.
+    /// Returns the part of `spent` that the grant will not cover when it replaces `set_aside`.
     pub fn uncovered(&self, set_aside: Resources, spent: &Spent) -> Resources {
         let used = self.used().minus(set_aside).plus(spent.amount()).plus(spent.held_back);
         self.granted.exceeded_by(used).minus(self.overrun())
@@ -171,13 +171,13 @@ impl Ledger {
         self.lent = self.lent.plus(amount);
     }
 
-    /// Takes a loan back and books what was used.
+    /// Takes a loan back and charges its usage.
     pub(super) fn return_loan(&mut self, loan: Resources, spent: Spent) {
         self.lent = self.lent.minus(loan);
         self.book(spent);
     }
 
-    /// What is neither spent nor reserved nor lent.
+    /// Returns the resources that are neither spent nor reserved nor lent.
     pub fn free(&self) -> Budget {
         self.granted.minus(self.committed())
     }
@@ -186,21 +186,21 @@ impl Ledger {
         self.free().minus(wrap_up_reserve(cost_model, request.input, request.output_extra))
     }
 
-    /// The most that a turn costs. It leaves the session's own reserve untouched.
+    /// Returns the worst-case cost of a turn, which leaves the session's own reserve untouched.
     pub(super) fn worst_turn(
         &self,
         cost_model: &CostModel,
         request: &Estimate,
     ) -> Result<WorstCase, Shortfall> {
-        // What does not fit into the window is not paid for either.
+        // A request that exceeds the window needs no budget either.
         let fitting =
             cost_model.window.map_or(u64::MAX, |window| window.saturating_sub(request.likely_input));
         let wanted = cost_model.max_output.min(fitting.max(MIN_WINDOW_OUTPUT_TOKENS));
         self.worst_beyond_reserve(cost_model, request, request.input, wanted)
     }
 
-    /// The most that a wrap-up call or a report costs. The session's own reserve pays: even one word is better than
-    /// none. `room` is the output that is asked for, if it is free.
+    /// Returns the worst-case cost of a wrap-up call or a report. The session's own reserve covers it, because even
+    /// a short reply is better than none. `max_output` is the output to request, if it is free.
     pub(super) fn worst_wrap_up(
         &self,
         cost_model: &CostModel,
@@ -217,7 +217,8 @@ impl Ledger {
         })
     }
 
-    /// A summary is asked for with a request of its own, and leaves the reserve for the next usual one untouched.
+    /// Returns the worst-case cost of a summary, which has a request of its own and leaves the reserve of the next
+    /// regular one untouched.
     pub(super) fn worst_case_summary(
         &self,
         cost_model: &CostModel,
@@ -269,12 +270,12 @@ fn worst_case(
     Ok(WorstCase { amount, input, max_output })
 }
 
-/// The output that a budget pays for beside so much input.
+/// Returns the output that a budget covers next to this input.
 fn output_within(cost_model: &CostModel, free: &Budget, input: u64) -> u64 {
     tokens_within(free, input).min(affordable_output(cost_model, free.usd, input))
 }
 
-/// The tokens that a budget leaves beside so much input.
+/// Returns the tokens that a budget leaves next to this input.
 fn tokens_within(free: &Budget, input: u64) -> u64 {
     match free.tokens {
         Limit::AtMost(tokens) => tokens.saturating_sub(input),
@@ -290,14 +291,14 @@ fn cost(cost_model: &CostModel, input: u64, output: u64) -> Resources {
     }
 }
 
-/// What a session keeps for its wrap-up call: its whole input and a short reply.
+/// Returns the reserve of a session for its wrap-up call: its whole input and a short reply.
 fn wrap_up_reserve(cost_model: &CostModel, input: u64, output_extra: u64) -> Resources {
     cost(cost_model, input, RESERVED_WRAP_UP_TOKENS.min(cost_model.max_output).saturating_add(output_extra))
 }
 
 impl CostModel {
-    /// The least that makes sense to lend to a child whose first request has this many bytes: its first call and
-    /// the reserve for its wrap-up call.
+    /// Returns the minimum useful loan for a child whose first request has this many bytes: its first call and the
+    /// reserve for its wrap-up call.
     pub fn min_loan(&self, first_request_bytes: u64) -> Resources {
         let input = self.fixed_bytes.saturating_add(first_request_bytes).div_ceil(2);
         wrap_up_reserve(self, input, 0).plus(cost(self, input, MIN_OUTPUT_TOKENS.min(self.max_output)))

@@ -1,8 +1,8 @@
-//! Turns that make the same calls and get the same results, one after the other.
+//! Detection of consecutive turns with the same calls and results.
 
 use crate::id::Hash;
 
-/// How often the last exchange of calls and results has happened in a row.
+/// Number of consecutive repetitions of the last exchange of calls and results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Repeats {
     exchange: Option<Hash>,
@@ -11,7 +11,7 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// Takes the calls and results of a turn whose calls are all answered.
+    /// Records the calls and results of a completed turn.
     pub(super) fn turn_ended(&mut self, exchange: Option<Hash>) {
         if exchange.is_some() && self.exchange == exchange {
             self.count = self.count.saturating_add(1);
@@ -20,7 +20,7 @@ impl Repeats {
         }
     }
 
-    /// The runtime has said something to the agent.
+    /// Records that the runtime warned the agent.
     pub(super) fn mark_warned(&mut self) {
         self.is_warned |= self.count > 1;
     }

@@ -1,4 +1,4 @@
-//! Stories of sessions: what happened, what is to be done next, what may not stand in the log.
+//! Scenarios of sessions: past events, the next step and events that are not admitted.
 
 mod context_window;
 mod limits;
@@ -139,7 +139,7 @@ fn limit_of(worst: Result<WorstCase, Shortfall>) -> Option<LimitKind> {
 }
 
 fn cancel() -> Event {
-    Event::CancelAsked { by: "the person".to_owned() }
+    Event::CancelAsked { by: "the user".to_owned() }
 }
 
 fn ended(status: Status, text: &str) -> Event {
@@ -155,23 +155,23 @@ fn incomplete(limit: LimitKind, text: &str) -> Step {
 }
 
 fn cancelled(text: &str) -> Step {
-    Step::End(Outcome::new(Status::Cancelled { by: "the person".to_owned() }, text))
+    Step::End(Outcome::new(Status::Cancelled { by: "the user".to_owned() }, text))
 }
 
-/// A session that has done one turn.
+/// Session that has completed one turn.
 fn worked_once() -> Scenario {
     let turn = [called(1, 1, Purpose::Turn), replied(1, "Working.", &["read"]), tool_ended(1, 0, "text")];
     Scenario::of([started(9, LARGE_BUDGET)].into_iter().chain(turn))
 }
 
-/// The same, and a limit after it.
+/// The same session, with a limit reached afterwards.
 fn worked(limit: LimitKind) -> Scenario {
     let mut scenario = worked_once();
     scenario.then(limit_reached(limit));
     scenario
 }
 
-/// A log as it grows: every fact has to be admitted at its place, and the books have to balance after it.
+/// Growing log: every event must be admitted at its position, and the ledger must balance after it.
 struct Scenario {
     log: Vec<Event>,
     state: State,
@@ -226,7 +226,7 @@ impl Scenario {
     }
 }
 
-/// Each reply with calls is directly followed by one result for each of them, and no result stands elsewhere.
+/// Each reply with calls is directly followed by one result for each of them, and there are no other results.
 #[track_caller]
 fn assert_paired(messages: &[Message]) {
     let mut due: Option<&Reply> = None;
@@ -305,7 +305,7 @@ fn tool_turn_runs_calls_and_continues() {
         .refuses(ended(Status::Done, ""))
         .refuses(tool_ended(1, 2, "x"));
     scenario.then(tool_started(1, 0)).then(tool_started(1, 1)).next(Step::Wait);
-    // Results stand in the order of the calls, whatever ends first.
+    // Results are in the order of the calls, whichever ends first.
     scenario.then(tool_ended(1, 1, "second")).next(Step::Wait);
     scenario.refuses(tool_ended(1, 1, "again")).refuses(tool_started(1, 1)).refuses(called(
         2,
@@ -332,7 +332,7 @@ fn delegation_lends_and_returns_budget() {
     scenario.next(Step::RunCalls(vec![call(1, 0), call(1, 1)]));
     scenario.then(delegated(1, 0, loan(600)));
     assert_eq!(scenario.state.ledger().lent(), Resources { tokens: 600, usd: 0, agents: 1 });
-    // Spent are 10, lent are 600: what is left is 390.
+    // 10 are spent and 600 are lent, so 390 are left.
     scenario.refuses(delegated(1, 1, loan(391))).then(delegated(1, 1, loan(390))).next(Step::Wait);
     scenario.refuses(tool_ended(1, 0, "too early")).refuses(ended(Status::Done, ""));
     scenario.refuses(ended(Status::Failed { cause: "x".to_owned() }, "")).refuses(called(
@@ -351,7 +351,7 @@ fn delegation_lends_and_returns_budget() {
         .then(called(2, 1, Purpose::Turn))
         .then(replied(2, "Ok.", &[]))
         .ends();
-    // A child's usage is in its parent's totals: 10 + 300 + 5 + 10, and four answered calls.
+    // A child's usage is included in its parent's totals: 10 + 300 + 5 + 10, and four answered calls.
     let spent = scenario.state.ledger().spent();
     assert_eq!((spent.usage.total(), spent.agents, spent.turns), (325, 2, 4));
 }
@@ -443,7 +443,7 @@ fn turn_limit_gets_a_wrap_up_call() {
         .ends();
 }
 
-/// The turn limit follows from the log, so it holds also where nobody wrote it down.
+/// The turn limit follows from the log, so it holds even without an event.
 #[test]
 fn turn_limit_without_an_event_gets_a_wrap_up_call() {
     let begin = || {
@@ -457,7 +457,7 @@ fn turn_limit_without_an_event_gets_a_wrap_up_call() {
     };
     assert!(user_messages(&begin().state).last().unwrap().contains("turns limit"));
     begin().then(replied(2, "All I got.", &[])).next(incomplete(LimitKind::Turns, "All I got.")).ends();
-    // A crash in the grace call gives no further turn.
+    // A crash in the wrap-up call gives no further turn.
     let mut scenario = begin();
     scenario.crash().then(failed(2, 1, CallFault::Interrupted)).next(Step::CallModel(Purpose::Grace));
     scenario.refuses(called(2, 2, Purpose::Turn)).then(called(2, 2, Purpose::Grace)).then(replied(
@@ -499,7 +499,7 @@ fn calls_in_the_wrap_up_reply_are_not_run() {
 fn token_limit_gets_a_wrap_up_call() {
     let cost_model = CostModel { price: Price::default(), fixed_bytes: 0, max_output: 100, window: None };
     let mut scenario = Scenario::of([started(50, tokens_only(400))]);
-    // Of 400 tokens the own reserve keeps 103, so that 197 of the next call's 297 would be output; 100 are enough.
+    // Of 400 tokens the session reserves 103, so 197 of the next call's 297 would be output; 100 are enough.
     let worst = scenario.state.worst_case(&cost_model, Purpose::Turn).unwrap();
     assert_eq!((worst.amount.tokens, worst.max_output), (103, 100));
     scenario.then(reserving(1, 1, Purpose::Turn, worst.amount.tokens));
@@ -510,7 +510,7 @@ fn token_limit_gets_a_wrap_up_call() {
         waited_ms: 0,
     });
     scenario.then(tool_ended(1, 0, &"x".repeat(100)));
-    // The next input is 103 + 50: with the reserve of 253 there is nothing left for a turn out of 297.
+    // The next input is 103 + 50: with the reserve of 253 nothing is left for a turn out of 297.
     assert_eq!(limit_of(scenario.state.worst_case(&cost_model, Purpose::Turn)), Some(LimitKind::Tokens));
     scenario.then(limit_reached(LimitKind::Tokens)).next(Step::CallModel(Purpose::Grace)).refuses(called(
         2,
@@ -545,7 +545,7 @@ fn unaffordable_wrap_up_ends_with_the_last_text() {
     scenario.then(failed(2, 1, CallFault::Unaffordable)).next(incomplete(LimitKind::Usd, "Half.")).ends();
 }
 
-/// An earlier fault that might have passed does not keep asking for what cannot be paid.
+/// An earlier transient fault does not cause retries of a call that the budget cannot cover.
 #[test]
 fn unaffordable_wrap_up_after_a_fault_ends() {
     let mut scenario = worked_once();
@@ -581,7 +581,7 @@ fn interrupted_wrap_up_is_repeated() {
         .then(called(2, 2, Purpose::Grace))
         .then(replied(2, "Late.", &[]))
         .next(incomplete(LimitKind::Time, "Late."));
-    // It is told once what is asked of it.
+    // The prompt is sent once.
     assert_eq!(
         user_messages(&scenario.state).iter().filter(|message| message.contains("time limit")).count(),
         1
@@ -606,7 +606,7 @@ fn time_limit_stops_new_calls_and_wraps_up() {
         replied(1, "I run.", &["shell", "shell"]),
     ]);
     scenario.then(tool_started(1, 0)).then(limit_reached(LimitKind::Time));
-    // What runs may end; nothing new starts; the first limit stays.
+    // Running calls may end; nothing new starts; the first limit stays.
     scenario
         .refuses(tool_started(1, 1))
         .refuses(delegated(1, 1, loan(1)))
@@ -632,7 +632,7 @@ fn cancel_waits_for_open_children() {
     ]);
     scenario.next(Step::RunCalls(vec![call(1, 0), call(1, 1), call(1, 2)]));
     scenario.then(cancel()).refuses(cancel()).refuses(limit_reached(LimitKind::Time)).next(Step::Wait);
-    // Nothing is lent, started, asked or thought any more.
+    // Nothing is lent, started, requested or called any more.
     scenario.refuses(delegated(1, 2, loan(1))).refuses(tool_started(1, 2)).refuses(called(
         2,
         1,
@@ -646,11 +646,11 @@ fn cancel_waits_for_open_children() {
         until: 0,
         default: Answer::Once,
     });
-    let end = || ended(Status::Cancelled { by: "the person".to_owned() }, "Two helpers.");
+    let end = || ended(Status::Cancelled { by: "the user".to_owned() }, "Two helpers.");
     scenario.refuses(end()).then(tool_ended(1, 2, "not started")).refuses(end());
     scenario.then(returned(1, 0, used(50))).then(tool_ended(1, 0, "part")).refuses(end()).next(Step::Wait);
     scenario.then(returned(1, 1, used(50))).then(tool_ended(1, 1, "part"));
-    // A cancel has no grace.
+    // A cancellation has no wrap-up call.
     scenario.refuses(called(2, 1, Purpose::Grace)).refuses(called(2, 1, Purpose::Summary));
     scenario
         .refuses(ended(Status::Done, ""))
@@ -694,7 +694,7 @@ fn cancel_takes_precedence_over_a_limit() {
     scenario.refuses(called(1, 1, Purpose::Grace)).next(cancelled("")).ends();
 }
 
-/// Two delegations and a tool, a fault, words from outside and an answer.
+/// Two delegations and a tool, a fault, an external message and an answer.
 fn whole_log() -> Vec<Event> {
     vec![
         started(9, tokens_only(10_000)),
@@ -719,7 +719,7 @@ fn whole_log() -> Vec<Event> {
     ]
 }
 
-/// Whether doing `step` can lead to `event`.
+/// Whether executing `step` can lead to `event`.
 fn leads_to(step: &Step, event: &Event) -> bool {
     match (step, event) {
         (_, Event::Heard { .. }) => true,
@@ -738,7 +738,7 @@ fn leads_to(step: &Step, event: &Event) -> bool {
     }
 }
 
-/// A runner that takes a log up where it stands and does what it is told until there is nothing to do.
+/// Runner that resumes a log at any point and follows the steps until there is nothing to do.
 #[track_caller]
 fn run_to_end(scenario: &mut Scenario) {
     if let Some(open) = scenario.state.open_call().cloned() {
@@ -797,13 +797,13 @@ fn session_resumes_from_every_crash_point() {
     }
 }
 
-/// Nothing recorded as done is done or bought twice: a fact cannot stand a second time where it stood.
+/// Nothing that is recorded as done is done or charged twice: no event is admitted again at its position.
 #[test]
 fn no_event_is_admitted_twice_in_a_row() {
     let log = whole_log();
     for (index, event) in log.iter().enumerate() {
         let state = State::fold(root(), &log[..=index]);
-        // Words may be repeated, and a pure tool may be started again.
+        // Messages may be repeated, and a pure tool may be started again.
         let repeatable = matches!(event, Event::Heard { .. } | Event::ToolStarted { .. });
         assert_eq!(state.admits(event), repeatable, "{event:?}");
     }
@@ -834,7 +834,7 @@ fn transient_fault_is_fatal_after_six_attempts() {
         scenario.next(Step::CallModel(Purpose::Turn));
         scenario.then(called(1, attempt, Purpose::Turn)).then(failed(1, attempt, transient()));
     }
-    let Step::End(outcome) = scenario.state.next() else { panic!("it goes on") };
+    let Step::End(outcome) = scenario.state.next() else { panic!("it continues") };
     let Status::Failed { cause } = &outcome.status else { panic!("{outcome:?}") };
     assert!(cause.contains("overloaded") && cause.contains('6'), "{cause}");
     scenario.ends();
@@ -870,7 +870,7 @@ fn interrupted_call_is_charged_as_unconfirmed_and_retried() {
     assert_eq!(scenario.state.ledger().spent().unconfirmed, tokens(100));
     assert_eq!(scenario.state.ledger().committed(), tokens(100));
     assert_eq!(scenario.state.ledger().spent().usage.total(), 0);
-    // It is the same turn: the limit of one turn still allows it.
+    // This is the same turn: the limit of one turn still permits it.
     scenario.next(Step::CallModel(Purpose::Turn));
     assert_eq!(scenario.state.next_attempt(), (1, 2));
     scenario.refuses(called(1, 1, Purpose::Turn)).refuses(called(2, 1, Purpose::Turn));
@@ -900,7 +900,7 @@ fn crashes_do_not_count_as_faults() {
 #[test]
 fn message_during_a_model_call_follows_its_reply_and_results() {
     let mut scenario = Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), heard("Wait!")]);
-    // The request that is under way does not have them; neither does one that is rebuilt for it.
+    // The request in progress does not contain them; neither does one that is rebuilt for it.
     assert_eq!(user_messages(&scenario.state), ["Do it"]);
     scenario.then(replied(1, "I look.", &["read_file"])).then(heard("And another thing."));
     scenario.then(tool_ended(1, 0, "content"));
@@ -973,7 +973,7 @@ fn message_after_the_end_starts_another_round() {
     };
     scenario.then(silent).next(Step::CallModel(Purpose::Turn));
     assert_eq!(scenario.state.rounds(), 2);
-    // The books are those of the round; turn numbers go on, so that call ids stay unique.
+    // The ledger belongs to the round; turn numbers continue, so that call ids stay unique.
     assert_eq!(scenario.state.ledger().committed(), Resources::default());
     assert_eq!(scenario.state.ledger().granted(), tokens_only(500));
     assert_eq!(scenario.state.next_attempt(), (2, 1));
@@ -1002,7 +1002,7 @@ fn end_waits_for_every_call_and_loan() {
         .refuses(failed())
         .refuses(lost());
     scenario.then(delegated(1, 0, loan(5))).refuses(failed()).refuses(lost());
-    // No runner answers the call before its child; where a log has it, the loan still has to come back.
+    // No runner answers the call before its child; if a log contains that, the loan must still be returned.
     let mut state = scenario.state;
     state.apply(&tool_ended(1, 0, "too early"));
     assert!(!state.admits(&failed()) && !state.admits(&lost()));
@@ -1025,7 +1025,7 @@ fn cancelled_answer_is_not_done() {
     scenario.next(cancelled("A.")).ends();
 }
 
-/// A turn that the last round began and did not finish is no gift to the next.
+/// A turn that the last round left unfinished is not available to the next.
 #[test]
 fn turn_count_restarts_for_each_round() {
     let fatal = || CallFault::Fatal { message: "down".to_owned() };
@@ -1067,7 +1067,7 @@ fn only_external_events_and_a_new_round_follow_an_end() {
 fn end_status_must_match_the_log() {
     let incomplete = || ended(Status::Incomplete { limit: LimitKind::Turns }, "");
     let mut scenario = Scenario::of([started(2, LARGE_BUDGET)]);
-    // There is no answer yet, no limit was reached, nobody cancelled.
+    // There is no answer yet, no limit was reached, and the round was not cancelled.
     scenario.refuses(ended(Status::Done, "")).refuses(incomplete());
     scenario.refuses(ended(Status::Cancelled { by: "me".to_owned() }, ""));
     scenario
@@ -1087,7 +1087,7 @@ fn overrun_ends_incomplete() {
     let mut scenario = Scenario::of([started(9, tokens_only(100)), called(1, 1, Purpose::Turn)]);
     let spent = Spent { overrun: tokens(50), ..used(150) };
     scenario.then(Event::Replied { turn: 1, reply: reply("I go on.", &["shell"]), spent, waited_ms: 0 });
-    // No tool of that reply runs, and there is no last word to pay.
+    // No tool of that reply runs, and there is no wrap-up call to cover.
     scenario.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(0))).refuses(called(
         2,
         1,
@@ -1130,7 +1130,7 @@ fn run_calls_names_each_call_once() {
     let all = vec![call(1, 0), call(1, 1), call(1, 2)];
     scenario.next(Step::RunCalls(all.clone())).next(Step::Wait).then(tool_started(1, 0)).next(Step::Wait);
     scenario.then(tool_ended(1, 1, "")).next(Step::Wait).then(heard("x")).next(Step::Wait);
-    // A runner that folds the log anew sees to all that have no answer.
+    // A runner that folds the log again processes all calls without a result.
     scenario.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 2)])).next(Step::Wait);
     assert_eq!(scenario.state.unanswered(), [call(1, 0), call(1, 2)]);
     assert!(matches!(scenario.state.call(call(1, 0)).unwrap().progress, CallProgress::Started(_)));
@@ -1155,17 +1155,17 @@ fn approval_comes_before_the_call() {
     let mut scenario =
         Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "", &["a", "b"])]);
     scenario.refuses(answered(0, Answer::Once)).then(asked(0)).then(asked(1));
-    // A runner that takes over asks again.
+    // A runner that takes over requests the approval again.
     scenario.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 1)])).next(Step::Wait).then(asked(0));
-    // What is not decided does not run, and neither is it lent to.
+    // A call without a decision does not run and gets no loan.
     scenario.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(1)));
     scenario.then(answered(0, Answer::Once)).refuses(answered(0, Answer::Once)).refuses(asked(0));
     scenario.then(tool_started(1, 0));
-    // That a person said yes is remembered as long as the call is open.
+    // An approval is remembered as long as the call is open.
     scenario.crash();
     assert!(scenario.state.call(call(1, 0)).unwrap().is_permitted);
     assert!(!scenario.state.call(call(1, 1)).unwrap().is_permitted);
-    // What was denied never runs.
+    // A denied call never runs.
     scenario.then(answered(1, Answer::Deny { word: None })).refuses(tool_started(1, 1)).refuses(delegated(
         1,
         1,
@@ -1197,7 +1197,7 @@ fn always_allowed_rules_outlive_the_round_without_duplicates() {
         Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "", &calls)]);
     scenario.then(asked(0)).then(asked(1)).then(asked(2));
     scenario.then(answered(0, "shell(git status)")).then(answered(1, "shell(git status)"));
-    // A rule that cannot be read permits this call alone; an answer that nobody waits for permits nothing.
+    // A rule that cannot be parsed allows only this call; an unexpected answer allows nothing.
     scenario.then(answered(2, "shell(")).refuses(answered(3, "shell"));
     scenario.state.apply(&answered(3, "shell"));
     let rules: Vec<String> = scenario.state.always_allowed().iter().map(ToString::to_string).collect();
@@ -1214,7 +1214,7 @@ fn duplicate_delegated_event_does_not_block_the_call() {
         delegated(1, 0, loan(50)),
     ];
     let mut state = State::fold(root(), &log);
-    // No runner writes this; a log that has it can still be closed.
+    // No runner writes this; a log that contains it can still be closed.
     state.apply(&delegated(1, 0, loan(70)));
     assert_eq!(state.ledger().lent().tokens, 70);
     state.apply(&returned(1, 0, used(1)));
@@ -1268,7 +1268,7 @@ fn long_session_takes_constant_time_per_turn() {
 
 #[test]
 fn unanswered_calls_report_an_unknown_outcome() {
-    // A crash between the tools' start and their end, read by someone who only wants the messages.
+    // A crash between the start and the end of the tools, seen by a reader that only needs the messages.
     let scenario = Scenario::of([
         started(9, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
@@ -1353,7 +1353,7 @@ fn turn_leaves_the_wrap_up_reserve_untouched() {
     assert!(budget.fits(kept.plus(turn.amount)), "{turn:?}");
     assert!(turn.max_output < 4000, "the output is clamped to what is left");
     assert_eq!(turn.amount.usd, price.worst_case(turn.amount.tokens - turn.max_output, turn.max_output));
-    // What is lent leaves the same: a child may have all that is lendable, and the wrap-up call can still be paid.
+    // Lending leaves the same reserve: a child may have everything lendable, and the wrap-up call is still covered.
     let lendable = scenario.state.lendable(&cost_model);
     let lent = Budget { agents: Limit::AtMost(0), ..lendable }.as_loan(&budget);
     assert_eq!(budget.minus(lent).tokens, Limit::AtMost(503 + 1024));
@@ -1391,7 +1391,7 @@ fn worst_case_grows_with_added_text() {
     assert_eq!(input(&scenario), 560);
 }
 
-/// Logs may come from a stranger's export: no number in them makes the fold panic.
+/// Logs may come from an untrusted export: no number in them makes the fold panic.
 #[test]
 fn hostile_numbers_do_not_panic() {
     let most = u32::MAX;

@@ -1,21 +1,21 @@
-//! How far a model's own count of tokens departs from estimates by bytes.
+//! Deviation of a model's token counts from estimates by bytes.
 
 use super::OpenCall;
 use crate::money::Usage;
 
-/// Tokens per KiB that every reserve assumes at least: half a token for each byte.
+/// Minimum tokens per KiB that every reserve assumes: half a token for each byte.
 const MIN_TOKENS_PER_KIB: u64 = 512;
-/// Tokens per KiB that no tokeniser exceeds: one token for each byte.
+/// Maximum tokens per KiB of any tokeniser: one token for each byte.
 const MAX_TOKENS_PER_KIB: u64 = 1024;
-/// New bytes below which a difference says nothing about tokens per byte.
+/// Number of new bytes below which a difference reveals nothing about tokens per byte.
 const MIN_SAMPLE_BYTES: u64 = 2048;
 
-/// The worst that a session has seen of its model: it enters the reserve of every later call.
+/// Worst values that a session has observed of its model; they enter the reserve of every later call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TokenEstimator {
     /// Tokens per KiB of input.
     tokens_per_kib: u64,
-    /// Input tokens that bytes do not explain, in a request of which the model has counted no part yet.
+    /// Input tokens beyond the bytes, in a request of which the model has counted no part yet.
     first_extra: u64,
     /// The same, in a request that continues one that the model has counted.
     next_extra: u64,
@@ -30,12 +30,13 @@ impl Default for TokenEstimator {
 }
 
 impl TokenEstimator {
-    /// Input tokens of a request at most: `counted` by the model before, and `bytes` since.
+    /// Returns the upper bound of a request's input tokens: `counted` by the model before, and `bytes` since.
     pub(super) fn max_input(&self, counted: u64, bytes: u64) -> u64 {
         counted.saturating_add(self.tokens_for_bytes(bytes)).saturating_add(self.extra(counted))
     }
 
-    /// Input tokens of a request most likely: a token for three bytes, or more if the session has seen more.
+    /// Returns the most likely input tokens of a request: a token for three bytes, or more if the session has
+    /// observed more.
     pub(super) fn likely_input(&self, counted: u64, bytes: u64) -> u64 {
         let usual = bytes.div_ceil(3);
         let seen = if self.tokens_per_kib > MIN_TOKENS_PER_KIB { self.tokens_for_bytes(bytes) } else { 0 };
@@ -54,10 +55,10 @@ impl TokenEstimator {
         if counted == 0 { self.first_extra } else { self.next_extra }
     }
 
-    /// Compares what a call used with what was reserved for it. `counted` is what the model had counted of the request
-    /// before the call.
+    /// Compares the usage of a call with its reserve. `counted` is the part of the request that the model had
+    /// counted before the call.
     pub(super) fn observe(&mut self, call: &OpenCall, counted: u64, usage: Usage) {
-        // Logs of earlier versions do not say what was estimated.
+        // Logs of earlier versions do not contain the estimate.
         if call.input == 0 || usage.total() == 0 {
             return;
         }
@@ -126,7 +127,7 @@ mod tests {
         let mut estimator = TokenEstimator::default();
         estimator.observe(&call(1000, 100), 0, usage(900, 350));
         assert_eq!(estimator.output_extra(), 250);
-        // The next reserve has the extra in it; the same overshoot is no news.
+        // The next reserve includes the extra, so the same overshoot changes nothing.
         estimator.observe(&call(1000, 350), 0, usage(900, 350));
         assert_eq!(estimator.output_extra(), 250);
     }

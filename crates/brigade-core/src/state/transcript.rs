@@ -1,4 +1,4 @@
-//! The conversation, as the next request carries it.
+//! Conversation as the next request contains it.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::state::token_estimator::TokenEstimator;
 use crate::state::{CompactionInput, CostModel, compaction};
 use crate::text::Text;
 
-/// About how many bytes a token has.
+/// Approximate number of bytes per token.
 pub(super) const BYTES_PER_TOKEN: u64 = 4;
-/// The most bytes that a token has on average, in any longer text.
+/// Maximum average number of bytes per token, in any longer text.
 const MAX_BYTES_PER_TOKEN: u64 = 6;
 
 #[derive(Debug, Clone)]
@@ -59,27 +59,27 @@ fn chain_exchange(mut hash: Hash, reply: &Reply, outputs: &[Option<ToolOutput>])
     hash
 }
 
-/// The conversation so far. Results belong to the turn that called for them, so that pairing cannot break.
+/// Conversation so far. Results belong to the turn that made the calls, so that their pairing cannot break.
 #[derive(Debug, Clone)]
 pub struct Transcript {
     entries: Vec<TranscriptEntry>,
     last_turn: u32,
     last_reply: Option<usize>,
-    /// The first turn that stands here, if one does.
+    /// Index of the first turn, if there is one.
     first_turn: Option<usize>,
-    /// Where the task of the round stands.
+    /// Index of the round's task.
     task: Option<usize>,
-    /// What the agent said last, also where that is summarised.
+    /// Last text of the agent, even if it is summarised.
     last_text: Text,
     unread: u32,
-    /// Whether some of the unheard words come from the user or the caller.
+    /// Whether some of the unread messages come from the user or the caller.
     has_user_input: bool,
-    /// Words that came while the model was answering: they stand after its reply.
+    /// Messages that arrived during a model call; they follow its reply.
     deferred: Vec<Text>,
     model_is_answering: bool,
     counted_tokens: u64,
     uncounted_bytes: u64,
-    /// The hash of the first `hashed` entries, which do not change any more.
+    /// Hash of the first `hashed` entries, which do not change any more.
     fingerprint: Hash,
     hashed_entries: usize,
 }
@@ -105,12 +105,12 @@ impl Default for Transcript {
     }
 }
 
-/// What the model is told before its last word.
+/// Returns the prompt of the wrap-up call.
 pub fn wrap_up_prompt(limit: Option<LimitKind>) -> String {
     let limit = limit.map_or("a".to_owned(), |which| format!("the {which}"));
     format!(
-        "You have reached {limit} limit, and no more tools will run. Say now, in one reply: what you achieved, with \
-         the results so far, and what is left to do."
+        "You have reached {limit} limit. Do not call tools: none will run. Reply once with what you achieved, the \
+         results so far, and what is left to do."
     )
 }
 
@@ -136,7 +136,7 @@ impl Transcript {
         };
         let message = match &delegation.schema {
             Some(schema) => Text::from(format!(
-                "{message}\n\nAnswer with JSON only, without any other text, that fits this JSON Schema:\n{schema}"
+                "{message}\n\nReply with JSON only, with no other text. It must match this JSON Schema:\n{schema}"
             )),
             None => message,
         };
@@ -148,8 +148,8 @@ impl Transcript {
     pub(super) fn heard(&mut self, from: &Speaker, text: &Text) {
         let message = match from {
             Speaker::Person => text.clone(),
-            Speaker::Parent => Text::from(format!("Your caller says:\n{text}")),
-            Speaker::Child(child) => Text::from(format!("Sub-agent {child} says:\n{text}")),
+            Speaker::Parent => Text::from(format!("Message from your caller:\n{text}")),
+            Speaker::Child(child) => Text::from(format!("Message from sub-agent {child}:\n{text}")),
             Speaker::Runtime => Text::from(format!("Note from the runtime: {text}")),
         };
         self.unread += 1;
@@ -161,13 +161,13 @@ impl Transcript {
         }
     }
 
-    /// A round begins. The answer of an earlier one is not its result.
+    /// Begins a round. The answer of an earlier one is not its result.
     pub(super) fn begin_round(&mut self) {
         self.last_text = Text::default();
         self.end_reply();
     }
 
-    /// The model has answered, or never will.
+    /// Ends a model call, whether it was answered or not.
     pub(super) fn end_reply(&mut self) {
         self.model_is_answering = false;
         for message in std::mem::take(&mut self.deferred) {
@@ -207,7 +207,7 @@ impl Transcript {
         self.last_turn = self.last_turn.max(turn);
         let bytes = self.entries.last().map_or(0, TranscriptEntry::bytes);
         if usage.total() > 0 {
-            // A server may count less than it said: what it reads again next time is the whole reply.
+            // A server may count less than it sent, but it reads the whole reply again in the next request.
             let output_tokens = usage.output.max(bytes as u64 / BYTES_PER_TOKEN);
             self.counted_tokens = usage.input_total().saturating_add(output_tokens);
             self.uncounted_bytes = 0;
@@ -220,7 +220,7 @@ impl Transcript {
         self.end_reply();
     }
 
-    /// Keeps the text of a reply that was stopped as the last one. Requests do not carry it.
+    /// Keeps the text of a stopped reply as the last one. Requests do not contain it.
     pub(super) fn set_partial_text(&mut self, text: &Text) {
         if !text.is_empty() {
             self.last_text = text.clone();
@@ -238,7 +238,7 @@ impl Transcript {
         }
     }
 
-    /// Whether there is anything that a summary could stand for: a turn that does not have to stay.
+    /// Whether there is anything to summarise: a turn that need not stay.
     pub(super) fn can_compact(&self) -> bool {
         match self.last_reply.and_then(|at| self.entries.get(at)) {
             Some(TranscriptEntry::Turn { reply, .. }) if reply.calls.is_empty() => {
@@ -249,15 +249,15 @@ impl Transcript {
         }
     }
 
-    /// What a model counted is nothing to another: the next request is estimated from its bytes.
+    /// Discards token counts, which do not apply to another model: the next request is estimated from its bytes.
     pub(super) fn reset_counts(&mut self) {
         let bytes = self.entries.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.bytes() as u64));
         self.counted_tokens = 0;
         self.uncounted_bytes = bytes;
     }
 
-    /// The first turn that stays whole where the newest may have this many bytes. The last one always stays, since the
-    /// model has not seen its results; where none may stay, it does so only if it is an answer.
+    /// Returns the first turn that stays in full if the newest may have this many bytes. The last one always stays,
+    /// since the model has not seen its results. If none may stay, it stays only if it is an answer.
     fn keep_from(&self, max_bytes: Option<u64>) -> u32 {
         let mut keep_from = self.last_turn.saturating_add(1);
         let mut kept_bytes = 0_u64;
@@ -277,7 +277,8 @@ impl Transcript {
         keep_from
     }
 
-    /// Where the part begins that stays beside a summary. Words after the last turn belong to the next one.
+    /// Returns the index of the part that stays next to a summary. Messages after the last turn belong to the next
+    /// one.
     fn first_kept(&self, keep_from: u32) -> usize {
         let first_kept = self.entries.iter().position(|entry| match entry {
             TranscriptEntry::Turn { turn, .. } => *turn >= keep_from,
@@ -286,14 +287,14 @@ impl Transcript {
         first_kept.unwrap_or(self.last_reply.map_or(0, |last| last + 1))
     }
 
-    /// The bytes that a summary would stand for: all but the newest turns and the task.
+    /// Returns the number of bytes that a summary would replace: all but the newest turns and the task.
     pub(super) fn compactable_bytes(&self, kept: Option<u64>) -> u64 {
         let older = self.entries[..self.first_kept(self.keep_from(kept))].iter().enumerate();
         let older = older.filter(|(at, _)| Some(*at) != self.task);
         older.fold(0, |sum: u64, (_, entry)| sum.saturating_add(entry.bytes() as u64))
     }
 
-    /// A text of all but the newest turns, of about `room` bytes at most.
+    /// Returns a text of all but the newest turns, of about `room` bytes at most.
     pub(super) fn compaction_input(&self, room: usize, kept: Option<u64>) -> CompactionInput {
         let keep_from = self.keep_from(kept);
         CompactionInput {
@@ -302,7 +303,7 @@ impl Transcript {
         }
     }
 
-    /// Replaces all before the turn `keep_from` by a summary, except the task of the round.
+    /// Replaces everything before the turn `keep_from` with a summary, except the task of the round.
     pub(super) fn compact(&mut self, summary: &Text, keep_from: u32) {
         let first_kept = self.first_kept(keep_from);
         let kept = self.entries.split_off(first_kept);
@@ -334,7 +335,7 @@ impl Transcript {
         self.add_bytes(kept_bytes);
     }
 
-    /// Whether the last word is the agent's own, with nothing asked of anyone.
+    /// Whether the last message is the agent's own, without tool calls.
     pub(super) fn is_answered(&self) -> bool {
         match (self.entries.last(), self.unread) {
             (Some(TranscriptEntry::Turn { reply, .. }), 0) => reply.calls.is_empty(),
@@ -342,12 +343,12 @@ impl Transcript {
         }
     }
 
-    /// Whether the last word is the agent's own, whatever it asked for.
+    /// Whether the last message is the agent's own, with or without tool calls.
     pub(super) fn has_replied(&self) -> bool {
         self.unread == 0 && matches!(self.entries.last(), Some(TranscriptEntry::Turn { .. }))
     }
 
-    /// Counts a turn as over, though it was not answered.
+    /// Counts a turn as over although it was not answered.
     pub(super) fn skip_turn(&mut self, turn: u32) {
         self.last_turn = self.last_turn.max(turn);
     }
@@ -376,34 +377,34 @@ impl Transcript {
         }
     }
 
-    /// A hash of the entries; only those since the last request are read for it.
+    /// Returns a hash of the entries; only those since the last request are read for it.
     pub(super) fn fingerprint(&self) -> Hash {
         self.entries[self.hashed_entries..].iter().fold(self.fingerprint, |hash, entry| entry.chain_to(hash))
     }
 
-    /// Tokens of the next request that the model has counted before.
+    /// Returns the tokens of the next request that the model has counted before.
     pub(super) fn counted(&self) -> u64 {
         self.counted_tokens
     }
 
-    /// Bytes of the next request that the model has not counted.
+    /// Returns the bytes of the next request that the model has not counted.
     fn uncounted_bytes(&self, cost_model: &CostModel) -> u64 {
         let fixed = if self.counted_tokens == 0 { cost_model.fixed_bytes } else { 0 };
         self.uncounted_bytes.saturating_add(fixed)
     }
 
-    /// Input tokens of the next request, at most.
+    /// Returns the upper bound of the next request's input tokens.
     pub(super) fn input_estimate(&self, cost_model: &CostModel, estimator: &TokenEstimator) -> u64 {
         estimator.max_input(self.counted_tokens, self.uncounted_bytes(cost_model))
     }
 
-    /// Input tokens of the next request, most likely.
+    /// Returns the most likely number of the next request's input tokens.
     pub(super) fn likely_input_estimate(&self, cost_model: &CostModel, estimator: &TokenEstimator) -> u64 {
         estimator.likely_input(self.counted_tokens, self.uncounted_bytes(cost_model))
     }
 
-    /// Input tokens that the next request has at least. What a model counted is no lower bound: it may have counted
-    /// reasoning that it does not read again.
+    /// Returns the lower bound of the next request's input tokens. A model's count is not a lower bound: it may
+    /// include reasoning that the model does not read again.
     pub(super) fn min_input_estimate(&self, cost_model: &CostModel) -> u64 {
         let bytes = self
             .entries
@@ -412,7 +413,7 @@ impl Transcript {
         bytes / MAX_BYTES_PER_TOKEN
     }
 
-    /// A hash of the calls of the last reply and their results; none if it made no calls.
+    /// Returns a hash of the last reply's calls and their results; `None` if it made no calls.
     pub(super) fn last_exchange(&self) -> Option<Hash> {
         match self.entries.get(self.last_reply?)? {
             TranscriptEntry::Turn { reply, outputs, .. } if !reply.calls.is_empty() => {
@@ -439,7 +440,7 @@ impl Transcript {
     }
 }
 
-/// One result for each call, in order. A call that the log does not answer gets an answer that says so.
+/// Returns one result for each call, in order. A call without a result in the log gets one that says so.
 fn results(turn: u32, reply: &Reply, outputs: &[Option<ToolOutput>]) -> Vec<CallResult> {
     let result = |(index, call): (usize, &ToolCall)| CallResult {
         call: CallId { turn, index: u32::try_from(index).unwrap_or(u32::MAX) },

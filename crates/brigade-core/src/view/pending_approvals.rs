@@ -1,4 +1,4 @@
-//! The questions of a tree that nobody has answered yet.
+//! Pending approvals of a tree.
 
 use std::collections::BTreeMap;
 
@@ -6,45 +6,45 @@ use crate::event::{Answer, Event, Record};
 use crate::id::{CallId, SessionId};
 use crate::text::Text;
 
-/// A question that waits for a person.
+/// Approval request that has no answer yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PendingApproval {
-    /// Who asks.
+    /// Session that requests the approval.
     pub session: SessionId,
-    /// The call that it is about.
+    /// Call that needs the approval.
     pub call: CallId,
-    /// The call, whole: the tool, a space, and its arguments as JSON.
+    /// Complete call: the tool, a space, and its arguments as JSON.
     pub what: Text,
-    /// The rule or mode that asks.
+    /// Rule or mode that requires the approval.
     pub why: String,
-    /// The rule that "always" would add for this session, where one can say it exactly.
+    /// Rule that "always" would add for this session, if a rule can express it exactly.
     pub always: Option<String>,
-    /// When it was asked, in UTC milliseconds.
+    /// Time of the request, in UTC milliseconds.
     pub asked_at: u64,
-    /// When the default answers, in UTC milliseconds.
+    /// Time of the default answer, in UTC milliseconds.
     pub until: u64,
-    /// What is answered then.
+    /// Default answer.
     pub default: Answer,
 }
 
 impl PendingApproval {
-    /// The tool that is to be called.
+    /// Returns the tool to call.
     pub fn tool(&self) -> &str {
         self.what.as_str().split_once(' ').map_or(self.what.as_str(), |(tool, _)| tool)
     }
 
-    /// The arguments of the call, as JSON.
+    /// Returns the arguments of the call, as JSON.
     pub fn arguments(&self) -> &str {
         self.what.as_str().split_once(' ').map_or("", |(_, arguments)| arguments)
     }
 
-    /// How people name it: the session and the call.
+    /// Returns the name that users refer to: the session and the call.
     pub fn name(&self) -> String {
         format!("{}:{}", self.session, self.call)
     }
 }
 
-/// Open questions, in the order in which they were asked.
+/// Pending approvals, in the order of the requests.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingApprovals(BTreeMap<u64, PendingApproval>);
 

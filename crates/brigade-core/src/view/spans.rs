@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use crate::event::{Event, Record};
 use crate::id::SessionId;
 
-/// From when to when, in UTC milliseconds.
+/// Start and end, in UTC milliseconds.
 type Span = (u64, u64);
 
-/// The rounds of the sessions of a tree.
+/// Rounds of the sessions of a tree.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spans {
     rounds: HashMap<SessionId, Vec<RoundSpan>>,
@@ -18,13 +18,13 @@ pub(super) struct Spans {
 #[derive(Debug, Clone)]
 struct RoundSpan {
     from: u64,
-    /// The end, or the last that is known.
+    /// End, or the last known time.
     to: u64,
     is_over: bool,
 }
 
 impl Spans {
-    /// Takes a fact into account.
+    /// Applies an event.
     pub(super) fn apply(&mut self, record: &Record) {
         let at = record.at;
         if let Event::Resumed { downtime, .. } = &record.event {
@@ -41,8 +41,8 @@ impl Spans {
         }
     }
 
-    /// How long at least one of these sessions was at work, in milliseconds. An open round lasts until `now`, or until
-    /// the last that is known of it.
+    /// Returns the time in which at least one of these sessions was working, in milliseconds. An open round lasts
+    /// until `now`, or until its last known time.
     pub(super) fn time<'a>(
         &self,
         sessions: impl IntoIterator<Item = &'a SessionId>,
@@ -65,7 +65,7 @@ fn overlap(one: Span, other: Span) -> u64 {
     one.1.min(other.1).saturating_sub(one.0.max(other.0))
 }
 
-/// Spans that do not touch, in order.
+/// Merges spans into disjoint ones, in order.
 fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut merged: Vec<Span> = Vec::new();

@@ -1,4 +1,4 @@
-//! Facts survive JSON, and what is not understood is refused.
+//! Events survive a round trip through JSON, and unknown input is refused.
 
 use super::*;
 
@@ -204,7 +204,7 @@ fn every_event_round_trips_through_json() {
         assert_eq!(value["type"], event.kind());
         // Through a tree of values as well, as an export would read it.
         assert_eq!(&serde_json::from_value::<Event>(value).unwrap(), event);
-        // What we write names no key twice.
+        // Written events contain no duplicate key.
         assert!(json::parse(&serde_json::to_string(event).unwrap()).is_ok());
         let record =
             Record { session: SessionId::root(0), seq: 0, pos: 1, at: 2, v: VERSION, event: event.clone() };
@@ -259,7 +259,7 @@ fn absent_grant_fields_default_to_the_narrowest() {
         Budget { tokens: Limit::AtMost(5), ..nothing }
     );
     assert_eq!(Limit::default(), Limit::AtMost(0));
-    // There is no narrowest hash: a grant without one is not read at all.
+    // There is no narrowest hash: a grant without one is invalid.
     assert!(serde_json::from_str::<Grant>("{}").is_err());
     let authority: Authority = serde_json::from_str("{}").unwrap();
     assert!(authority.tools.is_empty() && authority.lend.is_empty() && authority.paths.is_empty());
@@ -424,7 +424,7 @@ fn hostile_ids_are_rejected() {
     for hash in ["0".repeat(63), "0".repeat(65), "g".repeat(64), format!("{}\0", "0".repeat(63))] {
         assert!(hash.parse::<Hash>().is_err(), "{hash:?}");
     }
-    // A refusal does not carry the whole of it, nor what would disturb a terminal.
+    // The error contains neither the whole text nor control characters.
     let refusal = format!("\u{1b}[2J{long}{long}").parse::<SessionId>().unwrap_err().to_string();
     assert!(refusal.len() < 400 && !refusal.contains('\u{1b}'));
 }
@@ -438,7 +438,7 @@ fn sibling_ids_do_not_contain_each_other() {
 }
 
 pub(crate) fn json_depth() -> impl Strategy<Value = (String, String)> {
-    // An object in which one key stands twice, wrapped in lists and objects, and the same without the second.
+    // An object with a duplicate key, wrapped in lists and objects, and the same without the duplicate.
     let wrap = vec(select(vec!["list", "object", "second"]), 0..20);
     (
         wrap,
@@ -488,7 +488,7 @@ proptest! {
         let cost = u128::from(price.of(usage));
         let fits = exact <= u128::from(u64::MAX) * 1_000_000;
         prop_assert!(!fits || (cost * 1_000_000 >= exact && cost * 1_000_000 < exact + 1_000_000));
-        // However the input was cached, the worst case covers it.
+        // The worst case covers the cost however the input was cached.
         let input = usage.input + usage.cache_read + usage.cache_write;
         prop_assert!(price.worst_case(input, usage.output) >= price.of(usage));
     }
@@ -527,7 +527,7 @@ proptest! {
         if one.fits(used) && one.minus(used).fits(used) {
             prop_assert!(one.fits(used.plus(used)));
         }
-        // What fits as a loan leaves the lender at least nothing, and an unlimited loan fits no limited lender.
+        // A loan that fits leaves the lender at least nothing, and an unlimited loan fits no limited lender.
         let loan = other.as_loan(&one);
         prop_assert!(loan.agents >= 1);
         if one.fits(loan) {

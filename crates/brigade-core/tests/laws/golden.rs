@@ -11,9 +11,9 @@ use kept::lost;
 #[path = "golden/kept.rs"]
 mod kept;
 
-/// One event a line, every variant, with every optional field that version 0.1.0 has.
+/// One event per line, every variant, with every optional field of version 0.1.0.
 const EVENTS: &str = include_str!("golden/events.jsonl");
-/// One definition a line: agents and authorities, which events name by hash.
+/// One definition per line: agents and authorities, which events refer to by hash.
 const AGENTS: &str = include_str!("golden/agents.jsonl");
 const AUTHORITIES: &str = include_str!("golden/authorities.jsonl");
 

@@ -88,7 +88,7 @@ pub(crate) fn authority_request() -> impl Strategy<Value = AuthorityRequest> {
     )
 }
 
-/// Whether `child` is nowhere wider than `parent`, said again in other words than the code's.
+/// Whether `child` is in no field wider than `parent`; a second implementation, independent of the code's.
 pub(crate) fn is_narrower(child: &Authority, parent: &Authority) -> bool {
     let names = |mine: &Names, theirs: &Names| {
         ["a/one", "a/two", "b/three", "anything"].into_iter().all(|name| !mine.has(name) || theirs.has(name))
@@ -107,7 +107,7 @@ pub(crate) fn is_narrower(child: &Authority, parent: &Authority) -> bool {
         && child.speak <= parent.speak
 }
 
-/// Origin of a child: made up by the model, or defined by the user.
+/// Origin of a child: ad hoc by the model, or defined by the user.
 #[derive(Debug, Clone, Copy)]
 enum ChildKind {
     Adhoc,
@@ -122,7 +122,7 @@ fn child_kind() -> impl Strategy<Value = ChildKind> {
     select(vec![Adhoc, Helper, Spawned, Preset, Defined])
 }
 
-/// The delegation of a child of this kind, and whether it runs the definition.
+/// Returns the delegation of a child of this kind, and whether it runs the definition.
 fn delegation_of(kind: ChildKind, tools: Option<Vec<String>>) -> (Delegation, bool) {
     let (style, role, named) = match kind {
         ChildKind::Adhoc => (DelegationStyle::Delegate, "Poet", false),
@@ -134,7 +134,7 @@ fn delegation_of(kind: ChildKind, tools: Option<Vec<String>>) -> (Delegation, bo
     (Delegation { style, role: Some(role.to_owned()), tools, ..Delegation::default() }, named)
 }
 
-/// Whether a list names a tool by another name.
+/// Whether a list contains an alias of a tool.
 fn names_tool(list: &[String], tool: &str) -> bool {
     list.iter().any(|name| brigade_core::tool_names::resolve(name).contains(&tool))
 }
@@ -144,7 +144,7 @@ proptest! {
 
     #[test]
     fn grants_only_shrink_over_any_tree(root in authority(), steps in vec((any::<prop::sample::Index>(), authority_request()), 1..25)) {
-        // Each node: its authority, its depth, and the places of its ancestors.
+        // Each node: its authority, its depth, and the indices of its ancestors.
         let mut nodes: Vec<(Authority, u32, Vec<usize>)> = vec![(root, 0, Vec::new())];
         for (at, request) in steps {
             let at = at.index(nodes.len());
@@ -189,7 +189,7 @@ proptest! {
         }
     }
 
-    /// What the face asks for passes through the same narrowing, whatever stands in config and call.
+    /// The authority that a style requests is always attenuated, whatever the config and the call contain.
     #[test]
     fn delegate_never_widens_authority(
         parent in authority(),
@@ -208,7 +208,7 @@ proptest! {
         let caller = Caller { depth, authority: &parent, agent: &agent, agents: &[] };
         let (_, request) = styles.prepare_child(&delegation, &caller, None);
         let attenuated = parent.attenuate(&request, depth + 1);
-        // The guard at call and the narrowing follow from one predicate.
+        // The check at the call and the attenuation follow from one predicate.
         prop_assert_eq!(guarded.is_ok(), attenuated.is_ok());
         let Ok(attenuated) = attenuated else { return Ok(()) };
         let child = attenuated.authority;
@@ -228,8 +228,8 @@ proptest! {
         }
     }
 
-    /// A child that the model makes up holds nothing that its caller does not hold; one that the user defined holds only
-    /// what its definition names beside that; every descendant is within what every ancestor may lend.
+    /// An ad-hoc child has no tool that its caller lacks; one that the user defined has in addition only what its
+    /// definition names; every descendant is within what every ancestor may lend.
     #[test]
     fn adhoc_children_have_no_tool_that_their_caller_lacks(
         root in authority(),
@@ -281,7 +281,7 @@ proptest! {
         }
     }
 
-    /// The comparison itself sees every field: one step wider anywhere is too wide.
+    /// The comparison covers every field: one step wider in any of them is too wide.
     #[test]
     fn is_within_compares_every_field(parent in authority()) {
         let child = Authority { tools: parent.lend.clone(), ..parent.clone() };

@@ -1,8 +1,8 @@
-//! Books balance: sessions that are run by chance, over nothing but admitted facts.
+//! Ledgers balance: sessions that run at random, with nothing but admitted events.
 
 use super::*;
 
-/// What chance decides. When it has no more to say, everything goes the plainest way.
+/// Random choices. When they are used up, everything takes the simplest path.
 pub(crate) struct RandomChoices {
     pub(crate) numbers: Vec<u32>,
     pub(crate) at: usize,
@@ -39,7 +39,7 @@ impl RandomChoices {
     }
 }
 
-/// The same books, kept a second time by the simplest means.
+/// Second implementation of the ledger, by the simplest means.
 #[derive(Default)]
 pub(crate) struct ShadowLedger {
     granted: Budget,
@@ -73,7 +73,7 @@ impl ShadowLedger {
         self.granted.exceeded_by(self.used())
     }
 
-    /// Books usage in the place of what was set aside for it.
+    /// Charges usage in place of its reserve.
     fn book(&mut self, set_aside: Resources, spent: &Spent, itself: u64) {
         let used = spent.amount().plus(Resources { agents: itself, ..Resources::default() });
         self.excess = self.excess.plus(used.minus(set_aside));
@@ -110,13 +110,13 @@ impl ShadowLedger {
                 if self.purpose == Some(Purpose::Grace) {
                     self.wrap_up_replies += 1;
                 } else if self.purpose == Some(Purpose::Compaction) {
-                    // A turn that did not fit is asked anew, and its calls are nothing.
+                    // A turn that did not fit starts again, and its calls do not count.
                     self.turns.remove(turn);
                 } else if self.overrun() == Resources::default() {
                     let calls = (0..).zip(&reply.calls).map(|(index, _)| CallId { turn: *turn, index });
                     self.open_calls = calls.collect();
                 }
-                assert!(self.wrap_up_replies <= 1, "more than one last word");
+                assert!(self.wrap_up_replies <= 1, "more than one wrap-up reply");
             }
             Event::CallFailed { spent, .. } => {
                 let reserved = std::mem::take(&mut self.reserved);
@@ -178,7 +178,7 @@ impl ShadowLedger {
     }
 }
 
-/// One session that chance runs. Children are run the same way when their loan is given back.
+/// Session that runs at random. Children run the same way when their loan is returned.
 pub(crate) struct SimulatedSession {
     pub(crate) state: State,
     pub(crate) log: Vec<Event>,
@@ -202,7 +202,7 @@ impl SimulatedSession {
         run
     }
 
-    /// Appends a fact, if it is admitted.
+    /// Appends an event, if it is admitted.
     fn offer(&mut self, event: Event, sim: &mut Simulation) -> bool {
         let admitted = self.state.admits(&event);
         if admitted {
@@ -230,7 +230,7 @@ impl SimulatedSession {
         let committed = shadow.used().minus(shadow.overrun());
         assert_eq!((ledger.committed(), ledger.overrun()), (committed, shadow.overrun()));
         assert!(shadow.granted.fits(committed), "{committed:?} of {:?}", shadow.granted);
-        // Whatever else is committed had to fit: only usage above what was set aside for it may go beyond the grant.
+        // All other commitments had to fit: only usage above its reserve may exceed the grant.
         let planned = shadow.used().minus(shadow.excess);
         assert!(shadow.granted.fits(planned), "{planned:?} of {:?}", shadow.granted);
         assert!(
@@ -242,7 +242,7 @@ impl SimulatedSession {
         assert_paired(&self.state.messages());
     }
 
-    /// The log in short, for messages.
+    /// Short form of the log, for messages.
     fn kinds(&self) -> Vec<String> {
         let short = |event: &Event| match event {
             Event::Called { turn, attempt, purpose, .. } => format!("called {turn}/{attempt} {purpose:?}"),
@@ -254,7 +254,7 @@ impl SimulatedSession {
         self.log.iter().map(short).collect()
     }
 
-    /// The runner is gone; another one reads the log and closes the call that was open.
+    /// The runner is gone; another one reads the log and closes the open call.
     fn crash(&mut self, sim: &mut Simulation) {
         let folded = State::fold(self.state.session().clone(), &self.log);
         assert_eq!(
@@ -267,7 +267,7 @@ impl SimulatedSession {
         if let Some(open) = self.state.open_call().cloned() {
             let (cause, spent) = (CallFault::Interrupted, Spent::unconfirmed(open.reserved));
             self.record(Event::call_failed(open.turn, open.attempt, cause, spent), sim);
-            // The same turn is asked again, with the next attempt.
+            // The same turn is repeated, with the next attempt.
             assert_eq!(self.state.next_attempt(), (open.turn, open.attempt + 1));
         }
     }
@@ -295,7 +295,7 @@ impl SimulatedSession {
         }
     }
 
-    /// Does what the state says.
+    /// Executes the next step.
     fn follow(&mut self, sim: &mut Simulation) {
         match self.state.next() {
             Step::Nothing => {
@@ -342,7 +342,7 @@ impl SimulatedSession {
         self.progress_call(call, sim);
     }
 
-    /// Records how a call ended; a summary is made use of at once.
+    /// Records the end of a call; a summary is applied at once.
     fn take_reply(&mut self, event: Event, sim: &mut Simulation) {
         let is_summary = matches!(event, Event::Replied { .. })
             && self.state.open_call().is_some_and(|open| open.purpose == Purpose::Compaction);
@@ -381,12 +381,12 @@ impl SimulatedSession {
             CallProgress::Answered => panic!("{call} is answered"),
         };
         if !self.offer(event, sim) && !matches!(progress, CallProgress::AwaitingApproval) {
-            // Denied, stopped or not to be paid: the model is told.
+            // Denied, stopped or not covered by the budget: the model is told.
             self.record(ended, sim);
         }
     }
 
-    /// A tool begins, now and then with a loan.
+    /// Creates the start of a tool, sometimes with a loan.
     fn started(&self, call: CallId, effect: Effect, sim: &mut Simulation) -> Event {
         let ledger = self.state.ledger();
         let free = ledger.granted().minus(ledger.committed());
@@ -398,7 +398,7 @@ impl SimulatedSession {
         Event::ToolStarted { call, effect, before: None, after: None, lent, lines: None }
     }
 
-    /// A call is answered; of what it was lent, a part is gone or all of it is in doubt.
+    /// Creates the result of a call; a part of its loan is spent, or all of it is unconfirmed.
     fn ended(&self, call: CallId, sim: &mut Simulation) -> Event {
         let lent = match self.state.call(call).map(|state| &state.progress) {
             Some(CallProgress::Started(intent)) => intent.lent,
@@ -421,7 +421,7 @@ impl SimulatedSession {
         let ledger = self.state.ledger();
         let free =
             ledger.granted().minus(ledger.committed()).minus(Resources { agents: 1, ..Resources::default() });
-        // Mostly a part of what is there, now and then anything.
+        // Usually a part of what is available, sometimes any amount.
         match sim.choices.below(6) {
             0 => {}
             1 => grant.budget = free,
@@ -441,7 +441,7 @@ impl SimulatedSession {
         }
     }
 
-    /// Runs a child to its end and books what it gives back.
+    /// Runs a child to its end and charges what it used.
     fn return_one(&mut self, sim: &mut Simulation) {
         let loans = self.state.loans();
         let at = sim.choices.below(loans.len() as u64) as usize;
@@ -464,7 +464,7 @@ impl SimulatedSession {
         let overran = run.shadow.overrun() != Resources::default();
         assert!(within || overran, "{used:?} of the loan {:?}", loan.amount);
         let outcome = run.state.ended().unwrap().clone();
-        // What the child's grant did not cover, this session books against what is free here.
+        // Usage that the child's grant did not cover is charged to the free budget of this session.
         let used = Spent { agents: spent.agents + 1, ..spent };
         let spent = Spent { overrun: self.state.ledger().uncovered(loan.amount, &used), ..spent };
         sim.overruns_returned += u32::from(overran);
@@ -517,7 +517,7 @@ impl SimulatedSession {
         Event::call_failed(turn, attempt, cause, spent)
     }
 
-    /// Offers a fact that nobody asked for; what is not admitted does not happen.
+    /// Offers an unprompted event; one that is not admitted has no effect.
     fn offer_random_event(&mut self, sim: &mut Simulation) {
         let (turn, attempt) = self.state.next_attempt();
         let near =
@@ -564,7 +564,7 @@ impl SimulatedSession {
         self.offer(event, sim);
     }
 
-    /// Goes the plainest way to the end of the round; there always is one.
+    /// Takes the simplest path to the end of the round; there always is one.
     fn finish(&mut self, sim: &mut Simulation) {
         self.crash(sim);
         for _ in 0..200 {
@@ -620,7 +620,7 @@ impl SimulatedSession {
 pub(crate) struct Simulation {
     pub(crate) choices: RandomChoices,
     pub(crate) records: Vec<Record>,
-    /// Children that used more than they were lent, and those of them that their parents could cover.
+    /// Children that used more than their loan, and those of them that their parents could cover.
     pub(crate) overruns_returned: u32,
     pub(crate) overruns_covered: u32,
 }
@@ -632,7 +632,7 @@ impl Simulation {
     }
 }
 
-/// Mostly nothing, now and then all of what is left.
+/// Usually nothing, sometimes everything that is left.
 fn random_held(left: Resources, sim: &mut Simulation) -> Resources {
     if sim.choices.below(4) == 1 { left } else { Resources::default() }
 }
@@ -652,7 +652,7 @@ pub(crate) fn started(round: &Round) -> Event {
     Event::Started { delegation, agent, grant, parent, depth }
 }
 
-/// All that can be seen of a state from outside.
+/// Everything that is observable of a state.
 pub(crate) fn observable_state(state: &State) -> String {
     format!(
         "{:?}",
@@ -671,7 +671,7 @@ pub(crate) fn observable_state(state: &State) -> String {
     )
 }
 
-/// A tree that chance ran to its end: the root and all facts in the order of the store.
+/// Runs a random tree to its end: the root and all events in the order of the store.
 pub(crate) fn run_random_tree(numbers: Vec<u32>) -> (SimulatedSession, Simulation) {
     let mut sim = Simulation::new(numbers);
     let round = Round {
@@ -694,13 +694,13 @@ pub(crate) fn random_numbers(most: usize) -> impl Strategy<Value = Vec<u32>> {
 proptest! {
     #![proptest_config(cases(500))]
 
-    /// Every law of the books is asserted in [`SimulatedSession::offer`] and [`SimulatedSession::finish`].
+    /// Every law of the ledger is asserted in [`SimulatedSession::offer`] and [`SimulatedSession::finish`].
     #[test]
     fn ledger_balances_and_every_round_can_end(numbers in random_numbers(400)) {
         run_random_tree(numbers);
     }
 
-    /// What the projection of a whole tree adds up is what the root's books say.
+    /// The totals in the projection of a whole tree equal the root's ledger.
     #[test]
     fn tree_cost_equals_the_sum_of_root_rounds(numbers in random_numbers(250)) {
         let (run, sim) = run_random_tree(numbers);
@@ -711,7 +711,7 @@ proptest! {
             }
         }
         let tree = Tree::fold(&sim.records);
-        // An overrun belongs to one session: the books of the root do not repeat those of its children.
+        // An overrun belongs to one session: the ledger of the root does not repeat those of its children.
         let without = |spent: Spent| Spent { overrun: Resources::default(), ..spent };
         prop_assert_eq!(without(tree.spent(run.state.session())), without(booked));
         let sessions: BTreeSet<&SessionId> = sim.records.iter().map(|record| &record.session).collect();
@@ -744,7 +744,7 @@ fn random_runs_reach_every_status() {
             }
         }
     }
-    // The laws above would be empty if chance never led anywhere.
+    // The laws above would be vacuous if the random runs never led anywhere.
     assert!(
         ["cancelled", "done", "failed", "incomplete"].iter().all(|word| statuses.contains(word)),
         "{statuses:?}"

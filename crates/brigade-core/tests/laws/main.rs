@@ -1,4 +1,4 @@
-//! Laws of the core: grants only shrink, books balance, requests are valid whatever the log, facts survive JSON.
+//! Laws of the core: grants only shrink, ledgers balance, requests are valid for any log, events survive JSON.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests fail loudly")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! The request is valid whatever the log looks like.
+//! The request is valid for any log.
 
 use super::*;
 
@@ -66,7 +66,7 @@ proptest! {
                 LogEdit::DropHead => drop(records.drain(..at)),
             }
         }
-        // All facts of the tree in one log are one more hostile edit.
+        // All events of the tree in one log are one more hostile input.
         let session = SessionId::root(1);
         let mut state = State::new(session.clone());
         for record in &records {

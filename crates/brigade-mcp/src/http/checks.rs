@@ -1,4 +1,4 @@
-//! Who may come in.
+//! Access checks of HTTP requests.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,8 +8,7 @@ use url::{Host, Url};
 
 use super::Token;
 
-/// What a request has to show before it is read: that it was sent to this server by name, that no stranger's page sent
-/// it, and the token.
+/// Checks that a request has to pass before it is read: its host, its origin and the token.
 #[derive(Debug, Clone)]
 pub struct Checks {
     token: Option<Token>,
@@ -17,51 +16,51 @@ pub struct Checks {
     origins: Vec<String>,
 }
 
-/// Why a request was not let in.
+/// Reason why a request was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// It was sent to a name that is not ours.
-    #[error("Forbidden: this server does not go by that Host; --host NAME permits it")]
+    /// The host is not one of this server's names.
+    #[error("Forbidden: unknown Host. Allow it with --host NAME.")]
     Host,
-    /// A page from elsewhere sent it.
-    #[error("Forbidden: requests of that Origin are not taken; --origin URL permits it")]
+    /// A web page from another origin sent it.
+    #[error("Forbidden: requests from this Origin are not allowed. Allow it with --origin URL.")]
     Origin,
-    /// It has no token.
-    #[error("Unauthorized: send `Authorization: Bearer TOKEN`")]
+    /// The token is missing.
+    #[error("Unauthorized: missing token. Send `Authorization: Bearer TOKEN`.")]
     NoToken,
-    /// It has another token.
-    #[error("Unauthorized: that is not the token of this server")]
+    /// The token is wrong.
+    #[error("Unauthorized: invalid token")]
     WrongToken,
-    /// There are too many clients.
-    #[error("Too many clients are connected: try again later")]
+    /// Too many clients are connected.
+    #[error("Too many clients are connected. Try again later.")]
     Full,
 }
 
 impl Checks {
-    /// All checks.
+    /// Creates checks that require this token.
     pub fn with_token(token: Token) -> Checks {
         Checks { token: Some(token), hosts: Vec::new(), origins: Vec::new() }
     }
 
-    /// All checks but the token: for tests of the protocol, whose clients send none.
+    /// Creates checks without a token, for protocol tests whose clients send none.
     pub fn without_token() -> Checks {
         Checks { token: None, hosts: Vec::new(), origins: Vec::new() }
     }
 
-    /// Takes requests that were sent to this name too, such as `agents.example` or `agents.example:8443`. Without a
-    /// port, any port will do.
+    /// Also accepts requests to this host, such as `agents.example` or `agents.example:8443`. Without a port,
+    /// any port matches.
     pub fn allow_host(mut self, host: &str) -> Checks {
         self.hosts.push(host.trim().to_ascii_lowercase());
         self
     }
 
-    /// Takes requests of pages from here too, such as `https://app.example`.
+    /// Also accepts requests from web pages of this origin, such as `https://app.example`.
     pub fn allow_origin(mut self, origin: &str) -> Checks {
         self.origins.push(origin.trim().trim_end_matches('/').to_ascii_lowercase());
         self
     }
 
-    /// Whether it was sent to us, by no stranger's page. The origin is given back, where a page sent it.
+    /// Checks the host and the origin. Returns the origin if a web page sent the request.
     pub(super) fn check_source(&self, request: &Request) -> Result<Option<HeaderValue>, Rejected> {
         if !self.allows_host(request) {
             return Err(Rejected::Host);
@@ -74,7 +73,7 @@ impl Checks {
         }
     }
 
-    /// Whether it has the token.
+    /// Checks the token.
     pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), Rejected> {
         let Some(token) = &self.token else { return Ok(()) };
         let credentials = headers.get(header::AUTHORIZATION).ok_or(Rejected::NoToken)?;
@@ -93,7 +92,7 @@ impl Checks {
         let mut named = request.headers().get_all(header::HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else { return false };
         let Ok(host) = host.to_str().map(str::to_ascii_lowercase) else { return false };
-        // A request line with a whole address must not say something else than the header.
+        // An absolute request target must not contradict the header.
         if request.uri().authority().is_some_and(|authority| !authority.as_str().eq_ignore_ascii_case(&host))
         {
             return false;
@@ -118,7 +117,7 @@ impl Checks {
     }
 }
 
-/// `name` of `name:port`; an IPv6 address stands in brackets.
+/// Returns `name` of `name:port`. IPv6 addresses are in brackets.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,

@@ -1,17 +1,18 @@
-//! Connections by whether they have shown the token. Those that have not do not take the places of those that have.
+//! Separate connection limits for authenticated and unauthenticated clients. The latter cannot use up the
+//! capacity of the former.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Connections that have shown the token, at once.
+/// Maximum number of authenticated connections.
 const MAX_AUTHENTICATED: usize = 256;
 
-/// Connections that have not shown it, at once. A further one takes the place of the oldest.
+/// Maximum number of unauthenticated connections. A new one replaces the oldest.
 const MAX_UNAUTHENTICATED: usize = 256;
 
-/// All connections of a server.
+/// Connections of a server.
 pub(super) struct ConnectionLimits {
     permits: Arc<Semaphore>,
     unauthenticated: Mutex<Unauthenticated>,
@@ -19,12 +20,12 @@ pub(super) struct ConnectionLimits {
 
 #[derive(Default)]
 struct Unauthenticated {
-    /// Connections that have not shown the token, the oldest first.
+    /// Unauthenticated connections, oldest first.
     connections: BTreeMap<u64, Arc<Notify>>,
     next: u64,
 }
 
-/// One connection. It leaves when the last clone is dropped.
+/// One connection. It is unregistered when the last clone is dropped.
 #[derive(Clone)]
 pub(super) struct ConnectionHandle(Arc<Connection>);
 
@@ -41,7 +42,7 @@ impl ConnectionLimits {
         Arc::new(ConnectionLimits { permits, unauthenticated: Mutex::default() })
     }
 
-    /// Takes a new connection in.
+    /// Registers a new connection.
     pub(super) fn register(self: &Arc<Self>) -> ConnectionHandle {
         let evict = Arc::new(Notify::new());
         let mut unauthenticated = self.unauthenticated();
@@ -68,20 +69,20 @@ impl ConnectionLimits {
 }
 
 impl ConnectionHandle {
-    /// Takes a place among those that have shown the token. False if there is none.
+    /// Marks the connection as authenticated. Returns false if the limit is reached.
     pub(super) fn authenticate(&self) -> bool {
         let connection = &self.0;
         if connection.permit.get().is_some() {
             return true;
         }
         let Ok(permit) = connection.limits.permits.clone().try_acquire_owned() else { return false };
-        // Requests of a connection come one after the other.
+        // Requests of a connection are handled one at a time.
         let _ = connection.permit.set(permit);
         connection.limits.unauthenticated().connections.remove(&connection.number);
         true
     }
 
-    /// Waits until the connection has to make room for another.
+    /// Waits until the connection is replaced by another.
     pub(super) async fn evicted(&self) {
         self.0.evict.notified().await;
     }

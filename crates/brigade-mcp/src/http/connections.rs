@@ -1,4 +1,4 @@
-//! Connections: so many at once, none that only holds its place.
+//! Connection handling, with limits on the number of connections and on idle ones.
 
 use std::io;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use tokio::task::JoinSet;
 
 use super::connection_limits::{ConnectionHandle, ConnectionLimits};
 
-/// How long the head of a request may take.
+/// Time limit for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long requests that are being answered have when the server stops.
+/// Time that open requests have to complete when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long accepting rests after it failed, as it does while there are no more files to open.
+/// Pause after a failed accept, for example because too many files are open.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `stop` is ready. What is being answered then has a moment to end.
+/// Serves until `stop` is ready. Open requests then have `DRAIN_TIMEOUT` to complete.
 pub async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) -> io::Result<()> {
     let limits = ConnectionLimits::new();
     let (closing, closed) = watch::channel(());

@@ -1,4 +1,4 @@
-//! Pages that may send requests may read the answers too.
+//! CORS headers, so that accepted web pages can read the responses.
 
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -7,7 +7,7 @@ use axum::http::header::{
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-/// What a browser asks before it sends a page's request.
+/// Responds to a preflight request.
 pub(super) fn preflight(origin: &HeaderValue) -> Response {
     let mut response = readable(StatusCode::NO_CONTENT.into_response(), origin);
     for (name, value) in [
@@ -23,7 +23,7 @@ pub(super) fn preflight(origin: &HeaderValue) -> Response {
     response
 }
 
-/// Lets a page of this origin read the answer.
+/// Lets web pages of this origin read the response.
 pub(super) fn readable(mut response: Response, origin: &HeaderValue) -> Response {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());

@@ -1,5 +1,5 @@
-//! Sessions of the protocol: so many at once. Where there are as many, a new one takes the place of the one that nobody
-//! has used for the longest time; one that waits for an answer keeps its place.
+//! Protocol sessions, limited in number. At the limit, a new session replaces the one that has been idle for
+//! the longest time. A session with an open request is never replaced.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,37 +18,37 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 use tokio::time::Instant;
 
-/// How many clients may have one at once.
+/// Maximum number of sessions.
 const MAX_SESSIONS: usize = 256;
 
-/// How long one is kept that nobody uses. A call that takes long is silence too.
+/// Time after which an unused session is closed. A long call counts as idle time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// How long one that has to go may take. Its place is free in any case.
+/// Time limit for closing a session. Its slot is freed in any case.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// All of them.
+/// All protocol sessions.
 pub(super) struct Sessions {
     local: LocalSessionManager,
     activities: Mutex<HashMap<SessionId, Arc<SessionActivity>>>,
-    /// Held by who opens one, so that no two find the same place free.
+    /// Held while a session is opened, so that two sessions cannot take the same slot.
     opening: tokio::sync::Mutex<()>,
 }
 
-/// Why something could not be done with a session.
+/// Error of a session operation.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    #[error("too many clients wait for answers")]
+    #[error("too many clients are waiting for responses")]
     Full,
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
 }
 
-/// What is known of a session.
+/// Activity of a session.
 struct SessionActivity(Mutex<ActivityState>);
 
 struct ActivityState {
-    /// The requests that have no answer yet.
+    /// Requests without a response.
     open_requests: HashSet<RequestId>,
     last_used: Instant,
 }
@@ -60,7 +60,7 @@ impl Sessions {
         Sessions { local, activities: Mutex::default(), opening: tokio::sync::Mutex::default() }
     }
 
-    /// Whether nobody else can come in.
+    /// Whether no further session can be opened.
     pub(super) fn is_full(&self) -> bool {
         self.activities().len() >= MAX_SESSIONS && self.longest_idle().is_none()
     }
@@ -69,7 +69,7 @@ impl Sessions {
         self.activities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session that could go first.
+    /// The session that can be replaced first.
     fn longest_idle(&self) -> Option<SessionId> {
         let activities = self.activities();
         let idle =
@@ -100,7 +100,7 @@ impl SessionActivity {
         state
     }
 
-    /// Since when nothing has happened, where nothing is to be answered.
+    /// Time of the last activity, or `None` if a request is open.
     fn idle_since(&self) -> Option<Instant> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.open_requests.is_empty().then_some(state.last_used)
@@ -112,7 +112,7 @@ impl SessionActivity {
             JsonRpcMessage::Request(request) => {
                 state.open_requests.insert(request.id.clone());
             }
-            // What is given up may stay without an answer.
+            // A cancelled request may stay without a response.
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
@@ -140,7 +140,8 @@ impl SessionActivity {
     }
 }
 
-/// The messages of a session, counted. Streams of HTTP would not do: a call goes on where its stream is lost.
+/// Tracks the messages of a session. HTTP streams cannot be used for this, because a call outlives its
+/// stream.
 pub(super) struct TrackedTransport {
     messages: SessionTransport,
     activity: Arc<SessionActivity>,
@@ -190,7 +191,7 @@ impl SessionManager for Sessions {
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
-        // Every request asks this first.
+        // This is called first for every request.
         if let Some(activity) = self.activities().get(id) {
             drop(activity.touch());
         }

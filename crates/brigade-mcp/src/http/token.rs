@@ -1,29 +1,29 @@
-//! What a client has to know.
+//! Bearer token of the HTTP server.
 
 use std::fmt;
 
-/// A bearer token. It is neither printed nor kept: only its hash is.
+/// A bearer token. Only its hash is kept, and it is never printed.
 #[derive(Clone)]
 pub struct Token {
     hash: blake3::Hash,
 }
 
-/// Why a text is no token.
+/// Reason why a text is not a valid token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It could be guessed, or cannot be sent.
-    #[error("a token has at least {MIN_TOKEN_LENGTH} characters, all of them printable ASCII without spaces")]
+    /// Too short, or contains characters that cannot be sent in a header.
+    #[error("a token must have at least {MIN_TOKEN_LENGTH} characters, all printable ASCII without spaces")]
     Invalid,
-    /// The machine has no randomness.
-    #[error("no randomness: {0}")]
+    /// The system provides no random bytes.
+    #[error("cannot generate a token: {0}")]
     Random(String),
 }
 
-/// Shorter ones could be guessed.
+/// Minimum length of a token. Shorter ones could be guessed.
 const MIN_TOKEN_LENGTH: usize = 16;
 
 impl Token {
-    /// The token that is written like this.
+    /// Creates a token from its text.
     pub fn new(text: &str) -> Result<Token, TokenError> {
         if text.len() < MIN_TOKEN_LENGTH || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(TokenError::Invalid);
@@ -31,7 +31,7 @@ impl Token {
         Ok(Token { hash: blake3::hash(text.as_bytes()) })
     }
 
-    /// A new one, and how it is written.
+    /// Generates a token and returns it with its text.
     pub fn generate() -> Result<(Token, String), TokenError> {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).map_err(|error| TokenError::Random(error.to_string()))?;
@@ -39,7 +39,7 @@ impl Token {
         Ok((Token::new(&text)?, text))
     }
 
-    /// Whether this is it. Hashes are compared, in constant time: how long it takes says nothing about the token.
+    /// Whether the text is this token. The hashes are compared in constant time, so timing reveals nothing.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.hash == blake3::hash(text.as_bytes())
     }

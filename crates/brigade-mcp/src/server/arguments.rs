@@ -1,4 +1,4 @@
-//! Arguments of the tools that look after sessions.
+//! Arguments of the session tools.
 
 use rmcp::model::JsonObject;
 use serde_json::Value;
@@ -12,12 +12,12 @@ impl Arguments {
         Arguments(arguments)
     }
 
-    /// A text that has to be there.
+    /// Returns a required string.
     pub(super) fn text(&self, key: &str) -> Result<&str, StartError> {
         self.optional_text(key)?.ok_or_else(|| StartError::Refused(format!("Missing '{key}' argument")))
     }
 
-    /// A text that may be there.
+    /// Returns an optional string.
     pub(super) fn optional_text(&self, key: &str) -> Result<Option<&str>, StartError> {
         match self.0.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -27,7 +27,7 @@ impl Arguments {
         }
     }
 
-    /// A number that may be there.
+    /// Returns an optional number.
     pub(super) fn number(&self, key: &str) -> Result<Option<u64>, StartError> {
         match self.0.get(key) {
             None | Some(Value::Null) => Ok(None),

@@ -1,4 +1,4 @@
-//! Refusals of methods that are not offered, and of params that are not theirs.
+//! Errors for unknown methods and invalid parameters.
 
 use rmcp::model::{
     CallToolRequestParams, CancelTaskParams, CustomRequest, ErrorCode, ErrorData, GetTaskParams,
@@ -9,12 +9,12 @@ use serde_json::json;
 
 use crate::text;
 
-/// Why a request that fits nothing is refused.
+/// Returns the error for a request that matches no supported method.
 pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {
     let cause = match request.method.as_str() {
         "initialize" => params_error::<InitializeRequestParams>(request),
         "tools/call" => params_error::<CallToolRequestParams>(request)
-            .map(|cause| format!("{cause}; it takes name, a string, and arguments, an object")),
+            .map(|cause| format!("{cause}; expected name (string) and arguments (object)")),
         "tools/list" => params_error::<PaginatedRequestParams>(request),
         "tasks/get" => params_error::<GetTaskParams>(request),
         "tasks/cancel" => params_error::<CancelTaskParams>(request),
@@ -26,18 +26,18 @@ pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {
     }
 }
 
-/// The refusal of a method that this server does not have.
+/// Returns the error for an unknown method.
 pub(crate) fn not_offered(method: &str) -> ErrorData {
-    let message = format!("Unknown method: {}; this server offers tools only", text::one_line(method, 64));
+    let message = format!("Unknown method: {}; this server supports only tools", text::one_line(method, 64));
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }
 
-/// What is wrong with the params of a method that takes these.
+/// Explains what is wrong with the parameters of a method.
 fn params_error<P: DeserializeOwned>(request: &CustomRequest) -> Option<String> {
     let params = request.params.clone().unwrap_or_else(|| json!({}));
     let cause =
         serde_json::from_value::<P>(params).err().map(|error| text::one_line(&error.to_string(), 200));
-    Some(cause.unwrap_or_else(|| "its params cannot be read".to_owned()))
+    Some(cause.unwrap_or_else(|| "invalid params".to_owned()))
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
         assert!(nameless.message.contains("missing field `name`"), "{}", nameless.message);
         let worded = refused("tools/call", Some(json!({ "name": "delegate", "arguments": "x" })));
         assert_eq!(worded.code, ErrorCode::INVALID_PARAMS);
-        assert!(worded.message.contains("arguments, an object"), "{}", worded.message);
+        assert!(worded.message.contains("arguments (object)"), "{}", worded.message);
         let unknown = refused("no/such", None);
         assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
         assert!(unknown.message.starts_with("Unknown method: no/such;"), "{}", unknown.message);

@@ -1,4 +1,4 @@
-//! The tools that look after sessions.
+//! Tools to list, read, message and stop sessions.
 
 use brigade::RunError;
 use brigade_core::{SessionId, Status};
@@ -11,11 +11,11 @@ use crate::results;
 use crate::sessions::{self, FoundSession, RunStatus};
 use crate::visibility::Visibility;
 
-/// How many trees are listed where none is named.
+/// Maximum number of trees that are listed if none is named.
 const MAX_LISTED: usize = 20;
 
 impl Server {
-    /// Calls one of them.
+    /// Calls a session tool.
     pub(super) async fn call_session_tool(
         &self,
         name: &str,
@@ -106,7 +106,7 @@ impl Server {
     ) -> Result<CallToolResult, StartError> {
         let id = match arguments.optional_text("session_id")? {
             Some(id) => id,
-            // What a result that was cut calls it.
+            // The name that a truncated result uses for it.
             None => arguments
                 .text("handle")
                 .map_err(|_| StartError::Refused("Missing 'session_id' argument".to_owned()))?,

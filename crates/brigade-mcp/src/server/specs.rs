@@ -1,4 +1,4 @@
-//! What a client is told about the tools.
+//! Tool definitions.
 
 use std::sync::Arc;
 
@@ -11,50 +11,48 @@ pub(super) const TELL: &str = "tell";
 pub(super) const STOP: &str = "stop";
 const READ_RESULT: &str = "read_result";
 
-/// A face, in its own words.
+/// The definition of a delegation tool.
 pub(super) fn delegation_tool(spec: &ToolSpec) -> Tool {
     let mut loan = MetaObject::new();
     loan.insert(usage_report::LOAN_META_KEY.to_owned(), true.into());
     tool(&spec.name, &spec.description, spec.schema.clone()).with_meta(loan)
 }
 
-/// The tools that look after sessions.
+/// The definitions of the session tools.
 pub(super) fn session_tools() -> [Tool; 4] {
-    let session =
-        json!({ "type": "string", "description": "The session: of a call, or of an agent below it" });
+    let session = json!({ "type": "string", "description": "Session of a call, or of an agent below it" });
     let status = tool(
         STATUS,
-        "See how a session stands: which agents do what, what they have cost, which questions are open. Without \
-         session_id: the newest sessions that were started here.",
+        "Show the state of a session: its agents, their cost and pending approvals. Omit session_id to list the newest \
+         sessions started here.",
         json!({ "type": "object", "properties": { "session_id": session } }),
     );
     let tell = tool(
         TELL,
-        "Say something to an agent while it works. It hears it at its next step.",
+        "Send a message to a running agent. It reads it at its next step.",
         json!({
             "type": "object",
             "properties": {
                 "session_id": session,
-                "text": { "type": "string", "description": "What it is to hear" }
+                "text": { "type": "string", "description": "The message" }
             },
             "required": ["session_id", "text"]
         }),
     );
     let stop = tool(
         STOP,
-        "Stop a session and all agents below it. What they have done so far stays on record.",
+        "Stop a session and all agents below it. Their work so far is kept.",
         json!({ "type": "object", "properties": { "session_id": session }, "required": ["session_id"] }),
     );
     let read = tool(
         READ_RESULT,
-        "Read the result of a session whole, or a part of it where it is long: also after the call that started it \
-         is gone.",
+        "Read the result of a session, in parts if it is long. Works after the call that started it has ended.",
         json!({
             "type": "object",
             "properties": {
                 "session_id": session,
-                "offset": { "type": "integer", "minimum": 0, "description": "The first byte (default: 0)" },
-                "limit": { "type": "integer", "minimum": 1, "description": "How many bytes (at most 16384)" }
+                "offset": { "type": "integer", "minimum": 0, "description": "First byte (default 0)" },
+                "limit": { "type": "integer", "minimum": 1, "description": "Number of bytes (maximum 16384)" }
             },
             "required": ["session_id"]
         }),

@@ -1,19 +1,19 @@
-//! Lines of a stream, each with a limit.
+//! Lines of bounded length.
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-/// The most that one line may have.
+/// Maximum length of a line.
 pub(super) const MAX_LINE_BYTES: usize = 4 * 1024 * 1024;
 
-/// One line, or what became of it.
+/// A line of the stream.
 pub(super) enum BoundedLine {
-    /// Without its end.
+    /// A line within the limit, without its terminator.
     Complete(Vec<u8>),
-    /// It has more than [`MAX_LINE_BYTES`] bytes. The rest of it is passed over.
+    /// A line of more than [`MAX_LINE_BYTES`]. The rest of it is skipped.
     TooLong,
 }
 
-/// Reads lines. What was read of one is kept where the reading is given up and begun again.
+/// Reader of bounded lines. `next` is cancel safe: a dropped call loses no data.
 pub(super) struct BoundedLines<R> {
     input: BufReader<R>,
     partial: Vec<u8>,
@@ -25,10 +25,10 @@ impl<R: AsyncRead + Unpin> BoundedLines<R> {
         BoundedLines { input: BufReader::new(input), partial: Vec::new(), is_skipping: false }
     }
 
-    /// The next line; none at the end of the stream, and none where it cannot be read.
+    /// Returns the next line, or `None` at the end of the stream or after a read error.
     pub(super) async fn next(&mut self) -> Option<BoundedLine> {
         loop {
-            // Nothing is awaited between this and `consume`: what is taken is never lost.
+            // Nothing is awaited between this and `consume`, so no data is lost.
             let read = self.input.fill_buf().await.ok()?;
             if read.is_empty() {
                 let rest = std::mem::take(&mut self.partial);

@@ -1,4 +1,4 @@
-//! What a line says. One that says nothing sensible is answered all the same: whoever sent it waits for that.
+//! Parsing of lines. An invalid line is answered with an error, because its sender waits for a response.
 
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage};
 use serde_json::{Map, Value, json};
@@ -6,19 +6,19 @@ use serde_json::{Map, Value, json};
 use super::lines::MAX_LINE_BYTES;
 use crate::server::methods;
 
-/// What a line says.
+/// A parsed line.
 pub(super) enum ParsedLine {
     Message(Box<ClientJsonRpcMessage>),
-    /// It is answered with this.
+    /// An invalid message, with the error response.
     Invalid(Value),
-    /// Nobody waits for an answer to it.
+    /// A message that expects no response.
     Ignored,
 }
 
-/// Some programs put it before what they write.
+/// Some programs write it before their output.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
     let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
     if line.is_empty() {
@@ -30,9 +30,9 @@ pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
             Ok(Value::Object(message)) => diagnose_object(&message),
             Ok(Value::Array(_)) => invalid_request(
                 &Value::Null,
-                "batches are not supported; send each message as a line of its own",
+                "batches are not supported; send each message on a separate line",
             ),
-            Ok(_) => invalid_request(&Value::Null, "a message is a JSON object"),
+            Ok(_) => invalid_request(&Value::Null, "a message must be a JSON object"),
             Err(error) => {
                 let text = format!("the line is not JSON: {error}");
                 error_response(&Value::Null, &ErrorData::new(ErrorCode::PARSE_ERROR, text, None))
@@ -41,16 +41,15 @@ pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
     }
 }
 
-/// The answer to a line that is too long to be read.
+/// The error for a line over the limit.
 pub(super) fn too_long() -> ParsedLine {
-    let text = format!(
-        "the message has more than {} MB ({MAX_LINE_BYTES} bytes) and was not read",
-        MAX_LINE_BYTES >> 20
-    );
+    let text =
+        format!("the message exceeds the limit of {} MB ({MAX_LINE_BYTES} bytes)", MAX_LINE_BYTES >> 20);
     invalid_request(&Value::Null, &text)
 }
 
-/// A greeting that cannot be read would be taken for one of a client that needs none, and missed for other things.
+/// Rejects an invalid `initialize`. The library would treat it as a request of a client without sessions and
+/// report misleading errors.
 fn check_initialize(message: ClientJsonRpcMessage) -> ParsedLine {
     if let JsonRpcMessage::Request(request) = &message
         && let ClientRequest::CustomRequest(custom) = &request.request
@@ -61,7 +60,7 @@ fn check_initialize(message: ClientJsonRpcMessage) -> ParsedLine {
     ParsedLine::Message(Box::new(message))
 }
 
-/// What is wrong with an object that is no message.
+/// Explains why an object is not a valid message.
 fn diagnose_object(message: &Map<String, Value>) -> ParsedLine {
     let (id, method) = (message.get("id"), message.get("method"));
     let is_answer = message.contains_key("result") || message.contains_key("error");
@@ -70,18 +69,18 @@ fn diagnose_object(message: &Map<String, Value>) -> ParsedLine {
         && method
             .and_then(Value::as_str)
             .is_some_and(|name| has_version || name.starts_with("notifications/"));
-    // Answers to answers would never end.
+    // Responding to responses would never end.
     if is_notification || (is_answer && method.is_none()) {
         return ParsedLine::Ignored;
     }
     let text = match (method, message.get("params")) {
         _ if !has_version => r#"jsonrpc must be "2.0""#,
-        _ if !id.is_some_and(|id| id.is_string() || id.is_i64()) => "id must be a string or a whole number",
+        _ if !id.is_some_and(|id| id.is_string() || id.is_i64()) => "id must be a string or an integer",
         (None, _) => "method is missing",
         (Some(method), _) if !method.is_string() => "method must be a string",
-        _ if is_answer => "a message with a method has neither result nor error",
+        _ if is_answer => "a message with a method must not have a result or an error",
         (_, Some(params)) if !params.is_object() => "params must be an object",
-        _ => "this is no request of the Model Context Protocol",
+        _ => "not a valid MCP request",
     };
     invalid_request(id.unwrap_or(&Value::Null), text)
 }
@@ -99,7 +98,7 @@ fn error_response(id: &Value, error: &ErrorData) -> ParsedLine {
 mod tests {
     use super::*;
 
-    /// The code, the id and the words of the answer.
+    /// The code, id and message of the error response.
     #[track_caller]
     fn refused(line: &str) -> (i64, Value, String) {
         let ParsedLine::Invalid(answer) = parse_line(line.as_bytes()) else {
@@ -118,8 +117,8 @@ mod tests {
             (r#"{"id":77}"#, json!(77), "jsonrpc"),
             (r#"{"id":5,"method":"tools/list"}"#, json!(5), "jsonrpc"),
             (r#"{"jsonrpc":"2.0","id":5,"method":7}"#, json!(5), "method must be"),
-            (r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}"#, json!(1.5), "whole number"),
-            (r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, Value::Null, "whole number"),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}"#, json!(1.5), "integer"),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, Value::Null, "integer"),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Value::Null, "batches"),
             ("7", Value::Null, "object"),
         ];
@@ -154,7 +153,7 @@ mod tests {
         for line in quiet {
             assert!(matches!(parse_line(line.as_bytes()), ParsedLine::Ignored), "{line}");
         }
-        // That of a peer to whom nothing was sensible either.
+        // The error response of a peer that could not parse a line either.
         let ParsedLine::Invalid(answer) = parse_line(b"{") else { panic!("it is not refused") };
         assert!(!matches!(parse_line(answer.to_string().as_bytes()), ParsedLine::Invalid(_)));
     }

@@ -1,5 +1,5 @@
-//! The way between the streams and the protocol. One writer writes all lines: a sender that is given up never leaves
-//! half a line behind, and nobody waits for a client that does not read.
+//! Transport between the streams and the protocol. A single task writes all lines. A cancelled sender cannot
+//! leave half a line behind, and no task waits for a client that does not read.
 
 use std::io;
 use std::sync::Arc;
@@ -16,37 +16,37 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use super::lines::{BoundedLine, BoundedLines};
 use super::parse::{self, ParsedLine};
 
-/// How many wrong lines are answered to a client that reads no answers.
+/// Maximum number of unsent error responses to a client that does not read.
 const MAX_UNREAD_ERRORS: usize = 1024;
 
-/// Both ends, for the protocol.
+/// Both ends of the transport.
 pub(super) struct StdioTransport<R> {
     lines: BoundedLines<R>,
     out: Option<mpsc::UnboundedSender<Outgoing>>,
     permits: Arc<Semaphore>,
-    /// Versions of the protocol that the server speaks.
+    /// Protocol versions that the server supports.
     versions: Vec<ProtocolVersion>,
-    /// Whether a request has opened the conversation. Before that there is nothing that a notification or a response
-    /// could be about, and the protocol would end at one.
+    /// Whether a request has opened the session. The library would stop at a notification or response before
+    /// that, so these are dropped.
     is_open: bool,
 }
 
-/// A line to be written.
+/// A line to write.
 pub(super) struct Outgoing {
     line: Vec<u8>,
     on_sent: OnSent,
 }
 
-/// What follows when it is written.
+/// Action after a line is written.
 enum OnSent {
-    /// Who said it hears so.
+    /// Notifies the sender.
     Notify(oneshot::Sender<()>),
-    /// There is room for one more.
+    /// Frees a slot for an error response.
     Release(#[expect(dead_code, reason = "dropping it makes room")] OwnedSemaphorePermit),
 }
 
 impl<R: AsyncRead + Unpin> StdioTransport<R> {
-    /// The pipe, and what is to be written.
+    /// Creates a transport and the receiver of the lines to write.
     pub(super) fn new(
         input: R,
         versions: Vec<ProtocolVersion>,
@@ -72,8 +72,8 @@ impl<R: AsyncRead + Unpin> StdioTransport<R> {
         out.send(Outgoing { line, on_sent }).map_err(|_| disconnected())
     }
 
-    /// Whether the protocol takes a request as the beginning of a conversation: a greeting, or one that says by itself
-    /// what a greeting says.
+    /// Whether the protocol accepts a request as the first one: `initialize`, or a request that contains the
+    /// same information.
     fn opens_session(&self, request: &ClientRequest) -> bool {
         match request {
             ClientRequest::InitializeRequest(_) => true,
@@ -86,7 +86,8 @@ impl<R: AsyncRead + Unpin> StdioTransport<R> {
         }
     }
 
-    /// Never waits: an end of the input behind it could not be seen meanwhile.
+    /// Sends an error response without waiting. Otherwise the end of the input could not be detected
+    /// meanwhile.
     fn send_error(&self, answer: &serde_json::Value) {
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             let _ = self.queue(answer, OnSent::Release(permit));
@@ -95,7 +96,7 @@ impl<R: AsyncRead + Unpin> StdioTransport<R> {
 }
 
 fn disconnected() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the client reads no more")
+    io::Error::new(io::ErrorKind::NotConnected, "the client has stopped reading")
 }
 
 impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StdioTransport<R> {
@@ -141,7 +142,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StdioTransport<R> {
     }
 }
 
-/// Writes what is said until nobody is left to say anything.
+/// Writes lines until all senders are dropped.
 pub(super) async fn write(
     mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
     mut output: impl AsyncWrite + Unpin,

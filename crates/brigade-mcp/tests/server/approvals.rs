@@ -1,4 +1,4 @@
-//! What agents would ask.
+//! Approval requests of agents.
 
 use brigade::Settings;
 use brigade::core::permission::Mode;
@@ -39,7 +39,7 @@ async fn elicitation_answer_decides_the_approval() {
         assert_eq!(result_text(&result).contains("not there"), !is_written, "{}", result_text(&result));
         let asked = person.asked.lock().unwrap().clone();
         assert!(asked.len() == 1 && asked[0].contains("a.txt"), "{asked:?}");
-        // Whoever answers knows whom: the agent, and where to look at it.
+        // The form names the agent and its session.
         let who = format!("The agent 'Child' (session {}.1-0)", session(&result));
         assert!(asked[0].contains(&who), "{asked:?}");
     }

@@ -1,4 +1,4 @@
-//! Calls of faces.
+//! Calls of delegation tools.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn progress_increases_and_names_the_agent() {
     let notes = listener.notes.lock().unwrap().clone();
     assert!(notes.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{notes:?}");
     let messages: Vec<String> = notes.into_iter().filter_map(|note| note.message).collect();
-    assert!(messages.iter().any(|message| message == "Child thinks (turn 2)"), "{messages:?}");
+    assert!(messages.iter().any(|message| message == "Child is thinking (turn 2)"), "{messages:?}");
     assert!(messages.len() >= 2, "{messages:?}");
 }
 
@@ -89,7 +89,7 @@ async fn cancelled_request_stops_its_tree() {
         result = client.call_tool(delegate()) => panic!("{result:?}"),
         working = test.running_child() => working,
     };
-    // Dropping the call told the server so.
+    // Dropping the call cancelled it on the server.
     assert!(matches!(test.status_of(&child).await, Status::Cancelled { .. }));
     assert!(matches!(test.status_of(&root).await, Status::Cancelled { .. }));
 }
@@ -104,7 +104,7 @@ async fn detached_agent_outlives_the_call_but_not_the_server() {
     let result = client.call_tool(call("delegate", arguments)).await.unwrap();
     assert_eq!(result.is_error, Some(false), "{}", result_text(&result));
     let (_, child) = test.running_child().await;
-    // Whoever is stopped hears it at once.
+    // A cancel would be recorded at once.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let log = test.store.read(&child, 0).await.unwrap();
     let is_stopped = |event: &Event| matches!(event, Event::CancelAsked { .. } | Event::Ended { .. });

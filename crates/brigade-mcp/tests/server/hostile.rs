@@ -1,4 +1,4 @@
-//! Lines that no client sends, in any order: none ends the server.
+//! Invalid lines in any order. None of them ends the server.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn lines() -> Vec<Vec<u8>> {
     lines
 }
 
-/// Writes lines, then asks for a sign of life, and gives how the server ended when the client left.
+/// Writes lines, then sends a ping, and returns the result of the server after the client has disconnected.
 async fn survive(lines: &[&[u8]]) -> std::io::Result<()> {
     let test = TestServer::new(FOUR);
     let (here, there) = tokio::io::duplex(1 << 20);
@@ -107,7 +107,7 @@ async fn survive(lines: &[&[u8]]) -> std::io::Result<()> {
     let answers = tokio::time::timeout(TEST_TIMEOUT, both).await.unwrap();
     let shown: Vec<_> =
         lines.iter().map(|line| String::from_utf8_lossy(&line[..line.len().min(120)])).collect();
-    assert!(answers.iter().any(|answer| answer["id"] == "last"), "no sign of life after {shown:#?}");
+    assert!(answers.iter().any(|answer| answer["id"] == "last"), "no response after {shown:#?}");
     tokio::time::timeout(TEST_TIMEOUT + Duration::from_secs(5), served).await.unwrap().unwrap()
 }
 

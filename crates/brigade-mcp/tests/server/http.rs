@@ -54,7 +54,7 @@ impl HttpServer {
         Client::default().serve(self.transport()).await.unwrap()
     }
 
-    /// A request that opens a session, with these headers on top or instead.
+    /// Sends a request that opens a session, with these headers added or replaced.
     async fn post(&self, headers: &[(&'static str, &str)]) -> reqwest::Response {
         let mut request = http_client()
             .post(self.url())
@@ -161,7 +161,7 @@ async fn oversized_and_malformed_bodies_are_rejected() {
             .body(body)
             .send()
     };
-    // One byte too much: of a longer body the server may not read so much that its answer arrives.
+    // One byte over the limit. Of a longer body the server may read too little for its response to arrive.
     let body = |length: usize| {
         let frame = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":""}}"#;
         frame.replace(r#""""#, &format!(r#""{}""#, "x".repeat(length - frame.len())))
@@ -215,7 +215,7 @@ async fn idle_sessions_are_evicted_and_waiting_ones_kept() {
             .unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
         let session = answer.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-        // The answer is read whole: the request is over.
+        // The whole response is read, so the request has ended.
         answer.text().await.unwrap();
         session
     };
@@ -230,14 +230,14 @@ async fn idle_sessions_are_evicted_and_waiting_ones_kept() {
         request.send().await.unwrap().status()
     };
     let (first, second) = (open("2025-06-18").await, open("2025-06-18").await);
-    // The version without sessions names itself, and opens one all the same.
+    // The version without sessions is named, but a session is opened nevertheless.
     for version in ["2025-06-18", "2026-07-28"] {
         for _ in 0..126 {
             open(version).await;
         }
     }
     assert_eq!(notify(&first).await, StatusCode::ACCEPTED);
-    // Two more than there are places: the two that were used the longest time ago go.
+    // Two more than the limit, so the two that have been idle for the longest time are replaced.
     let last = [open("2026-07-28").await, open("2025-06-18").await, open("2025-06-18").await];
     assert_eq!(notify(&second).await, StatusCode::NOT_FOUND);
     assert_eq!(notify(&first).await, StatusCode::ACCEPTED);
@@ -261,7 +261,7 @@ async fn silent_connections_are_closed_after_a_while() {
     }
     let right = format!("Bearer {TOKEN}");
     assert_eq!(server_http.post(&[("authorization", &right)]).await.status(), StatusCode::OK);
-    // They are let go after a while.
+    // They are closed after a while.
     let mut received = Vec::new();
     let closed = tokio::time::timeout(TEST_TIMEOUT, silent[0].read_to_end(&mut received)).await;
     assert!(closed.is_ok(), "it is still open");

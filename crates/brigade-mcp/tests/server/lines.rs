@@ -1,11 +1,11 @@
-//! Wrong lines over a pipe: each is answered, so that nobody waits for ever.
+//! Invalid lines over a pipe. Each is answered, so that no client waits forever.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf};
 
 use crate::support::{FOUR, TEST_TIMEOUT, TestServer};
 
-/// A client that writes what it likes.
+/// A client that writes arbitrary lines.
 struct RawClient {
     input: BufReader<ReadHalf<DuplexStream>>,
     output: WriteHalf<DuplexStream>,
@@ -26,7 +26,7 @@ impl RawClient {
         raw
     }
 
-    /// Writes a line, and hears the next.
+    /// Writes a line and reads the next one.
     async fn ask(&mut self, line: impl AsRef<[u8]>) -> Value {
         self.output.write_all(line.as_ref()).await.unwrap();
         self.output.write_all(b"\n").await.unwrap();

@@ -1,4 +1,4 @@
-//! The server as clients meet it: in process over a pipe, and over real HTTP.
+//! The server from a client's point of view: in process over a pipe, and over real HTTP.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,4 +1,4 @@
-//! The tools that look after sessions.
+//! Session tools.
 
 use brigade::core::event::Speaker;
 use brigade::core::{Event, Status};
@@ -31,7 +31,7 @@ async fn running_tree_can_be_inspected_messaged_and_stopped() {
     assert_eq!(all.structured_content.unwrap()["sessions"][0]["state"], "running");
     let early = ask(&client, "read_result", json!({ "session_id": root.as_str() })).await;
     assert_eq!(early.is_error, Some(true));
-    // What stands at the top only passes the call on: its agent hears the words.
+    // The root session only forwards the call, so its agent receives the message.
     let told = ask(&client, "tell", json!({ "session_id": root.as_str(), "text": "Hurry." })).await;
     assert_eq!(told.is_error, Some(false), "{}", result_text(&told));
     let heard = test.store.read(&child, 0).await.unwrap();
@@ -52,7 +52,7 @@ async fn result_can_be_read_in_parts_after_the_server_is_gone() {
     let result = client.call_tool(delegate()).await.unwrap();
     let root = session(&result);
     assert!(
-        result_text(&result).contains(&format!("`read_result` with handle {root}.1-0")),
+        result_text(&result).contains(&format!("read the rest with `read_result`, handle {root}.1-0")),
         "{}",
         result_text(&result).len()
     );
@@ -96,6 +96,36 @@ async fn failed_call_is_reported_as_failed() {
 }
 
 #[tokio::test]
+async fn tree_without_a_runner_is_interrupted() {
+    let test = TestServer::new(FOUR);
+    let root = session(&test.client(Client::default()).await.call_tool(delegate()).await.unwrap());
+    assert_eq!(test.status_of(&root).await, Status::Done);
+    // The same log as a process left it that was killed before the end.
+    let records = test.store.read(&root, 0).await.unwrap();
+    let Event::Started { agent, .. } = &records[0].event else { panic!("{records:?}") };
+    let blobs = vec![test.store.blob(*agent).await.unwrap().unwrap()];
+    let events = records[..records.len() - 1].iter().map(|record| record.event.clone()).collect();
+    let left = TestServer::new(FOUR);
+    let lease = left.store.lease(&root, &brigade::store::Owner::this_process(), 0).await.unwrap();
+    let append = brigade::store::Append {
+        session: root.clone(),
+        expect: brigade::store::Expect::Length(0),
+        events: std::sync::Arc::new(events),
+        blobs,
+        lease: Some(lease.clone()),
+        at: 0,
+    };
+    left.store.append(append).await.unwrap();
+    left.store.release(&lease).await.unwrap();
+    let client = left.client(Client::default()).await;
+    let status = ask(&client, "session_status", json!({ "session_id": root.as_str() })).await;
+    let text = result_text(&status);
+    assert!(text.starts_with(&format!("{root} interrupted; ")), "{text}");
+    assert!(text.contains(&format!("Resume it with: brigade resume {root}")), "{text}");
+    assert_eq!(status.structured_content.unwrap()["state"], "interrupted");
+}
+
+#[tokio::test]
 async fn finished_agent_is_done_while_its_tree_runs() {
     let script = "[[reply]]\nagent = 'Child'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                   arguments = { role = 'Quick', task = 'x' }\n\
@@ -119,7 +149,7 @@ async fn sessions_not_started_by_the_server_are_unknown() {
     let settings = Settings::new("script", Workspace::open(test.folder.path()).unwrap());
     let models = Models::default().with("script", Script::parse(FOUR).unwrap());
     let runtime = Runtime::new(test.store.clone(), settings, models);
-    // One whose agent only has the same name is somebody else's too.
+    // A session whose agent only has the same name is not visible either.
     let agent = brigade::core::Agent { id: "mcp".to_owned(), ..Settings::lead() };
     let ending = runtime.start(Task::new("x").agent(agent)).await.unwrap().result().await.unwrap();
     let client = test.client(Client::default()).await;
@@ -151,7 +181,7 @@ async fn agent_sees_only_its_own_sessions_and_speaks_as_parent() {
     let calling = tokio::spawn(async move { peer.call_tool_once(begin).await });
     let (root, child) = test.running_child().await;
     let stranger = of(&sibling);
-    // One that does not say who it is has started nothing either.
+    // An agent without a lineage has started nothing either.
     for other in [&stranger, &json!({}), &of(child.as_str())] {
         for (tool, id) in [
             ("session_status", &root),
@@ -169,7 +199,7 @@ async fn agent_sees_only_its_own_sessions_and_speaks_as_parent() {
     }
     let unreadable = from(json!({ "depth": "deep" }), call("stop", json!({ "session_id": root.as_str() })));
     assert!(client.call_tool(unreadable).await.is_err());
-    // Its own it can see, speak to and stop, and so can the one above it.
+    // An agent can see, message and stop its own sessions, and so can its ancestors.
     let above = of(&"a".repeat(26));
     for own in [of(&caller), above] {
         let all = client.call_tool(from(own, call("session_status", json!({})))).await.unwrap();

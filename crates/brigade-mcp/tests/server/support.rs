@@ -1,4 +1,4 @@
-//! A server over a store in memory, a scripted model, and clients for it.
+//! A server over an in-memory store, a scripted model, and clients.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, mpsc};
@@ -19,12 +19,12 @@ use rmcp::{ClientHandler, ClientServiceExt, RoleClient, ServiceExt};
 use serde_json::Value;
 use tokio::io::DuplexStream;
 
-/// Everything has to happen within this.
+/// Time limit of a test.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A child that answers.
+/// A child that replies.
 pub(crate) const FOUR: &str = "[[reply]]\ntext = 'Four.'\nusage = { input = 10, output = 5 }\n";
-/// A child that never does.
+/// A child that never replies.
 pub(crate) const HANGS: &str = "[[reply]]\nfault = 'hang'\n";
 
 pub(crate) struct TestServer {
@@ -34,7 +34,7 @@ pub(crate) struct TestServer {
     _watchdog: Watchdog,
 }
 
-/// Ends the tests where one hangs: what nobody answers would be waited for without end.
+/// Aborts the tests if one hangs. A missing response would otherwise be waited for forever.
 pub(crate) struct Watchdog(#[expect(dead_code, reason = "dropping it is what is heard")] mpsc::Sender<()>);
 
 impl Watchdog {
@@ -43,7 +43,7 @@ impl Watchdog {
         let test = std::thread::current().name().unwrap_or("a test").to_owned();
         std::thread::spawn(move || {
             if ended.recv_timeout(3 * TEST_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // A panic here would be heard by nobody, and the print is not caught as that of a test is.
+                // A panic in this thread would go unnoticed, and this output is not captured.
                 let _ = writeln!(std::io::stderr(), "{test} hangs");
                 std::process::exit(101);
             }
@@ -70,19 +70,19 @@ impl TestServer {
         TestServer { store, folder, server, _watchdog: Watchdog::new() }
     }
 
-    /// A client over a pipe, in a session of the protocol.
+    /// Connects a client over a pipe, with a protocol session.
     pub(crate) async fn client(&self, client: Client) -> RunningService<RoleClient, Client> {
         client.serve(self.pipe()).await.unwrap()
     }
 
-    /// A client over a pipe that speaks the newest version, which has no sessions.
+    /// Connects a client over a pipe that uses the newest version, which has no sessions.
     pub(crate) async fn stateless_client(&self, client: Client) -> RunningService<RoleClient, Client> {
         let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
         let lifecycle = ClientLifecycleMode::Discover { preferred_versions };
         client.serve_with_lifecycle(self.pipe(), lifecycle).await.unwrap()
     }
 
-    /// The other end of a pipe to the server.
+    /// Returns the client end of a pipe to the server.
     pub(crate) fn pipe(&self) -> DuplexStream {
         let (here, there) = tokio::io::duplex(64 * 1024);
         let (input, output) = tokio::io::split(there);
@@ -90,7 +90,7 @@ impl TestServer {
         here
     }
 
-    /// Waits until a session has ended, and says how.
+    /// Waits until a session has ended, and returns its status.
     pub(crate) async fn status_of(&self, session: &SessionId) -> Status {
         let end = async {
             loop {
@@ -104,7 +104,7 @@ impl TestServer {
         tokio::time::timeout(TEST_TIMEOUT, end).await.unwrap()
     }
 
-    /// Waits until the first tree has a child that thinks, and gives both.
+    /// Waits until the first tree has a thinking child, and returns both ids.
     pub(crate) async fn running_child(&self) -> (SessionId, SessionId) {
         let found = async {
             loop {
@@ -122,12 +122,12 @@ impl TestServer {
     }
 }
 
-/// A client that keeps what it hears.
+/// A client that records what it receives.
 #[derive(Clone, Default)]
 pub(crate) struct Client {
     pub(crate) notes: Arc<Mutex<Vec<ProgressNotificationParam>>>,
     pub(crate) supports_tasks: bool,
-    /// What its person answers, where there is one.
+    /// The answer of its user to elicitations, if it has a user.
     pub(crate) answers: Option<Value>,
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
 }
@@ -159,7 +159,7 @@ impl ClientHandler for Client {
     }
 }
 
-/// A call of a tool.
+/// A tool call.
 pub(crate) fn call(tool: &'static str, arguments: Value) -> CallToolRequestParams {
     let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
     CallToolRequestParams::new(tool).with_arguments(arguments)
@@ -170,7 +170,7 @@ pub(crate) fn delegate() -> CallToolRequestParams {
     call("delegate", serde_json::json!({ "role": "Child", "task": "2 + 2" }))
 }
 
-/// The same call, as an agent of another Brigade makes it that stands there.
+/// The same call, made by an agent of another Brigade with this remote context.
 pub(crate) fn from(remote_context: Value, mut request: CallToolRequestParams) -> CallToolRequestParams {
     let mut meta = MetaObject::new();
     meta.insert("brigade/hop".to_owned(), remote_context);
@@ -178,14 +178,14 @@ pub(crate) fn from(remote_context: Value, mut request: CallToolRequestParams) ->
     request
 }
 
-/// The words of a result.
+/// The text of a result.
 #[track_caller]
 pub(crate) fn result_text(result: &CallToolResult) -> String {
     let texts = result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.clone());
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The session that a result names.
+/// The session id in a result.
 #[track_caller]
 pub(crate) fn session(result: &CallToolResult) -> SessionId {
     result.meta.as_ref().unwrap()["brigade/session"].as_str().unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! Calls as tasks, for clients that know them.
+//! Calls as tasks, for clients that support them.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn task_can_be_cancelled() {
 #[tokio::test]
 async fn older_protocol_version_has_no_tasks() {
     let test = TestServer::new(FOUR);
-    // It says that it knows them all the same.
+    // The client announces tasks nevertheless.
     let client = test.client(task_client()).await;
     let response = client.call_tool_once(delegate()).await.unwrap();
     let CallToolResponse::Complete(result) = response else { panic!("{response:?}") };

@@ -1,4 +1,4 @@
-//! The guard as a program of its own, for tests and for embedders that do not want to be their own guard.
+//! The guard as a separate program, for tests and for embedders that do not act as their own guard.
 
 #[expect(clippy::disallowed_methods, reason = "this is the main function of the guard program")]
 fn main() {

@@ -1,4 +1,4 @@
-//! The keys about authority: what an agent may use, and what a file takes away.
+//! Keys about authority: the tools that a file grants and the ones that it takes away.
 
 use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::permission::{Mode, Rule};
@@ -22,7 +22,7 @@ impl Builder {
         };
         let named = match &list.tools {
             Some(tools) => list_names(tools),
-            None => "all that the parent lends".to_owned(),
+            None => "all tools that the parent lends".to_owned(),
         };
         let status = match list.is_translated || !remarks.is_empty() {
             true => KeyStatus::Translated,
@@ -40,7 +40,8 @@ impl Builder {
         Ok((status, remarks.trim_start_matches("; ").to_owned()))
     }
 
-    /// Rules of ours; one that cannot be read would protect nothing.
+    /// Reads rules in Brigade's own syntax. A rule that cannot be parsed is an error, because it would protect
+    /// nothing.
     pub(super) fn deny(&mut self, value: &Value) -> KeyResult {
         for rule in value::names(value)? {
             let rule: Rule = rule.parse().map_err(|error| format!("{error}"))?;
@@ -52,21 +53,21 @@ impl Builder {
     pub(super) fn disallowed(&mut self, value: &Value) -> KeyResult {
         let unknown = self.restrictions.disallow(value)?;
         let text = match unknown.is_empty() {
-            true => "as rules of `deny`".to_owned(),
-            false => format!("as rules of `deny`; there is no tool called {}", list_names(&unknown)),
+            true => "applied as deny rules".to_owned(),
+            false => format!("applied as deny rules; unknown tools: {}", list_names(&unknown)),
         };
         Ok((KeyStatus::Translated, text))
     }
 
     pub(super) fn permission(&mut self, value: &Value) -> KeyResult {
         let mut remarks = self.restrictions.permission(value)?;
-        remarks.insert(0, "what it denies or asks about; it never widens".to_owned());
+        remarks.insert(0, "only ask and deny are applied; an agent file cannot grant permissions".to_owned());
         Ok((KeyStatus::Translated, remarks.join("; ")))
     }
 
     fn limit_mode(&mut self, mode: Mode) -> KeyResult {
         self.restrictions.limit_mode(mode);
-        Ok((KeyStatus::Translated, format!("works in mode `{mode}` at most")))
+        Ok((KeyStatus::Translated, format!("limits the mode to `{mode}`")))
     }
 
     pub(super) fn permission_mode(&mut self, value: &Value) -> KeyResult {
@@ -79,9 +80,9 @@ impl Builder {
                 Ok((KeyStatus::Ignored, "the parent's mode is used".to_owned()))
             }
             Some("bypassPermissions") => {
-                Ok((KeyStatus::Ignored, "a file never widens what is allowed".to_owned()))
+                Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            Some(_) => Err("is no mode that is known; write plan, acceptEdits or dontAsk".to_owned()),
+            Some(_) => Err("is not a known mode. Use plan, acceptEdits or dontAsk.".to_owned()),
         }
     }
 
@@ -90,16 +91,16 @@ impl Builder {
             Some("read-only") => self.limit_mode(Mode::Plan),
             Some("workspace-write") => self.limit_mode(Mode::Edit),
             Some("danger-full-access") => {
-                Ok((KeyStatus::Ignored, "a file never widens what is allowed".to_owned()))
+                Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            _ => Err("has to be read-only, workspace-write or danger-full-access".to_owned()),
+            _ => Err("must be read-only, workspace-write or danger-full-access".to_owned()),
         }
     }
 
     pub(super) fn approval_policy(&mut self, value: &Value) -> KeyResult {
         match value {
             Value::String(word) if word == "untrusted" => self.limit_mode(Mode::Ask),
-            _ => Ok((KeyStatus::Ignored, "the person's permissions decide what is asked".to_owned())),
+            _ => Ok((KeyStatus::Ignored, "your own permissions decide what requires approval".to_owned())),
         }
     }
 
@@ -110,7 +111,8 @@ impl Builder {
         }
     }
 
-    /// A choice of agents cannot be kept, so whoever may hand work to a few hands it to none.
+    /// A selection of agents cannot be enforced, so an agent that may delegate to a few of them may not delegate at
+    /// all.
     pub(super) fn agents(&mut self, value: &Value) -> KeyResult {
         if value::names(value)?.iter().any(|name| name == "*") {
             return honoured();
@@ -118,7 +120,7 @@ impl Builder {
         DELEGATION_TOOLS.iter().for_each(|tool| self.restrictions.deny_tool(tool));
         Ok((
             KeyStatus::Translated,
-            "hands no work to others, as a choice of agents cannot be kept".to_owned(),
+            "delegation is denied, because it cannot be limited to certain agents".to_owned(),
         ))
     }
 
@@ -130,14 +132,17 @@ impl Builder {
                 honoured()
             }
             Err(_) if matches!(word.as_str(), "primary" | "subagent" | "all") => {
-                Ok((KeyStatus::Ignored, "every agent can be started and dispatched to".to_owned()))
+                Ok((KeyStatus::Ignored, "every agent can be started by users and by other agents".to_owned()))
             }
             Err(error) if format.is_native() => Err(error.to_string()),
-            Err(_) => Ok((KeyStatus::Ignored, "about the program that the file was written for".to_owned())),
+            Err(_) => Ok((
+                KeyStatus::Ignored,
+                "only applies to the program that the file was written for".to_owned(),
+            )),
         }
     }
 
-    /// What is taken away is taken out of the list as well, and nothing left is no list at all.
+    /// Removes denied tools from the list. If no tool is left, the file is refused.
     pub(super) fn resolve_tools(&mut self) {
         if let Some(allowed_only) = &self.restrictions.allowed_only {
             let kept = allowed_only.iter().map(|tool| (*tool).to_owned());
@@ -152,7 +157,7 @@ impl Builder {
         tools.retain(|tool| !restrictions.denies(tool));
         let is_nothing = tools.is_empty() && (before > 0 || restrictions.allowed_only.is_some());
         if is_nothing && !self.notes.iter().any(|note| note.status == KeyStatus::Refused) {
-            self.refuse("tools", None, "comes to no tool at all after what the file denies".to_owned());
+            self.refuse("tools", None, "grants no tools, because the file denies all of them".to_owned());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From the keys of a file to an agent, with a note on each of them.
+//! Builds an agent from the keys of a file, with a note on each key.
 
 use std::path::Path;
 
@@ -13,22 +13,22 @@ use super::restrictions::Restrictions;
 use super::{id, model, value};
 use crate::secret::Secret;
 
-/// What a file comes to.
+/// Result of building the agent of a file.
 pub(super) struct BuildResult {
     pub(super) notes: Vec<KeyNote>,
     pub(super) outcome: Result<(Agent, Option<Secret>), DefinitionError>,
 }
 
-/// The longest name that is shown.
+/// Maximum length of a displayed name.
 const MAX_NAME_CHARS: usize = 64;
 
-/// An agent in the making.
+/// Agent under construction.
 #[derive(Default)]
 pub(super) struct Builder {
     pub(super) agent: Agent,
     api_key: Option<Secret>,
     display_name: Option<String>,
-    /// Prompts by the key that they stand at.
+    /// Prompts, each with the key that contains it.
     prompts: Vec<(String, String)>,
     pub(super) restrictions: Restrictions,
     tokens: Option<u64>,
@@ -38,7 +38,7 @@ pub(super) struct Builder {
     pub(super) notes: Vec<KeyNote>,
 }
 
-/// What became of a key: its class and what is said about it, or why it is refused.
+/// Status of a key and a note about it, or the reason why it is refused.
 pub(super) type KeyResult = Result<(KeyStatus, String), String>;
 
 pub(super) fn honoured() -> KeyResult {
@@ -52,7 +52,7 @@ pub(super) fn build(document: Document, file: &Path, format: Format, entry: Opti
         ..Builder::default()
     };
     if let Some(cause) = &document.repaired {
-        let text = format!("{cause}; its keys were told apart line by line");
+        let text = format!("{cause}; read line by line instead");
         builder.note("frontmatter", None, KeyStatus::Translated, text);
     }
     for field in &document.fields {
@@ -71,28 +71,28 @@ impl Builder {
         self.note(key, line, KeyStatus::Refused, cause);
     }
 
-    /// Reads one key; `shown` is how it is called in notes.
+    /// Reads one key; `shown` is its name in notes.
     fn field(&mut self, field: &Field, shown: &str, format: Format) {
         let name = field.key.as_str();
         let Some(key) = keys::lookup(name) else {
             match keys::suggest_authority_key(name) {
                 Some(known) => {
-                    let cause = format!("is no key, but looks like `{known}`; write that, or leave it out");
+                    let cause = format!("is not a known key. Did you mean `{known}`? Correct or remove it.");
                     self.refuse(shown, field.line, cause);
                 }
-                None => self.note(shown, field.line, KeyStatus::Ignored, "no such key".to_owned()),
+                None => self.note(shown, field.line, KeyStatus::Ignored, "unknown key".to_owned()),
             }
             return;
         };
         if self.is_duplicate(key) {
             match keys::is_authority_key(name) {
-                true => self.refuse(shown, field.line, "stands there twice, in two spellings".to_owned()),
+                true => self.refuse(shown, field.line, "is defined twice, in two spellings".to_owned()),
                 false => {
                     self.note(
                         shown,
                         field.line,
                         KeyStatus::Ignored,
-                        "another spelling of it comes first".to_owned(),
+                        "already defined with another spelling".to_owned(),
                     );
                 }
             }
@@ -114,10 +114,10 @@ impl Builder {
         seen
     }
 
-    /// A section with the settings of the model.
+    /// Reads a section with model settings.
     fn section(&mut self, field: &Field, format: Format) {
         let Value::Object(map) = &field.value else {
-            return self.refuse(&field.key, field.line, "has to be a section with keys".to_owned());
+            return self.refuse(&field.key, field.line, "must be a section with keys".to_owned());
         };
         self.names_provider = true;
         for (key, value) in map {
@@ -152,7 +152,8 @@ impl Builder {
             Key::MaxConcurrency => self.agent.max_concurrency = Some(value::small_count(value)?),
             Key::Acp => {
                 let place = value::text(value)?.filter(|place| !place.is_empty());
-                let place = place.ok_or("is empty; name a server of acp.servers, or SERVER/AGENT")?;
+                let place =
+                    place.ok_or("is empty. Set it to a server of acp.servers, or to SERVER/AGENT.")?;
                 self.agent.backend = Backend::Acp(place);
             }
             Key::AllowSkills => self.agent.allow_skills = value::flag(value)?,
@@ -178,13 +179,13 @@ impl Builder {
 
     fn budget(&mut self, value: &Value) -> Result<(), String> {
         let Value::Object(map) = value else {
-            return Err("has to be a section with tokens and usd".to_owned());
+            return Err("must be a section with tokens and usd".to_owned());
         };
         for (key, value) in map {
             match key.as_str() {
                 "tokens" => self.tokens = Some(amount::tokens_from_value(value)?),
                 "usd" => self.usd = Some(amount::dollars_from_value(value)?),
-                other => return Err(format!("has no key '{other}'; write tokens and usd")),
+                other => return Err(format!("has an unknown key '{other}'. Use tokens and usd.")),
             }
         }
         Ok(())
@@ -197,14 +198,14 @@ impl Builder {
         self.agent.description = unescaped;
         match is_same {
             true => honoured(),
-            false => Ok((KeyStatus::Translated, "`\\n` ends a line".to_owned())),
+            false => Ok((KeyStatus::Translated, "`\\n` is read as a line break".to_owned())),
         }
     }
 
     fn prompt(&mut self, field: &Field) -> KeyResult {
         let text = value::text(&field.value)?.unwrap_or_default();
         if text.starts_with("{file:") {
-            return Err("names another file, which is not read; put the text itself here".to_owned());
+            return Err("refers to another file, which is not supported. Put the text here.".to_owned());
         }
         self.prompts.push((field.key.clone(), text));
         honoured()
@@ -212,7 +213,7 @@ impl Builder {
 
     fn model(&mut self, value: &Value, format: Format) -> KeyResult {
         if value.is_array() {
-            return Ok((KeyStatus::Ignored, "is a list of choices; the parent's model is used".to_owned()));
+            return Ok((KeyStatus::Ignored, "is a list of models; the parent's model is used".to_owned()));
         }
         let name = value::text(value)?.unwrap_or_default();
         let (model, status, text) = model::resolve_model(&name, format, self.names_provider);
@@ -255,7 +256,7 @@ impl Builder {
                     "description",
                     None,
                     KeyStatus::Ignored,
-                    "is missing; nobody can tell when to use this agent".to_owned(),
+                    "is missing; other agents cannot tell when to use this agent".to_owned(),
                 ),
             }
         }
@@ -263,11 +264,11 @@ impl Builder {
         self.agent.name = one_line(&shown);
     }
 
-    /// The body, or the first of the keys that hold a prompt.
+    /// Selects the prompt: the body, or the first key that contains one.
     fn resolve_prompt(&mut self, body: String, file: &Path, format: Format) {
         let mut prompts = std::mem::take(&mut self.prompts);
         prompts.retain(|(_, text)| !text.is_empty());
-        // Where there are instructions too, a prompt is the first task.
+        // If there are instructions too, `prompt` is the first task.
         prompts.sort_by_key(|(key, _)| key == "prompt");
         let mut prompts = prompts.into_iter();
         let keyed = if body.is_empty() { prompts.next() } else { None };
@@ -275,10 +276,11 @@ impl Builder {
         let rest: Vec<String> = prompts.map(|(key, _)| key).collect();
         for note in self.notes.iter_mut().filter(|note| rest.contains(&note.key)) {
             note.status = KeyStatus::Ignored;
-            note.text = "another prompt comes first".to_owned();
+            note.text = "another prompt takes precedence".to_owned();
         }
         if self.agent.prompt.is_empty() {
-            // Settings of any program are TOML or JSON too; what has no prompt was not meant to be an agent.
+            // The settings of any program may be TOML or JSON, so a file without a prompt was not meant to be an
+            // agent.
             match (format, Syntax::of(file)) {
                 (_, Some(Syntax::Markdown)) => {
                     self.note("prompt", None, KeyStatus::Ignored, "is empty".to_owned())
@@ -293,10 +295,10 @@ impl Builder {
         }
     }
 
-    /// What only picklebot does with its files.
+    /// Notes the features of its agent files that only Picklebot implements.
     fn note_picklebot_features(&mut self, file: &Path) {
         if self.agent.prompt.contains("{{") {
-            self.note("{{…}}", None, KeyStatus::Ignored, "the body is used as it is written".to_owned());
+            self.note("{{…}}", None, KeyStatus::Ignored, "placeholders are not replaced".to_owned());
         }
         if file.with_file_name("SOUL.md").exists() {
             self.note("SOUL.md", None, KeyStatus::Ignored, "only AGENT.md is read".to_owned());
@@ -306,19 +308,19 @@ impl Builder {
 
 fn disable(value: &Value) -> KeyResult {
     match value::flag(value)? {
-        true => Err("switches this agent off".to_owned()),
+        true => Err("disables this agent".to_owned()),
         false => honoured(),
     }
 }
 
 fn kind(value: &Value) -> KeyResult {
     match value::text(value)?.as_deref() {
-        Some("remote") => Err("is an agent on another machine, which cannot be run here".to_owned()),
-        _ => Ok((KeyStatus::Ignored, "agents run here".to_owned())),
+        Some("remote") => Err("is remote, which is not supported".to_owned()),
+        _ => Ok((KeyStatus::Ignored, "agents run locally".to_owned())),
     }
 }
 
-/// A name as it is shown: one line, without brackets that could look like somebody speaking.
+/// Formats a name for display: one line, without brackets that could imitate another speaker.
 fn one_line(name: &str) -> String {
     let plain: String =
         name.chars().map(|c| if c.is_control() || matches!(c, '[' | ']') { ' ' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! From text to keys and a body, whatever the file is written in.
+//! Splits the text of a definition into keys and a body, for every syntax.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,6 @@ use super::format::Syntax;
 use super::problem::DefinitionError;
 use super::{lines, yaml};
 
-/// One key of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) key: String,
@@ -17,20 +16,20 @@ pub(super) struct Field {
     pub(super) value: Value,
 }
 
-/// A file, taken apart.
+/// Parsed file.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) fields: Vec<Field>,
-    /// What stands below the frontmatter, trimmed.
+    /// Text below the frontmatter, trimmed.
     pub(super) body: String,
-    /// Why the keys were told apart line by line, where they were.
+    /// Reason why the keys were split line by line, if they were.
     pub(super) repaired: Option<String>,
 }
 
-/// The part of a file that has the keys.
+/// Part of a file that contains the keys.
 pub(super) struct Header<'a> {
     pub(super) text: std::borrow::Cow<'a, str>,
-    /// The line of the file that its first line is.
+    /// Line number in the file of the header's first line.
     pub(super) first_line: u32,
     pub(super) body: String,
 }
@@ -65,7 +64,7 @@ impl Document {
 }
 
 impl Header<'_> {
-    /// The part of a file that has the keys: all of it, or the frontmatter of Markdown.
+    /// Finds the header: the whole file, or the frontmatter of Markdown.
     pub(super) fn of(text: &str, syntax: Syntax) -> Result<Header<'_>, DefinitionError> {
         match syntax {
             Syntax::Markdown => frontmatter(text),
@@ -76,7 +75,7 @@ impl Header<'_> {
     }
 }
 
-/// Keys that are valid YAML, or else keys told apart line by line.
+/// Reads the keys as YAML, or line by line if they are not valid YAML.
 fn markdown(mut head: Header<'_>) -> Result<Document, DefinitionError> {
     let below = head.first_line.saturating_sub(1);
     let shift = |fault: DefinitionError| DefinitionError {
@@ -104,10 +103,10 @@ fn fields(value: Value, head: &Header<'_>) -> Result<Vec<Field>, DefinitionError
         Value::Array(_) => {
             return Err(DefinitionError::at(
                 head.first_line,
-                "is a list of agents, which only other machines could run; write one agent with keys such as `name: …`",
+                "is a list of remote agents, which is not supported. Define one agent with keys such as `name: …`.",
             ));
         }
-        _ => return Err(DefinitionError::at(head.first_line, "has no keys; write them as `name: …`")),
+        _ => return Err(DefinitionError::at(head.first_line, "has no keys. Write them as `name: …`.")),
     };
     let at = key_lines(head);
     let field = |(key, value): (String, Value)| Field { line: at.get(key.as_str()).copied(), key, value };
@@ -116,7 +115,7 @@ fn fields(value: Value, head: &Header<'_>) -> Result<Vec<Field>, DefinitionError
     Ok(fields)
 }
 
-/// The line in which each key stands first.
+/// Maps each key to the first line that contains it.
 fn key_lines<'a>(head: &'a Header<'_>) -> HashMap<&'a str, u32> {
     let mut found = HashMap::new();
     for (number, line) in (head.first_line..).zip(head.text.lines()) {
@@ -142,7 +141,7 @@ fn frontmatter(text: &str) -> Result<Header<'_>, DefinitionError> {
     let none = || {
         DefinitionError::at(
             1,
-            "has no frontmatter; begin the file with a line `---`, keys, and another `---`",
+            "has no frontmatter. Begin the file with a line `---`, keys, and another line `---`.",
         )
     };
     let all: Vec<&str> = text.lines().collect();
@@ -156,10 +155,7 @@ fn frontmatter(text: &str) -> Result<Header<'_>, DefinitionError> {
     let is_closing = |line: &&str| matches!(line.trim(), "---" | "...") && indent(line) <= outer;
     let opened = u32::try_from(opening).unwrap_or(u32::MAX - 2).saturating_add(1);
     let Some(closing) = inside.iter().position(is_closing) else {
-        return Err(DefinitionError::at(
-            opened,
-            "the frontmatter that begins here is not closed by a line `---`",
-        ));
+        return Err(DefinitionError::at(opened, "the frontmatter is not closed. End it with a line `---`."));
     };
     let keys = &inside[..closing];
     let common =
@@ -169,7 +165,7 @@ fn frontmatter(text: &str) -> Result<Header<'_>, DefinitionError> {
     Ok(Header { text: text.into(), first_line: opened.saturating_add(1), body: body.trim().to_owned() })
 }
 
-/// The lines without so much of their indentation, as far as they have it.
+/// Removes up to this many columns of indentation from each line.
 fn dedent(lines: &[&str], columns: usize) -> String {
     let mut text = String::with_capacity(lines.iter().map(|line| line.len() + 1).sum());
     for line in lines {

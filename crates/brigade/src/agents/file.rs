@@ -1,4 +1,4 @@
-//! Reading a file that anybody may have put there: bounded, and without waiting for anything.
+//! Reads untrusted files: bounded in size and without blocking.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,17 +8,17 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use super::problem::DefinitionError;
 
-/// The largest file that is read.
+/// Maximum size of a definition file.
 pub(super) const MAX_BYTES: u64 = 1 << 20;
 
-/// The text of a file, without its byte order mark and with plain line ends.
+/// Reads the text of a file, without its byte order mark and with LF line ends.
 pub(super) fn read(path: &Path) -> Result<String, DefinitionError> {
     let text = String::from_utf8(bytes(path)?).map_err(|error| {
         let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         DefinitionError::at(
             u32::try_from(line).unwrap_or(u32::MAX),
-            "this is not UTF-8; save the file as UTF-8",
+            "is not valid UTF-8. Save the file as UTF-8.",
         )
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -29,16 +29,15 @@ pub(super) fn read(path: &Path) -> Result<String, DefinitionError> {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>, DefinitionError> {
-    let unreadable = |error: std::io::Error| DefinitionError::new(format!("cannot be read: {error}"));
-    // A pipe without a writer would otherwise wait for one, and a terminal would become ours.
+    let unreadable = |error: std::io::Error| DefinitionError::new(format!("cannot read the file: {error}"));
+    // Opening a pipe without a writer would block, and a terminal would become the controlling terminal.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unreadable(errno.into()))?;
     let stat = rustix::fs::fstat(&opened).map_err(|errno| unreadable(errno.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(DefinitionError::new("is not a regular file"));
     }
-    let too_large =
-        || DefinitionError::new(format!("is larger than {MAX_BYTES} bytes, the most that is read"));
+    let too_large = || DefinitionError::new(format!("is larger than the limit of {MAX_BYTES} bytes"));
     if u64::try_from(stat.st_size).unwrap_or(0) > MAX_BYTES {
         return Err(too_large());
     }

@@ -1,21 +1,21 @@
-//! Whose files can be read, and how each is told from the others.
+//! Supported formats of agent files and their detection.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
 use serde::Serialize;
 
-/// Whose format a file has.
+/// Program that defines the format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// `<id>/AGENT.md`: the format of Brigade.
+    /// `<id>/AGENT.md`, Brigade's own format.
     Brigade,
-    /// `<id>/AGENT.md` with the section `llm`.
+    /// `<id>/AGENT.md` with an `llm` section.
     Picklebot,
     /// `<id>/AGENTS.md`.
     Deepagents,
-    /// Markdown of Claude Code, and whatever else looks like it.
+    /// Markdown of Claude Code, and any other Markdown that looks like it.
     Claude,
     /// TOML of Codex.
     Codex,
@@ -23,17 +23,17 @@ pub enum Format {
     Opencode,
     /// Markdown of Gemini CLI.
     Gemini,
-    /// A recipe of goose.
+    /// goose recipe.
     Goose,
     /// Markdown of Cursor.
     Cursor,
-    /// A droid of Factory.
+    /// Factory droid.
     Factory,
-    /// Markdown of Copilot: `*.agent.md`, and any in `.github/agents` and `.copilot/agents`.
+    /// Markdown of Copilot: `*.agent.md`, and any Markdown file in `.github/agents` and `.copilot/agents`.
     Copilot,
 }
 
-/// How the text of a file is written.
+/// Syntax of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syntax {
     Markdown,
@@ -43,7 +43,7 @@ pub(super) enum Syntax {
 }
 
 impl Format {
-    /// The name of the format.
+    /// Returns the name of the format.
     pub fn word(self) -> &'static str {
         match self {
             Format::Brigade => "brigade",
@@ -60,7 +60,7 @@ impl Format {
         }
     }
 
-    /// The format by the place of the file; what it says may still change it.
+    /// Detects the format from the path of a file; its content may still change the result.
     pub(super) fn of(path: &Path) -> Format {
         let name = file_name(path);
         let within = |folder: &str| path.components().any(|part| part == Component::Normal(folder.as_ref()));
@@ -85,19 +85,19 @@ impl Format {
         }
     }
 
-    /// Whether the id is the name of the folder.
+    /// Whether the id is the folder name.
     pub(super) fn is_folder_based(self) -> bool {
         matches!(self, Format::Brigade | Format::Picklebot | Format::Deepagents)
     }
 
-    /// Whether the defaults of contract C hold.
+    /// Whether the defaults of contract C apply.
     pub(super) fn is_native(self) -> bool {
         matches!(self, Format::Brigade | Format::Picklebot)
     }
 }
 
 impl Syntax {
-    /// How the file is written, if it can be a definition at all.
+    /// Returns the syntax of a file, if it can be a definition.
     pub(super) fn of(path: &Path) -> Option<Syntax> {
         match path.extension()?.to_str()? {
             "md" | "markdown" => Some(Syntax::Markdown),
@@ -113,7 +113,7 @@ pub(super) fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// The name of a file without what tells its format.
+/// Returns the file name without the suffixes that mark its format.
 pub(super) fn stem(path: &Path) -> &str {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     stem.strip_suffix(".agent").unwrap_or(stem)

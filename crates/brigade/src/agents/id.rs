@@ -1,4 +1,4 @@
-//! Ids: what people and models name an agent by.
+//! Agent ids.
 
 use std::path::{Component, Path};
 
@@ -6,12 +6,12 @@ use brigade_core::agent::{id_of_name, normalised_id};
 
 use super::format::{Format, stem};
 
-/// The longest id.
+/// Maximum length of an id.
 const MAX_ID_BYTES: usize = 64;
-/// The agent that exists without a file.
+/// Id of the built-in agent, which has no file.
 const BUILTIN_AGENT: &str = "lead";
 
-/// Whether a text is an id: 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-`, and a letter or digit first.
+/// Whether a text is a valid id: 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-`, starting with a letter or digit.
 pub fn is_id(text: &str) -> bool {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     (1..=MAX_ID_BYTES).contains(&text.len())
@@ -19,19 +19,19 @@ pub fn is_id(text: &str) -> bool {
         && text.bytes().all(|b| letter(b) || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// The id that the name of a folder stands for, if it can be one.
+/// Derives an id from a folder name, if possible.
 pub(super) fn id_of_folder(name: &str) -> Option<String> {
     if is_id(name) { Some(name.to_owned()) } else { normalised_id(name) }
 }
 
-/// The id of what stands in a file.
+/// Determines the id of a definition in a file.
 pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<String, String> {
     let id = if format.is_folder_based() {
         let folder =
             file.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
         let named = || {
             format!(
-                "the folder `{folder}` cannot be an id; name it with 1 to 64 of a-z, 0-9, `.`, `_`, `-` and blanks"
+                "the folder name `{folder}` is not a valid id. Use 1 to 64 letters, digits, `.`, `_`, `-` or spaces."
             )
         };
         id_of_folder(folder).ok_or_else(named)?
@@ -43,23 +43,20 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
         };
         let slugs = [first.as_deref().unwrap_or_default(), stem(file)].map(id_of_name);
         let found = slugs.into_iter().find(|slug| !slug.is_empty());
-        found
-            .ok_or_else(|| "neither `name` nor the file's name has letters for an id (a-z, 0-9)".to_owned())?
+        found.ok_or_else(|| "neither `name` nor the file name contains a-z or 0-9".to_owned())?
     };
     match id == BUILTIN_AGENT {
-        true => {
-            Err(format!("`{BUILTIN_AGENT}` is the agent that exists without a file; choose another name"))
-        }
+        true => Err(format!("`{BUILTIN_AGENT}` is reserved for the built-in agent. Choose another name.")),
         false => Ok(id),
     }
 }
 
-/// The id that a file has by its place alone.
+/// Derives an id from the path of a file alone.
 pub(super) fn id_from_file(file: &Path) -> Option<String> {
     id(file, Format::of(file), None).ok()
 }
 
-/// The path below the folder of agents, where OpenCode takes the name from.
+/// Returns the path below the agents folder, which OpenCode uses as the name.
 fn opencode_name(file: &Path) -> Option<String> {
     let parts: Vec<&str> =
         file.parent()?.components().map(Component::as_os_str).filter_map(|part| part.to_str()).collect();
@@ -94,7 +91,7 @@ mod tests {
         assert_eq!(slug("日本語"), "");
         assert!(is_id(&slug(&"long name ".repeat(40))) && is_id(&slug(&format!("a{}", "#".repeat(90)))));
         for id in ["a", "code-reviewer", "powershell-5.1-expert", "a_b", "9"] {
-            assert_eq!(slug(id), id, "an id stands for itself");
+            assert_eq!(slug(id), id, "an id is its own slug");
         }
     }
 
@@ -105,7 +102,7 @@ mod tests {
         assert_eq!(id("Pickle"), Ok("pickle".to_owned()));
         assert_eq!(id("my agent"), Ok("my-agent".to_owned()));
         for folder in ["日本語", "ümlaut", "- -", &"x".repeat(65)] {
-            assert!(id(folder).unwrap_err().contains("cannot be an id"), "{folder}");
+            assert!(id(folder).unwrap_err().contains("is not a valid id"), "{folder}");
         }
         assert!(id("Lead").is_err(), "the built-in lead keeps its name");
     }

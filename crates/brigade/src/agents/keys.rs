@@ -1,15 +1,15 @@
-//! The keys of all formats in one table.
+//! Keys of all formats, in one table.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What a key is about.
+/// Meaning of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Name,
     DisplayName,
     Description,
-    /// The prompt where it does not stand in the body.
+    /// Prompt outside of the body.
     Prompt,
     Model,
     Provider,
@@ -19,7 +19,7 @@ pub(super) enum Key {
     MaxTokens,
     Tokens,
     Usd,
-    /// A section with `tokens` and `usd`.
+    /// Section with `tokens` and `usd`.
     Budget,
     Tools,
     Lend,
@@ -30,36 +30,36 @@ pub(super) enum Key {
     SandboxMode,
     ApprovalPolicy,
     ReadOnly,
-    /// The agents that it may hand work to.
+    /// Agents that it may delegate to.
     Agents,
     Mode,
     MaxTurns,
     Timeout,
     TimeoutMinutes,
     MaxConcurrency,
-    /// The external agent that it is.
+    /// External ACP agent that runs in its place.
     Acp,
     Fallbacks,
     AllowSkills,
     IgnoreInstructions,
-    /// A section with keys of this table.
+    /// Section that contains keys of this table.
     Section,
     Disable,
     Kind,
-    /// No effect, and why.
+    /// Key without effect, with the reason.
     Ignored(&'static str),
 }
 
 use Key::Ignored;
 
-const STYLE: Key = Ignored("only how it looks there");
-const SERVERS: Key = Ignored("servers of tools are configured by the person, not by an agent file");
-const HOOKS: Key = Ignored("an agent file runs no commands");
-const HOST: Key = Ignored("about the program that the file was written for");
-const TUNING: Key = Ignored("models are tuned by temperature and max_tokens only");
-const RECIPE: Key = Ignored("recipes are used for their instructions only");
+const STYLE: Key = Ignored("only describes the file or its display");
+const SERVERS: Key = Ignored("tool servers are configured in your config, not in agent files");
+const HOOKS: Key = Ignored("agent files cannot run commands");
+const HOST: Key = Ignored("only applies to the program that the file was written for");
+const TUNING: Key = Ignored("only temperature and max_tokens are supported");
+const RECIPE: Key = Ignored("only the instructions of a recipe are used");
 
-/// Every key by its usual spellings.
+/// Keys by their usual spellings.
 const KEYS: &[(&[&str], Key)] = &[
     (&["name"], Key::Name),
     (&["display_name", "title"], Key::DisplayName),
@@ -101,9 +101,9 @@ const KEYS: &[(&[&str], Key)] = &[
     ),
     (&["mcpServers", "mcp_servers", "extensions"], SERVERS),
     (&["hooks"], HOOKS),
-    (&["skills"], Ignored("skills are offered as a whole, by `allow_skills`")),
+    (&["skills"], Ignored("skills cannot be selected one by one; `allow_skills` offers all of them")),
     (&["memory"], Ignored("memory is shared by all agents")),
-    (&["background", "is_background"], Ignored("the call says whether it waits")),
+    (&["background", "is_background"], Ignored("the calling agent decides whether it waits")),
     (&["isolation"], Ignored("every agent works in the workspace of its parent")),
     (
         &["hidden", "user_invocable", "disable_model_invocation"],
@@ -117,7 +117,7 @@ const KEYS: &[(&[&str], Key)] = &[
     (&["activities", "parameters", "response", "sub_recipes", "retry"], RECIPE),
 ];
 
-/// Keys of which a misspelling would widen what an agent may do.
+/// Keys whose misspelling would widen the authority of an agent.
 const AUTHORITY_KEYS: [&str; 11] = [
     "tools",
     "allowedtools",
@@ -132,7 +132,7 @@ const AUTHORITY_KEYS: [&str; 11] = [
     "mode",
 ];
 
-/// Keys that begin lines of dialogues as well, and stand in files that are not Markdown.
+/// Keys that also begin lines of a dialogue, so they are not recognised in Markdown.
 const NOT_IN_MARKDOWN: [&str; 12] = [
     "system",
     "instructions",
@@ -148,7 +148,7 @@ const NOT_IN_MARKDOWN: [&str; 12] = [
     "retry",
 ];
 
-/// What a key is about: case, `-` and `_` do not matter.
+/// Looks up a key; case, `-` and `_` are ignored.
 pub(super) fn lookup(name: &str) -> Option<Key> {
     static FOLDED: LazyLock<HashMap<String, Key>> = LazyLock::new(|| {
         let entries =
@@ -158,7 +158,7 @@ pub(super) fn lookup(name: &str) -> Option<Key> {
     FOLDED.get(&fold(name)).copied()
 }
 
-/// Whether a line that begins like this begins a field.
+/// Whether a line that begins with this name begins a field.
 pub(super) fn is_markdown_key(name: &str) -> bool {
     if name.starts_with(char::is_uppercase) || NOT_IN_MARKDOWN.contains(&name) {
         return false;
@@ -166,17 +166,17 @@ pub(super) fn is_markdown_key(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') && lookup(name).is_some()
 }
 
-/// Whether the key narrows or widens what an agent may do.
+/// Whether the key narrows or widens the authority of an agent.
 pub(super) fn is_authority_key(name: &str) -> bool {
     AUTHORITY_KEYS.contains(&fold(name).as_str())
 }
 
-/// Whether the key holds prose.
+/// Whether the key contains prose.
 pub(super) fn is_prose(name: &str) -> bool {
     matches!(lookup(name), Some(Key::Description | Key::Prompt))
 }
 
-/// The key about authority that an unknown one was probably meant to be.
+/// Suggests the authority key that an unknown key was probably meant to be.
 pub(super) fn suggest_authority_key(name: &str) -> Option<&'static str> {
     let folded = fold(name);
     let near =
@@ -184,12 +184,12 @@ pub(super) fn suggest_authority_key(name: &str) -> Option<&'static str> {
     AUTHORITY_KEYS.iter().find(near).copied()
 }
 
-/// A key without what spellings differ in.
+/// Normalises the spelling of a key.
 pub(super) fn fold(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
-/// How many letters have to change; long names are not worth comparing.
+/// Edit distance of two names; long names are not compared.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(24).collect(), b.chars().collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,7 +1,7 @@
-//! Keys told apart line by line, for frontmatter that is almost YAML.
+//! Splits frontmatter line by line when it is almost YAML.
 //!
-//! A line begins a field only if it starts with a key that is known; everything else continues the field before. That
-//! reads what people write in practice: unquoted colons, dialogues and tags in a description.
+//! A line begins a field only if it starts with a known key; any other line continues the previous field. This
+//! reads common mistakes: unquoted colons, and dialogues and tags in a description.
 
 use serde_json::Value;
 
@@ -10,14 +10,14 @@ use super::keys;
 use super::problem::DefinitionError;
 use super::yaml;
 
-/// Splits the text. The error is what is wrong with a field, or nothing where there is none to be found.
+/// Splits the text. The error is the problem of a field, or `None` if no field was found.
 pub(super) fn split(text: &str, first_line: u32) -> Result<Vec<Field>, Option<DefinitionError>> {
     let mut found: Vec<(&str, u32, String)> = Vec::new();
     for (number, line) in (first_line..).zip(text.lines()) {
         let key = key_of(line);
         let twice = key.filter(|key| found.iter().any(|(other, ..)| other == key));
         if let Some(key) = twice.filter(|key| keys::is_authority_key(key)) {
-            return Err(Some(DefinitionError::at(number, format!("`{key}` stands there twice"))));
+            return Err(Some(DefinitionError::at(number, format!("`{key}` is defined twice"))));
         }
         match (key, found.last_mut()) {
             (Some(key), _) if twice.is_none() => found.push((key, number, line.to_owned())),
@@ -34,14 +34,14 @@ pub(super) fn split(text: &str, first_line: u32) -> Result<Vec<Field>, Option<De
     found.into_iter().map(|(key, line, text)| field(key, line, &text).map_err(Some)).collect()
 }
 
-/// The known key that a line begins with.
+/// Returns the known key that a line begins with.
 fn key_of(line: &str) -> Option<&str> {
     let (key, rest) = line.split_once(':')?;
     let is_value = rest.is_empty() || rest.starts_with([' ', '\t']);
     (is_value && keys::is_markdown_key(key)).then_some(key)
 }
 
-/// A field is YAML of its own where it can be, and else the text as it stands there.
+/// Parses a field as YAML, or keeps it as plain text if that fails.
 fn field(key: &str, line: u32, text: &str) -> Result<Field, DefinitionError> {
     let read = yaml::read(text).ok().and_then(|value| match value {
         Value::Object(mut map) if map.len() == 1 => map.remove(key),
@@ -59,7 +59,7 @@ fn plain_value(key: &str, line: u32, text: &str) -> Result<Value, DefinitionErro
     if value.starts_with(['[', '{']) && !keys::is_prose(key) {
         return Err(DefinitionError::at(
             line,
-            format!("`{key}` begins a list or a section that is not valid YAML"),
+            format!("`{key}` starts a list or section that is not valid YAML"),
         ));
     }
     let quoted = |quote: char| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));

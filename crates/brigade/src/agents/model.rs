@@ -1,12 +1,12 @@
-//! The key `model`, as other programs write it.
+//! The key `model`, in the spellings of other programs.
 
 use super::format::Format;
 use super::problem::KeyStatus;
 
-/// What a name of a model comes to: the model, or none for the parent's; and what is said about it.
+/// Selected model (`None` for the parent's model), the status of the key and a note about it.
 pub(super) type ModelChoice = (Option<String>, KeyStatus, String);
 
-/// Prefixes by which the names of a provider are known.
+/// Name prefixes of the models of each provider.
 const PROVIDERS: [(&str, &str); 8] = [
     ("claude-", "anthropic"),
     ("gpt-", "openai"),
@@ -18,7 +18,7 @@ const PROVIDERS: [(&str, &str); 8] = [
     ("chatgpt-", "openai"),
 ];
 
-/// Reads a name. A name that stands alone is taken as it is in files that name their provider.
+/// Resolves a model name. A name without a provider is used as it is if the file names its provider.
 pub(super) fn resolve_model(name: &str, format: Format, names_provider: bool) -> ModelChoice {
     if matches!(name, "" | "inherit" | "default") {
         return (None, KeyStatus::Honoured, "the parent's model".to_owned());
@@ -48,7 +48,7 @@ pub(super) fn resolve_model(name: &str, format: Format, names_provider: bool) ->
         None => (
             None,
             KeyStatus::Ignored,
-            "is a name that only the other program knows; the parent's model is used, or write provider/model"
+            "is an alias of the other program; the parent's model is used. To choose one, write provider/model."
                 .to_owned(),
         ),
     }

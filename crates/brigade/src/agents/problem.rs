@@ -1,33 +1,33 @@
-//! What is wrong with a file, and what became of each of its keys.
+//! Problems of agent files, and notes on their keys.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Why a file gives no definition.
+/// Reason why a file yields no usable definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AgentProblem {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The line, where one is to blame.
+    /// Line of the problem, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// What kind of problem it is.
+    /// Kind of the problem.
     pub kind: ProblemKind,
-    /// What is wrong.
+    /// Description of the problem.
     pub cause: String,
 }
 
-/// The kinds of problems.
+/// Kinds of problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
     /// The file cannot be read as a definition.
     Refused,
-    /// Two files of one place have the same id; neither is used.
+    /// Two files of one folder have the same id; neither is used.
     Duplicate,
-    /// A definition of the same id stands in a place that comes first.
+    /// A folder with higher precedence contains a definition of the same id.
     Shadowed,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for AgentProblem {
     }
 }
 
-/// What is wrong in a text that does not know its file.
+/// Problem in a text whose file is not known yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DefinitionError {
     pub(super) line: Option<u32>,
@@ -69,38 +69,38 @@ impl DefinitionError {
     }
 }
 
-/// What became of one key of a file.
+/// Note on one key of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyNote {
-    /// The key as it is written.
+    /// Key as it is written in the file.
     pub key: String,
-    /// Its line, where it is known.
+    /// Line of the key, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// What became of it.
+    /// Status of the key.
     #[serde(rename = "class")]
     pub status: KeyStatus,
-    /// How, or why; empty where there is nothing to say.
+    /// Explanation; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
 }
 
-/// What became of a key.
+/// Treatment of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyStatus {
-    /// It means here what it means there.
+    /// Used with its original meaning.
     Honoured,
-    /// It is in force in another form.
+    /// Applied in another form.
     Translated,
-    /// It has no effect.
+    /// Has no effect.
     Ignored,
-    /// It keeps the file from being used.
+    /// Prevents the file from being used.
     Refused,
 }
 
 impl KeyStatus {
-    /// One word for it.
+    /// Returns the status as one word.
     pub fn word(self) -> &'static str {
         match self {
             KeyStatus::Honoured => "honoured",

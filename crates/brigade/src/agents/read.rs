@@ -1,4 +1,4 @@
-//! One file, read as what it is.
+//! Reads one agent file in the format that its path and content indicate.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::problem::{AgentProblem, DefinitionError};
 use super::secret::{find_secrets, redact};
 use super::{AgentDefinition, FileReport, LoadFailure, file};
 
-/// Reads a file and says what became of it. A file of OpenCode's configuration may hold several agents.
+/// Reads a file and reports the result. A configuration file of OpenCode may contain several agents.
 pub(super) fn read(path: &Path) -> Vec<FileReport> {
     let format = Format::of(path);
     let text = match file::read(path) {
@@ -36,7 +36,7 @@ pub(super) fn read(path: &Path) -> Vec<FileReport> {
     }
 }
 
-/// What a file holds decides in the end whose format it is.
+/// Splits a document into its agents. The content has the final say on the format.
 fn documents(mut document: Document, format: Format) -> Vec<(Document, Format, Option<String>)> {
     match format {
         Format::Brigade if document.get("llm").is_some() => vec![(document, Format::Picklebot, None)],
@@ -60,7 +60,7 @@ fn entries(agents: Field) -> Vec<(Document, Format, Option<String>)> {
             Value::Object(map) => {
                 map.into_iter().map(|(key, value)| Field { key, line: agents.line, value }).collect()
             }
-            // A name without a section has nothing to say.
+            // An entry without a section defines nothing.
             _ => Vec::new(),
         };
         Document { fields, ..Document::default() }

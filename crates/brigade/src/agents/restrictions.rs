@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 
 use super::value;
 
-/// What a file takes away from an agent.
+/// Restrictions that a file places on an agent.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
-    /// The widest mode.
+    /// Widest permitted mode.
     pub(super) mode: Option<Mode>,
-    /// What never happens.
+    /// Deny rules.
     pub(super) deny: BTreeSet<Rule>,
-    /// The only tools there are, where everything else is denied.
+    /// Only permitted tools, if everything else is denied.
     pub(super) allowed_only: Option<BTreeSet<&'static str>>,
 }
 
@@ -28,17 +28,17 @@ enum PermissionEffect {
 }
 
 impl Restrictions {
-    /// Works in this mode at most.
+    /// Limits the mode to at most this one.
     pub(super) fn limit_mode(&mut self, mode: Mode) {
         self.mode = Some(self.mode.map_or(mode, |other| other.min(mode)));
     }
 
-    /// Never calls this tool.
+    /// Denies a whole tool.
     pub(super) fn deny_tool(&mut self, tool: &str) {
         self.deny.extend(tool.parse::<Rule>());
     }
 
-    /// Whether a tool is denied as a whole.
+    /// Whether a whole tool is denied.
     pub(super) fn denies(&self, tool: &str) -> bool {
         self.deny.iter().any(|rule| {
             let prefix = rule.tool().strip_suffix('*');
@@ -47,7 +47,7 @@ impl Restrictions {
         })
     }
 
-    /// Reads `disallowedTools`; gives the names that stand for nothing.
+    /// Reads `disallowedTools` and returns the unknown names.
     pub(super) fn disallow(&mut self, value: &Value) -> Result<Vec<String>, String> {
         let names = match value {
             Value::Null => Vec::new(),
@@ -56,7 +56,7 @@ impl Restrictions {
         let mut unknown = Vec::new();
         for name in names {
             if name == "*" {
-                return Err("leaves no tool at all".to_owned());
+                return Err("denies every tool".to_owned());
             }
             if !self.disallow_one(&name) {
                 unknown.push(name);
@@ -81,7 +81,7 @@ impl Restrictions {
         !tools.is_empty()
     }
 
-    /// Denies a part of a tool, or all of it where the part cannot be told apart.
+    /// Denies a part of a tool, or the whole tool if the part cannot be expressed as a rule.
     fn deny_part(&mut self, tool: &str, part: &str) {
         let part = part.trim().replace(":*", " *");
         let part = part.strip_prefix("./").unwrap_or(&part);
@@ -95,7 +95,7 @@ impl Restrictions {
         }
     }
 
-    /// Reads `permission`: effects by tool, perhaps by pattern; gives what is to be said about it.
+    /// Reads `permission` (effects by tool, optionally by pattern) and returns remarks about it.
     pub(super) fn permission(&mut self, value: &Value) -> Result<Vec<String>, String> {
         let mut remarks = Vec::new();
         match value {
@@ -109,7 +109,7 @@ impl Restrictions {
                 self.allowed_only =
                     self.allowed_only.take().map(|_| items.iter().flat_map(allowed_by_item).collect());
             }
-            _ => return Err("has to say allow, ask or deny for each tool".to_owned()),
+            _ => return Err("must be allow, ask or deny for each tool".to_owned()),
         }
         if self.allowed_only.as_ref().is_some_and(BTreeSet::is_empty) {
             return Err("denies every tool".to_owned());
@@ -146,11 +146,13 @@ impl Restrictions {
                 (PermissionEffect::Allow, PermissionEffect::Allow)
                 | (PermissionEffect::Ask | PermissionEffect::Deny, PermissionEffect::Deny) => {}
                 (PermissionEffect::Allow, _) => {
-                    remarks.push(format!("`{key}` is not widened for `{pattern}`"))
+                    remarks.push(format!("allow `{pattern}` for `{key}` is ignored"))
                 }
                 (PermissionEffect::Ask, PermissionEffect::Ask) => {}
                 (PermissionEffect::Ask, PermissionEffect::Allow) => {
-                    remarks.push(format!("`{key}` for `{pattern}` is denied, as it cannot be asked about"));
+                    remarks.push(format!(
+                        "`{key}` for `{pattern}` is denied, because it cannot require approval"
+                    ));
                     tools(key).iter().for_each(|tool| self.deny_part(tool, pattern));
                 }
                 (PermissionEffect::Deny, _) => {
@@ -161,18 +163,18 @@ impl Restrictions {
         Ok(())
     }
 
-    /// One entry of a list: an action, a resource, an effect.
+    /// Reads one list entry: an action, a resource and an effect.
     fn permission_item(&mut self, item: &Value, remarks: &mut Vec<String>) -> Result<(), String> {
         let of = |key: &str| item.get(key).and_then(Value::as_str);
         let (Some(action), Some(given)) = (of("action"), item.get("effect")) else {
-            return Err("has to have an action and an effect in each entry".to_owned());
+            return Err("must have an action and an effect in each entry".to_owned());
         };
         let resource = of("resource").unwrap_or("*");
         let patterns = Map::from_iter([(resource.to_owned(), given.clone())]);
         self.patterns(action, &patterns, remarks)
     }
 
-    /// What holds for all calls of a tool.
+    /// Applies an effect to all calls of a tool.
     fn tool_effect(&mut self, key: &str, effect: PermissionEffect, remarks: &mut Vec<String>) {
         match (key, effect) {
             (_, PermissionEffect::Allow) => {}
@@ -183,9 +185,9 @@ impl Restrictions {
             (_, effect) => {
                 let tools = tools(key);
                 match (tools.is_empty(), effect) {
-                    (true, _) => remarks.push(format!("`{key}` is no tool here")),
+                    (true, _) => remarks.push(format!("`{key}` is not a known tool")),
                     (false, PermissionEffect::Ask) => {
-                        remarks.push(format!("`{key}` is denied, as it cannot be asked about"));
+                        remarks.push(format!("`{key}` is denied, because it cannot require approval"));
                     }
                     (false, _) => {}
                 }
@@ -200,11 +202,11 @@ fn effect(value: &Value) -> Result<PermissionEffect, String> {
         Some("allow") => Ok(PermissionEffect::Allow),
         Some("ask") => Ok(PermissionEffect::Ask),
         Some("deny") => Ok(PermissionEffect::Deny),
-        _ => Err("has to say allow, ask or deny for each tool".to_owned()),
+        _ => Err("must be allow, ask or deny for each tool".to_owned()),
     }
 }
 
-/// The tools that an entry of a list leaves open as a whole.
+/// Returns the tools that a list entry allows as a whole.
 fn allowed_by_item(item: &Value) -> Vec<&'static str> {
     let of = |key: &str| item.get(key).and_then(Value::as_str);
     match (of("action"), of("resource").unwrap_or("*"), of("effect")) {
@@ -213,7 +215,7 @@ fn allowed_by_item(item: &Value) -> Vec<&'static str> {
     }
 }
 
-/// The tools that a name leaves open.
+/// Returns the tools that a name allows.
 fn allowed_tools(name: &str) -> Vec<&'static str> {
     match name {
         "edit" => vec!["edit_file", "write_file"],
@@ -221,7 +223,7 @@ fn allowed_tools(name: &str) -> Vec<&'static str> {
     }
 }
 
-/// The tools that a name takes away: what is denied is read generously.
+/// Returns the tools that a name denies. Denied names are interpreted broadly.
 fn tools(name: &str) -> Vec<&'static str> {
     let tools = allowed_tools(name);
     match tools.iter().any(|tool| DELEGATION_TOOLS.contains(tool)) {

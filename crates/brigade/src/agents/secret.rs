@@ -1,9 +1,9 @@
-//! Keys that stand in the text of a definition, so that no message shows them.
+//! API keys in the text of a definition, which must not appear in messages.
 
-/// What stands after `api_key` in a text, however broken the rest of it is.
+/// Finds the values after `api_key` in a text, even if the rest of it is malformed.
 pub(super) fn find_secrets(text: &str) -> Vec<String> {
     let mut found: Vec<String> = text.lines().filter_map(secret_of).collect();
-    // A longer key may contain a shorter one.
+    // Longer keys come first, because a longer key may contain a shorter one.
     found.sort_by_key(|key| std::cmp::Reverse(key.len()));
     found
 }
@@ -23,7 +23,7 @@ fn names_a_key(text: &str) -> bool {
     "apikey".chars().all(|letter| letters.next() == Some(letter))
 }
 
-/// The text without the secrets.
+/// Removes the secrets from a text.
 pub(super) fn redact(secrets: &[String], text: String) -> String {
     secrets.iter().fold(text, |text, secret| match text.contains(secret.as_str()) {
         true => text.replace(secret.as_str(), "(api_key)"),

@@ -1,4 +1,4 @@
-//! The key `tools`: what an agent may use.
+//! The key `tools`: the tools that an agent may use.
 
 use brigade_core::permission::Rule;
 use brigade_core::tool_names;
@@ -7,18 +7,19 @@ use serde_json::{Map, Value};
 use super::format::Format;
 use super::value;
 
-/// What `tools` comes to.
+/// Parsed value of `tools`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ToolsKey {
-    /// The tools; all that there are where absent.
+    /// Granted tools; `None` grants all available ones.
     pub(super) tools: Option<Vec<String>>,
-    /// Tools that are switched off.
+    /// Disabled tools.
     pub(super) disabled: Vec<String>,
-    /// Names that stand for no tool of ours, and are not granted.
+    /// Names of unknown tools, which are not granted.
     pub(super) unknown: Vec<String>,
-    /// Names that ask for a part of a tool. A part cannot be granted, and the whole is more than was asked for.
+    /// Names that request a part of a tool. A part cannot be granted, and the whole tool is more than was
+    /// requested.
     pub(super) partial: Vec<String>,
-    /// Whether a name was not ours.
+    /// Whether a name is not one of Brigade's own tool names.
     pub(super) is_translated: bool,
 }
 
@@ -30,27 +31,29 @@ enum ToolEntry {
 }
 
 impl ToolsKey {
-    /// Reads the value of `tools`. Nothing that is left empty is all tools.
+    /// Reads the value of `tools`. A value that names no tool is an error and never means all tools.
     pub(super) fn read(value: &Value, format: Format) -> Result<ToolsKey, String> {
         let list = match value {
-            Value::Null => return Err("is empty; leave the key out to inherit, or name tools".to_owned()),
+            Value::Null => {
+                return Err("is empty. List tools, or remove the key to inherit the parent's.".to_owned());
+            }
             Value::Object(map) => ToolsKey::from_map(map, format)?,
             _ => ToolsKey::from_names(value::names(value)?, format),
         };
         let is_empty = list.disabled.is_empty() && list.tools.as_ref().is_some_and(Vec::is_empty);
         match is_empty {
-            true => Err(format!("comes to no tool at all{}", list.remarks())),
+            true => Err(format!("grants no tools{}", list.remarks())),
             false => Ok(list),
         }
     }
 
-    /// Reads the value of `lend`, where an empty list is an answer.
+    /// Reads the value of `lend`, where an empty list means no tools.
     pub(super) fn read_lend(value: &Value, format: Format) -> Result<ToolsKey, String> {
         match value {
             Value::Array(items) if items.is_empty() => {
                 Ok(ToolsKey { tools: Some(Vec::new()), ..ToolsKey::default() })
             }
-            Value::Object(_) => Err("has to be a list of names".to_owned()),
+            Value::Object(_) => Err("must be a list of names".to_owned()),
             _ => ToolsKey::read(value, format),
         }
     }
@@ -67,12 +70,12 @@ impl ToolsKey {
         list
     }
 
-    /// A map of switches. What is on is the whole of it, unless things are only switched off.
+    /// Reads a map of switches. Only the enabled tools are granted, unless the map only disables tools.
     fn from_map(map: &Map<String, Value>, format: Format) -> Result<ToolsKey, String> {
         let mut on = Vec::new();
         let mut disabled = Vec::new();
         for (name, value) in map {
-            let wrong = |_| format!("`{name}` has to be true or false");
+            let wrong = |_| format!("`{name}` must be true or false");
             match value::flag(value).map_err(wrong)? {
                 true => on.push(name.clone()),
                 false => disabled.push(name.clone()),
@@ -94,7 +97,7 @@ impl ToolsKey {
         Ok(list)
     }
 
-    /// Adds a name; says whether it stands for all tools.
+    /// Adds a name and returns whether it means all tools.
     fn add(&mut self, name: String, format: Format) -> bool {
         match parse_entry(&name, format) {
             ToolEntry::All => {
@@ -116,16 +119,15 @@ impl ToolsKey {
         false
     }
 
-    /// What is not granted, in words.
+    /// Describes the names that are not granted.
     pub(super) fn remarks(&self) -> String {
         let mut remarks = String::new();
         if !self.unknown.is_empty() {
-            remarks
-                .push_str(&format!("; not granted, as no tool is called so: {}", list_names(&self.unknown)));
+            remarks.push_str(&format!("; unknown tools, not granted: {}", list_names(&self.unknown)));
         }
         if !self.partial.is_empty() {
             remarks.push_str(&format!(
-                "; not granted, as a part of a tool cannot be: {}",
+                "; not granted, because a tool can only be granted as a whole: {}",
                 list_names(&self.partial)
             ));
         }
@@ -133,7 +135,7 @@ impl ToolsKey {
     }
 }
 
-/// Our tools that a name stands for in a file of this format.
+/// Returns the built-in tools that a name means in a file of this format.
 fn tools_of(name: &str, format: Format) -> Vec<&'static str> {
     match format {
         Format::Copilot => tool_names::resolve_copilot(name),
@@ -149,7 +151,7 @@ fn parse_entry(name: &str, format: Format) -> ToolEntry {
     if name.starts_with("mcp__") {
         let whole_server = name.matches("__").count() == 1;
         let tool = if whole_server { format!("{name}__*") } else { name.to_owned() };
-        // What cannot be a rule cannot be the name of a tool either.
+        // A name that is not a valid rule is not a valid tool name either.
         return match tool.parse::<Rule>() {
             Ok(rule) if rule.specifier().is_none() => ToolEntry::Tools(vec![tool]),
             _ => ToolEntry::Unknown,
@@ -164,7 +166,7 @@ fn parse_entry(name: &str, format: Format) -> ToolEntry {
             _ => ToolEntry::Partial,
         };
     }
-    // Some programs write the set before the tool: `search/codebase`.
+    // Some programs put the tool set before the tool: `search/codebase`.
     let (set, tool) = name.rsplit_once('/').unwrap_or(("", name));
     let tools = tools_of(tool, format);
     match tools.is_empty() || (!set.is_empty() && tool_names::resolve(set).is_empty()) {
@@ -173,7 +175,7 @@ fn parse_entry(name: &str, format: Format) -> ToolEntry {
     }
 }
 
-/// A few of the names.
+/// Formats the first few names.
 pub(super) fn list_names(names: &[String]) -> String {
     const MAX_SHOWN_NAMES: usize = 12;
     let mut shown: Vec<String> =

@@ -1,22 +1,22 @@
-//! Values as they are written in files of many origins.
+//! Values as the various formats write them.
 
 use serde_json::Value;
 
-/// The most names of a list. There are far fewer tools.
+/// Maximum number of names in a list. There are far fewer tools.
 const MAX_NAMES: usize = 1_000;
 
-/// Text; numbers and truth values are text too, and nothing at all is none.
+/// Reads text. Numbers and booleans count as text, and null is `None`.
 pub(super) fn text(value: &Value) -> Result<Option<String>, String> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.trim().to_owned())),
         Value::Number(number) => Ok(Some(number.to_string())),
         Value::Bool(flag) => Ok(Some(flag.to_string())),
-        Value::Array(_) | Value::Object(_) => Err("has to be text".to_owned()),
+        Value::Array(_) | Value::Object(_) => Err("must be text".to_owned()),
     }
 }
 
-/// Yes or no.
+/// Reads a boolean.
 pub(super) fn flag(value: &Value) -> Result<bool, String> {
     let word = match value {
         Value::Bool(flag) => return Ok(*flag),
@@ -26,26 +26,26 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match word.as_str() {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
-        _ => Err("has to be true or false".to_owned()),
+        _ => Err("must be true or false".to_owned()),
     }
 }
 
-/// A whole number from 1 on.
+/// Reads a positive integer.
 pub(super) fn count(value: &Value) -> Result<u64, String> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().replace('_', "").parse().ok(),
         _ => None,
     };
-    number.filter(|number| *number > 0).ok_or_else(|| "has to be a whole number above 0".to_owned())
+    number.filter(|number| *number > 0).ok_or_else(|| "must be a whole number greater than 0".to_owned())
 }
 
-/// A whole number from 1 on that fits into 32 bits.
+/// Reads a positive integer that fits into 32 bits.
 pub(super) fn small_count(value: &Value) -> Result<u32, String> {
     u32::try_from(count(value)?).map_err(|_| "is larger than 4294967295".to_owned())
 }
 
-/// A number from 0 to 2.
+/// Reads a number from 0 to 2.
 pub(super) fn temperature(value: &Value) -> Result<f64, String> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
@@ -54,12 +54,12 @@ pub(super) fn temperature(value: &Value) -> Result<f64, String> {
     };
     number
         .filter(|number| (0.0..=2.0).contains(number))
-        .ok_or_else(|| "has to be a number from 0 to 2".to_owned())
+        .ok_or_else(|| "must be a number from 0 to 2".to_owned())
 }
 
-/// A duration in milliseconds: `90`, `90s`, `10m`, `2h`, `500ms`.
+/// Reads a duration in milliseconds: `90`, `90s`, `10m`, `2h`, `500ms`.
 pub(super) fn duration(value: &Value) -> Result<u64, String> {
-    let wrong = || "has to be a duration such as \"10m\"".to_owned();
+    let wrong = || "must be a duration such as \"10m\"".to_owned();
     let duration_text = text(value)?.ok_or_else(wrong)?;
     let digits = duration_text.len() - duration_text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = duration_text.split_at(digits);
@@ -74,23 +74,23 @@ pub(super) fn duration(value: &Value) -> Result<u64, String> {
     number.checked_mul(unit).filter(|millis| *millis > 0).ok_or_else(wrong)
 }
 
-/// Minutes, perhaps with a fraction, in milliseconds.
+/// Reads a possibly fractional number of minutes, in milliseconds.
 pub(super) fn minutes(value: &Value) -> Result<u64, String> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    // A year is more than any round takes, and every smaller number of milliseconds is exact.
+    // A year is longer than any round, and every smaller number of milliseconds is exact.
     let number = number.filter(|number| *number > 0.0 && *number <= 525_600.0);
     number
         .map(|number| (number * 60_000.0).ceil() as u64)
-        .ok_or_else(|| "has to be a number of minutes".to_owned())
+        .ok_or_else(|| "must be a number of minutes".to_owned())
 }
 
-/// Names: a list of texts, or one text with commas. Commas within parentheses belong to a name.
+/// Reads names: a list of strings, or one string with commas. Commas within parentheses belong to a name.
 pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
-    let wrong = || "has to be a list of names, or names with commas between them".to_owned();
+    let wrong = || "must be a list of names, or names separated by commas".to_owned();
     let mut names = Vec::new();
     match value {
         Value::String(text) => names = split(text).ok_or_else(wrong)?,
@@ -107,7 +107,7 @@ pub(super) fn names(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// Splits at commas and line ends outside of parentheses; none where those do not match.
+/// Splits at commas and line ends outside of parentheses; `None` if the parentheses do not match.
 fn split(text: &str) -> Option<Vec<String>> {
     let mut names = vec![String::new()];
     let mut depth = 0_u32;

@@ -1,4 +1,4 @@
-//! The files beneath a folder that can be definitions.
+//! Finds the files beneath a folder that can be definitions.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use super::format::{Syntax, file_name};
 use super::problem::{AgentProblem, DefinitionError};
 
-/// How deep folders are searched, and how many files are looked at.
+/// Maximum depth of the search, and maximum number of files.
 const MAX_DEPTH: usize = 8;
 const MAX_FILES: usize = 10_000;
 
-/// Files that stand beside definitions and are none, in lower case.
+/// Files next to definitions that are not definitions, in lower case.
 const IGNORED_FILES: [&str; 10] = [
     "readme.md",
     "changelog.md",
@@ -25,7 +25,7 @@ const IGNORED_FILES: [&str; 10] = [
     "agents.md",
 ];
 
-/// What was found, in the order of the names.
+/// Files that were found, sorted by name.
 #[derive(Default)]
 pub(super) struct AgentFileWalk {
     pub(super) files: Vec<PathBuf>,
@@ -35,7 +35,7 @@ pub(super) struct AgentFileWalk {
 }
 
 impl AgentFileWalk {
-    /// Searches a folder; one that does not exist holds nothing.
+    /// Searches a folder; a missing folder has no files.
     pub(super) fn of(folder: &Path) -> AgentFileWalk {
         let mut walk = AgentFileWalk::default();
         if !matches!(std::fs::metadata(folder), Err(error) if is_absent(&error)) {
@@ -50,18 +50,20 @@ impl AgentFileWalk {
 
     fn folder(&mut self, folder: &Path, depth: usize) {
         if depth > MAX_DEPTH {
-            return self
-                .problem(folder, format!("is more than {MAX_DEPTH} folders deep and is not searched"));
+            return self.problem(
+                folder,
+                format!("is nested more than {MAX_DEPTH} folders deep and was not searched"),
+            );
         }
-        // A link may lead back to where the search came from.
+        // A symbolic link may lead back to a folder that was already searched.
         match std::fs::metadata(folder) {
             Ok(metadata) if self.visited.insert((metadata.dev(), metadata.ino())) => {}
             Ok(_) => return,
-            Err(error) => return self.problem(folder, format!("cannot be searched: {error}")),
+            Err(error) => return self.problem(folder, format!("cannot search the folder: {error}")),
         }
         let names = match names(folder) {
             Ok(names) => names,
-            Err(error) => return self.problem(folder, format!("cannot be searched: {error}")),
+            Err(error) => return self.problem(folder, format!("cannot search the folder: {error}")),
         };
         let agent_file = ["AGENT.md", "AGENTS.md"]
             .into_iter()
@@ -91,7 +93,7 @@ impl AgentFileWalk {
             self.is_full = true;
             self.problem(
                 path,
-                format!("comes after {MAX_FILES} other files; neither it nor what follows is read"),
+                format!("more than {MAX_FILES} files found; this one and the following were not read"),
             );
         }
     }

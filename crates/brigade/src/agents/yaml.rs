@@ -1,16 +1,16 @@
-//! YAML with bounds on what it may unfold to.
+//! YAML parsing with limits on expansion.
 
 use serde_json::Value;
 use serde_saphyr::Options;
 
 use super::problem::DefinitionError;
 
-/// Why a text is not read as YAML.
+/// Reason why a text was not parsed as YAML.
 #[derive(Debug)]
 pub(super) enum Error {
-    /// It is not YAML.
+    /// The text is not valid YAML.
     Invalid(DefinitionError),
-    /// It is YAML that unfolds to more than any definition needs.
+    /// The text is YAML that expands to more than any definition needs.
     Bomb(DefinitionError),
 }
 
@@ -33,21 +33,21 @@ fn options() -> Options {
             max_total_replayed_events: 10_000,
             max_replay_stack_depth: 8,
         },
-        // `no` and `on` are words here; what has to be true or false says so itself.
+        // `no` and `on` are strings here; keys that expect a boolean convert them.
         strict_booleans: true,
-        // A snippet would show what stands beside the mistake, which may be a key.
+        // A snippet would show the text around the error, which may contain an API key.
         with_snippet: false,
     }
 }
 
-/// Reads YAML.
+/// Parses YAML and distinguishes the kinds of errors.
 pub(super) fn read(text: &str) -> Result<Value, Error> {
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let line = error.location().and_then(|place| u32::try_from(place.line()).ok());
         match is_bomb(&error) {
             true => Error::Bomb(DefinitionError {
                 line,
-                cause: "unfolds to more than a definition needs: too deep, too many keys or too many aliases"
+                cause: "exceeds the YAML limits: nested too deeply, too many keys or too many aliases"
                     .to_owned(),
             }),
             false => Error::Invalid(DefinitionError {
@@ -58,7 +58,7 @@ pub(super) fn read(text: &str) -> Result<Value, Error> {
     })
 }
 
-/// Reads YAML, whatever is wrong with it.
+/// Parses YAML with one kind of error.
 pub(super) fn parse(text: &str) -> Result<Value, DefinitionError> {
     read(text).map_err(|error| match error {
         Error::Invalid(fault) | Error::Bomb(fault) => fault,
@@ -77,17 +77,17 @@ fn is_bomb(error: &serde_saphyr::Error) -> bool {
         | AliasReplayCounterOverflow { .. }
         | AliasReplayLimitExceeded { .. }
         | AliasReplayStackDepthExceeded { .. } => true,
-        // The scanner has limits of its own, and only words to tell of them.
+        // The scanner has limits of its own and reports them only in the message.
         other => other.to_string().contains("limit exceeded"),
     }
 }
 
-/// What the parser says, in one line and without the place, which stands elsewhere.
+/// Formats a parser error in one line, without its position, which is reported separately.
 fn short_message(error: &serde_saphyr::Error) -> String {
     let shown = error.to_string();
     let first = shown.lines().next().unwrap_or_default();
     let cause = first.split(" at line ").next().unwrap_or(first);
     let cause = cause.strip_prefix("error: ").unwrap_or(cause);
-    // Messages quote what they stumble over; no more of it than helps.
+    // Messages quote the input; keep only as much of it as helps.
     cause.chars().take(160).collect()
 }

@@ -1,4 +1,4 @@
-//! What a server said about its tools when they were approved, and how that differs from what it says now.
+//! Approved tool definitions of a server, and the differences to its current ones.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,41 +11,40 @@ use serde_json::Value;
 use super::connect::sanitize;
 use crate::tool::ToolChange;
 
-/// The most bytes of all that is said about a tool.
+/// Maximum size of a tool definition.
 const MAX_DEFINITION_BYTES: usize = 32 << 10;
 
-/// What was approved, and what the server says now.
+/// Approved and current tool definitions.
 pub(super) struct ApprovedTools {
     approved: ToolDefinitions,
-    /// None until the server said that something changed, or was started again.
+    /// None until the server reports a change or is restarted.
     current: Option<ToolDefinitions>,
 }
 
-/// What a server says about its tools, or why one of them cannot be used.
+/// Tool definitions of a server, or the reason why a tool cannot be used.
 pub(super) struct ToolDefinitions(BTreeMap<String, Result<ToolDefinition, String>>);
 
-/// What a server says about a tool.
 #[derive(Clone)]
 struct ToolDefinition {
     hash: Hash,
     text: Arc<str>,
 }
 
-/// How a tool stands to what was approved.
+/// State of a tool relative to its approved definition.
 pub(super) enum ToolState {
     Approved,
     Changed(ToolChange),
-    /// It cannot be used any more; why.
+    /// The tool can no longer be used, for this reason.
     Gone(String),
 }
 
 impl ApprovedTools {
-    /// These are approved.
+    /// Approves these definitions.
     pub(super) fn new(approved: ToolDefinitions) -> ApprovedTools {
         ApprovedTools { approved, current: None }
     }
 
-    /// This is what there is now.
+    /// Sets the current definitions.
     pub(super) fn update_tools(&mut self, current: ToolDefinitions) {
         self.current = Some(current);
     }
@@ -69,7 +68,7 @@ impl ApprovedTools {
         }
     }
 
-    /// A person wants the tool as it is now, if that is still what they were shown.
+    /// Approves the current definition, if it is still the one that the user was shown.
     pub(super) fn accept(&mut self, tool: &str, change: &ToolChange) {
         let current = self.current.as_ref().and_then(|current| current.0.get(tool));
         if let Some(Ok(current)) = current
@@ -81,7 +80,7 @@ impl ApprovedTools {
 }
 
 impl ToolDefinitions {
-    /// Reads a list. Of tools that share a name no one can say which is meant.
+    /// Reads a tool list. Tools that share a name cannot be told apart, so they cannot be used.
     pub(super) fn of(tools: &[Tool]) -> ToolDefinitions {
         let mut all = BTreeMap::new();
         for tool in tools {
@@ -97,9 +96,9 @@ impl ToolDefinitions {
     }
 }
 
-/// Whether models can be told about a tool.
+/// Checks that a tool can be offered to models.
 pub(super) fn check_definition(tool: &Tool) -> Result<(), String> {
-    let out = |why: &str| Err(format!("its tool '{}' is left out: {why}", sanitize(&tool.name)));
+    let out = |why: &str| Err(format!("cannot offer the tool '{}': {why}", sanitize(&tool.name)));
     let length = |value: serde_json::Result<Vec<u8>>| value.map_or(usize::MAX, |bytes| bytes.len());
     let bytes = [
         length(serde_json::to_vec(&tool.input_schema)),
@@ -108,16 +107,16 @@ pub(super) fn check_definition(tool: &Tool) -> Result<(), String> {
         length(serde_json::to_vec(&tool.annotations)),
     ];
     if bytes.into_iter().fold(0, usize::saturating_add) > MAX_DEFINITION_BYTES {
-        return out(&format!("its definition has more than {} KB", MAX_DEFINITION_BYTES >> 10));
+        return out(&format!("its definition is larger than {} KB", MAX_DEFINITION_BYTES >> 10));
     }
     match tool.input_schema.get("type") {
         None => Ok(()),
         Some(kind) if kind == "object" => Ok(()),
-        Some(_) => out("its arguments are no object"),
+        Some(_) => out("its arguments are not an object"),
     }
 }
 
-/// All that agents and people are told of a tool, and nothing that a terminal would obey.
+/// Formats everything that agents and users see of a tool, without terminal control characters.
 fn describe(tool: &Tool) -> String {
     let mut text = String::new();
     if let Some(title) = &tool.title {
@@ -136,7 +135,7 @@ fn describe(tool: &Tool) -> String {
     text
 }
 
-/// The same with the keys of all objects in order: a server may write them in another one each time.
+/// Sorts the keys of all objects, because a server may send them in a different order each time.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -149,7 +148,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// Control characters are written out, except the ends of lines.
+/// Escapes control characters, except line feeds.
 fn escape_controls(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -246,11 +245,11 @@ mod tests {
     fn oversized_definition_is_refused() {
         let mut approved_tools = self::approved(&tools("short"));
         update_tools(&mut approved_tools, &tools(&"x".repeat(MAX_DEFINITION_BYTES)));
-        assert_eq!(gone(&approved_tools), "its tool 't' is left out: its definition has more than 32 KB");
+        assert_eq!(gone(&approved_tools), "cannot offer the tool 't': its definition is larger than 32 KB");
         let mut tools = tools("short");
         tools[0].title = Some("x".repeat(MAX_DEFINITION_BYTES));
         update_tools(&mut approved_tools, &tools);
-        assert!(gone(&approved_tools).contains("more than 32 KB"), "{}", gone(&approved_tools));
+        assert!(gone(&approved_tools).contains("larger than 32 KB"), "{}", gone(&approved_tools));
     }
 
     #[test]

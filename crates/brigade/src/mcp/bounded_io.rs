@@ -1,4 +1,4 @@
-//! Reading lines of a stranger, within bounds.
+//! Reads lines from an untrusted peer within limits.
 
 use std::io;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use super::close_reason::CloseReason;
 
-/// The longest message.
+/// Maximum size of a message.
 pub(super) const MAX_MESSAGE_BYTES: usize = 4 << 20;
-/// The most messages within [`RATE_WINDOW`].
+/// Maximum number of messages within [`RATE_WINDOW`].
 const MAX_MESSAGES_PER_WINDOW: usize = 2_000;
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 
-/// How many messages came within [`RATE_WINDOW`].
+/// Number of messages within the current [`RATE_WINDOW`].
 pub(super) struct MessageRate {
     count: usize,
     since: Instant,
@@ -27,7 +27,7 @@ impl MessageRate {
         MessageRate { count: 0, since: Instant::now() }
     }
 
-    /// Counts more of them; fails where they are too many.
+    /// Counts more messages. Fails if there are too many.
     pub(super) fn count(&mut self, more: usize) -> Result<(), String> {
         if self.since.elapsed() > RATE_WINDOW {
             *self = MessageRate::new();
@@ -40,8 +40,8 @@ impl MessageRate {
     }
 }
 
-/// A reader that fails where a line is too long or where too many come. Nothing of such a peer can be believed any
-/// more, so its fate is sealed.
+/// A reader that fails on a line that is too long, or on too many lines. Such a peer can no longer be
+/// trusted, so the failure is permanent.
 pub(super) struct BoundedReader<R> {
     inner: R,
     close_reason: CloseReason,
@@ -54,7 +54,7 @@ impl<R> BoundedReader<R> {
         BoundedReader { inner, close_reason, line_bytes: 0, rate: MessageRate::new() }
     }
 
-    /// Counts what was read.
+    /// Counts the bytes read.
     fn count(&mut self, bytes: &[u8]) -> Result<(), String> {
         let (mut start, mut lines) = (0, 0);
         for end in memchr::memchr_iter(b'\n', bytes) {
@@ -66,14 +66,15 @@ impl<R> BoundedReader<R> {
         }
         self.line_bytes += bytes.len() - start;
         self.check_line()?;
-        self.rate.count(lines).map_err(|why| format!("{why}, so it was ended"))
+        self.rate.count(lines).map_err(|why| format!("{why}, so it was stopped"))
     }
 
     fn check_line(&self) -> Result<(), String> {
         match self.line_bytes > MAX_MESSAGE_BYTES {
-            true => {
-                Err(format!("it sent a message of more than {} MB, so it was ended", MAX_MESSAGE_BYTES >> 20))
-            }
+            true => Err(format!(
+                "it sent a message larger than {} MB, so it was stopped",
+                MAX_MESSAGE_BYTES >> 20
+            )),
             false => Ok(()),
         }
     }

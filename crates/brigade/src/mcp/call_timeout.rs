@@ -1,4 +1,4 @@
-//! How long an answer is waited for, and how far a call is.
+//! Timeouts and progress of calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,14 +11,14 @@ use super::connect::sanitize;
 use crate::clock;
 use crate::tool::ProgressReporter;
 
-/// How many times as long a call may take in all that says how far it is.
+/// Maximum total time of a call that reports progress, as a multiple of its timeout.
 pub(super) const MAX_TIMEOUT_FACTOR: u32 = 10;
-/// How long the account of work that was handed on is waited for after its time is up.
+/// Extra time to wait for the usage report of delegated work after its deadline.
 const REPORT_GRACE: Duration = Duration::from_secs(5);
-/// How often at most a call says how far it is.
+/// Minimum interval between progress reports of a call.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long an answer is waited for: a limit that news push on, within one that nothing does.
+/// Timeout of a call. Progress extends it, up to a maximum.
 pub(super) struct CallTimeout {
     limit: Duration,
     max_total: Duration,
@@ -36,7 +36,8 @@ impl CallTimeout {
         CallTimeout { limit, max_total, final_deadline, deadline: Mutex::new(after(limit)) }
     }
 
-    /// Waits until a time in UTC milliseconds and a little longer; without one, as long as any other.
+    /// Creates a timeout that expires shortly after a deadline in UTC milliseconds. Without a deadline, the
+    /// usual timeout applies.
     pub(super) fn until_deadline(deadline: Option<u64>, usual: Duration) -> CallTimeout {
         let Some(deadline) = deadline else { return CallTimeout::new(usual) };
         let left = Duration::from_millis(deadline.saturating_sub(clock::now())).saturating_add(REPORT_GRACE);
@@ -45,7 +46,7 @@ impl CallTimeout {
         CallTimeout { limit: left, max_total: left, final_deadline, deadline: Mutex::new(final_deadline) }
     }
 
-    /// There were news at this time.
+    /// Extends the timeout because of progress at this time.
     fn extend(&self, now: Instant) {
         let later = now.checked_add(self.limit).unwrap_or(self.final_deadline);
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = later.min(self.final_deadline);
@@ -55,7 +56,7 @@ impl CallTimeout {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the time is up; says how long that was.
+    /// Waits until the timeout expires. Returns the limit that was reached.
     pub(super) async fn expired(&self) -> Duration {
         loop {
             let deadline = self.deadline();
@@ -68,7 +69,7 @@ impl CallTimeout {
     }
 }
 
-/// Who hears how far a call is.
+/// Receiver of a call's progress.
 pub(super) struct ProgressListener {
     pub(super) tool: String,
     pub(super) timeout: Arc<CallTimeout>,
@@ -87,7 +88,7 @@ impl ProgressListener {
     }
 }
 
-/// News in a short line.
+/// Formats a progress notification as a short line.
 fn progress_line(notification: &ProgressNotificationParam) -> String {
     let mut line = match notification.total {
         Some(total) => format!("{} of {total}", notification.progress),
@@ -100,12 +101,12 @@ fn progress_line(notification: &ProgressNotificationParam) -> String {
     line
 }
 
-/// Those who listen to a server, by what their calls are known by.
+/// Progress listeners of a server, by progress token.
 #[derive(Clone, Default)]
 pub(super) struct ProgressListeners(Arc<Mutex<HashMap<ProgressToken, Arc<ProgressListener>>>>);
 
 impl ProgressListeners {
-    /// Listens until what is given back is dropped.
+    /// Adds a listener that is removed when the returned guard is dropped.
     pub(super) fn add(&self, token: ProgressToken, listener: Arc<ProgressListener>) -> ListenerGuard {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), listener);
         ListenerGuard { listeners: self.clone(), token }
@@ -121,7 +122,7 @@ impl ProgressListeners {
     }
 }
 
-/// Somebody listens.
+/// Removes its listener on drop.
 pub(super) struct ListenerGuard {
     listeners: ProgressListeners,
     token: ProgressToken,

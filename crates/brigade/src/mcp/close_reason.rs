@@ -1,4 +1,4 @@
-//! Why a connection ended.
+//! The reason why a connection ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// How long the end of a process may take to be known after the end of its output.
+/// Maximum time between the end of a process's output and its exit status.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a connection ended: the first reason that is given. Whoever uses the connection, reads from it or watches the
-/// process shares it.
+/// The first reason given for the end of a connection. It is shared by the tasks that use the connection,
+/// read from it and watch the process.
 #[derive(Clone, Default)]
 pub(super) struct CloseReason {
     shared: Arc<Shared>,
@@ -21,19 +21,19 @@ struct Shared {
     reason: OnceLock<String>,
     is_protocol_violation: AtomicBool,
     notify: Notify,
-    /// When the server was last sent a message; none before it is connected.
+    /// Time of the last message to the server. None before it is connected.
     last_message: Mutex<Option<Instant>>,
 }
 
 impl CloseReason {
-    /// Says why it ended, or is to end.
+    /// Sets the reason why the connection ended or must end.
     pub(super) fn set(&self, reason: String) {
         if self.shared.reason.set(reason).is_ok() {
             self.shared.notify.notify_waiters();
         }
     }
 
-    /// Says that it is to end because of what the server did: nothing of it can be believed any more.
+    /// Ends the connection because the server violated the protocol and can no longer be trusted.
     pub(super) fn fail(&self, reason: String) {
         if self.reason().is_none() {
             self.shared.is_protocol_violation.store(true, Ordering::SeqCst);
@@ -41,18 +41,19 @@ impl CloseReason {
         self.set(reason);
     }
 
-    /// The server is connected. From now on only what it writes after the last message can explain its end.
+    /// Records that the server is connected. From now on, only output after the last message can explain its
+    /// exit.
     pub(super) fn connected(&self) {
         *self.last_message() = Some(Instant::now());
     }
 
-    /// The server is sent a message.
+    /// Records a message to the server.
     pub(super) fn message_sent(&self) {
         let mut last = self.last_message();
         *last = last.map(|_| Instant::now());
     }
 
-    /// Time since the last message; none if the server was never connected.
+    /// Returns the time since the last message, or none if the server was never connected.
     pub(super) fn since_last_message(&self) -> Option<Duration> {
         self.last_message().map(|at| at.elapsed())
     }
@@ -61,12 +62,12 @@ impl CloseReason {
         self.shared.last_message.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the server did something for which it was ended.
+    /// Whether the connection was ended because of a protocol violation.
     pub(super) fn is_protocol_violation(&self) -> bool {
         self.shared.is_protocol_violation.load(Ordering::SeqCst)
     }
 
-    /// The reason, where there is one.
+    /// Returns the reason, if there is one.
     pub(super) fn reason(&self) -> Option<&str> {
         self.shared.reason.get().map(String::as_str)
     }
@@ -80,7 +81,7 @@ impl CloseReason {
         }
     }
 
-    /// Waits a moment for a reason of a connection that is closed.
+    /// Waits briefly for the reason why a closed connection ended.
     pub(super) async fn wait_for_reason(&self) -> String {
         let _ = tokio::time::timeout(EXIT_TIMEOUT, self.closed()).await;
         self.reason().unwrap_or("it closed the connection").to_owned()

@@ -1,4 +1,4 @@
-//! Getting hold of a server.
+//! Connecting to an MCP server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,32 +29,32 @@ use super::{HttpEndpoint, StdioCommand, Transport, http_errors};
 use crate::secret::Secret;
 use crate::task::{AbortOnDrop, spawn};
 
-/// How much of what a server says on standard error is kept.
+/// Maximum number of bytes kept of a server's standard error.
 const MAX_STDERR_BYTES: usize = 4096;
 
-/// A server that answers. Dropping it ends the server's processes.
+/// A connection to a server. Dropping it ends the server's processes.
 pub(super) struct Connection {
     service: RunningService<RoleClient, McpClient>,
     pub(super) close_reason: CloseReason,
-    /// Where it is, if it is not a process of ours.
+    /// The endpoint, if the server is not a child process.
     endpoint: Option<HttpEndpoint>,
-    /// Who hears how far their calls are.
+    /// Progress listeners of its calls.
     pub(super) listeners: ProgressListeners,
     _tasks: Vec<AbortOnDrop<()>>,
 }
 
 impl Connection {
-    /// The server.
+    /// Returns the peer for requests to the server.
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
         self.service.peer()
     }
 
-    /// Whether nothing can be asked of it any more.
+    /// Whether the connection is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.service.is_closed() || self.peer().is_transport_closed() || self.close_reason.reason().is_some()
     }
 
-    /// Reason why a request has no answer.
+    /// Returns the reason why a request has no answer.
     pub(super) async fn lost_request(&self, error: &ServiceError) -> LostRequest {
         let Some(endpoint) = &self.endpoint else {
             return LostRequest::MaybeExecuted(self.close_reason.wait_for_reason().await);
@@ -64,7 +64,7 @@ impl Connection {
                 if let Some(failure) = oauth::auth_failure(cause.error.as_ref()) {
                     let message = oauth::auth_failure_message(endpoint, failure).await;
                     if endpoint.login.grant_type == GrantType::ClientCredentials {
-                        // The next call logs in anew.
+                        // The next call logs in again.
                         self.close_reason.set(message.clone());
                     }
                     return LostRequest::NotExecuted(message);
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Connects. Failure is in words for a person.
+    /// Connects to a server. Errors are messages for the user.
     pub(super) async fn open(
         name: &str,
         transport: &Transport,
@@ -99,7 +99,7 @@ impl Connection {
         close_reason.connected();
         let listeners = service.service().listeners.clone();
         let peer = service.peer().clone();
-        // What a server says now counts, not what it said for how long its last answer would hold.
+        // The server's current answers count, regardless of the cache lifetime it gave to earlier ones.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let listens = peer.peer_info().is_some_and(|info| {
             let tools = info.capabilities.tools.as_ref();
@@ -113,7 +113,7 @@ impl Connection {
     }
 }
 
-/// What we are to a server: somebody who calls tools, and no more.
+/// The MCP client. It only calls tools.
 #[derive(Default)]
 pub(super) struct McpClient {
     listeners: ProgressListeners,
@@ -134,7 +134,7 @@ impl ClientHandler for McpClient {
     }
 }
 
-/// The newest protocol first; a server that does not know it is greeted as older ones are.
+/// Tries the newest protocol first and falls back to the older handshake.
 fn newest_first() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -163,7 +163,7 @@ async fn start_process(
     let closing = close_reason.clone();
     let (stream, run) =
         brigade_sandbox::serve(program.guard.clone(), job, async move { closing.closed().await })
-            .map_err(|error| format!("it cannot be started: {error}"))?;
+            .map_err(|error| format!("cannot start the server: {error}"))?;
     let (ending, secrets) = (close_reason.clone(), program.environment.clone());
     let process = AbortOnDrop(spawn(async move {
         ending.set(match run.await {
@@ -178,9 +178,9 @@ async fn start_process(
     match McpClient::default().serve_with_lifecycle(transport, newest_first()).await {
         Ok(service) => Ok(Connection::ready(service, close_reason, changes, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
-            Err(format!("it did not start: {}", close_reason.wait_for_reason().await))
+            Err(format!("cannot start the server: {}", close_reason.wait_for_reason().await))
         }
-        Err(error) => Err(format!("it did not start: {}", sanitize(&error.to_string()))),
+        Err(error) => Err(format!("cannot start the server: {}", sanitize(&error.to_string()))),
     }
 }
 
@@ -230,13 +230,13 @@ where
             .custom_headers(headers.clone())
             .max_sse_event_size(MAX_MESSAGE_BYTES);
         let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
-        // Nothing that it writes beside its answers is read, so no message needs to be dated.
+        // An HTTP server has no standard error to read, so messages need no timestamps.
         let transport =
             NotifyingTransport { inner, changes: changes.clone(), close_reason: CloseReason::default() };
         McpClient::default().serve_with_lifecycle(transport, lifecycle)
     };
     match attempt(newest_first()).await {
-        // Older servers refuse whatever is not the first message that they know.
+        // Older servers reject any first message other than the handshake they know.
         Err(error) if !error.is_authorization_required() => {
             Ok(attempt(ClientLifecycleMode::Initialize).await)
         }
@@ -244,7 +244,8 @@ where
     }
 }
 
-/// What a server says to somebody whom it does not know, where it wants to know them: its challenge, which may be empty.
+/// Returns the challenge that a server sends to an unauthenticated client, which may be empty. Returns `None`
+/// if the server requires no login.
 pub(super) async fn challenge(endpoint: &HttpEndpoint) -> Result<Option<String>, String> {
     let http_client = HttpClient::new(endpoint, CloseReason::default()).await?;
     match try_handshake(http_client, endpoint, &Arc::default()).await? {
@@ -259,19 +260,20 @@ pub(super) async fn challenge(endpoint: &HttpEndpoint) -> Result<Option<String>,
     }
 }
 
-/// How a process ended, and what it said about it since it was sent its last message: older lines are no cause.
+/// Returns a process's exit status and what it wrote to standard error since its last message. Older lines
+/// are not the cause.
 fn exit_reason(finished: &JobResult, secrets: &[(String, Secret)], since: Option<Duration>) -> String {
     let status = match finished.end {
-        ExitReason::Exited(code) => format!("it ended with exit code {code}"),
-        ExitReason::Signalled(signal) => format!("it was ended by signal {signal}"),
-        ExitReason::TimedOut | ExitReason::Cancelled => "it was ended".to_owned(),
+        ExitReason::Exited(code) => format!("it exited with code {code}"),
+        ExitReason::Signalled(signal) => format!("it was killed by signal {signal}"),
+        ExitReason::TimedOut | ExitReason::Cancelled => "it was stopped".to_owned(),
     };
     let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
     let stderr = String::from_utf8_lossy(stderr);
     let Some(complaint) = text::error_line(&stderr) else { return status };
     let mut stderr = complaint.to_owned();
     for (_, secret) in secrets {
-        // Short values, such as a number, are everywhere and no keys.
+        // Short values, such as numbers, occur everywhere and are not keys.
         if secret.expose().len() >= 6 {
             stderr = stderr.replace(secret.expose(), "(hidden)");
         }
@@ -279,7 +281,7 @@ fn exit_reason(finished: &JobResult, secrets: &[(String, Secret)], since: Option
     format!("{status}: {}", sanitize(&stderr))
 }
 
-/// A few plain words of a stranger.
+/// Shortens untrusted text and removes control characters.
 pub(super) fn sanitize(text: &str) -> String {
     const MAX_CHARS: usize = 300;
     let mut shown: String = text.chars().filter(|c| !c.is_control()).take(MAX_CHARS).collect();
@@ -289,7 +291,7 @@ pub(super) fn sanitize(text: &str) -> String {
     shown
 }
 
-/// A word that a shell takes as it is.
+/// Quotes a word for a shell, if necessary.
 fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,17 +1,17 @@
-//! What a server answers, as text for a model.
+//! Converts a server's answers to text for a model.
 
 use std::fmt::Write;
 
 use brigade_core::ToolOutput;
 use rmcp::model::{CallToolResult, ContentBlock, GetPromptResult, ResourceContents, Role};
 
-/// How much of an answer a model reads.
+/// Maximum size of an answer to a model.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
-/// The result of a call.
+/// Converts the result of a call.
 pub(super) fn output(result: &CallToolResult) -> ToolOutput {
     let mut parts: Vec<String> = result.content.iter().map(block).collect();
-    // Servers repeat structured content as text for older clients; where they do not, it is the answer.
+    // Servers repeat structured content as text for older clients. If they do not, it is the answer.
     if let Some(structured) = result.structured_content.as_ref().filter(|_| parts.is_empty()) {
         parts.push(structured.to_string());
     }
@@ -25,7 +25,7 @@ pub(super) fn output(result: &CallToolResult) -> ToolOutput {
     }
 }
 
-/// One part of an answer. What is no text is only named.
+/// Converts one block of an answer. Content that is not text is only named.
 fn block(block: &ContentBlock) -> String {
     match block {
         ContentBlock::Text(text) => text.text.clone(),
@@ -37,7 +37,7 @@ fn block(block: &ContentBlock) -> String {
     }
 }
 
-/// What a resource holds.
+/// Converts the contents of a resource.
 pub(super) fn resource(contents: &ResourceContents) -> String {
     match contents {
         ResourceContents::TextResourceContents { uri, text, .. } => format!("{uri}:\n{text}"),
@@ -49,7 +49,7 @@ pub(super) fn resource(contents: &ResourceContents) -> String {
     }
 }
 
-/// A prompt that was filled in.
+/// Converts an expanded prompt.
 pub(super) fn prompt(result: &GetPromptResult) -> ToolOutput {
     let messages = result.messages.iter().map(|message| {
         let role = match message.role {
@@ -62,24 +62,24 @@ pub(super) fn prompt(result: &GetPromptResult) -> ToolOutput {
     ToolOutput::ok(truncate(messages.join("\n")))
 }
 
-/// A line of a list.
+/// Formats an entry of a list.
 pub(super) fn entry(name: &str, more: &str, description: Option<&str>) -> String {
     let description = description.map(|text| format!(": {}", text.trim())).unwrap_or_default();
     format!("{name} ({more}){description}")
 }
 
-/// A list of what there is.
+/// Formats a list.
 pub(super) fn list(entries: impl Iterator<Item = String>) -> ToolOutput {
     let entries: Vec<String> = entries.collect();
     ToolOutput::ok(if entries.is_empty() { "(none)".to_owned() } else { truncate(entries.join("\n")) })
 }
 
-/// Stands for data that a model cannot read; three bytes are four characters of Base64.
+/// Placeholder for data that a model cannot read. Four Base64 characters encode three bytes.
 fn binary_note(kind: &str, mime_type: &str, encoded: &str) -> String {
     format!("({kind}, {mime_type}, about {} bytes, not shown)", encoded.len() / 4 * 3)
 }
 
-/// The beginning of a text that is too long, with a note of what is missing.
+/// Truncates a long text and notes what is missing.
 pub(super) fn truncate(mut text: String) -> String {
     if text.len() > MAX_OUTPUT_BYTES {
         let all = text.len();

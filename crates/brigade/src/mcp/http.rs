@@ -1,4 +1,4 @@
-//! Speaking to a server over HTTP, within bounds.
+//! HTTP transport to a server, within limits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,38 +25,39 @@ use super::close_reason::CloseReason;
 use super::connect::sanitize;
 use crate::secret::Secret;
 
-/// How long connecting to a server elsewhere may take.
+/// Timeout for connecting to a remote server.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most of an error page that is read.
+/// Maximum number of bytes read from an error page.
 const MAX_ERROR_PAGE_BYTES: usize = 64 << 10;
 
 /// Failure of one exchange with a server.
 pub(super) type HttpFailure = StreamableHttpError<HttpError>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// Cause of a failed exchange, as far as it tells whether the server took the request.
+/// Cause of a failed exchange. It distinguishes whether the server may have acted on the request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
-    /// The request was not sent, or its answer did not arrive. It never shows the address, which may hold a key.
+    /// The request was not sent, or its answer did not arrive. The error never shows the URL, which may
+    /// contain a key.
     #[error(transparent)]
     Request(reqwest::Error),
-    /// The server answered with a status that refuses the request.
+    /// The server refused the request with this status.
     #[error("it answered with HTTP {status}{detail}")]
     Refused {
         status: u16,
         /// The start of the error page, after a colon.
         detail: String,
     },
-    /// The request was not sent, because the connection had ended before.
+    /// The request was not sent, because the connection had already ended.
     #[error("{0}")]
     Ended(String),
 }
 
-/// Headers of every request, hidden wherever requests are shown.
+/// Builds the headers of every request. They are marked as sensitive.
 pub(super) fn headers(entries: &[(String, Secret)]) -> Result<Headers, String> {
     let mut headers = HashMap::new();
     for (name, value) in entries {
-        let wrong = || format!("the header '{}' is none that can be sent", sanitize(name));
+        let wrong = || format!("invalid header '{}'", sanitize(name));
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
         let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
         value.set_sensitive(true);
@@ -65,23 +66,23 @@ pub(super) fn headers(entries: &[(String, Secret)]) -> Result<Headers, String> {
     Ok(headers)
 }
 
-/// What holds for all that a server sends on one connection.
+/// Limits on everything that a server sends over one connection.
 #[derive(Clone)]
 struct ReceiveLimits {
-    /// Hears why the connection cannot be used any more.
+    /// Receives the reason why the connection can no longer be used.
     close_reason: CloseReason,
     rate: Arc<Mutex<MessageRate>>,
 }
 
 impl ReceiveLimits {
-    /// Counts events; fails where they are too many.
+    /// Counts events. Fails if there are too many.
     fn count(&self, events: usize) -> Result<(), String> {
         self.rate.lock().unwrap_or_else(PoisonError::into_inner).count(events)
     }
 }
 
-/// A client whose replies are bounded. It has no cookies, uses only the proxy that the settings name, and follows a redirect only to the same host, and
-/// only one that keeps the message.
+/// An HTTP client with bounded responses. It has no cookies, uses only the configured proxy, and follows
+/// redirects only to the same host and only if they preserve the message.
 #[derive(Clone)]
 pub(super) struct HttpClient {
     client: reqwest::Client,
@@ -94,7 +95,7 @@ impl HttpClient {
         close_reason: CloseReason,
     ) -> Result<HttpClient, String> {
         let proxy = proxy(endpoint)?;
-        // Building a client reads the certificates of the system.
+        // Building a client loads the system's certificates.
         let built = tokio::task::spawn_blocking(|| client(proxy)).await.map_err(|error| error.to_string())?;
         Ok(HttpClient {
             client: built?,
@@ -102,7 +103,7 @@ impl HttpClient {
         })
     }
 
-    /// Sends a request, unless the server has shown that it cannot be spoken to.
+    /// Sends a request, unless the server has violated the protocol before.
     async fn send(
         &self,
         mut request: RequestBuilder,
@@ -127,7 +128,7 @@ impl HttpClient {
 }
 
 fn proxy(endpoint: &HttpEndpoint) -> Result<Option<reqwest::Proxy>, String> {
-    // An address that is not a URL is reported by the attempt to connect.
+    // An invalid URL is reported when connecting.
     let Ok(url) = url::Url::parse(endpoint.url.expose()) else { return Ok(None) };
     endpoint.proxies.for_reqwest(&url).map_err(|cause| {
         format!(
@@ -153,7 +154,7 @@ fn client(proxy: Option<reqwest::Proxy>) -> Result<reqwest::Client, String> {
     builder.connect_timeout(CONNECT_TIMEOUT).build().map_err(|error| error.to_string())
 }
 
-/// A failure without the address, which may hold a key.
+/// Strips the URL, which may contain a key, from a failure.
 fn request_failure(error: reqwest::Error) -> HttpFailure {
     HttpFailure::Client(HttpError::Request(error.without_url()))
 }
@@ -166,12 +167,12 @@ fn challenge(response: &Response) -> Option<String> {
     Some(response.headers().get(WWW_AUTHENTICATE)?.to_str().ok()?.to_owned())
 }
 
-/// The body, if it is not longer than this.
+/// Reads the body, up to this many bytes.
 async fn body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, HttpFailure> {
     let mut whole = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(request_failure)? {
         if whole.len() + chunk.len() > max_bytes {
-            return Err(unexpected(format!("its answer has more than {} MB", max_bytes.div_ceil(1 << 20))));
+            return Err(unexpected(format!("its answer is larger than {} MB", max_bytes.div_ceil(1 << 20))));
         }
         whole.extend_from_slice(&chunk);
     }
@@ -187,7 +188,7 @@ fn is_of_type(response: &Response, kind: &str) -> bool {
     found.is_some_and(|found| found.as_bytes().to_ascii_lowercase().starts_with(kind.as_bytes()))
 }
 
-/// Events, none longer than this, and not too many of them.
+/// Parses events, with limits on their size and number.
 fn events(
     response: Response,
     max_bytes: usize,
@@ -203,7 +204,7 @@ fn events(
                 Err(error) => return Some((Err(std::io::Error::other(error.without_url())), (None, event))),
             };
             let within = match event.grow(&chunk) > max_bytes {
-                true => Err(format!("it sent a message of more than {} MB", max_bytes.div_ceil(1 << 20))),
+                true => Err(format!("it sent a message larger than {} MB", max_bytes.div_ceil(1 << 20))),
                 false => limits.count(std::mem::take(&mut event.ended)),
             };
             match within {
@@ -218,19 +219,19 @@ fn events(
     SseStream::from_bytes_stream(bytes).boxed()
 }
 
-/// How long an event is so far. An empty line ends it.
+/// Size of the current event. A blank line ends it.
 #[derive(Default)]
 struct SseEventSize {
     bytes: usize,
     is_line_empty: bool,
-    /// Whether the last byte ended a line, and a second one may belong to the same end.
+    /// Whether the last byte was a carriage return, so that a line feed may belong to the same line ending.
     was_return: bool,
-    /// How many ended so far.
+    /// Number of completed events.
     ended: usize,
 }
 
 impl SseEventSize {
-    /// Counts more bytes; the longest that the event, or one that ended among them, was.
+    /// Counts more bytes. Returns the maximum size of the current event and the events that ended among them.
     fn grow(&mut self, chunk: &[u8]) -> usize {
         let mut largest = 0;
         for byte in chunk {
@@ -251,7 +252,7 @@ impl SseEventSize {
     }
 }
 
-/// Why somebody is not let in, where that is so.
+/// Returns the authorization error in a response, if it is one.
 fn auth_error(response: &Response) -> Option<HttpFailure> {
     let challenge = challenge(response);
     match response.status() {
@@ -277,7 +278,7 @@ fn wrong_type(response: &Response) -> HttpFailure {
     HttpFailure::UnexpectedContentType(kind.map(|kind| sanitize(&String::from_utf8_lossy(kind.as_bytes()))))
 }
 
-/// What an answer that is no success means.
+/// Converts an error status to a failure.
 async fn read_refusal(
     response: Response,
     message: &ClientJsonRpcMessage,
@@ -299,7 +300,8 @@ async fn read_refusal(
         Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
         _ => None,
     };
-    // A server that does not know the newest greeting says so in its own way, and may not name the request.
+    // A server that does not know the newest handshake reports this in its own way, and may omit the request
+    // id.
     if let ClientJsonRpcMessage::Request(request) = message
         && matches!(request.request, ClientRequest::DiscoverRequest(_))
         && status.is_client_error()
@@ -326,7 +328,7 @@ async fn read_refusal(
     }
 }
 
-/// What a successful answer says.
+/// Reads a successful response.
 async fn read_success(
     response: Response,
     message: &ClientJsonRpcMessage,
@@ -350,7 +352,7 @@ async fn read_success(
     match serde_json::from_slice(&body) {
         Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
         Err(_) if !awaits_answer => Ok(StreamableHttpPostResponse::Accepted),
-        Err(error) => Err(unexpected(format!("it is no message: {error}"))),
+        Err(error) => Err(unexpected(format!("its answer is not a valid message: {error}"))),
     }
 }
 

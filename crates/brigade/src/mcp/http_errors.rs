@@ -1,4 +1,4 @@
-//! Why a server elsewhere cannot be spoken to, in words for a person.
+//! Error messages for failed requests to remote servers.
 
 use std::error::Error;
 
@@ -10,35 +10,35 @@ use super::HttpEndpoint;
 use super::connect::sanitize;
 use super::http::{CONNECT_TIMEOUT, HttpError, HttpFailure};
 
-/// What is there to do about most of it.
-const CHECK_URL: &str = "check `url` in its entry";
+/// The fix for most of these errors.
+const CHECK_URL: &str = "Check `url` in its configuration.";
 
-/// Refuses an address that nothing could be sent to.
+/// Rejects a URL that cannot be used.
 pub(super) fn check_url(endpoint: &HttpEndpoint) -> Result<(), String> {
     match Url::parse(endpoint.url.expose()) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(()),
         Ok(url) => Err(format!(
-            "it cannot be reached: `{}:` is no way to a server; let `url` begin with http:// or https://",
+            "cannot connect: the scheme `{}:` is not supported. Use a `url` that starts with http:// or https://.",
             sanitize(url.scheme())
         )),
-        Err(error) => {
-            Err(format!("it cannot be reached: its `url` is no address ({error}); write https://host/path"))
-        }
+        Err(error) => Err(format!(
+            "cannot connect: `url` is not a valid URL ({error}). Use a URL such as https://host/path."
+        )),
     }
 }
 
-/// Why a server could not be greeted.
+/// Returns the reason why connecting failed.
 pub(super) fn connect_error(endpoint: &HttpEndpoint, error: &ClientInitializeError) -> String {
     let place = origin(endpoint);
-    format!("it cannot be reached at {place}: {}", redact_url(endpoint, &initialize_error(error)))
+    format!("cannot connect to {place}: {}", redact_url(endpoint, &initialize_error(error)))
 }
 
-/// Reason why a request has no answer, and whether the server may have acted on it.
+/// Returns the reason why a request has no answer, and whether the server may have acted on it.
 pub(super) fn request_error(endpoint: &HttpEndpoint, error: &(dyn Error + 'static)) -> LostRequest {
     let failure = find_failure(error);
     let certain = match failure {
         Some(StreamableHttpError::Client(HttpError::Request(error))) => {
-            (error.is_connect() || error.is_builder()).then_some("the request did not come through")
+            (error.is_connect() || error.is_builder()).then_some("the request was not delivered")
         }
         Some(StreamableHttpError::Client(HttpError::Ended(_)) | StreamableHttpError::Auth(_)) => {
             Some("the request was not sent")
@@ -67,13 +67,13 @@ pub(super) fn request_error(endpoint: &HttpEndpoint, error: &(dyn Error + 'stati
 
 /// A request without an answer.
 pub(super) enum LostRequest {
-    /// The server did not act on it: the whole message.
+    /// The server did not act on it. Contains the whole message.
     NotExecuted(String),
-    /// The server may have acted on it: the cause.
+    /// The server may have acted on it. Contains the cause.
     MaybeExecuted(String),
 }
 
-/// Where a server is, as far as that can hold no key: some servers have one in their path.
+/// Returns the origin of a server's URL. The path is omitted, because it may contain a key.
 fn origin(endpoint: &HttpEndpoint) -> String {
     match Url::parse(endpoint.url.expose()) {
         Ok(url) => url.origin().ascii_serialization(),
@@ -81,8 +81,8 @@ fn origin(endpoint: &HttpEndpoint) -> String {
     }
 }
 
-/// Words without the address, as it is written and as it is understood: it may hold a key. Error pages like to repeat
-/// its path.
+/// Removes the URL, as configured and as parsed, because it may contain a key. Error pages often repeat the
+/// path.
 pub(super) fn redact_url(endpoint: &HttpEndpoint, text: &str) -> String {
     let url_text = endpoint.url.expose();
     let text = text.replace(url_text, "its address");
@@ -105,9 +105,9 @@ fn initialize_error(error: &ClientInitializeError) -> String {
             format!("it answered with an error: {}", sanitize(&error.message))
         }
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
-            "it speaks no version of the protocol that is known here".to_owned()
+            "it does not support a compatible protocol version".to_owned()
         }
-        _ => format!("it does not answer as an MCP server does; {CHECK_URL}"),
+        _ => format!("it does not respond like an MCP server. {CHECK_URL}"),
     }
 }
 
@@ -118,7 +118,7 @@ fn describe(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// The failure of the exchange, among the causes of an error.
+/// Returns the failed exchange among the causes of an error.
 fn find_failure<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a HttpFailure> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -134,35 +134,35 @@ fn describe_failure(failure: &HttpFailure) -> String {
     match failure {
         StreamableHttpError::Client(HttpError::Request(error)) => transport_error(error),
         StreamableHttpError::Client(error @ (HttpError::Refused { .. } | HttpError::Ended(_))) => {
-            format!("{error}; {CHECK_URL}")
+            format!("{error}. {CHECK_URL}")
         }
         StreamableHttpError::HttpStatus(answer) if answer.status >= 500 || answer.status == 429 => {
-            format!("it answered with HTTP {}; try again later", answer.status)
+            format!("it answered with HTTP {}. Try again later.", answer.status)
         }
         StreamableHttpError::HttpStatus(answer) => {
-            format!("it answered with HTTP {}; {CHECK_URL}", answer.status)
+            format!("it answered with HTTP {}. {CHECK_URL}", answer.status)
         }
-        StreamableHttpError::UnexpectedServerResponse(what) => format!("{what}; {CHECK_URL}"),
+        StreamableHttpError::UnexpectedServerResponse(what) => format!("{what}. {CHECK_URL}"),
         StreamableHttpError::UnexpectedContentType(kind) => {
-            let kind = kind.as_deref().unwrap_or("no type");
-            format!("it answered with {kind}, not as an MCP server does; {CHECK_URL}")
+            let kind = kind.as_deref().unwrap_or("no content type");
+            format!("it answered with {kind}, which is not an MCP response. {CHECK_URL}")
         }
         other => sanitize(&root_cause(other).to_string()),
     }
 }
 
-/// Why a request was not answered at all.
+/// Returns the reason why a request was not answered at all.
 fn transport_error(error: &reqwest::Error) -> String {
     if error.is_connect() && error.is_timeout() {
         return format!(
-            "no connection within {} seconds; {CHECK_URL} and your network",
+            "no connection within {} seconds. Check `url` in its configuration and your network.",
             CONNECT_TIMEOUT.as_secs()
         );
     }
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
         if error.to_string() == "dns error" {
-            return format!("its host is not known; {CHECK_URL}");
+            return format!("unknown host. {CHECK_URL}");
         }
         next = error.source();
     }
@@ -172,12 +172,12 @@ fn transport_error(error: &reqwest::Error) -> String {
     let cause = letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters);
     let cause: String = cause.collect();
     match error.is_connect() {
-        true => format!("{cause}; check that it runs and that `url` in its entry is right"),
+        true => format!("{cause}. Check that it is running and that `url` in its configuration is correct."),
         false => cause,
     }
 }
 
-/// The cause below all others, which is the one that says something.
+/// Returns the innermost cause, which is the most specific one.
 fn root_cause<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut error = error;
     while let Some(source) = error.source() {

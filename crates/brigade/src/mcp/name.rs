@@ -1,26 +1,27 @@
-//! Names of servers and tools, as rules and models see them.
+//! Names of servers and tools in permission rules and tool lists.
 
 use brigade_core::permission::Rule;
 
-/// Providers take no longer names.
+/// Maximum length of a tool name that providers accept.
 const MAX_TOOL_NAME_BYTES: usize = 64;
 
-/// The name of a server in the names of its tools. A double underscore would make those ambiguous.
+/// Normalizes the name of a server for use in tool names. A double underscore would make them ambiguous.
 pub(super) fn server(raw: &str) -> Result<String, String> {
     let name = raw.to_ascii_lowercase();
     let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= 32 && name.bytes().all(known);
     if !is_name || name.contains("__") || name.starts_with('_') || name.ends_with('_') {
         return Err(
-            "its name cannot be used; a name has up to 32 letters, digits, `-` and single `_`, none of them \
-                    at its start or end"
+            "invalid server name. Use up to 32 letters, digits, `-` and single `_`, and no `_` at the start or \
+             end."
                 .to_owned(),
         );
     }
     Ok(name)
 }
 
-/// The name of a tool of a server: what rules and models do not know becomes small or an underscore.
+/// Returns the local name of a server's tool. It is converted to lower case, and separators become
+/// underscores.
 pub(super) fn tool(server: &str, raw: &str) -> Result<String, String> {
     let shown: String = raw.chars().filter(|c| !c.is_control()).take(MAX_TOOL_NAME_BYTES).collect();
     let plain: String = raw
@@ -33,18 +34,16 @@ pub(super) fn tool(server: &str, raw: &str) -> Result<String, String> {
         .collect();
     let name = format!("mcp__{server}__{plain}");
     if plain.is_empty() || plain.contains('\0') {
-        return Err(format!(
-            "its tool '{shown}' is left out: the name has characters that no rule could name"
-        ));
+        return Err(format!("cannot offer the tool '{shown}': its name contains unsupported characters"));
     }
     if name.len() > MAX_TOOL_NAME_BYTES {
         return Err(format!(
-            "its tool '{shown}' is left out: '{name}' is longer than {MAX_TOOL_NAME_BYTES} characters"
+            "cannot offer the tool '{shown}': the name '{name}' is longer than {MAX_TOOL_NAME_BYTES} characters"
         ));
     }
     match name.parse::<Rule>() {
         Ok(_) => Ok(name),
-        Err(error) => Err(format!("its tool '{shown}' is left out: {error}")),
+        Err(error) => Err(format!("cannot offer the tool '{shown}': {error}")),
     }
 }
 

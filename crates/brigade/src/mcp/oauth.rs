@@ -1,8 +1,8 @@
-//! Logging in to servers that ask for it (OAuth).
+//! OAuth login to servers that require it.
 //!
-//! A person logs in once: [`LoginFlow::begin`] finds out whom the server trusts and gives an address for a browser;
-//! [`LoginFlow::finish`] waits on this machine for the browser to come back. What is got goes into a file that nobody else
-//! can read, and is renewed from there in silence.
+//! The user logs in once. [`LoginFlow::begin`] discovers the authorization server and returns a URL for a
+//! browser. [`LoginFlow::finish`] waits on this machine for the redirect. The tokens are stored in a file
+//! that only the user can read, and are refreshed automatically.
 
 mod callback;
 mod token_file;
@@ -19,46 +19,46 @@ use super::{HttpEndpoint, http_errors};
 use crate::secret::Secret;
 use token_file::TokenFile;
 
-/// What we are called where people are asked for their consent.
+/// The client name that users see on the consent page.
 const CLIENT_NAME: &str = "Brigade";
-/// A scope that lets a login last.
+/// The scope that requests a refresh token.
 const OFFLINE_SCOPE: &str = "offline_access";
 
-/// How somebody is logged in to a server that asks for it.
+/// Login settings of a server.
 #[derive(Debug, Clone, Default)]
 pub struct LoginSettings {
-    /// The file that a login is kept in. Without one nobody can log in.
+    /// The file that stores the login. Without one, login is not possible.
     pub file: Option<PathBuf>,
-    /// Who logs in.
+    /// The OAuth grant type.
     pub grant_type: GrantType,
-    /// The client that was registered with the server before, or the address of a document about it.
+    /// The pre-registered client, or the URL of a client metadata document.
     pub client: Option<OAuthClient>,
-    /// What is asked for; nothing leaves that to the server.
+    /// Requested scopes. If empty, the server decides.
     pub scopes: Vec<String>,
-    /// What a person can do to log in, as a sentence.
+    /// Instruction that tells the user how to log in, as a sentence.
     pub hint: String,
 }
 
-/// Who logs in to a server.
+/// The party that logs in to a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum GrantType {
-    /// A person, in a browser.
+    /// The user, in a browser.
     #[default]
     AuthorizationCode,
     /// The client itself, with its secret.
     ClientCredentials,
 }
 
-/// A client that a server knows.
+/// A registered OAuth client.
 #[derive(Debug, Clone)]
 pub struct OAuthClient {
-    /// Its name there.
+    /// The client id.
     pub id: String,
-    /// Its secret, where it has one.
+    /// The client secret, if it has one.
     pub secret: Option<Secret>,
 }
 
-/// Why a login did not come about.
+/// Error of a failed login.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LoginError(String);
@@ -75,7 +75,7 @@ impl LoginError {
     }
 }
 
-/// A login that was begun: a person has to open an address now.
+/// A login in progress. The user has to open its URL.
 pub struct LoginFlow {
     url: String,
     state: String,
@@ -85,30 +85,30 @@ pub struct LoginFlow {
 }
 
 impl LoginFlow {
-    /// Asks the server whom it trusts, and makes ourselves known there.
+    /// Discovers the authorization server and registers the client there.
     pub async fn begin(endpoint: &HttpEndpoint) -> Result<LoginFlow, LoginError> {
         let login = &endpoint.login;
         let file =
-            login.file.clone().ok_or_else(|| "there is no file that a login could be kept in".to_owned())?;
+            login.file.clone().ok_or_else(|| "cannot store a login: no file is configured".to_owned())?;
         let token_file = TokenFile::new(file);
         let stored = token_file.read().await?;
         let challenge = connect::challenge(endpoint).await?;
         if has_token(endpoint) {
             return Err(LoginError(match challenge {
                 Some(_) => token_refused(),
-                None => "the server takes the Authorization header of its entry; take that away to log in"
+                None => "the server accepts the Authorization header in its configuration. Remove the header to log in."
                     .to_owned(),
             }));
         }
         if challenge.is_none() && stored.missing_scopes.is_none() {
-            return Err("the server does not ask for a login".to_owned().into());
+            return Err("the server does not require a login".to_owned().into());
         }
         let mut manager = discover(endpoint, challenge.as_deref()).await?;
         let scopes = match stored.missing_scopes.is_some() || !login.scopes.is_empty() {
             true => requested_scopes(login, &stored, &manager.metadata_scopes),
             false => manager.inner.select_initial_scopes(&[]).await,
         };
-        let no_port = |error: std::io::Error| format!("no port can be opened on this machine: {error}");
+        let no_port = |error: std::io::Error| format!("cannot open a local port: {error}");
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(no_port)?;
         let port = listener.local_addr().map_err(no_port)?.port();
         let redirect = format!("http://127.0.0.1:{port}{}", callback::PATH);
@@ -119,14 +119,14 @@ impl LoginFlow {
             None => {
                 manager.inner.register_client(CLIENT_NAME, &redirect, &scopes).await.map_err(|error| {
                     LoginError::new(
-                        "the server does not let us register; give `clientId` of a client that it knows",
+                        "cannot register a client (set `clientId` to use an existing one)",
                         &error,
                     )
                 })?
             }
         };
         let token_file = token_file.with_secret(config.client_secret.clone());
-        let cannot = |error| LoginError::new("the login cannot begin", &error);
+        let cannot = |error| LoginError::new("cannot start the login", &error);
         manager.inner.configure_client(config).map_err(cannot)?;
         manager.inner.set_credential_store(token_file.clone());
         let url = manager.inner.get_authorization_url(&scopes).await.map_err(cannot)?;
@@ -134,23 +134,23 @@ impl LoginFlow {
         Ok(LoginFlow { url, state, listener, manager: manager.inner, token_file })
     }
 
-    /// What the person opens in a browser.
+    /// Returns the URL that the user opens in a browser.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Waits for the browser to come back, and keeps what is got. It waits as long as nobody comes.
+    /// Waits for the redirect from the browser, without a time limit, and stores the tokens.
     pub async fn finish(self) -> Result<(), LoginError> {
         let LoginFlow { state, listener, manager, token_file, .. } = &self;
         callback::wait_for_redirect(listener, state, async |answer| {
             let code = answer
                 .code
                 .map_err(|why| LoginError(format!("the login was refused: {}", sanitize(&why))))?;
-            // Nobody renews the older login meanwhile and writes over this one.
+            // The lock prevents a concurrent refresh of the older login from overwriting this one.
             let lock = token_file.lock().await?;
             let exchanged =
                 manager.exchange_code_for_token_with_issuer(&code, state, answer.issuer.as_deref()).await;
-            exchanged.map_err(|error| LoginError::new("the login did not come about", &error))?;
+            exchanged.map_err(|error| LoginError::new("cannot complete the login", &error))?;
             token_file.set_missing_scopes_locked(None, &lock).await?;
             Ok(())
         })
@@ -158,7 +158,7 @@ impl LoginFlow {
     }
 }
 
-/// Forgets a login; whether there was one.
+/// Deletes a stored login. Returns whether there was one.
 pub async fn logout(endpoint: &HttpEndpoint) -> Result<bool, LoginError> {
     match &endpoint.login.file {
         Some(file) => Ok(TokenFile::new(file.clone()).delete().await?),
@@ -166,7 +166,7 @@ pub async fn logout(endpoint: &HttpEndpoint) -> Result<bool, LoginError> {
     }
 }
 
-/// A manager, and what of the server's description it does not tell.
+/// An authorization manager, and server metadata that it does not expose.
 struct AuthServer {
     inner: AuthorizationManager,
     metadata_scopes: Vec<String>,
@@ -176,7 +176,7 @@ struct AuthServer {
 async fn discover(endpoint: &HttpEndpoint, challenge: Option<&str>) -> Result<AuthServer, LoginError> {
     let cannot = |error: AuthError| {
         let why = http_errors::redact_url(endpoint, &error.to_string());
-        LoginError(format!("the server does not say who lets people in: {}", sanitize(&why)))
+        LoginError(format!("cannot discover the authorization server: {}", sanitize(&why)))
     };
     let mut inner = AuthorizationManager::new(endpoint.url.expose()).await.map_err(cannot)?;
     let challenge = challenge.filter(|challenge| !challenge.is_empty());
@@ -188,7 +188,7 @@ async fn discover(endpoint: &HttpEndpoint, challenge: Option<&str>) -> Result<Au
     Ok(AuthServer { inner, metadata_scopes, accepts_client_metadata })
 }
 
-/// What the person configured, had and was found to lack.
+/// Returns the scopes that are configured, already granted or known to be missing.
 fn requested_scopes(
     login: &LoginSettings,
     stored: &token_file::StoredLogin,
@@ -214,7 +214,8 @@ fn requested_scopes(
     scopes
 }
 
-/// The client that the person named, if the server can know it. A document is only read by servers that say so.
+/// Returns the configured client, if the server can know it. Only servers that announce support read a
+/// metadata document.
 fn known_client(
     login: &LoginSettings,
     accepts_client_metadata: bool,
@@ -231,10 +232,10 @@ fn known_client(
     })
 }
 
-/// What renews and shows a login, where there is one.
+/// Returns the manager that presents and refreshes a login, if there is one.
 pub(super) async fn manager(endpoint: &HttpEndpoint) -> Result<Option<AuthorizationManager>, String> {
     let login = &endpoint.login;
-    // What stands in its entry goes before any login.
+    // A configured Authorization header takes precedence over a login.
     if has_token(endpoint) {
         return Ok(None);
     }
@@ -247,7 +248,7 @@ pub(super) async fn manager(endpoint: &HttpEndpoint) -> Result<Option<Authorizat
     let Some(credentials) = stored.credentials else { return Ok(None) };
     let unusable = |error: AuthError| {
         format!(
-            "its login cannot be used: {}",
+            "cannot use the stored login: {}",
             sanitize(&http_errors::redact_url(endpoint, &error.to_string()))
         )
     };
@@ -264,13 +265,13 @@ pub(super) async fn manager(endpoint: &HttpEndpoint) -> Result<Option<Authorizat
     Ok(Some(manager))
 }
 
-/// Logs the client itself in. What it gets is kept nowhere.
+/// Logs in with the client's own credentials. The tokens are not stored.
 async fn log_in_as_client(endpoint: &HttpEndpoint) -> Result<AuthorizationManager, LoginError> {
     let login = &endpoint.login;
     let secret = |client: &OAuthClient| client.secret.as_ref().map(|secret| secret.expose().to_owned());
     let client = login.client.as_ref().and_then(|client| Some((client.id.clone(), secret(client)?)));
     let (client_id, client_secret) = client
-        .ok_or_else(|| "a client that logs in itself needs `clientId` and `clientSecret`".to_owned())?;
+        .ok_or_else(|| "the client credentials grant requires `clientId` and `clientSecret`".to_owned())?;
     let challenge = connect::challenge(endpoint).await?;
     let AuthServer { mut inner, .. } = discover(endpoint, challenge.as_deref()).await?;
     let scopes = match login.scopes.is_empty() {
@@ -279,44 +280,46 @@ async fn log_in_as_client(endpoint: &HttpEndpoint) -> Result<AuthorizationManage
     };
     let resource = Some(endpoint.url.expose().to_owned());
     let config = ClientCredentialsConfig::ClientSecret { client_id, client_secret, scopes, resource };
-    let cannot = |error| LoginError::new("the login did not come about", &error);
+    let cannot = |error| LoginError::new("cannot complete the login", &error);
     inner.validate_client_credentials_metadata(&config).map_err(cannot)?;
     inner.configure_client_credentials(&config).map_err(cannot)?;
     inner.exchange_client_credentials(&config).await.map_err(cannot)?;
     Ok(inner)
 }
 
-/// Whether the entry of a server says itself who asks.
+/// Whether the server's configuration has an Authorization header.
 fn has_token(endpoint: &HttpEndpoint) -> bool {
     endpoint.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(AUTHORIZATION.as_str()))
 }
 
 fn token_refused() -> String {
-    "the server refused the Authorization header of its entry (401); write a token there that it takes, or take the \
-     header away where it wants a login (OAuth)"
+    "the server rejected the Authorization header in its configuration (401). Set a valid token, or remove the \
+     header to log in (OAuth)."
         .to_owned()
 }
 
-/// What a person reads when a server wants to know who asks.
+/// Message for the user about a server that requires authorization.
 pub(super) fn login_required_message(endpoint: &HttpEndpoint) -> String {
     if has_token(endpoint) {
         return token_refused();
     }
     match endpoint.login.hint.as_str() {
-        "" => "it asks for authorisation (OAuth); if it takes a token, give it in `headers`".to_owned(),
-        how => format!("it asks you to log in (OAuth); {how}"),
+        "" => {
+            "it requires authorization (OAuth). If it accepts a token, set the token in `headers`.".to_owned()
+        }
+        how => format!("it requires a login (OAuth); {how}"),
     }
 }
 
-/// What a login lacks.
+/// Kinds of authorization failure.
 pub(super) enum AuthFailure {
-    /// There is none, or it does not hold any more.
+    /// There is no login, or it is no longer valid.
     LoginRequired,
-    /// It does not reach far enough; what would, where the server says so.
+    /// The login lacks a scope, which is given if the server names it.
     InsufficientScope(Option<String>),
 }
 
-/// The challenge in an error.
+/// Returns the challenge in an error.
 pub(super) fn challenge(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -328,7 +331,7 @@ pub(super) fn challenge(error: &(dyn std::error::Error + 'static)) -> Option<Str
     None
 }
 
-/// What an error says about a login.
+/// Returns the authorization failure in an error.
 pub(super) fn auth_failure(error: &(dyn std::error::Error + 'static)) -> Option<AuthFailure> {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -346,12 +349,12 @@ pub(super) fn auth_failure(error: &(dyn std::error::Error + 'static)) -> Option<
     None
 }
 
-/// What a person reads about it. What a login lacks is written down for the next one.
+/// Message for the user about an authorization failure. Missing scopes are stored for the next login.
 pub(super) async fn auth_failure_message(endpoint: &HttpEndpoint, failure: AuthFailure) -> String {
     match failure {
         AuthFailure::LoginRequired => login_required_message(endpoint),
         AuthFailure::InsufficientScope(scope) if has_token(endpoint) => format!(
-            "the Authorization header of its entry does not reach this far{}; write a token there that does",
+            "the Authorization header in its configuration lacks a required scope{}. Set a token that has it.",
             scope_suffix(scope.as_deref())
         ),
         AuthFailure::InsufficientScope(scope) => {
@@ -359,24 +362,24 @@ pub(super) async fn auth_failure_message(endpoint: &HttpEndpoint, failure: AuthF
                 let _ = TokenFile::new(file.clone()).set_missing_scopes(Some(scope)).await;
             }
             let rights = scope_suffix(scope.as_deref());
-            format!("your login does not reach this far{rights}; {}", login_hint(endpoint))
+            format!("your login lacks a required scope{rights}; {}", login_hint(endpoint))
         }
     }
 }
 
-/// Rights that are lacking, where the server named them.
+/// Formats the missing scopes, if the server named them.
 fn scope_suffix(scope: Option<&str>) -> String {
     scope.map_or_else(String::new, |scope| format!(" ({scope})"))
 }
 
 fn login_hint(endpoint: &HttpEndpoint) -> &str {
     match endpoint.login.hint.as_str() {
-        "" => "a token with more rights can be given in `headers`",
+        "" => "set a token with this scope in `headers`",
         how => how,
     }
 }
 
-/// The `scope` of a challenge.
+/// Parses the `scope` of a challenge.
 pub(super) fn scope_of(challenge: &str) -> Option<String> {
     let start = challenge.to_ascii_lowercase().find("scope=")? + "scope=".len();
     let rest = challenge.get(start..)?;

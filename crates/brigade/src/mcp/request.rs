@@ -1,4 +1,4 @@
-//! One request to a server: what goes with it, and what becomes of it when nobody waits any more.
+//! One tool call to a server: its metadata, its settlement and its cancellation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use super::connect::Connection;
 use crate::task::spawn;
 use crate::tool::{RemoteLoan, ToolContext};
 
-/// How often a server may ask back within one call.
+/// Maximum number of input requests by the server within one call.
 const MAX_INPUT_ROUNDS: usize = 8;
 
-/// Why a call did not end in a result.
+/// Reasons why a call has no result.
 pub(super) enum CallFailure {
     Service(ServiceError),
     Message(&'static str),
 }
 
-/// Calls a tool. Questions of the server to the person are declined; what it wants to be reminded of is.
+/// Calls a tool. The server's questions to the user are declined; its request state is returned to it.
 pub(super) async fn call_tool(
     connection: &Connection,
     tool: &str,
@@ -59,7 +59,8 @@ pub(super) async fn call_tool(
     Err(CallFailure::Message("it asked back again and again"))
 }
 
-/// Books what the far side says that it used. Where that cannot be read, nobody knows.
+/// Settles the loan with the usage that the server reports. If the report is invalid, the usage stays
+/// unknown.
 fn settle(result: &CallToolResult, loan: &RemoteLoan) {
     let account = result.meta.as_ref().map_or(Ok(None), |meta| UsageReport::from_meta(meta));
     if let Ok(account) = account {
@@ -67,7 +68,7 @@ fn settle(result: &CallToolResult, loan: &RemoteLoan) {
     }
 }
 
-/// Nothing was begun where the server did not understand the call.
+/// Settles the loan if the server rejected the call, because then it did no work.
 fn settle_if_rejected(error: &ServiceError, loan: &RemoteLoan) {
     if let ServiceError::McpError(error) = error
         && matches!(error.code, ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND)
@@ -76,7 +77,7 @@ fn settle_if_rejected(error: &ServiceError, loan: &RemoteLoan) {
     }
 }
 
-/// Sends a call and waits for the answer. The server is told where nobody waits any more.
+/// Sends a call and waits for the answer. If the future is dropped, the server receives a cancellation.
 async fn send_call(
     connection: &Connection,
     params: CallToolRequestParams,
@@ -94,7 +95,7 @@ async fn send_call(
     answer
 }
 
-/// Answers to what a server asks back. There is nobody to answer for a model or for folders.
+/// Answers input requests. Sampling and file system roots are not supported.
 fn decline_input(input_required: &InputRequiredResult) -> Result<Option<InputResponses>, CallFailure> {
     let mut answers = BTreeMap::new();
     for (key, request) in input_required.input_requests.iter().flatten() {
@@ -109,7 +110,7 @@ fn decline_input(input_required: &InputRequiredResult) -> Result<Option<InputRes
     Ok((!answers.is_empty()).then_some(answers))
 }
 
-/// A request that somebody waits for.
+/// Cancels its request on drop.
 struct CancelOnDrop {
     peer: Peer<RoleClient>,
     request: Option<RequestId>,
@@ -123,8 +124,10 @@ impl Drop for CancelOnDrop {
         }
         let peer = self.peer.clone();
         spawn(async move {
-            let params =
-                CancelledNotificationParam::new(Some(request), Some("nobody waits any more".to_owned()));
+            let params = CancelledNotificationParam::new(
+                Some(request),
+                Some("the client no longer waits for the answer".to_owned()),
+            );
             let _ = peer.send_notification(CancelledNotification::new(params).into()).await;
         });
     }

@@ -1,4 +1,4 @@
-//! Reading the resources and prompts of a server, as tools of ours.
+//! Tools that read a server's resources and prompts.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::server::Server;
 use crate::tool::{AnyTool, EditPlan, Files, ToolContext};
 
-/// A tool that reads what a server has beside tools.
+/// A tool that reads a server's resources or prompts.
 pub(super) struct ResourceTool {
     server: Arc<Server>,
     resource_kind: ResourceKind,
@@ -26,7 +26,7 @@ enum ResourceKind {
 }
 
 impl ResourceTool {
-    /// One for each kind of thing that the server has.
+    /// Returns a tool for each kind that the server has.
     pub(super) fn of(server: &Arc<Server>, name: &str) -> Vec<ResourceTool> {
         let features = server.features();
         let mut tools = Vec::new();
@@ -45,16 +45,16 @@ impl ResourceTool {
             ResourceKind::Resources => (
                 "read_resource",
                 format!("Read a resource of the MCP server {name}."),
-                "Without `uri`, list the resources that it has.",
-                json!({ "uri": text("The resource") }),
+                "Omit `uri` to list them.",
+                json!({ "uri": text("URI of the resource") }),
             ),
             ResourceKind::Prompts => (
                 "get_prompt",
                 format!("Get a prompt of the MCP server {name}, filled in."),
-                "Without `name`, list the prompts that it has.",
+                "Omit `name` to list them.",
                 json!({
-                    "name": text("The prompt"),
-                    "arguments": { "type": "object", "description": "What it is filled in with, as strings" },
+                    "name": text("Name of the prompt"),
+                    "arguments": { "type": "object", "description": "Values of its arguments, as strings" },
                 }),
             ),
         };
@@ -91,7 +91,9 @@ impl AnyTool for ResourceTool {
             _ => false,
         };
         if !arguments.as_object().is_some_and(|object| object.iter().all(fits)) {
-            return Err(ToolOutput::error(format!("The arguments of {tool} do not fit its schema")));
+            return Err(ToolOutput::error(format!(
+                "Invalid arguments for {tool}: they do not match its schema"
+            )));
         }
         judge(&Action { tool, kind: ActionKind::Other, subject: Subject::Nothing });
         Ok(())

@@ -1,4 +1,4 @@
-//! What a server has beside tools: resources and prompts.
+//! Resources and prompts of a server.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::content;
 use super::server::{INPUT_UNSUPPORTED, Server, error_message, pages};
 use crate::tool::ToolContext;
 
-/// The most resources or prompts of a server.
+/// Maximum number of resources or prompts of a server.
 const MAX_LISTED: usize = 2_000;
-/// How long a server may take to list what it has beside tools, before its tools are offered.
+/// Timeout for listing resources and prompts before the server's tools are offered.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether a server has resources and prompts, so that each is worth a tool.
+/// Whether a server has resources and prompts. Each kind that it has gets a tool.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ServerFeatures {
     pub(super) resources: bool,
@@ -27,7 +27,8 @@ pub(super) struct ServerFeatures {
 }
 
 impl ServerFeatures {
-    /// Asks the server. Many announce the capability and have nothing. One that does not answer is believed.
+    /// Queries the server. Many servers announce the capability and have no entries. If the server does not
+    /// answer, its announcement is trusted.
     pub(super) async fn of(connection: &Connection) -> ServerFeatures {
         let capabilities = connection.peer().peer_info().map(|info| info.capabilities.clone());
         let capabilities = capabilities.unwrap_or_default();
@@ -57,8 +58,8 @@ async fn has_prompts(connection: &Connection) -> bool {
     has_entries(prompts.map(|page| page.prompts.is_empty() && page.next_cursor.is_none()))
 }
 
-/// Whether a list has entries, given whether its first page is the whole list and empty. A list that the server does not
-/// know is empty; one that cannot be read may have entries.
+/// Whether a list has entries, given whether its first page is the whole list and empty. A list that the
+/// server does not support is empty. A list that cannot be read may have entries.
 fn has_entries(is_empty: Result<bool, ServiceError>) -> bool {
     match is_empty {
         Ok(is_empty) => !is_empty,
@@ -68,7 +69,7 @@ fn has_entries(is_empty: Result<bool, ServiceError>) -> bool {
 }
 
 impl Server {
-    /// The resources there are, or one of them.
+    /// Lists the resources, or reads one of them.
     pub(super) async fn resource(&self, uri: Option<String>, context: &ToolContext) -> ToolOutput {
         let work = async {
             let connection = self.connection().await?;
@@ -85,7 +86,7 @@ impl Server {
         self.within_time(work, context).await
     }
 
-    /// The prompts there are, or one of them.
+    /// Lists the prompts, or expands one of them.
     pub(super) async fn prompt(
         &self,
         name: Option<String>,

@@ -1,4 +1,4 @@
-//! A server that is connected, and what it said about its tools when it was.
+//! A connected server and its approved tool definitions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
@@ -23,28 +23,28 @@ use super::{ServerConfig, Transport, content, name};
 use crate::task::{AbortOnDrop, spawn};
 use crate::tool::{AnyTool, ToolChange, ToolContext};
 
-/// The most tools of a server.
+/// Maximum number of tools of a server.
 const MAX_TOOLS: usize = 256;
-/// The most pages that a list may have.
+/// Maximum number of pages of a list.
 const MAX_PAGES: usize = 64;
 
 pub(super) const INPUT_UNSUPPORTED: &str = "it wants to ask back, which is not supported";
 
-/// How often a server that ended soon after its start is started again.
+/// Maximum number of restarts of a server that exits soon after its start.
 const MAX_RESTARTS: u32 = 5;
-/// How long is waited before it is started again; twice as long each time.
+/// Delay before a restart. It doubles each time.
 const RESTART_DELAY: Duration = Duration::from_millis(100);
-/// A server that ran this long ended for another reason than its start.
+/// After this time, an exit is not attributed to the start.
 const STABLE_UPTIME: Duration = Duration::from_secs(60);
-/// How long what changed is asked about after a call, while its answer waits.
+/// Timeout for refreshing changed tools after a call, while its answer is held back.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The tools that are offered, and what is left out.
+/// The tools that are offered, and problems with the others.
 pub(super) type OfferedTools = (Vec<Arc<dyn AnyTool>>, Vec<String>);
 
-/// A server that is used.
+/// A server in use.
 pub(super) struct Server {
-    /// What it is called in the names of its tools.
+    /// The server's name in the names of its tools.
     name: String,
     config: ServerConfig,
     features: ServerFeatures,
@@ -54,16 +54,16 @@ pub(super) struct Server {
     _watch_changes: AbortOnDrop<()>,
 }
 
-/// The connection that is used now.
+/// The current connection.
 struct ActiveConnection {
     connection: Arc<Connection>,
     since: Instant,
-    /// How often it was started again without running long.
+    /// Number of restarts without a long uptime in between.
     restarts: u32,
 }
 
 impl Server {
-    /// Connects, and takes down what there is.
+    /// Connects to a server and returns its tools.
     pub(super) async fn start(name: String, config: ServerConfig) -> Result<OfferedTools, String> {
         let changes = Arc::new(ToolChanges::default());
         let (connection, tools) = connect(&name, &config, &changes).await?;
@@ -84,7 +84,7 @@ impl Server {
         Ok(server.offer(&server.name, tools))
     }
 
-    /// Makes tools of ours from those that can be used.
+    /// Creates tools for the definitions that can be used.
     fn offer(self: &Arc<Server>, name: &str, tools: Vec<Tool>) -> OfferedTools {
         let mut problems = Vec::new();
         let mut named: BTreeMap<String, Vec<Tool>> = BTreeMap::new();
@@ -100,15 +100,15 @@ impl Server {
                 Some(tool) if same.is_empty() => {
                     offered.push(Arc::new(ServerTool::new(self.clone(), name, tool)));
                 }
-                _ => problems
-                    .push(format!("several of its tools would be called '{name}', so none is offered")),
+                _ => problems.push(format!("cannot offer the tool '{name}': several tools have this name")),
             }
         }
         for resource_tool in ResourceTool::of(self, name) {
             let local_name = resource_tool.spec().name.clone();
             match offered.iter().any(|tool| tool.spec().name == local_name) {
-                true => problems
-                    .push(format!("it has a tool called '{local_name}' itself, so ours is not offered")),
+                true => problems.push(format!(
+                    "cannot offer the built-in tool '{local_name}': the server has a tool with this name"
+                )),
                 false => offered.push(Arc::new(resource_tool)),
             }
         }
@@ -125,7 +125,7 @@ impl Server {
         self.features
     }
 
-    /// A connection that can be used. A server that ended is started again, unless it was ended for what it did.
+    /// Returns an open connection. A server that exited is restarted, unless it violated the protocol.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, String> {
         let mut active = self.active.lock().await;
         if !active.connection.is_closed() {
@@ -160,7 +160,7 @@ impl Server {
         self.approved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls a tool. The server is told where nobody waits for the answer any more.
+    /// Calls a tool. If the future is dropped, the server receives a cancellation.
     pub(super) async fn call(
         &self,
         local_name: &str,
@@ -169,7 +169,8 @@ impl Server {
         context: &ToolContext,
     ) -> ToolOutput {
         let timeout = Arc::new(match context.loan.is_granted() {
-            // It keeps to the time that it is told, and who does not hear its account counts all of the loan as used.
+            // The server knows the deadline. Without its usage report the whole loan counts as used, so the
+            // report is awaited.
             true => CallTimeout::until_deadline(context.remote_context.deadline, self.config.call_timeout),
             false => CallTimeout::new(self.config.call_timeout),
         });
@@ -195,7 +196,7 @@ impl Server {
             }
         };
         let output = self.within(&timeout, work, context).await;
-        // What the call changed is known before the next one is judged.
+        // Changes caused by the call must be known before the next call is judged.
         tokio::select! {
             () = self.catch_up() => {}
             () = context.stop_requested() => {}
@@ -203,7 +204,7 @@ impl Server {
         output
     }
 
-    /// Waits for an answer, but not for ever.
+    /// Waits for an answer within the call timeout.
     pub(super) async fn within_time(
         &self,
         work: impl Future<Output = Result<ToolOutput, String>>,
@@ -230,7 +231,8 @@ impl Server {
         }
     }
 
-    /// How a tool differs from what was approved, as far as the server has said so.
+    /// Returns the difference between a tool and its approved definition, as far as the server has reported
+    /// it.
     pub(super) fn change(&self, tool: &str) -> Option<ToolChange> {
         match self.approved().state(tool) {
             ToolState::Changed(change) => Some(change),
@@ -238,15 +240,15 @@ impl Server {
         }
     }
 
-    /// A person wants a tool as it is now.
+    /// Approves a tool's changed definition.
     pub(super) fn accept(&self, tool: &str, change: &ToolChange) {
         self.approved().accept(tool, change);
     }
 
-    /// Lists the tools again if the server said that they changed. Until it has answered, that stays to be done, also
-    /// where nobody waits for it any more.
+    /// Lists the tools again if the server reported a change. The change stays pending until the server has
+    /// answered, even if this future is dropped.
     async fn refresh_tools(&self, connection: &Connection) -> Result<(), String> {
-        // Whoever asks at the same time waits for what is being listed.
+        // Concurrent callers wait for the list in progress.
         let _active = self.active.lock().await;
         if let Some(mark) = self.changes.pending() {
             let tools = list(connection).await;
@@ -256,14 +258,14 @@ impl Server {
         Ok(())
     }
 
-    /// Takes down what the server says now.
+    /// Records the server's current tools.
     fn update_tools(&self, tools: &[Tool], mark: ChangeMark) {
         let definitions = ToolDefinitions::of(tools);
         self.approved().update_tools(definitions);
         self.changes.mark_handled(mark);
     }
 
-    /// Asks what changed, but not for long. A call asks again before it is made.
+    /// Refreshes changed tools, within a short timeout. A call refreshes them again before it is sent.
     async fn catch_up(&self) {
         let _ = tokio::time::timeout(REFRESH_TIMEOUT, async {
             let connection = self.active.lock().await.connection.clone();
@@ -275,21 +277,21 @@ impl Server {
         .await;
     }
 
-    /// Refuses a tool that is no longer what agents were told and people approved: it changed since the call was
+    /// Rejects a tool whose definition is no longer the approved one, because it changed after the call was
     /// judged.
     fn require_approved(&self, tool: &str) -> Result<(), String> {
         match self.approved().state(tool) {
             ToolState::Approved => Ok(()),
             ToolState::Changed(_) => Err(format!(
-                "the definition of its tool '{tool}' has changed since it was approved, so it was not called; call it \
-                 again, and the person is asked"
+                "its tool '{tool}' was not called: its definition has changed since it was approved. Call it again to ask \
+                 the user for approval."
             )),
             ToolState::Gone(why) => Err(why),
         }
     }
 }
 
-/// Hears of changes while no call is under way.
+/// Refreshes changed tools while no call is in progress.
 async fn watch_changes(server: Weak<Server>, changes: Arc<ToolChanges>) {
     loop {
         changes.wait().await;
@@ -298,7 +300,7 @@ async fn watch_changes(server: Weak<Server>, changes: Arc<ToolChanges>) {
     }
 }
 
-/// Connects, and asks for the tools.
+/// Connects and lists the tools.
 async fn connect(
     name: &str,
     config: &ServerConfig,
@@ -307,18 +309,19 @@ async fn connect(
     let limit = config.start_timeout;
     let started = tokio::time::timeout(limit, async {
         let connection = Connection::open(name, &config.transport, changes).await?;
-        let tools = list(&connection).await.map_err(|why| format!("its tools cannot be listed: {why}"))?;
+        let tools = list(&connection).await.map_err(|why| format!("cannot list its tools: {why}"))?;
         Ok((connection, tools))
     });
     started.await.unwrap_or_else(|_| Err(format!("it was not ready within {}", seconds(limit))))
 }
 
-/// Message about a call that may have had an effect.
+/// Message about a call that may have taken effect.
 fn outcome_unknown(why: &str) -> String {
+    let why = why.trim_end_matches('.');
     format!("outcome unknown: {why}. Check whether the call took effect before you repeat it.")
 }
 
-/// The lost connection that an error is about, if it is about one.
+/// Returns the lost request, if the error is about a lost connection.
 async fn connection_lost(connection: &Connection, error: &ServiceError) -> Option<LostRequest> {
     match error {
         ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
@@ -328,7 +331,7 @@ async fn connection_lost(connection: &Connection, error: &ServiceError) -> Optio
     }
 }
 
-/// What failed, in words. What was asked for changes nothing.
+/// Message about a failed request without side effects.
 pub(super) async fn error_message(connection: &Connection, error: ServiceError) -> String {
     if let Some(LostRequest::NotExecuted(why) | LostRequest::MaybeExecuted(why)) =
         connection_lost(connection, &error).await
@@ -337,15 +340,15 @@ pub(super) async fn error_message(connection: &Connection, error: ServiceError) 
     }
     match error {
         ServiceError::McpError(error) if error.code == ErrorCode::METHOD_NOT_FOUND => {
-            format!("it does not know what was asked of it: {}", sanitize(&error.message))
+            format!("it does not support this request: {}", sanitize(&error.message))
         }
         ServiceError::McpError(error) => format!("it answered with an error: {}", sanitize(&error.message)),
-        ServiceError::UnexpectedResponse => "it answered with something else than what was asked".to_owned(),
+        ServiceError::UnexpectedResponse => "it answered with an unexpected message".to_owned(),
         other => sanitize(&other.to_string()),
     }
 }
 
-/// All tools.
+/// Lists all tools.
 async fn list(connection: &Connection) -> Result<Vec<Tool>, String> {
     let page = |params| async {
         let page = connection.peer().list_tools(Some(params)).await?;
@@ -354,7 +357,7 @@ async fn list(connection: &Connection) -> Result<Vec<Tool>, String> {
     pages(connection, MAX_TOOLS, page).await
 }
 
-/// A list, page by page. A server that does not know the list has nothing on it.
+/// Fetches a list page by page. If the server does not support it, the list is empty.
 pub(super) async fn pages<T, F>(
     connection: &Connection,
     max_entries: usize,
@@ -375,7 +378,7 @@ where
         };
         all.extend(more);
         if all.len() > max_entries {
-            return Err(format!("they are more than {max_entries}"));
+            return Err(format!("there are more than {max_entries} entries"));
         }
         match next {
             Some(next) => cursor = Some(next),

@@ -1,4 +1,4 @@
-//! A tool of a server, as one of ours.
+//! A server's tool as a `Tool`.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::tool::{AnyTool, EditPlan, Files, ToolChange, ToolContext, drop_invali
 /// A tool of a server.
 pub(super) struct ServerTool {
     server: Arc<Server>,
-    /// What the server calls it.
+    /// The tool's name at the server.
     remote_name: String,
     spec: ToolSpec,
     effect: Effect,
-    /// Whether it says that it is a Brigade's way to delegate, and so knows what to do with a loan.
+    /// Whether the server marks it as a delegation tool of another Brigade, which accepts a loan.
     delegates_remotely: bool,
 }
 
@@ -73,9 +73,9 @@ impl AnyTool for ServerTool {
     fn check(&self, arguments: &Value, judge: &mut dyn FnMut(&Action<'_>)) -> Result<(), ToolOutput> {
         let name = &self.spec.name;
         if !arguments.is_object() {
-            return Err(ToolOutput::error(format!("The arguments of {name} do not fit: expected an object")));
+            return Err(ToolOutput::error(format!("Invalid arguments for {name}: expected an object")));
         }
-        // A server's word that it only reads decides whether a call is repeated, not whether it is allowed.
+        // The server's read-only hint decides whether a call may be repeated, not whether it is allowed.
         judge(&Action { tool: name, kind: ActionKind::Other, subject: Subject::Nothing });
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Hearing that the tools of a server changed.
+//! Notifications about changed tools of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 
 use super::close_reason::CloseReason;
 
-/// How long is waited before a subscription that ended is asked for again; twice as long each time.
+/// Delay before a lost subscription is renewed. It doubles each time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// What a server said about changes, and how much of that was followed.
+/// Number of announced and of handled changes.
 #[derive(Default)]
 pub(super) struct ToolChanges {
     announced: AtomicU64,
@@ -24,40 +24,40 @@ pub(super) struct ToolChanges {
     notify: Notify,
 }
 
-/// How far news had come when what they are about was asked for.
+/// The number of changes that had been announced before a tool list was requested.
 #[derive(Clone, Copy)]
 pub(super) struct ChangeMark(u64);
 
 impl ToolChanges {
-    /// Something changed, or may have.
+    /// Announces a change, or a possible one.
     pub(super) fn announce(&self) {
         self.announced.fetch_add(1, Ordering::SeqCst);
         self.notify.notify_one();
     }
 
-    /// How far they have come. Whoever asks the server after this and is answered knows all of them.
+    /// Returns the current mark. A tool list that is requested after this includes all changes up to it.
     pub(super) fn mark(&self) -> ChangeMark {
         ChangeMark(self.announced.load(Ordering::SeqCst))
     }
 
-    /// The same, where there are some that nobody followed. They stay due until somebody did.
+    /// Returns the current mark if there are unhandled changes. They stay pending until they are handled.
     pub(super) fn pending(&self) -> Option<ChangeMark> {
         let mark = self.mark();
         (mark.0 != self.handled.load(Ordering::SeqCst)).then_some(mark)
     }
 
-    /// The server said what there is now.
+    /// Marks changes as handled, because the server has listed its tools.
     pub(super) fn mark_handled(&self, mark: ChangeMark) {
         self.handled.fetch_max(mark.0, Ordering::SeqCst);
     }
 
-    /// Waits for news, and leaves them.
+    /// Waits for a change, without handling it.
     pub(super) async fn wait(&self) {
         self.notify.notified().await;
     }
 }
 
-/// A way to a server on which news are heard in their place: before the answer that comes after them.
+/// A transport that records change notifications in order, before any answer that follows them.
 pub(super) struct NotifyingTransport<T> {
     pub(super) inner: T,
     pub(super) changes: Arc<ToolChanges>,
@@ -90,7 +90,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for NotifyingTransport<T> {
     }
 }
 
-/// Asks to hear of changes where the protocol wants that, and again where it ended. What changed meanwhile is news.
+/// Subscribes to changes if the protocol requires it, and renews a lost subscription. Changes in the meantime
+/// are announced.
 pub(super) async fn listen(peer: Peer<RoleClient>, changes: Arc<ToolChanges>) {
     let mut delay = RETRY_DELAY;
     let filter = || SubscriptionFilter::builder().tools_list_changed().build();

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Adapter for the Anthropic Messages API.
 
 pub(super) mod reply;
 mod request;
@@ -12,7 +12,7 @@ use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
 pub(super) const VERSION: &str = "2023-06-01";
 
-/// A provider that speaks Anthropic Messages.
+/// A provider with the Anthropic Messages API.
 ///
 /// ```
 /// use brigade::model::Endpoint;
@@ -31,12 +31,12 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// Anthropic, or a server that speaks the same. Its address may end with `/v1` or not.
+    /// Creates a client for Anthropic or a compatible server. The base URL may end with `/v1` or not.
     pub fn new(endpoint: Endpoint) -> Anthropic {
         Anthropic { endpoint, tool_cache: ToolCache::default() }
     }
 
-    /// A request as it is sent, and who reads its reply.
+    /// Builds the HTTP request and the decoder of its reply.
     pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
         let body = request::body(request, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len());

@@ -1,5 +1,5 @@
-//! Bytes that nobody would send, for every adapter: recorded streams that are spoilt by chance. `FUZZ=N` sets how many,
-//! `FUZZ_SEED=N` and `FUZZ=1` run one again.
+//! Fuzz tests of every adapter with randomly corrupted recordings. `FUZZ=N` sets the number of cases;
+//! `FUZZ_SEED=N` with `FUZZ=1` reproduces one of them.
 
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use super::{Ingest, Request, anthropic, gemini, openai, responses};
 #[path = "../../tests/models/recorded.rs"]
 mod recorded;
 
-/// How many streams are tried where nothing else is said: a few seconds.
+/// Default number of cases. They take a few seconds.
 const CASES: u64 = 4_000;
 
 static ENDPOINT: LazyLock<Endpoint> =
@@ -42,7 +42,7 @@ const STREAMS: [(Api, &str); 8] = [
     (Api::Gemini, recorded::GEMINI_CALLS),
 ];
 
-/// Pieces that spoil what they are put into.
+/// Fragments that are inserted to corrupt a stream.
 const SNIPPETS: [&str; 24] = [
     "null",
     "[]",
@@ -70,7 +70,7 @@ const SNIPPETS: [&str; 24] = [
     "}",
 ];
 
-/// Numbers by chance, the same ones for the same seed (splitmix64).
+/// Deterministic random numbers (splitmix64).
 struct Rng(u64);
 
 impl Rng {
@@ -81,7 +81,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below this one, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).expect("below a usize")
     }
@@ -94,7 +94,7 @@ impl Rng {
         list[self.below(list.len())]
     }
 
-    /// A range of so many bytes.
+    /// Returns a random range within `length` bytes.
     fn range(&mut self, length: usize) -> (usize, usize) {
         let from = self.below(length + 1);
         let longest = if self.one_in(4) { length - from } else { (length - from).min(40) };
@@ -102,7 +102,7 @@ impl Rng {
     }
 }
 
-/// Says which case it was, where one fails.
+/// Prints the seed of the current case if it panics.
 struct PrintSeedOnPanic(u64);
 
 impl Drop for PrintSeedOnPanic {
@@ -141,7 +141,7 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Puts another value where the next number or word begins.
+/// Replaces the next JSON value with a random fragment.
 fn replace_value(bytes: &mut Vec<u8>, from: usize, rng: &mut Rng) {
     let Some(colon) = bytes[from..].iter().position(|byte| *byte == b':') else { return };
     let start = from + colon + 1;
@@ -150,7 +150,7 @@ fn replace_value(bytes: &mut Vec<u8>, from: usize, rng: &mut Rng) {
     bytes.splice(start..start + length.unwrap_or_default(), piece.bytes());
 }
 
-/// Drops, doubles or moves a whole event.
+/// Removes, duplicates or moves a whole event.
 fn mutate_events(bytes: &mut Vec<u8>, rng: &mut Rng) {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let mut events: Vec<&str> = text.split_inclusive("\n\n").collect();
@@ -166,13 +166,13 @@ fn mutate_events(bytes: &mut Vec<u8>, rng: &mut Rng) {
     *bytes = events.concat().into_bytes();
 }
 
-/// What an event says. Decoders pass over keys that they do not know, and over numbers there that are no numbers; such
-/// an event is read as text.
+/// Parses the data of an event. Decoders skip unknown keys, even with invalid numbers in them. Such an event
+/// is returned as a string.
 fn event_value(event: &SseEvent) -> Value {
     serde_json::from_str(&event.data).unwrap_or_else(|_| Value::String(event.data.clone()))
 }
 
-/// Whether an event has text behind this key, in a list or an object of this name.
+/// Whether an event has a string under `key`, in the list or object `parent`.
 fn has_text(value: &Value, parent: &str, key: &str) -> bool {
     let is_text = |one: &Value| one.get(key).is_some_and(Value::is_string);
     match (value, value.get(parent)) {
@@ -182,7 +182,7 @@ fn has_text(value: &Value, parent: &str, key: &str) -> bool {
     }
 }
 
-/// Whether the events say that the reply is over, and the body was read to its end.
+/// Whether the events end the reply, and the body was read to its end.
 fn is_reply_complete(api: Api, events: &[SseEvent], has_end: bool) -> bool {
     let any = |parent: &str, key: &str| events.iter().any(|event| has_text(&event_value(event), parent, key));
     let is = |event: &SseEvent, kinds: &[&str]| match event_value(event) {
@@ -215,7 +215,7 @@ fn is_reply_complete(api: Api, events: &[SseEvent], has_end: bool) -> bool {
     }
 }
 
-/// Gives the bytes to a decoder as they may arrive. Whatever comes of it, there is a reply only if it is over.
+/// Feeds the bytes to a decoder in random pieces. Asserts that only a complete stream yields a reply.
 fn decode(api: Api, mut decoder: impl Decoder, bytes: &[u8], rng: &mut Rng) -> Option<Reply> {
     let (mut parser, mut seen, mut chunks) = (SseParser::default(), Vec::new(), ChunkBuffer::default());
     let (mut left, mut is_broken) = (bytes, false);
@@ -263,7 +263,7 @@ fn decode_as(api: Api, bytes: &[u8], rng: &mut Rng) -> Option<Reply> {
     }
 }
 
-/// Writes a request with the reply in it, for every API.
+/// Writes a request that contains this reply, for every API.
 fn write_requests_with(reply: Reply) {
     let request = Request {
         session: SessionId::root(7),
@@ -286,7 +286,7 @@ fn write_requests_with(reply: Reply) {
     gemini::Gemini::new(ENDPOINT.clone()).write(&request).expect("a request");
 }
 
-/// What is sent for arguments is an object, whatever the model wrote.
+/// Arguments are always sent as an object, whatever the model wrote.
 fn check_arguments(text: &str) {
     let _ = brigade_core::json::parse(text);
     let sent = arguments_object(text);
@@ -331,6 +331,6 @@ fn mutated_streams_never_panic() {
         runs.into_iter().map(|run| run.join().expect("no case falls over")).sum()
     });
     println!("{cases} streams, {replies} replies");
-    // A tenth of them is hardly spoilt, so that replies are looked at too.
+    // One case in ten is barely corrupted, so that whole replies are covered too.
     assert!(cases < 100 || replies as u64 > cases / 20, "only {replies} of {cases} are replies");
 }

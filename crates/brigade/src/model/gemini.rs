@@ -1,4 +1,4 @@
-//! Google Gemini.
+//! Adapter for the Google Gemini API.
 
 pub(super) mod reply;
 mod request;
@@ -9,10 +9,10 @@ use super::http::{self, Endpoint, RequestBuilder};
 use super::tool_cache::ToolCache;
 use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
-/// Collections of models; a name without one is that of a base model.
+/// Model collections. A name without one refers to a base model.
 const COLLECTIONS: [&str; 2] = ["models", "tunedModels"];
 
-/// A provider that speaks the Gemini API.
+/// A provider with the Gemini API.
 ///
 /// ```
 /// use brigade::model::Endpoint;
@@ -31,12 +31,12 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// Gemini, or a server that speaks the same. An address without a version such as `/v1beta` is taken for that one.
+    /// Creates a client for Gemini or a compatible server. If the base URL has no version, `/v1beta` is used.
     pub fn new(endpoint: Endpoint) -> Gemini {
         Gemini { endpoint, tool_cache: ToolCache::default() }
     }
 
-    /// A request as it is sent, and who reads its reply.
+    /// Builds the HTTP request and the decoder of its reply.
     pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
         let body = request::body(request, self.endpoint.name(), &self.tool_cache)?;
         let version = if self.endpoint.has_version() { "" } else { "/v1beta" };
@@ -61,13 +61,13 @@ impl Model for Gemini {
     }
 }
 
-/// Where a model answers. No name leads out of its collection.
+/// Returns the path of a model's endpoint. A model name cannot escape its collection.
 fn path(model: &str) -> String {
     let (collection, name) = split_collection(model);
     format!("/{collection}/{}:streamGenerateContent?alt=sse", percent_encode(name))
 }
 
-/// The collection of a model, and its name there.
+/// Splits a model name into its collection and its name there.
 fn split_collection(model: &str) -> (&str, &str) {
     let named = model.split_once('/').filter(|(collection, _)| COLLECTIONS.contains(collection));
     named.unwrap_or(("models", model))

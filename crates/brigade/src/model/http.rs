@@ -1,4 +1,4 @@
-//! How a provider is reached: one client, one gate, one way to read a stream, one way to fail, for all adapters.
+//! HTTP transport shared by all adapters: connections, rate limiting, stream decoding and errors.
 
 mod chunk_buffer;
 mod endpoint;
@@ -28,17 +28,18 @@ pub(super) use ids::{arguments_chunk, arguments_object, call_ids};
 pub use proxy::Proxies;
 pub use timeouts::Timeouts;
 
-/// Makes pieces of a reply out of events.
+/// Decodes events into chunks of a reply.
 pub(super) trait Decoder: Send + 'static {
-    /// Takes one event. [`Chunk::Done`] stands last.
+    /// Takes one event. [`Chunk::Done`] comes last.
     fn take(&mut self, event: &SseEvent, chunks: &mut ChunkBuffer) -> Result<(), ModelError>;
 
-    /// The body is over, and nothing of it is missing. Gives [`Chunk::Done`] where the reply is whole all the same.
+    /// Handles the end of a completely received body. Emits [`Chunk::Done`] if the reply is complete even
+    /// without a terminal event.
     fn end(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError>;
 }
 
-/// Sends a request of about this many bytes once the gate lets it through, and gives the pieces of its reply. It is
-/// written only then: those that stand in line, perhaps thousands, keep no more than what they want to say.
+/// Sends a request of about this many bytes when the rate limiter permits, and returns the chunks of its
+/// reply. The body is built only then, because thousands of requests may be queued.
 pub(super) fn stream_reply<D: Decoder>(
     endpoint: &Endpoint,
     bytes: usize,
@@ -49,8 +50,8 @@ pub(super) fn stream_reply<D: Decoder>(
     stream::unfold(exchange, next).boxed()
 }
 
-/// The stream ended before its terminal event.
+/// Error for a stream that ended before its terminal event.
 pub(super) fn truncated(endpoint: &Endpoint) -> ModelError {
     let name = endpoint.name();
-    ModelError::Transient(format!("{name} cut its reply off before the end"))
+    ModelError::Transient(format!("{name} ended the stream before its reply was complete"))
 }

@@ -1,4 +1,4 @@
-//! Which models a provider has.
+//! Listing the models of a provider.
 
 use std::collections::BTreeMap;
 
@@ -9,46 +9,46 @@ use serde_json::Value;
 use super::ModelError;
 use super::http::{self, Endpoint, FetchError};
 
-/// The most bytes of a list.
+/// Maximum size of a model list.
 const MAX_LIST_BYTES: usize = 16 << 20;
-/// Longer names are none.
+/// Longer names are skipped.
 const MAX_NAME_BYTES: usize = 256;
-/// Where servers say how much a model reads.
+/// Keys under which servers report the context window.
 const CONTEXT_WINDOW_KEYS: [&str; 5] =
     ["context_length", "context_window", "max_model_len", "max_input_tokens", "inputTokenLimit"];
 
-/// The API in which a provider is asked for its models.
+/// The API used to list a provider's models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// That of OpenAI, which most servers speak.
+    /// OpenAI's API, which most servers support.
     OpenAi,
-    /// That of Anthropic.
+    /// Anthropic's API.
     Anthropic,
-    /// That of Gemini.
+    /// Gemini's API.
     Gemini,
 }
 
-/// A model that a provider has.
+/// A model in a provider's list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedModel {
-    /// What the provider calls it. Whoever shows it has to see that it is safe to be shown.
+    /// The model's name at the provider. It is untrusted text: sanitize it before display.
     pub name: String,
-    /// How much it reads, where the provider says so.
+    /// The context window, if the provider reports it.
     pub window: Option<u64>,
 }
 
-/// Why there is no list.
+/// Reasons why a model list is not available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// Nobody answers at the address.
+    /// The server cannot be reached.
     #[error("{0}")]
     Unreachable(ModelError),
-    /// Whoever answers gives no list.
+    /// The server answered, but not with a model list.
     #[error("{0}")]
     Failed(ModelError),
 }
 
-/// Asks a provider for its models, by name. The time limit is that of the endpoint.
+/// Lists a provider's models, sorted by name. The endpoint's timeouts apply.
 pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<ListedModel>, ListError> {
     let key = |prefix| endpoint.key_header(prefix);
     let (path, header, key) = match api {
@@ -69,20 +69,20 @@ pub async fn list(endpoint: &Endpoint, api: Api) -> Result<Vec<ListedModel>, Lis
         FetchError::Unreachable(error) => ListError::Unreachable(error),
         FetchError::Failed(error) => ListError::Failed(error),
     })?;
-    read(&body).ok_or_else(|| ListError::Failed(http::invalid_reply(endpoint, "it is no list of models")))
+    read(&body).ok_or_else(|| ListError::Failed(http::invalid_reply(endpoint, "it is not a list of models")))
 }
 
-/// Asks several providers at once; the answers are in the order of the questions.
+/// Lists the models of several providers at once. The results are in the order of `endpoints`.
 pub async fn list_all(endpoints: &[(Endpoint, Api)]) -> Vec<Result<Vec<ListedModel>, ListError>> {
     join_all(endpoints.iter().map(|(endpoint, api)| list(endpoint, *api))).await
 }
 
-/// The models of a list, whoever wrote it: sorted, each once.
+/// Parses a model list of any provider. The result is sorted and has no duplicates.
 fn read(body: &[u8]) -> Option<Vec<ListedModel>> {
     let whole: Value = serde_json::from_slice(body).ok()?;
     let entries = match &whole {
         Value::Array(entries) => entries,
-        // Ollama says null where it has none.
+        // Ollama returns null if it has no models.
         _ if whole.get("data").is_some_and(Value::is_null) => return Some(Vec::new()),
         _ => whole.get("data").or_else(|| whole.get("models"))?.as_array()?,
     };

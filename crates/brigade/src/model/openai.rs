@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and the many servers that speak them in their own way.
+//! Adapter for the OpenAI Chat Completions API and the many compatible servers.
 
 mod calls;
 mod event_template;
@@ -13,7 +13,7 @@ use super::http::{self, Endpoint, RequestBuilder};
 use super::tool_cache::ToolCache;
 use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
-/// A provider that speaks Chat Completions.
+/// A provider with the Chat Completions API.
 ///
 /// ```
 /// use brigade::model::Endpoint;
@@ -32,27 +32,28 @@ pub struct OpenAi {
     tool_cache: ToolCache,
 }
 
-/// Which of the small differences count.
+/// Differences between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    /// OpenAI itself: newer names of keys.
+    /// OpenAI itself: newer parameter names.
     OpenAi,
-    /// Everybody else: the names that all of them know.
+    /// Other servers: the parameter names that all of them accept.
     Compatible,
 }
 
 impl OpenAi {
-    /// OpenAI itself, or a gateway that passes requests on to it.
+    /// Creates a client for OpenAI, or for a gateway that forwards to it.
     pub fn new(endpoint: Endpoint) -> OpenAi {
         OpenAi { endpoint, dialect: Dialect::OpenAi, tool_cache: ToolCache::default() }
     }
 
-    /// Another server that speaks Chat Completions, such as Ollama, vLLM, llama.cpp, OpenRouter, DeepSeek or Groq.
+    /// Creates a client for a compatible server such as Ollama, vLLM, llama.cpp, OpenRouter, DeepSeek or
+    /// Groq.
     pub fn compatible(endpoint: Endpoint) -> OpenAi {
         OpenAi { endpoint, dialect: Dialect::Compatible, tool_cache: ToolCache::default() }
     }
 
-    /// A request as it is sent, and who reads its reply.
+    /// Builds the HTTP request and the decoder of its reply.
     pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
         let body = request::body(request, self.dialect, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), body.len(), request::has_calls(request));

@@ -1,8 +1,8 @@
-//! A model that thinks nothing: it makes the one call that its task names, and gives the result as its last words.
+//! A model without reasoning: it makes the one call that its task names, and returns the result as its text.
 //!
-//! With it, a call that another program makes is a session like any other: it has a tree, a budget and a depth, and
-//! can be resumed. What it says follows from the request alone. Agents below it use the model that its name goes on
-//! with: those of `relay/ollama/qwen3` use `ollama/qwen3`.
+//! It makes a call from another program a session like any other, with a tree, a budget and a depth, which
+//! can be resumed. Its replies depend on the request alone. Agents below it use the model that follows the
+//! prefix: agents below `relay/ollama/qwen3` use `ollama/qwen3`.
 
 use brigade_core::delegation_styles::PASSTHROUGH_PREFIX;
 use brigade_core::message::Stop;
@@ -13,24 +13,24 @@ use futures::stream::{self, BoxStream};
 use super::{Chunk, Model, ModelError, ModelInfo, Request};
 use crate::store::{Store, StoreError};
 
-/// The provider that [`Models`](super::Models) know it by.
+/// The provider name in [`Models`](super::Models).
 pub const PROVIDER: &str = "relay";
 
-/// The model. It costs nothing.
+/// The passthrough model. It is free of charge.
 #[derive(Debug, Clone, Copy)]
 pub struct Passthrough;
 
-/// The name of the relay in front of a model.
+/// Returns the name of the passthrough model in front of this model.
 pub fn in_front_of(model: &str) -> String {
     format!("{PASSTHROUGH_PREFIX}{model}")
 }
 
-/// The task of a session that makes this call.
+/// Returns the task of a session that makes this call.
 pub fn task(tool: &str, arguments: &str) -> String {
     format!("{tool} {arguments}")
 }
 
-/// Whether a session only makes a call for another program: whatever is said to it, there is nobody who thinks.
+/// Whether a session only makes a call for another program. Messages to such a session reach no model.
 pub async fn is_passthrough(store: &dyn Store, session: &SessionId) -> Result<bool, StoreError> {
     let (records, _) = store.read_prefix(session).await?;
     let definition = records.iter().rev().find_map(|record| match &record.event {
@@ -50,13 +50,13 @@ pub(crate) async fn is_passthrough_agent(store: &dyn Store, definition: Hash) ->
     Ok(agent.and_then(|agent| agent.model).is_some_and(|model| model.starts_with(PASSTHROUGH_PREFIX)))
 }
 
-/// The call that a task names.
+/// Parses the call that a task names.
 fn parse_call(task: &str) -> Option<ToolCall> {
     let (name, arguments) = task.split_once(' ')?;
     Some(ToolCall { name: name.to_owned(), arguments: arguments.into(), provider_id: None })
 }
 
-/// What there is to say, once the call was made: what it gave, or what was heard since.
+/// Returns the result of the call, or the latest message since.
 fn latest_text(messages: &[Message]) -> Option<String> {
     let first_reply = messages.iter().position(|message| matches!(message, Message::Assistant(_)))?;
     let mut texts = messages.iter().skip(first_reply).filter_map(|message| match message {
@@ -72,11 +72,13 @@ fn reply(messages: &[Message]) -> Result<Vec<Chunk>, ModelError> {
         (Some(text), _) => (vec![Chunk::Text(text)], Stop::End),
         (None, Some(Message::User(task))) => {
             let call = parse_call(task.as_str())
-                .ok_or_else(|| ModelError::Fatal("the task names no call to be made".to_owned()))?;
+                .ok_or_else(|| ModelError::Fatal("the task does not name a tool call".to_owned()))?;
             let begin = Chunk::Call { name: call.name, provider_id: None };
             (vec![begin, Chunk::Arguments(call.arguments.to_string())], Stop::Calls)
         }
-        (None, _) => return Err(ModelError::Fatal("there is no call to be made".to_owned())),
+        (None, _) => {
+            return Err(ModelError::Fatal("the conversation does not contain a tool call".to_owned()));
+        }
     };
     chunks.extend([Chunk::Usage(Usage::default()), Chunk::Done(stop)]);
     Ok(chunks)
@@ -92,7 +94,7 @@ impl Model for Passthrough {
     }
 
     fn model_info(&self, _model: &str) -> ModelInfo {
-        // It writes nothing that would have to be paid for.
+        // It has no billable output.
         ModelInfo { price: Some(Price::default()), max_output: Some(1), ..ModelInfo::default() }
     }
 }

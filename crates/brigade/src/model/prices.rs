@@ -1,4 +1,4 @@
-//! What models cost and how much they read and write: a table that comes with the library, and what people add to it.
+//! Prices and limits of models: a built-in table, and overrides by the user.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -12,26 +12,27 @@ use super::http::{Locality, locality};
 
 const TABLE_TOML: &str = include_str!("prices.toml");
 const NANO_DIGITS: usize = 9;
-/// Words that OpenRouter lets one put behind a model and that never make it dearer.
+/// OpenRouter model suffixes that never raise the price.
 const OPENROUTER_VARIANTS: [&str; 4] = ["beta", "floor", "free", "thinking"];
-/// Whose models OpenRouter passes on for the price of their maker. Open models cost there what one of many hosts takes.
+/// Vendors whose models OpenRouter sells at the vendor's price. Prices of open models depend on the host.
 const OPENROUTER_VENDORS: [(&str, &str); 3] =
     [("anthropic", "anthropic"), ("google", "gemini"), ("openai", "openai")];
 
-/// Providers that run models themselves, whatever is sent to them.
+/// Providers that run models locally, even if requests carry a key.
 const LOCAL_PROVIDERS: [&str; 4] = ["ollama", "lmstudio", "llamacpp", "vllm"];
 
-/// What is known of models by their names, `provider/model`.
+/// Prices and limits of models by name, `provider/model`.
 ///
-/// An entry answers for its own name and for that name with a date behind it: `anthropic/claude-opus-4-5` also for
-/// `anthropic/claude-opus-4-5-20251101`, but `openai/gpt-4o` not for `openai/gpt-4o-mini`. The table is read when it
-/// is first asked.
+/// An entry matches its own name and that name with a date appended: `anthropic/claude-opus-4-5` matches
+/// `anthropic/claude-opus-4-5-20251101`, but `openai/gpt-4o` does not match `openai/gpt-4o-mini`. The
+/// built-in table is parsed on first use.
 ///
 /// ```
 /// use brigade::model::{ModelOverrides, PriceList};
 ///
-/// let prices = PriceList::built_in()
-///     .with("work/large", ModelOverrides { input: Some(3_000_000_000), output: Some(15_000_000_000), ..ModelOverrides::default() });
+/// let overrides =
+///     ModelOverrides { input: Some(3_000_000_000), output: Some(15_000_000_000), ..ModelOverrides::default() };
+/// let prices = PriceList::built_in().with("work/large", overrides);
 /// assert!(prices.model_info("work/large").price.is_some());
 /// assert!(prices.model_info("openai/gpt-4o").window.is_some());
 /// assert!(prices.model_info("openai/no-such-model").price.is_none());
@@ -42,7 +43,7 @@ pub struct PriceList {
     overrides: Arc<BTreeMap<String, ModelOverrides>>,
 }
 
-/// Which table is looked into.
+/// The table used for lookups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum TableSource {
     #[default]
@@ -53,58 +54,58 @@ enum TableSource {
 /// Whether requests to a provider carry a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auth {
-    /// They carry none.
+    /// Requests carry no key.
     Keyless,
-    /// They carry one.
+    /// Requests carry a key.
     Keyed,
 }
 
-/// What somebody says about a model. Whatever is absent is as the table has it.
+/// Overrides for a model. Absent values come from the table.
 ///
-/// Prices are nano-dollars per million tokens. Where `input` is given and the price of a cache is not, it is set so
-/// high that it is not below the real one: reading costs as much as input, writing a quarter more.
+/// Prices are in nano-dollars per million tokens. If `input` is set and a cache price is not, the cache price
+/// is an upper bound: reading costs as much as input, and writing a quarter more.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelOverrides {
-    /// Input tokens.
+    /// Price of input tokens.
     pub input: Option<u64>,
-    /// Output tokens.
+    /// Price of output tokens.
     pub output: Option<u64>,
-    /// Input tokens read from a cache.
+    /// Price of input tokens read from a cache.
     pub cache_read: Option<u64>,
-    /// Input tokens written to a cache.
+    /// Price of input tokens written to a cache.
     pub cache_write: Option<u64>,
-    /// How many tokens a request and its reply may have together.
+    /// Maximum number of tokens in a request and its reply together.
     pub window: Option<u64>,
-    /// How many tokens a reply may have.
+    /// Maximum number of tokens in a reply.
     pub max_output: Option<u64>,
 }
 
 impl PriceList {
-    /// The table that comes with the library.
+    /// Returns the built-in table.
     pub fn built_in() -> PriceList {
         PriceList { table: TableSource::BuiltIn, overrides: Arc::default() }
     }
 
-    /// The same list, where this is said about a model.
+    /// Adds overrides for a model.
     pub fn with(mut self, name: impl Into<String>, overrides: ModelOverrides) -> PriceList {
         Arc::make_mut(&mut self.overrides).insert(name.into(), overrides);
         self
     }
 
-    /// The day of the table, such as `2026-08-05`; `None` for a list without one.
+    /// Returns the date of the table, such as `2026-08-05`, or `None` for a list without a table.
     pub fn date(&self) -> Option<&'static str> {
         self.rows().map(|rows| rows.date.as_str())
     }
 
-    /// What is known of a model.
+    /// Returns the price and limits of a model.
     pub fn model_info(&self, name: &str) -> ModelInfo {
         self.lookup(name, Some(name))
     }
 
-    /// What is known of the model of a provider at an address. People speak of the provider by its name; the table
-    /// holds at the addresses that it was made for. On this machine a model costs nothing, unless somebody says
-    /// otherwise. A server here that is sent a key may pass requests on for money: its price is not known, unless the
-    /// provider is known to run models itself.
+    /// Returns the price and limits of a provider's model at an address. Overrides apply by provider name.
+    /// The table applies only at the addresses it was made for. A model on this machine is free unless an
+    /// override sets a price. A local server that receives a key may forward requests to a paid service, so
+    /// its price is unknown unless the provider is known to run models locally.
     pub fn model_info_at(&self, base_url: &str, provider: &str, model: &str, auth: Auth) -> ModelInfo {
         match Url::parse(base_url.trim()) {
             Ok(base) => self.model_info_for(&base, provider, model, auth),
@@ -128,7 +129,7 @@ impl PriceList {
         }
     }
 
-    /// The names of a provider's models that the table or somebody else speaks of. One may come twice.
+    /// Returns the provider's model names in the table and the overrides. A name may occur twice.
     pub fn models<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = &'a str> {
         let table = self.rows().into_iter().flat_map(|rows| rows.models.keys());
         let names = table.chain(self.overrides.keys()).map(String::as_str);
@@ -142,7 +143,7 @@ impl PriceList {
             (None, None) => ModelInfo::default(),
             (None, Some(row)) => row.of.model_info(),
             (Some(overridden), None) => overridden.of.apply_to(&ModelInfo::default()),
-            // What people say of `gpt-4o` they do not say of a dated version that has a price of its own.
+            // An override for `gpt-4o` does not apply to a dated version that has its own price.
             (Some(overridden), Some(row)) if row.rest < overridden.rest => row.of.model_info(),
             (Some(overridden), Some(row)) => overridden.of.apply_to(&row.of.model_info()),
         }
@@ -185,12 +186,12 @@ impl ModelOverrides {
     }
 }
 
-/// A quarter more, rounded up: no provider takes more for writing to a cache that lasts minutes.
+/// Returns the price plus a quarter, rounded up. No provider charges more for writing to a short-lived cache.
 fn cache_write_price(price: u64) -> u64 {
     price.saturating_add(price.div_ceil(4))
 }
 
-/// The table, read.
+/// The parsed table.
 #[derive(Debug, Default, Deserialize)]
 struct PriceTable {
     date: String,
@@ -200,7 +201,8 @@ struct PriceTable {
 
 fn built_in() -> &'static PriceTable {
     static ROWS: OnceLock<PriceTable> = OnceLock::new();
-    // That it can be read is tested. If it ever could not, nothing would be known, which only refuses.
+    // A test ensures that the table parses. If it did not, prices would be unknown, and runs with a cost
+    // limit would be refused.
     ROWS.get_or_init(|| toml::from_str(TABLE_TOML).unwrap_or_default())
 }
 
@@ -210,7 +212,7 @@ impl PriceTable {
     }
 }
 
-/// The name that the maker of a model has for it, where OpenRouter passes it on.
+/// Returns the vendor's name for a model that OpenRouter resells.
 fn vendor_name(name: &str) -> Option<String> {
     let (maker, model) = name.strip_prefix("openrouter/")?.split_once('/')?;
     let (_, provider) = OPENROUTER_VENDORS.iter().find(|(known, _)| *known == maker)?;
@@ -218,14 +220,14 @@ fn vendor_name(name: &str) -> Option<String> {
     Some(format!("{provider}/{model}"))
 }
 
-/// An entry that answers for a name.
+/// An entry that matches a name.
 struct Match<'a, T> {
     of: &'a T,
-    /// How much of the name it does not say.
+    /// Length of the part of the name that the entry does not cover.
     rest: usize,
 }
 
-/// The longest entry that answers for a name.
+/// Returns the longest entry that matches a name.
 fn longest_match<'a, T>(entries: &'a BTreeMap<String, T>, name: &str) -> Option<Match<'a, T>> {
     let answering = entries.iter().filter(|(entry, _)| matches_name(entry, name));
     let (entry, of) = answering.max_by_key(|(entry, _)| entry.len())?;
@@ -240,7 +242,7 @@ fn matches_name(entry: &str, name: &str) -> bool {
     (version.is_empty() || is_dated) && variant.is_none_or(|word| OPENROUTER_VARIANTS.contains(&word))
 }
 
-/// Whether a text is a day: `20250929` or `2025-09-29`.
+/// Whether a text is a date: `20250929` or `2025-09-29`.
 fn is_date(text: &str) -> bool {
     let digits =
         |text: &str, count: usize| text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -252,7 +254,7 @@ fn is_date(text: &str) -> bool {
     }
 }
 
-/// A row as it is written. Prices are decimal text, so that none passes through a float.
+/// A row of the table. Prices are decimal strings, to avoid rounding by floats.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -291,7 +293,7 @@ impl TryFrom<String> for NanoDollars {
     type Error = String;
 
     fn try_from(text: String) -> Result<NanoDollars, String> {
-        let refuse = || format!("'{text}' is no price");
+        let refuse = || format!("'{text}' is not a price");
         let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
         let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         if whole.is_empty() || fraction.len() > NANO_DIGITS || !is_number(whole) || !is_number(fraction) {

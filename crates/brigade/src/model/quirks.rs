@@ -1,22 +1,22 @@
-//! What is known of models by their names. OpenRouter puts the maker before the name.
+//! Model-specific behaviour, inferred from model names. OpenRouter prefixes names with the vendor.
 
-/// Models of OpenAI that reason.
+/// Name prefixes of OpenAI's reasoning models.
 const REASONING_PREFIXES: [&str; 5] = ["o1", "o3", "o4", "gpt-5", "codex"];
-/// One of the family that only talks.
+/// A member of the family that does not reason.
 const NON_REASONING_PREFIX: &str = "gpt-5-chat";
-/// The first generation of Claude that chooses its words as it likes.
+/// The first Claude version that does not accept a temperature.
 const CLAUDE_WITHOUT_TEMPERATURE: (u32, u32) = (4, 7);
-/// What is larger is a date.
+/// Larger numbers in a name are dates.
 const MAX_VERSION: u32 = 99;
 
-/// Whether a model is one of OpenAI's that reason.
+/// Whether a model is a reasoning model of OpenAI.
 pub(super) fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     !name.starts_with(NON_REASONING_PREFIX)
         && REASONING_PREFIXES.iter().any(|family| name.starts_with(family))
 }
 
-/// Whether a model takes a temperature; others refuse the whole request because of it.
+/// Whether a model accepts a temperature. Other models reject the whole request if it contains one.
 pub(super) fn accepts_temperature(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let numbers = name.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse().ok());

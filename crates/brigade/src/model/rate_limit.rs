@@ -1,8 +1,8 @@
-//! The gate of a provider: all requests with one key go through it, one after the other, as fast as the provider takes
-//! them and no faster.
+//! Rate limiting per provider. All requests with the same key pass one gate, in order, as fast as the
+//! provider accepts them.
 //!
-//! [`RatePolicy`] decides, and knows no clock; this file waits. Whoever came first goes first, and a request that was refused
-//! keeps its place.
+//! [`RatePolicy`] makes the decisions and has no clock; this module does the waiting. The queue is first in,
+//! first out, and a refused request keeps its place.
 
 mod date;
 mod headers;
@@ -26,30 +26,31 @@ use policy::{Decision, RatePolicy, SentRequest};
 pub(super) use headers::RateLimitHeaders;
 pub(super) use policy::WaitReason;
 
-/// Looks of those who wait, within the limit for the first byte of a reply.
+/// Number of checks per first-byte timeout by requests that wait.
 const RECHECKS_PER_FIRST_BYTE_TIMEOUT: u32 = 60;
 const MIN_RECHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How fast a provider may be asked. What is left out is found out: few requests at first, one more for every two that
-/// are accepted, fewer after a refusal.
+/// Rate limits of a provider. Absent limits are discovered: requests start at a low concurrency, which grows
+/// by one for every two accepted requests and shrinks after a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RateLimits {
-    /// The most requests at once; 64 where it is left out. A request that is not answered for several times the usual time
-    /// is not counted.
+    /// Maximum number of concurrent requests. Default: 64. A request that has been unanswered for several
+    /// times the usual time is not counted.
     pub concurrency: Option<usize>,
-    /// The most requests at once before any was accepted. Left out, it is 8, or `concurrency` where that is given.
+    /// Maximum number of concurrent requests before any was accepted. Default: `concurrency` if set,
+    /// otherwise 8.
     pub initial_concurrency: Option<usize>,
-    /// The most requests in a minute, spread evenly.
+    /// Maximum number of requests per minute, spread evenly.
     pub requests_per_minute: Option<u32>,
-    /// The most tokens in a minute, of requests and replies together.
+    /// Maximum number of tokens per minute, for requests and replies together.
     pub tokens_per_minute: Option<u64>,
 }
 
-/// Lets requests through.
+/// The gate that all requests to a provider pass.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
     longest_wait: Duration,
-    /// How often those who wait look by themselves whether they are the first and requests are overdue.
+    /// Interval at which waiting requests check whether they are first and whether requests are overdue.
     recheck_interval: Duration,
     queue: Mutex<Queue>,
 }
@@ -57,24 +58,25 @@ pub(super) struct RateLimiter {
 #[derive(Debug)]
 struct Queue {
     policy: RatePolicy,
-    /// Those who wait, by the order in which they came.
+    /// Waiting requests, in order of arrival.
     waiting: BTreeMap<u64, Arc<Notify>>,
     next_number: u64,
 }
 
-/// What became of a wait.
+/// Outcome of a wait.
 #[derive(Debug)]
 pub(super) enum Admission {
     /// The request may be sent.
     Granted(Permit),
-    /// It still waits, for this.
+    /// The request still waits, for this reason.
     Waiting(WaitReason),
-    /// The provider asks for more patience than there is.
+    /// The provider asks for a longer wait than the settings allow.
     TooLong(Duration),
 }
 
 impl RateLimiter {
-    /// Requests stop counting against the concurrency after a part of `first_byte`, the limit for the first byte of a reply.
+    /// Creates a limiter. Requests stop counting against the concurrency after a fraction of `first_byte`,
+    /// the first-byte timeout.
     pub(super) fn new(
         limits: RateLimits,
         longest_wait: Duration,
@@ -90,22 +92,22 @@ impl RateLimiter {
         })
     }
 
-    /// The most requests at once.
+    /// Returns the maximum number of concurrent requests.
     pub(super) fn concurrency(&self) -> usize {
         self.queue().policy.max_concurrency()
     }
 
-    /// The longest that a provider may ask to wait.
+    /// Returns the longest wait that a provider may ask for.
     pub(super) fn longest_wait(&self) -> Duration {
         self.longest_wait
     }
 
-    /// How long nobody is let through.
+    /// Returns the time until the gate reopens.
     pub(super) fn closed_for(&self) -> Duration {
         self.queue().policy.closed_for(Instant::now())
     }
 
-    /// Takes a place at the end of the line, for a request of this many bytes.
+    /// Enters the queue with a request of this many bytes.
     pub(super) fn enqueue(self: &Arc<Self>, bytes: usize) -> Ticket {
         let mut queue = self.queue();
         let number = queue.next_number;
@@ -123,15 +125,15 @@ impl RateLimiter {
 }
 
 impl Queue {
-    /// Lets the first in line look whether it may go, unless it is plain that it may not.
+    /// Wakes the first in the queue, unless the window is full.
     fn wake_first_unless_full(&self) {
         if !self.policy.is_full() {
             self.wake_first();
         }
     }
 
-    /// Lets the first in line look when requests are overdue. While all are answered in time, it looks often enough by
-    /// itself: a wake-up for every reply costs more than it gains.
+    /// Wakes the first in the queue if requests are overdue. Otherwise its periodic check is enough: a
+    /// wake-up for every reply costs more than it gains.
     fn wake_first_if_overdue(&self) {
         if !self.policy.is_full() || self.policy.has_overdue() {
             self.wake_first();
@@ -151,7 +153,7 @@ impl Queue {
     }
 }
 
-/// A place in the line. It is given up when it is dropped.
+/// A place in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(super) struct Ticket {
     limiter: Arc<RateLimiter>,
@@ -162,7 +164,7 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// Waits until the request may be sent, or until this moment.
+    /// Waits until the request may be sent, or until this time.
     pub(super) async fn acquire(&mut self, until: Instant) -> Admission {
         loop {
             let now = Instant::now();
@@ -195,7 +197,7 @@ impl Ticket {
         decision
     }
 
-    /// Waits once more, in the same place: it was refused, and nobody who came later is to be served before it.
+    /// Rejoins the queue in the same place after a refusal, so that later requests do not overtake this one.
     pub(super) fn requeue(&mut self) {
         self.entered = Instant::now();
         self.limiter.queue().waiting.insert(self.number, self.notify.clone());
@@ -208,7 +210,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Leave to have one request under way. It ends when it is dropped.
+/// Permission for one request in flight. It ends when dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     limiter: Arc<RateLimiter>,
@@ -220,29 +222,30 @@ impl Permit {
         Permit { limiter, sent }
     }
 
-    /// The provider has begun to answer.
+    /// Records that the provider started to answer.
     pub(super) fn accepted(&mut self, headers: &RateLimitHeaders) {
         self.update(|policy, sent| policy.accepted(Instant::now(), sent, headers));
     }
 
-    /// The first byte of the reply came. Requests that it overtook may be overdue sooner.
+    /// Records the first byte of the reply. Requests that it overtook may become overdue sooner.
     pub(super) fn first_byte_received(&mut self) {
         let mut queue = self.limiter.queue();
         queue.policy.first_byte_received(Instant::now(), &self.sent);
         queue.wake_first_if_overdue();
     }
 
-    /// The provider did nothing and wants to be asked later: nobody is let through until then. Gives the time left.
+    /// Records a refusal and closes the gate until the provider accepts requests again. Returns the time
+    /// left.
     pub(super) fn refused(mut self, headers: &RateLimitHeaders) -> Duration {
         self.update(|policy, sent| policy.refused(Instant::now(), sent, headers, jitter()))
     }
 
-    /// The provider failed: fewer requests at once may help.
+    /// Records that the provider failed. A lower concurrency may help.
     pub(super) fn overloaded(&mut self) {
         self.update(RatePolicy::overloaded);
     }
 
-    /// How many tokens the request and its reply had.
+    /// Records the tokens used by the request and its reply.
     pub(super) fn used(&mut self, tokens: u64, output: u64) {
         self.update(|policy, sent| policy.used(sent, tokens, output));
     }

@@ -1,4 +1,4 @@
-//! OpenAI Responses, and the servers that speak them too.
+//! Adapter for the OpenAI Responses API and compatible servers.
 
 mod items;
 pub(super) mod reply;
@@ -11,7 +11,7 @@ use super::http::{self, Endpoint, RequestBuilder};
 use super::tool_cache::ToolCache;
 use super::{Chunk, Model, ModelError, ModelInfo, Request};
 
-/// A provider that speaks Responses. Nothing is stored there: every request says everything.
+/// A provider with the Responses API. Nothing is stored there: every request contains the whole conversation.
 ///
 /// ```
 /// use brigade::model::Endpoint;
@@ -30,27 +30,27 @@ pub struct Responses {
     tool_cache: ToolCache,
 }
 
-/// Which of the small differences count.
+/// Differences between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    /// OpenAI itself: sealed reasoning, and a key for its cache.
+    /// OpenAI itself: encrypted reasoning and a prompt cache key.
     OpenAi,
-    /// Everybody else: what all of them know.
+    /// Other servers: the features that all of them support.
     Compatible,
 }
 
 impl Responses {
-    /// OpenAI itself, or a gateway that passes requests on to it.
+    /// Creates a client for OpenAI, or for a gateway that forwards to it.
     pub fn new(endpoint: Endpoint) -> Responses {
         Responses { endpoint, dialect: Dialect::OpenAi, tool_cache: ToolCache::default() }
     }
 
-    /// Another server that speaks Responses, such as vLLM, llama.cpp or LM Studio.
+    /// Creates a client for a compatible server such as vLLM, llama.cpp or LM Studio.
     pub fn compatible(endpoint: Endpoint) -> Responses {
         Responses { endpoint, dialect: Dialect::Compatible, tool_cache: ToolCache::default() }
     }
 
-    /// A request as it is sent, and who reads its reply.
+    /// Builds the HTTP request and the decoder of its reply.
     pub(super) fn write(&self, request: &Request) -> serde_json::Result<(RequestBuilder, reply::Decoder)> {
         let body = request::body(request, self.dialect, self.endpoint.name(), &self.tool_cache)?;
         let decoder = reply::Decoder::new(self.endpoint.clone(), request.model.clone(), body.len());

@@ -1,7 +1,7 @@
-//! A model that answers from a file: for demos, tests and offline work.
+//! A scripted model for demos, tests and offline work.
 //!
-//! The script keeps no state. Which reply is given follows from the request alone: from the agent, the turn and the
-//! attempt. So a run that was killed and resumed gets the same answers.
+//! The script is stateless. The reply depends on the request alone: on the agent, the turn and the attempt. A
+//! run that was killed and resumed gets the same replies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Script {
     file: Arc<ScriptFile>,
 }
 
-/// Why a text is no script.
+/// Error for a text that is not a valid script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScriptError(String);
@@ -29,10 +29,11 @@ pub struct ScriptError(String);
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct ScriptFile {
-    /// A file that gets a line for every request: `session turn attempt`.
+    /// A file to which a line is appended for every request: `session turn attempt`.
     journal: Option<std::path::PathBuf>,
     reply: Vec<ScriptedReply>,
-    /// The most tokens of a request, a quarter of its bytes; more is refused.
+    /// Maximum number of tokens in a request, estimated as a quarter of its bytes. A larger request is
+    /// refused.
     window: Option<u64>,
     price: DollarsPerMillion,
 }
@@ -67,29 +68,29 @@ struct Call {
     tool: String,
     #[serde(default)]
     arguments: Value,
-    /// The arguments as the model would write them, also such as are no JSON.
+    /// The arguments as raw text, which need not be valid JSON.
     raw: Option<String>,
-    /// Gives the call this many times, with `{n}` as the number.
+    /// Repeats the call this many times, with `{n}` as the number.
     repeat: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Fault {
-    /// An error that may pass.
+    /// A transient error.
     Overloaded,
-    /// An error that stays.
+    /// A permanent error.
     Refused,
-    /// The stream ends before the terminal event.
+    /// The stream ends before its terminal event.
     Cut,
-    /// The conversation is too long.
+    /// The conversation exceeds the context window.
     Overflow,
-    /// Nothing ever comes.
+    /// No reply ever arrives.
     Hang,
 }
 
 impl Script {
-    /// Reads a script: TOML, or JSON where it begins with `{`.
+    /// Parses a script in TOML, or in JSON if it starts with `{`.
     pub fn parse(text: &str) -> Result<Script, ScriptError> {
         let file: ScriptFile = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|cause| ScriptError(cause.to_string()))?
@@ -98,14 +99,14 @@ impl Script {
         };
         if file.reply.is_empty() {
             return Err(ScriptError(
-                "it has no [[reply]]; a reply has at least a `text` or a [[reply.call]]".to_owned(),
+                "the script has no [[reply]]. Add one with a `text` or a [[reply.call]].".to_owned(),
             ));
         }
         Ok(Script { file: Arc::new(file) })
     }
 
-    /// Writes the request down, where the script says so. The line is one write, so that lines of parallel requests
-    /// do not mix.
+    /// Appends the request to the journal, if the script has one. Each line is a single write, so that lines
+    /// of parallel requests do not mix.
     fn write_journal(&self, request: &Request) -> Result<(), ModelError> {
         use std::io::Write;
         let Some(journal) = &self.file.journal else { return Ok(()) };
@@ -113,14 +114,14 @@ impl Script {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(journal);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
         written.map_err(|cause| {
-            ModelError::Fatal(format!("the script's journal {}: {cause}", journal.display()))
+            ModelError::Fatal(format!("cannot write the script's journal {}: {cause}", journal.display()))
         })
     }
 
     fn find_reply(&self, request: &Request) -> Result<(&ScriptedReply, Vec<Chunk>), ModelError> {
         let entry = self.file.reply.iter().find(|entry| entry.matches(request)).ok_or_else(|| {
             ModelError::Fatal(format!(
-                "the script has no reply for {} at turn {}, attempt {}; add a [[reply]] that fits",
+                "the script has no reply for {} at turn {}, attempt {}. Add a matching [[reply]].",
                 request.role.as_deref().unwrap_or(&request.agent),
                 request.turn,
                 request.attempt
@@ -220,9 +221,7 @@ impl Model for Script {
 }
 
 fn overflow_error() -> ModelError {
-    ModelError::Overflow(
-        "the conversation is longer than the context window of the scripted model".to_owned(),
-    )
+    ModelError::Overflow("the conversation exceeds the context window of the scripted model".to_owned())
 }
 
 fn text_chunks(text: &str, count: usize) -> Vec<Chunk> {
@@ -265,7 +264,8 @@ fn last_results(messages: &[Message]) -> Vec<&str> {
         .unwrap_or_default()
 }
 
-/// Puts in what a reply may refer to: `{task}`, `{role}`, `{turn}`, `{heard}`, `{results}`, `{result:N}`, `{n}`.
+/// Expands the placeholders in a reply: `{task}`, `{role}`, `{turn}`, `{heard}`, `{results}`, `{result:N}`,
+/// `{n}`.
 fn expand(template: &str, request: &Request, n: u32) -> String {
     if !template.contains('{') {
         return template.to_owned();

@@ -1,25 +1,25 @@
-//! Server-sent events, read from bytes that arrive in any cut.
+//! Incremental parser for server-sent events.
 
 use std::mem;
 
-/// The largest event that is taken, and the longest line.
+/// Maximum size of an event, and of a line.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
 const BOM: &[u8] = &[0xEF, 0xBB, 0xBF];
 
-/// One event.
+/// A server-sent event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// What kind of event it is; empty where the server does not say.
+    /// The event type. Empty if the server does not set one.
     pub name: String,
-    /// What it says; its lines are joined with line feeds.
+    /// The data, with its lines joined by line feeds.
     pub data: String,
 }
 
-/// Why bytes are no event stream.
+/// Reasons why bytes are not a valid event stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
-    /// An event is larger than is taken.
+    /// An event exceeds this limit in bytes.
     #[error("an event of the stream is larger than {0} bytes")]
     TooLarge(usize),
     /// A line is not UTF-8.
@@ -27,23 +27,23 @@ pub enum SseError {
     Encoding,
 }
 
-/// An incremental parser.
+/// Incremental parser.
 ///
 /// # Contract
 ///
-/// * The events depend on the bytes alone, never on how they were cut.
-/// * An event counts only once the empty line after it has come; what stands at the end without one is no event.
-/// * Comments, `id`, `retry` and unknown fields are passed over. An event without data is none.
-/// * After an error the parser gives nothing more.
+/// * The events depend on the bytes alone, never on how they were split.
+/// * An event is complete only after the blank line that ends it. Trailing data without one is discarded.
+/// * Comments, `id`, `retry` and unknown fields are ignored, and so is an event without data.
+/// * After an error the parser returns nothing more.
 #[derive(Debug)]
 pub struct SseParser {
     limit: usize,
     line: Vec<u8>,
     event: SseEvent,
     has_data: bool,
-    /// Whether the event was given out, and its room serves the next one.
+    /// Whether the event was returned, so that its buffers can be reused.
     is_complete: bool,
-    /// A line feed that follows a carriage return belongs to the same end of line.
+    /// A line feed after a carriage return belongs to the same line ending.
     after_return: bool,
     at_start: bool,
     failed: Option<SseError>,
@@ -56,7 +56,7 @@ impl Default for SseParser {
 }
 
 impl SseParser {
-    /// A parser that takes events up to this size.
+    /// Creates a parser with this maximum event size.
     pub fn with_limit(limit: usize) -> SseParser {
         SseParser {
             limit,
@@ -78,7 +78,8 @@ impl SseParser {
         Ok(())
     }
 
-    /// Takes bytes until they complete an event, and leaves those that follow it. Nothing is left where there is no event.
+    /// Takes bytes until they complete an event, and leaves the rest in `bytes`. If no event is completed,
+    /// all bytes are consumed.
     pub fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<&SseEvent>, SseError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -122,7 +123,7 @@ impl SseParser {
             self.line.extend_from_slice(piece);
             let line = mem::take(&mut self.line);
             self.end_line(&line)?;
-            // The room that the line took serves the next one.
+            // The line's buffer is reused for the next one.
             self.line = line;
             self.line.clear();
         }

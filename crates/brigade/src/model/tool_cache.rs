@@ -1,4 +1,5 @@
-//! Requests as a provider wants them written; their tools are kept for all that are offered the same.
+//! Request bodies, with a cache of serialized tool definitions shared by all requests that offer the same
+//! tools.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,14 +9,15 @@ use serde_json::value::RawValue;
 
 use super::Request;
 
-/// How many sets of tools are remembered.
+/// Maximum number of cached tool sets.
 const MAX_TOOL_SETS: usize = 8;
 
-/// About how many bytes a message has around its text, and a request around its messages.
+/// Approximate bytes of JSON around the text of a message, and around the messages of a request.
 const MESSAGE_OVERHEAD_BYTES: usize = 64;
 const REQUEST_OVERHEAD_BYTES: usize = 256;
 
-/// A body with these tools, as JSON. There is room for it from the start: a body that grows is moved time and again.
+/// Serializes a body with these tools as JSON. The buffer is sized up front, because a growing body would be
+/// copied repeatedly.
 pub(super) fn write(
     body: &impl Serialize,
     request: &Request,
@@ -26,12 +28,12 @@ pub(super) fn write(
     Ok(bytes)
 }
 
-/// About how many bytes a request has without its tools.
+/// Approximate size of a request without its tools.
 fn body_bytes(request: &Request) -> usize {
     let messages: usize =
         request.messages.iter().map(|message| text_bytes(message) + MESSAGE_OVERHEAD_BYTES).sum();
     let texts = messages + request.system.len();
-    // Line feeds and quotes are written with a stroke before them.
+    // Line feeds and quotes are escaped, which takes an extra byte.
     REQUEST_OVERHEAD_BYTES + texts + texts / 16
 }
 
@@ -51,7 +53,7 @@ fn text_bytes(message: &Message) -> usize {
     }
 }
 
-/// What was written last. Clones share it.
+/// The most recently serialized tool sets. Clones share the cache.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ToolCache(Arc<Mutex<Vec<CachedTools>>>);
 
@@ -62,7 +64,7 @@ struct CachedTools {
 }
 
 impl ToolCache {
-    /// The tools in the words of the provider; `write` is asked when they are new.
+    /// Returns the tools in the provider's format. Calls `write` only if they are not cached.
     pub(super) fn tools(
         &self,
         tools: &Arc<[ToolSpec]>,
@@ -80,7 +82,7 @@ impl ToolCache {
         Ok(text)
     }
 
-    /// About how many bytes a request will have.
+    /// Approximate size of the request body.
     pub(super) fn bytes(&self, request: &Request) -> usize {
         let tools = match cached(&self.sets(), &request.tools) {
             Some(text) => text.get().len(),
@@ -94,7 +96,7 @@ impl ToolCache {
     }
 }
 
-/// Siblings of one definition share their tools, so that the same place in memory is the same set.
+/// Siblings with the same agent definition share their tools, so comparing pointers is enough.
 fn cached(sets: &[CachedTools], tools: &Arc<[ToolSpec]>) -> Option<Arc<RawValue>> {
     sets.iter().find(|set| Arc::ptr_eq(&set.tools, tools)).map(|set| set.text.clone())
 }

@@ -1,16 +1,16 @@
-//! Plausibility of what servers count.
+//! Plausibility checks of reported usage.
 
 use brigade_core::Usage;
 
 use super::Chunk;
 use super::http::ChunkBuffer;
 
-/// About how many bytes a token has.
+/// Approximate bytes per token.
 const BYTES_PER_TOKEN: usize = 4;
-/// The most bytes that a token plausibly has, on average over a request or a reply.
+/// Maximum plausible average of bytes per token.
 const MAX_BYTES_PER_TOKEN: usize = 16;
 
-/// The usage of a reply, and how much of it is an estimate.
+/// Usage of a reply, and how much of it is estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CheckedUsage {
     pub(super) usage: Usage,
@@ -18,8 +18,8 @@ pub(super) struct CheckedUsage {
 }
 
 impl CheckedUsage {
-    /// Checks what a server counted. A count that is absent or implausibly low for so many bytes is replaced by an
-    /// estimate: budgets have to end somewhere, whatever a server reports.
+    /// Checks reported usage. A count that is absent or implausibly low for this many bytes is replaced by an
+    /// estimate, so that budgets are enforced whatever a server reports.
     pub(super) fn new(counted: Usage, request_bytes: usize, reply_bytes: usize) -> CheckedUsage {
         let cached = counted.cache_read.saturating_add(counted.cache_write);
         let input = plausible(counted.input_total(), request_bytes).saturating_sub(cached);
@@ -30,7 +30,7 @@ impl CheckedUsage {
         CheckedUsage { usage, estimated }
     }
 
-    /// Tells the reader of a whole reply.
+    /// Emits the usage of a complete reply.
     pub(super) fn emit(self, chunks: &mut ChunkBuffer) {
         chunks.extend((self.estimated > 0).then_some(Chunk::Estimated(self.estimated)));
         chunks.push(Chunk::Usage(self.usage));

@@ -1,4 +1,4 @@
-//! Authority of rounds that are resumed: none comes from an import, and the narrower of two modes counts.
+//! Authority of resumed rounds. Imported records grant none, and the narrower of two modes applies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::settings::ModeOrigin;
 use crate::store::{Append, Expect, Lease, Pos, StoreError};
 use crate::tree::Tree;
 
-/// The words that begin the first round of an imported session here.
+/// Message that begins the first local round of an imported session.
 pub(super) const RESUME_IMPORTED_MESSAGE: &str = "This session was imported. Calls that were open when it was exported were not run \
 again, and their outcome is unknown. Continue the task where you left off and finish it.";
 
-/// The cause that open work of an imported tree is closed with.
+/// Cause recorded when open work of an imported tree is closed.
 const CLOSED_BY_IMPORT: &str = "it was open when this session was imported, and is not run here";
 
-/// The freest mode that is in force if the user sets none.
+/// Most permissive mode that applies if the user sets none.
 const MAX_DEFAULT_MODE: Mode = Mode::Edit;
 
-/// The agent and the authority of the last round.
+/// Agent and authority of the last round.
 pub(super) struct LastRound {
     pub(super) agent: Agent,
     pub(super) authority: Authority,
 }
 
 impl Runtime {
-    /// Ends the rounds of an imported tree that were open when it was imported: no call of theirs runs here. Returns the
-    /// last imported position, if the tree was imported.
+    /// Ends the rounds of an imported tree that were open at the import, so that none of their calls runs here.
+    /// Returns the last imported position, if the tree was imported.
     pub(super) async fn close_imported(
         &self,
         session: &SessionId,
@@ -57,7 +57,8 @@ impl Runtime {
             }
         }
         let mut ended = BTreeMap::new();
-        // An id begins with that of its parent, so children come before those that wait for them.
+        // An id begins with that of its parent, so the reverse order closes children before the parents that wait
+        // for them.
         for session in open.iter().rev() {
             self.close(session, lease, import_pos, now, &mut ended).await?;
         }
@@ -83,7 +84,7 @@ impl Runtime {
             }
             let facts = state.abandon(CLOSED_BY_IMPORT, ended);
             if !matches!(facts.last(), Some(Event::Ended { .. })) {
-                let cause = "its open round cannot be ended".to_owned();
+                let cause = "its open round cannot be closed".to_owned();
                 return Err(StoreError::Damaged { session: session.clone(), seq: state.length(), cause });
             }
             let append = Append {
@@ -95,15 +96,15 @@ impl Runtime {
                 at: now,
             };
             match self.core.store.append(append).await {
-                // Words from outside may come in between; then it is tried again.
+                // A message from outside may be appended in between. The append is then retried.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// The agent and the authority that the next round follows from. Those of an imported round are data of somebody
-    /// else: the address and the key of a model count only if the user's own definition has them.
+    /// Agent and authority that the next round is based on. An imported round is untrusted data: the address and
+    /// key of a model count only if the user's own definition has them.
     pub(super) async fn last_round(
         &self,
         tree: &Tree,
@@ -124,7 +125,7 @@ impl Runtime {
             agent.api_base = None;
             agent.key_of = None;
         }
-        // A name that stands for a file or for a call of another program is not a model to be trusted with a task.
+        // A name that refers to a file or to a passthrough call is not a model that an import may choose.
         let is_model =
             |name: &String| !name.starts_with(PASSTHROUGH_PREFIX) && !self.core.models.is_local_name(name);
         let named = agent.model.take();
@@ -142,27 +143,27 @@ impl Runtime {
         let model = options.model.as_ref().or(agent.model.as_ref());
         match model.filter(|model| !settings.models.has(model)) {
             Some(model) => Err(RunError::Config(format!(
-                "cannot resume this imported session: its model '{model}' is not among the models that you allow. \
+                "cannot resume this imported session: its model '{model}' is not an allowed model. \
                  Choose another with --model."
             ))),
             None => Ok(LastRound { agent, authority }),
         }
     }
 
-    /// The mode that a round that begins now records as configured; none if the user chose it for the run.
+    /// Mode that a new round records as configured, or none if the user chose the mode for this run.
     pub(super) fn configured_mode(&self) -> Option<Mode> {
         let settings = &self.core.settings;
         (settings.mode_origin != ModeOrigin::Choice).then_some(settings.permissions.mode)
     }
 
-    /// The mode that narrows an open round: one that the user chose for it when it was resumed, now or before, or the
-    /// configured one, if the round began with a configured one.
+    /// Mode that narrows an open round: the one the user chose when resuming it, now or earlier, or else the
+    /// configured one if the round started with a configured mode.
     pub(super) fn mode_of_open_round(&self, cached: &CachedSession, options: &ResumeOptions) -> Option<Mode> {
         let configured = cached.state.round().and_then(|round| round.delegation.configured_mode);
         options.mode.or(cached.mode).or_else(|| configured.and_then(|_| self.narrowing_mode()))
     }
 
-    /// The mode of a next round: the chosen one, or as free as the last round was, within what is configured.
+    /// Mode of a next round: the chosen one, or the recorded one bounded by the configuration.
     pub(super) fn mode_of_next_round(
         &self,
         then: &Authority,
@@ -183,8 +184,8 @@ impl Runtime {
         let mode = self.core.settings.permissions.mode;
         match self.core.settings.mode_origin {
             ModeOrigin::Configuration => Some(mode),
-            // The default depends on whether the user can be asked here, which says nothing about the session. A mode
-            // that no default gives came from a configuration that does not give it any more.
+            // The default depends on whether the user can be asked here, which says nothing about the session. A
+            // mode more permissive than any default came from a configuration that no longer sets it.
             ModeOrigin::Default => Some(mode.max(MAX_DEFAULT_MODE)),
             ModeOrigin::Choice => None,
         }

@@ -1,5 +1,5 @@
-//! Sessions whose logs this process has folded. A next round reads only what was appended since, so that a long
-//! conversation costs no more per round than a short one.
+//! Cache of folded session logs. A next round reads only the events appended since, so that a round in a long
+//! conversation costs no more than one in a short conversation.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,31 +10,32 @@ use brigade_core::{Event, Hash, Record, SessionId, State};
 use crate::fast_map::FastMap;
 use crate::store::{Pos, ReturnedChild, Store, StoreError};
 
-/// Number of sessions that are remembered. A process talks in few at a time.
+/// Number of cached sessions. A process is active in few sessions at a time.
 const MAX_CACHED_SESSIONS: usize = 16;
 
-/// A log, folded.
+/// A folded log.
 #[derive(Debug)]
 pub(crate) struct CachedSession {
     pub(crate) state: State,
-    /// Position of its last fact.
+    /// Position of the last event.
     pub(crate) last_pos: Pos,
-    /// Position of the first fact of its last round, if that was read here.
+    /// Position of the first event of the last round, if it was read here.
     pub(crate) started: Pos,
-    /// Positions at which it was resumed, and for how long nobody had run it.
+    /// Positions at which the session was resumed, with the downtime before each in milliseconds.
     pub(crate) resumes: Vec<(Pos, u64)>,
-    /// Epoch of the runner that resumed it last.
+    /// Epoch of the runner that resumed the session last.
     pub(crate) epoch: Option<u64>,
-    /// Mode that the user chose for its last round when it was resumed.
+    /// Mode that the user chose when resuming the last round.
     pub(crate) mode: Option<Mode>,
-    /// Position of the last fact that was imported into its tree.
+    /// Position of the last event imported into the tree.
     pub(crate) imported: Option<Pos>,
-    /// Highest rank of a face-D delegation in its tree, and the position up to which ranks were looked for.
+    /// Highest number of a `spawn` delegation in the tree, and the position up to which the log was searched for
+    /// it.
     pub(crate) number: (u32, Pos),
 }
 
 impl CachedSession {
-    /// Reads a whole log, and checks that nothing of it is lost.
+    /// Reads and folds a whole log, and verifies that the store lost nothing of it.
     pub(super) async fn read(store: &dyn Store, session: &SessionId) -> Result<CachedSession, StoreError> {
         let records = store.read(session, 0).await?;
         if records.is_empty() {
@@ -62,8 +63,7 @@ impl CachedSession {
         Ok(cached)
     }
 
-    /// Reads what was appended since. False if the log is not the one that was folded: it was removed, and another one
-    /// has its name.
+    /// Applies the events appended since. Returns false if the log was removed and another one has its id.
     pub(crate) async fn catch_up(&mut self, store: &dyn Store) -> Result<bool, StoreError> {
         let Some(last) = self.state.length().checked_sub(1) else { return Ok(false) };
         let records = store.read(self.state.session(), last).await?;
@@ -93,19 +93,18 @@ impl CachedSession {
     }
 }
 
-/// The sessions that are remembered.
 #[derive(Debug, Default)]
 pub(crate) struct SessionCache(Mutex<CacheState>);
 
 #[derive(Debug, Default)]
 struct CacheState {
     cached: VecDeque<CachedSession>,
-    /// The agents of sessions, also of those that run now.
+    /// Agents of sessions, including those running now.
     agents: FastMap<SessionId, Hash>,
 }
 
 impl SessionCache {
-    /// Folds a session as it is now. It is forgotten until it is put back.
+    /// Returns the session folded up to now and removes it from the cache until it is put back.
     pub(crate) async fn take(
         &self,
         store: &dyn Store,
@@ -119,7 +118,7 @@ impl SessionCache {
         CachedSession::read(store, session).await
     }
 
-    /// Remembers a session until it is asked for again.
+    /// Caches a session.
     pub(crate) fn put(&self, cached: CachedSession) {
         let mut cache = self.lock();
         cache.note_agent(&cached.state);
@@ -130,7 +129,7 @@ impl SessionCache {
         }
     }
 
-    /// The definition of the agent of a session.
+    /// Returns the hash of the agent definition of a session.
     pub(crate) async fn agent(
         &self,
         store: &dyn Store,

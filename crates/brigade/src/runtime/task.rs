@@ -1,4 +1,4 @@
-//! What is asked of a runtime and what it answers.
+//! Inputs and results of a run.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::schema::ResultSchema;
 use crate::session::DriverError;
 use crate::store::StoreError;
 
-/// What a person asks for.
+/// Task for a new session tree.
 #[derive(Debug, Clone)]
 pub struct Task {
     pub(super) text: String,
@@ -25,7 +25,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task for the lead agent, within the budget of the settings.
+    /// Creates a task for the lead agent with the budget of the settings.
     pub fn new(text: impl Into<String>) -> Task {
         Task {
             text: text.into(),
@@ -39,104 +39,109 @@ impl Task {
         }
     }
 
-    /// The id that the session is to have, where somebody knows it before the session begins.
+    /// Sets the session id, for callers that need it before the session starts.
     pub fn session(self, session: SessionId) -> Task {
         Task { session: Some(session), ..self }
     }
 
-    /// Another agent than the lead.
+    /// Sets an agent other than the lead.
     pub fn agent(self, agent: Agent) -> Task {
         Task { agent: Some(agent), ..self }
     }
 
-    /// What the whole tree may use up.
+    /// Sets the budget of the whole tree.
     pub fn budget(self, budget: Budget) -> Task {
         Task { budget: Some(budget), ..self }
     }
 
-    /// Model calls of the agent.
+    /// Sets the maximum number of model calls of the agent.
     pub fn turns(self, turns: u32) -> Task {
         Task { turns: Some(turns), ..self }
     }
 
-    /// How long the whole tree may take.
+    /// Sets the time limit of the whole tree.
     pub fn timeout(self, timeout: Duration) -> Task {
         Task { timeout: Some(timeout), ..self }
     }
 
-    /// Where the task comes from, where another process hands it on: the tree stays within what is left there.
+    /// Sets the context of a task that another process delegates. The tree stays within the limits it contains.
     pub fn hop(self, remote_context: Option<RemoteContext>) -> Task {
         Task { remote_context, ..self }
     }
 
-    /// The schema that the result has to fit. The round fails if it does not; a round that the user asks for later by
-    /// [`Runtime::tell`](crate::Runtime::tell) is free of it.
+    /// Sets the JSON Schema of the result. The round fails if the result does not match. A later round that the
+    /// user requests with [`Runtime::tell`](crate::Runtime::tell) is not bound by it.
     pub fn schema(self, schema: ResultSchema) -> Task {
         Task { schema: Some(schema), ..self }
     }
 }
 
-/// What a next round may use up; what is absent comes from the settings.
+/// Options for resuming a session. Absent values come from the settings.
 #[derive(Debug, Clone, Default)]
 pub struct ResumeOptions {
-    /// What the whole tree may use up.
+    /// Budget of the whole tree.
     pub budget: Option<Budget>,
-    /// Model calls of the agent.
+    /// Maximum number of model calls of the agent.
     pub turns: Option<u32>,
-    /// How long the whole tree may take.
+    /// Time limit of the whole tree.
     pub timeout: Option<Duration>,
-    /// A model that takes the place of the recorded ones.
+    /// Model that replaces the recorded ones.
     pub model: Option<String>,
-    /// The mode: an open round can only be narrowed by it, a next one has it instead of the last one's.
+    /// Permission mode. It can only narrow an open round. A next round uses it instead of the previous mode.
     pub mode: Option<Mode>,
-    /// Where the words come from that ask for a next round, where another process hands them on: the round stays within
-    /// what is left there.
+    /// Context of a next round that another process requests. The round stays within the limits it contains.
     pub remote_context: Option<RemoteContext>,
-    /// Whether a session whose last round was cancelled gets a next round. Otherwise it returns its result again.
+    /// Whether a session whose last round was cancelled starts a next round. Otherwise it returns its result
+    /// again.
     pub continue_cancelled: bool,
 }
 
-/// Why a tree did not run to an end. Unless the error says so, nothing recorded is lost and the tree can be resumed.
+/// Error that kept a tree from running to its end. Unless the error says otherwise, nothing recorded is lost and
+/// the tree can be resumed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
-    /// A task without words.
-    #[error("the task is empty; say what is to be done")]
+    /// The task has no text.
+    #[error("the task is empty. Describe what to do.")]
     EmptyTask,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A model or a definition is not as it has to be.
+    /// A model, an agent definition or the request is invalid.
     #[error("{0}")]
     Config(String),
-    /// A budget in dollars cannot be kept, because the price of the model is unknown.
+    /// A budget in dollars cannot be enforced, because the price of the model is unknown.
     #[error("{0}")]
     Unpriced(String),
-    /// The child of a tree that is not over can't go on by itself.
-    #[error("{child} belongs to {root}, which is not over; resume or cancel that one")]
+    /// A child cannot be resumed on its own while its tree is running.
+    #[error(
+        "cannot run {child} on its own: {root}, which it belongs to, has not ended. Resume or cancel {root}."
+    )]
     TreeRunning {
         /// The child.
         child: SessionId,
-        /// The tree that it belongs to.
+        /// The root of its tree.
         root: SessionId,
     },
-    /// A session that makes a call for another program hears nothing.
+    /// A session that only forwards a call of another program cannot receive messages.
     #[error(
-        "{0} stands for one call of another program, and nobody thinks there; make another call, start a run, or tell an agent below it"
+        "cannot send a message to {0}: it only forwards a call of another program. Start a new run, or message one of its sub-agents."
     )]
     Passthrough(SessionId),
-    /// There is no such question, or it was answered already.
-    #[error("{session} asks nothing about its call {call}; it may have been answered already")]
+    /// The approval request does not exist or was already answered.
+    #[error(
+        "cannot answer call {call} of {session}: it has no open approval request. It may already have been answered."
+    )]
     NoSuchApproval {
         /// The session.
         session: SessionId,
         /// The call.
         call: CallId,
     },
-    /// An answer names a rule that cannot be read.
+    /// An answer contains an invalid permission rule.
     #[error("{0}")]
     Rule(String),
-    /// A mistake of this library.
-    #[error("this should not happen, please report it: {0}")]
+    /// A bug in this library.
+    #[error("internal error: {0}. Please report it.")]
     Bug(String),
 }
 
@@ -150,20 +155,20 @@ impl From<DriverError> for RunError {
     }
 }
 
-/// How a tree ended.
+/// Result of a run.
 #[derive(Debug, Clone)]
 pub struct RunResult {
-    /// The session at its top.
+    /// The root session.
     pub session: SessionId,
-    /// The terminal state and the result.
+    /// Terminal state and result text.
     pub outcome: Outcome,
-    /// What the round used up, children included.
+    /// Resources that the round used, children included.
     pub spent: Spent,
-    /// Sessions that go on by themselves in this process.
+    /// Detached sessions that continue in this process.
     pub detached: Detached,
 }
 
-/// Sessions that their parent has left to themselves. They run on with the process.
+/// Sessions that were detached from their parent. They run as long as the process does.
 #[derive(Debug, Clone)]
 pub struct Detached {
     sessions: Vec<SessionId>,
@@ -177,7 +182,7 @@ impl Detached {
         Detached { sessions, ended }
     }
 
-    /// No sessions: those of a round that another process ran.
+    /// Returns an empty list, for a round that another process ran.
     pub fn none() -> Detached {
         Detached::of::<()>(&[])
     }
@@ -186,14 +191,14 @@ impl Detached {
         self.ended.send_replace(true);
     }
 
-    /// Which they are.
+    /// Returns the session ids.
     pub fn sessions(&self) -> &[SessionId] {
         &self.sessions
     }
 
-    /// Waits until none of them runs any more.
+    /// Waits until all of them have ended.
     pub async fn ended(&self) {
-        // The sender lives in this very value, so there is always an answer.
+        // The sender is part of this value, so the channel cannot be closed.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 }

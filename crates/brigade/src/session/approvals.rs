@@ -1,7 +1,8 @@
-//! Questions to a person about calls that a rule or the mode wants to be asked about.
+//! Approval requests for calls that a rule or the mode requires the user to approve.
 //!
-//! A question is a fact, and so is its answer, which may come from any process. The session goes on with its other
-//! calls meanwhile, and so does the rest of the tree. Whoever takes a tree over asks again what was not answered.
+//! A request is an event, and so is its answer, which may come from any process. Meanwhile the session continues
+//! with its other calls, and so does the rest of the tree. A runner that takes over a tree repeats the unanswered
+//! requests.
 
 use brigade_core::delegation::LimitKind;
 use brigade_core::event::Answer;
@@ -16,36 +17,39 @@ use crate::clock;
 use crate::settings::ApprovalPolicy;
 use crate::tool::ToolChange;
 
-/// Who answers a question that was open when the rules changed.
+/// Recorded author of an answer to a request that was open when the rules changed.
 const BY_RULES: &str = "the rules";
-/// Who answers a question when there is nobody any more to ask.
-const BY_NOBODY: &str = "nobody is there to ask";
-/// Why a call of a tool is asked about that is not what it was.
+/// Recorded author of an answer if no user can be asked any more.
+const BY_NOBODY: &str = "no user is available";
+/// Reason for requesting approval of a tool whose definition changed.
 const DEFINITION_CHANGED: &str = "its definition has changed since it was approved";
-/// Who answers a question that waited too long.
+/// Recorded author of an answer to a request that timed out.
 const BY_TIMEOUT: &str = "the time limit";
 
-/// Length up to which a refusal names the rule that would permit the call.
+/// Recorded reason of a denial by the time limit.
+const TIMED_OUT: &str = "the approval timed out";
+
+/// Maximum length of a rule that a refusal suggests.
 const MAX_RULE_BYTES: usize = 300;
 
-/// What the rules say to a call.
+/// Verdict of the rules on a call.
 pub(super) struct Decision {
     verdict: Verdict,
-    /// The rule by which a person could permit it for good.
+    /// Rule with which the user could permit the call permanently.
     always: Option<Rule>,
-    /// How the tool differs from what was approved.
+    /// Difference between the tool and its approved definition.
     change: Option<ToolChange>,
 }
 
 impl Decision {
-    /// A call that its tool said nothing about.
+    /// Decision for a call without declared effects.
     pub(super) fn undeclared() -> Decision {
-        let reason = "the tool did not say what it would do".to_owned();
+        let reason = "the tool did not declare its effects".to_owned();
         Decision { verdict: Verdict::Deny { reason }, always: None, change: None }
     }
 
-    /// What the rules say to a call that does both: the worse of the two. Where both are asked about, no one rule
-    /// permits the call for good.
+    /// Combines two verdicts and keeps the stricter one. If both require approval, no single rule permits the
+    /// call permanently.
     pub(super) fn and(self, other: Decision) -> Decision {
         match (&self.verdict, &other.verdict) {
             (Verdict::Deny { .. }, _) | (_, Verdict::Allow) => self,
@@ -55,8 +59,8 @@ impl Decision {
         }
     }
 
-    /// The same, of a tool that may differ from what was approved. Rules were written for what it was, so a person has
-    /// to see what it is, and no rule permits it for good.
+    /// Adds a change of the tool. Rules were written for the approved definition, so the user has to see the new
+    /// one, and no rule permits it permanently.
     pub(super) fn with_change(self, change: Option<ToolChange>) -> Decision {
         if change.is_none() || matches!(self.verdict, Verdict::Deny { .. }) {
             return self;
@@ -69,22 +73,21 @@ impl Decision {
     }
 }
 
-/// What becomes of a call now.
+/// Result of a permission check.
 #[derive(PartialEq, Eq)]
 pub(super) enum Permission {
-    /// It may go on.
     Granted,
-    /// A person is asked.
+    /// The user's approval was requested.
     Pending,
 }
 
 impl Driver {
-    /// What the rules say to a call of this session.
+    /// Applies the rules to a call of this session.
     pub(super) fn decide(&self, action: &Action<'_>) -> Decision {
         let permissions = &self.resolved.authority.permissions;
         let verdict = permissions.check_with(self.state.always_allowed(), action);
         let always = match verdict {
-            // What an external agent does not show may be another thing each time.
+            // A call that an external agent does not describe may do something else each time.
             Verdict::Ask { .. }
                 if self.resolved.external_limits.is_some() && action.subject == Subject::Nothing =>
             {
@@ -96,7 +99,7 @@ impl Driver {
         Decision { verdict, always, change: None }
     }
 
-    /// Lets a call go on, refuses it, or asks a person about it.
+    /// Permits a call, refuses it, or requests approval.
     pub(super) fn authorize(
         &mut self,
         call: CallId,
@@ -125,7 +128,7 @@ impl Driver {
                 let (what, why) = match &change {
                     Some(change) => {
                         self.shown_changes.insert(call, change.id);
-                        // What is called comes first: what changed is long, and a stranger wrote it.
+                        // The call comes first, because the change is long and untrusted.
                         (
                             json!({ "call": arguments(), "changed": change.diff() }),
                             DEFINITION_CHANGED.to_owned(),
@@ -136,7 +139,7 @@ impl Driver {
                 if self.request_approval(call, format!("{tool} {what}"), why, always.as_ref()) {
                     return Ok(Permission::Pending);
                 }
-                // It had begun under rules that did not ask, and nobody can be asked about that any more.
+                // The call began under rules that did not require approval, and it is too late to request it.
                 Err(refusal(tool, Verdict::Ask { rule }, always.as_ref()))
             }
             verdict => {
@@ -152,10 +155,10 @@ impl Driver {
         }
     }
 
-    /// Asks; whether that could be done.
+    /// Requests approval. Returns whether that was possible.
     fn request_approval(&mut self, call: CallId, what: String, why: String, always: Option<&Rule>) -> bool {
         let timeout = self.tree.settings().limits.question_timeout;
-        // When the session's own time is up, nobody waits for an answer.
+        // After the session's own deadline no answer would be used.
         let now = Instant::now();
         let left = self.clock.deadline(now).map(|deadline| deadline.saturating_duration_since(now));
         let timeout = left.map_or(timeout, |left| timeout.min(left));
@@ -169,13 +172,13 @@ impl Driver {
             default: default_answer(),
         });
         if is_requested {
-            // A wait that cannot be reckoned is one for ever: the deadline of the session ends it.
+            // A wait that overflows the clock is unlimited. The session deadline ends it.
             self.pending_approvals.insert(call, now.checked_add(timeout));
         }
         is_requested
     }
 
-    /// When something is due: the end of the session's time, or the default answer to a question.
+    /// Next deadline: that of the session, or of an approval request.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.pending_approvals
             .values()
@@ -185,7 +188,7 @@ impl Driver {
             .min()
     }
 
-    /// Records what is due.
+    /// Records deadlines that have passed.
     pub(super) fn fire_due(&mut self) {
         let now = Instant::now();
         if self.clock.deadline(now).is_some_and(|deadline| deadline <= now) {
@@ -201,7 +204,7 @@ impl Driver {
         }
     }
 
-    /// Goes on with calls whose questions were answered; whether there were any.
+    /// Continues calls whose approval requests were answered. Returns whether there were any.
     pub(super) async fn resume_answered_calls(&mut self) -> Result<bool, DriverError> {
         let is_decided = |call: &CallId| {
             let progress = self.state.call(*call).map(|state| &state.progress);
@@ -220,31 +223,33 @@ impl Driver {
     }
 }
 
-/// What the model reads when a tool changed after a person was asked about it.
+/// Tool result if a tool changed after its approval was requested.
 fn changed_while_pending(tool: &str) -> ToolOutput {
     ToolOutput::error(format!(
-        "'{tool}' was not called: {DEFINITION_CHANGED}, while the question about it was open. Call it again, and the person is \
-         shown what changed"
+        "`{tool}` was not called: {DEFINITION_CHANGED}, while its approval was pending. Call it again to show the user what \
+         changed."
     ))
 }
 
-/// What the model reads when a tool changed and nobody can be shown how.
+/// Tool result if a tool changed and no user can review the change.
 fn changed_unapproved(tool: &str) -> ToolOutput {
     ToolOutput::error(format!(
-        "'{tool}' is not allowed: {DEFINITION_CHANGED}, and nobody can be asked here. A new run reads and shows the new one"
+        "`{tool}` is not allowed: {DEFINITION_CHANGED}, and no user is available to approve it. Continue without it. A new \
+         run uses the new definition."
     ))
 }
 
-/// What is answered when nobody does.
+/// Answer if the user does not reply.
 fn default_answer() -> Answer {
-    Answer::Deny { word: Some("nobody answered in time".to_owned()) }
+    Answer::Deny { word: Some(TIMED_OUT.to_owned()) }
 }
 
-/// What the model reads when the answer was no.
+/// Tool result if the user denied the call.
 pub(super) fn denial(tool: &str, word: Option<&str>) -> ToolOutput {
     ToolOutput::error(match word {
-        Some(word) => format!("'{tool}' was not allowed. The answer was no: {word}"),
-        None => format!("'{tool}' was not allowed: the answer was no"),
+        Some(TIMED_OUT) => format!("The approval of this `{tool}` call timed out. Continue without it."),
+        Some(word) => format!("The user denied this `{tool}` call: {word}"),
+        None => format!("The user denied this `{tool}` call."),
     })
 }
 
@@ -255,14 +260,14 @@ fn ask_reason(rule: Option<&Rule>) -> String {
     )
 }
 
-/// What the model reads when a call is not allowed, with the setting that would allow it: the rule `exact`, if one rule
-/// covers the call.
+/// Tool result if a call is not allowed. It names the setting that would allow the call: the rule `exact`, if one
+/// rule covers it.
 fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
     match verdict {
-        Verdict::Deny { reason } => ToolOutput::error(format!("'{tool}' is not allowed: {reason}")),
+        Verdict::Deny { reason } => ToolOutput::error(format!("`{tool}` is not allowed: {reason}.")),
         Verdict::Ask { rule: Some(rule) } => ToolOutput::error(format!(
-            "'{tool}' is not allowed: the rule `{rule}` in permissions.ask asks before it, and nobody can be asked here. \
-             The user can permit it by removing that rule, or by running this in a terminal"
+            "`{tool}` is not allowed: the rule `{rule}` in permissions.ask requires approval, and no user is available. \
+             Continue without it. The user can allow it by removing that rule, or by running this in a terminal."
         )),
         Verdict::Ask { rule: None } => {
             let exact = exact.map(|rule| format!("the rule `{rule}` in permissions.allow"));
@@ -270,8 +275,8 @@ fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
                 .filter(|rule| rule.len() <= MAX_RULE_BYTES)
                 .unwrap_or_else(|| "a rule in permissions.allow that covers the whole call".to_owned());
             ToolOutput::error(format!(
-                "'{tool}' is not allowed: this mode asks before it, and nobody can be asked here. The user can permit it \
-                 with {permits}, or with --mode {}",
+                "`{tool}` is not allowed: this mode requires approval, and no user is available. Continue without it. The \
+                 user can allow it with {permits}, or with --mode {}.",
                 Mode::Auto
             ))
         }

@@ -1,4 +1,4 @@
-//! Deadlines of sessions, and how long a call of a model is waited for.
+//! Session deadlines and timeouts of model calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use super::Driver;
 use super::clock::{QUEUE_CHECK_INTERVAL, SessionClock};
 use crate::clock;
 
-/// How long a last word may take after the time is up: a tenth of the time there was, within these bounds.
+/// Time for a wrap-up call after the deadline: a tenth of the session's time limit, within these bounds.
 const MIN_GRACE: Duration = Duration::from_secs(2);
 pub(super) const MAX_GRACE: Duration = Duration::from_secs(30);
 
-/// Stands for no end.
+/// Represents no limit.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Part of the remaining time in which a first attempt has to be answered, so that another one has the rest. A slow model
-/// has a minute in any case: if that is all there is, another attempt would not help.
+/// Share of the remaining time in which the first attempt has to be answered, so that a retry has the rest. A
+/// slow model always gets a minute, because with less a retry would not help either.
 const FIRST_ATTEMPT_SHARE: f64 = 2.0 / 3.0;
 const MIN_FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Limits of one call: the time of the session, and how long the model may be silent.
+/// Limits of one call: the session deadline and how long the model may be silent.
 ///
-/// A request in the queue of its provider was not sent yet. Meanwhile a note shows that the queue still holds its place.
-/// After the request was sent, a note is not a sign of the model.
+/// A request in a provider's queue has not been sent yet. Notes that arrive meanwhile show that the queue still
+/// holds its place. After the request was sent, a note is not a sign of the model.
 #[derive(Debug)]
 pub(super) struct CallTimeout {
     deadline: Option<Instant>,
     queue: QueueTime,
     silence: Duration,
     reserves_retry: bool,
-    /// The silence that counts now, and when it is too long.
+    /// Current silence limit. `silence_deadline` is when it is exceeded.
     silence_limit: Duration,
     silence_deadline: Instant,
     queued: Option<Instant>,
     waited: Duration,
 }
 
-/// Whether time in the queue of a provider counts against the deadline.
+/// Effect of time in a provider's queue on the deadline.
 #[derive(Debug)]
 pub(super) enum QueueTime {
     Counts,
-    /// It moves the deadline, but not beyond what the caller leaves, plus the time for a last word.
+    /// Extends the deadline, but not beyond the caller's deadline plus the time for a wrap-up call.
     Extends {
         clock: Arc<SessionClock>,
         grace: Duration,
@@ -51,13 +51,13 @@ pub(super) enum QueueTime {
 }
 
 impl QueueTime {
-    /// The deadline after this much time in the queue.
+    /// Returns the deadline after this much time in the queue.
     fn extend(&self, deadline: Instant, waited: Duration, now: Instant) -> Instant {
         match self {
             QueueTime::Counts => deadline,
             QueueTime::Extends { clock, grace } => {
                 let later = deadline.checked_add(waited).unwrap_or(deadline);
-                // The bound moves no deadline forward.
+                // The bound never brings a deadline forward.
                 latest_with_grace(clock, *grace, now).map_or(later, |until| later.min(until.max(deadline)))
             }
         }
@@ -88,18 +88,18 @@ impl CallTimeout {
         }
     }
 
-    /// Ends the wait for a first sign early enough for another attempt.
+    /// Ends the wait for a first sign early enough for a retry.
     pub(super) fn reserving_retry(self) -> CallTimeout {
         CallTimeout { reserves_retry: true, ..self }
     }
 
-    /// The request waits in the queue.
+    /// Notes that the request waits in the queue.
     pub(super) fn queued(&mut self, now: Instant) {
         self.queued.get_or_insert(now);
         self.restart_silence(now, self.silence);
     }
 
-    /// The request is sent.
+    /// Notes that the request was sent.
     pub(super) fn sent(&mut self, now: Instant) {
         self.leave_queue(now);
         let left = self.deadline.map_or(FOREVER, |deadline| deadline.saturating_duration_since(now));
@@ -110,22 +110,22 @@ impl CallTimeout {
         self.restart_silence(now, silence.min(self.silence));
     }
 
-    /// A note says why nothing comes.
+    /// Notes a status message of the provider.
     pub(super) fn note_received(&mut self, now: Instant) {
         if self.queued.is_some() {
             self.restart_silence(now, self.silence);
         }
     }
 
-    /// A part of the reply came.
+    /// Notes a part of the reply.
     pub(super) fn chunk_received(&mut self, now: Instant) {
         self.restart_silence(now, self.silence);
     }
 
-    /// When to look whether a limit is reached.
+    /// Time of the next check.
     pub(super) fn next_check(&self, now: Instant) -> Instant {
         let Some(deadline) = self.deadline(now) else { return self.silence_deadline };
-        // In the queue the bound may move, and need not be looked at more often than this.
+        // The bound may move while the request is queued. This interval is enough to follow it.
         let deadline = match self.queued {
             Some(_) => deadline.max(now + QUEUE_CHECK_INTERVAL),
             None => deadline,
@@ -133,23 +133,23 @@ impl CallTimeout {
         deadline.min(self.silence_deadline)
     }
 
-    /// Whether the time of the session is up.
+    /// Whether the session deadline has passed.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         self.deadline(now).is_some_and(|deadline| now >= deadline)
     }
 
-    /// The silence, if it is too long.
+    /// Returns the silence if it exceeds the limit.
     pub(super) fn silent_for(&self, now: Instant) -> Option<Duration> {
         (now >= self.silence_deadline).then_some(self.silence_limit)
     }
 
-    /// Time in the queue, once the call is over.
+    /// Returns the total time in the queue after the call.
     pub(super) fn waited(mut self, now: Instant) -> Duration {
         self.leave_queue(now);
         self.waited
     }
 
-    /// The deadline as it is now: in the queue, time may not pass.
+    /// Current deadline. It may be extended while the request is queued.
     fn deadline(&self, now: Instant) -> Option<Instant> {
         match (self.queued, &self.queue) {
             (Some(_), QueueTime::Extends { clock, grace }) => {
@@ -186,8 +186,8 @@ impl Driver {
         self.clock.set(Instant::now().checked_add(left), is_extendable);
     }
 
-    /// Whether time in the queue of a provider moves the deadline. At the top it does not, since the user set the limit.
-    /// An external agent has no such queue.
+    /// Whether time in a provider's queue extends the deadline. It does not for a root, since the user set that
+    /// limit. An external agent has no such queue.
     fn queue_extends(&self) -> bool {
         let is_child = self.state.round().is_some_and(|round| round.parent.is_some());
         is_child && self.resolved.external_limits.is_none()
@@ -217,7 +217,7 @@ mod tests {
         for (until, ends) in [(None, 150), (Some(120), 120), (Some(90), 100)] {
             let caller = Arc::new(SessionClock::default());
             let clock = Arc::new(SessionClock::default());
-            // Nothing is left of the caller's time yet, so that there is no margin before its end.
+            // The caller's deadline is now, so there is no margin before it.
             caller.set(until.map(|_| start), false);
             clock.end_before(&caller, start);
             caller.set(until.map(|until| at(start, until)), false);

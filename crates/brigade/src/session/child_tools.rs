@@ -1,7 +1,7 @@
-//! What a session can do with its own children: speak to them, stop them, read the whole of a long result.
+//! Tools for a session's own children: send a message, stop, read a long result in full.
 //!
-//! These tools appear when there is something to act on, after all others, and stay. They reach nothing but the
-//! session's own subtree.
+//! These tools are added after all others when there is a child to use them on, and then stay. They reach only
+//! the session's own subtree.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ const TELL: &str = "tell";
 const STOP: &str = "stop";
 const READ_RESULT: &str = "read_result";
 
-/// How much of a result one call reads, in bytes.
+/// Maximum number of bytes of a result that one call reads.
 const MAX_READ_BYTES: usize = 16_384;
-/// How many lines a pattern finds at most.
+/// Maximum number of lines that a pattern returns.
 const MAX_MATCHING_LINES: usize = 200;
 
 impl Driver {
-    /// The tools of the next request.
+    /// Tools of the next request.
     pub(super) fn offered_tools(&self) -> Arc<[ToolSpec]> {
         let (background, reads) = (self.state.longest_result_before_background(), self.has_long_results());
         if background.is_none() && !reads {
             return self.resolved.specs.clone();
         }
         let mut specs = self.resolved.specs.to_vec();
-        // In the order in which they appeared, so that what the provider has in its cache stays good.
+        // The order of first appearance is kept, so that the provider's prompt cache stays valid.
         let reads_came_first = background.is_some_and(|longest| self.is_long(longest));
         if reads && reads_came_first {
             specs.push(read_spec());
@@ -53,7 +53,7 @@ impl Driver {
         bytes > self.tree.settings().limits.result_bytes
     }
 
-    /// Whether this is one of these tools, and there is something to act on.
+    /// Whether this is one of these tools and there is a child to use it on.
     pub(super) fn is_child_tool(&self, name: &str) -> bool {
         match name {
             TELL | STOP => self.state.longest_result_before_background().is_some(),
@@ -82,14 +82,14 @@ impl Driver {
         Ok(())
     }
 
-    /// A child that works in the background, by its id.
+    /// Finds a running background child by its id.
     fn running_child(&self, id: &str) -> Result<SessionId, ToolOutput> {
         let child = id.parse::<SessionId>().ok().filter(|child| self.children.contains_key(child));
         child.ok_or_else(|| {
             let known: Vec<&str> = self.children.keys().map(SessionId::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let shown: String = id.chars().filter(|c| !c.is_control()).take(80).collect();
-            ToolOutput::error(format!("'{shown}' is none of your sub-agents that work now: {known}"))
+            ToolOutput::error(format!("'{shown}' is not a running sub-agent of yours. Running: {known}"))
         })
     }
 
@@ -104,9 +104,9 @@ impl Driver {
             at: clock::now(),
         };
         let appended = self.tree.store().append(append).await;
-        appended.map_err(|error| ToolOutput::error(format!("It could not be told: {error}")))?;
+        appended.map_err(|error| ToolOutput::error(format!("cannot send the message: {error}")))?;
         self.tree.notify([&child]);
-        Ok(ToolOutput::ok("Told. It hears this at its next step."))
+        Ok(ToolOutput::ok("Sent. The sub-agent reads it at its next step."))
     }
 
     fn stop_child(&self, id: &str) -> Result<ToolOutput, ToolOutput> {
@@ -114,11 +114,15 @@ impl Driver {
         if let Some(inbox) = self.children.get(&child) {
             let _ = inbox.unbounded_send(DriverMessage::Cancel("its caller".into()));
         }
-        Ok(ToolOutput::ok("It stops; you will be told what there is of its result."))
+        Ok(ToolOutput::ok("Stopping. You get its partial result when it has ended."))
     }
 
     async fn read_result(&self, handle: &str, arguments: &Value) -> Result<ToolOutput, ToolOutput> {
-        let refuse = || ToolOutput::error("The handle is not the session of one of your sub-agents");
+        let refuse = || {
+            ToolOutput::error(
+                "The handle is not a session of one of your sub-agents. Use the handle that the truncated result names.",
+            )
+        };
         let session: SessionId = handle.parse().map_err(|_| refuse())?;
         if !self.state.session().contains(&session) || session == *self.state.session() {
             return Err(refuse());
@@ -129,7 +133,7 @@ impl Driver {
             Event::Ended { outcome, .. } => Some(outcome.text.clone()),
             _ => None,
         });
-        let result = ended.ok_or_else(|| ToolOutput::error("That sub-agent has no result yet"))?;
+        let result = ended.ok_or_else(|| ToolOutput::error("That sub-agent has no result yet."))?;
         let number = |key: &str| arguments.get(key).and_then(Value::as_u64);
         match arguments.get("pattern").and_then(Value::as_str) {
             Some(pattern) => lines_with(result.as_str(), pattern),
@@ -140,7 +144,7 @@ impl Driver {
 
 fn lines_with(result: &str, pattern: &str) -> Result<ToolOutput, ToolOutput> {
     let matcher = grep_regex::RegexMatcher::new_line_matcher(pattern)
-        .map_err(|error| ToolOutput::error(format!("The pattern is no regular expression: {error}")))?;
+        .map_err(|error| ToolOutput::error(format!("Invalid regular expression: {error}")))?;
     let mut found = String::new();
     let mut count = 0;
     for (number, line) in (1..).zip(result.lines()) {
@@ -172,7 +176,10 @@ fn range(result: &str, offset: u64, limit: Option<u64>) -> ToolOutput {
     if end == result.len() {
         return ToolOutput::ok(format!("{excerpt}\n(end of {} bytes)", result.len()));
     }
-    ToolOutput::ok(format!("{excerpt}\n(bytes {from} to {end} of {}; go on with offset {end})", result.len()))
+    ToolOutput::ok(format!(
+        "{excerpt}\n(bytes {from} to {end} of {}; continue with offset {end})",
+        result.len()
+    ))
 }
 
 fn child_tool_spec(name: &str, description: &str, schema: Value) -> ToolSpec {
@@ -187,12 +194,12 @@ fn child_tool_spec(name: &str, description: &str, schema: Value) -> ToolSpec {
 fn tell_spec() -> ToolSpec {
     child_tool_spec(
         TELL,
-        "Say something to a sub-agent that works in the background. It hears it at its next step.",
+        "Send a message to a background sub-agent. It reads it at its next step.",
         json!({
             "type": "object",
             "properties": {
-                "session_id": { "type": "string", "description": "The sub-agent's session" },
-                "text": { "type": "string", "description": "What it is to hear" }
+                "session_id": { "type": "string", "description": "Session of the sub-agent" },
+                "text": { "type": "string", "description": "The message" }
             },
             "required": ["session_id", "text"]
         }),
@@ -202,10 +209,10 @@ fn tell_spec() -> ToolSpec {
 fn stop_spec() -> ToolSpec {
     child_tool_spec(
         STOP,
-        "Stop a sub-agent that works in the background. You are told what there is of its result.",
+        "Stop a background sub-agent. You get its partial result.",
         json!({
             "type": "object",
-            "properties": { "session_id": { "type": "string", "description": "The sub-agent's session" } },
+            "properties": { "session_id": { "type": "string", "description": "Session of the sub-agent" } },
             "required": ["session_id"]
         }),
     )
@@ -214,14 +221,14 @@ fn stop_spec() -> ToolSpec {
 fn read_spec() -> ToolSpec {
     child_tool_spec(
         READ_RESULT,
-        "Read more of a sub-agent's result that was cut: a range of bytes, or the lines that match a pattern.",
+        "Read more of a truncated sub-agent result: a range of bytes, or the lines that match a pattern.",
         json!({
             "type": "object",
             "properties": {
-                "handle": { "type": "string", "description": "The session that the cut result names" },
-                "offset": { "type": "integer", "minimum": 0, "description": "The first byte (default: 0)" },
-                "limit": { "type": "integer", "minimum": 1, "description": "How many bytes (at most 16384)" },
-                "pattern": { "type": "string", "description": "A regular expression: matching lines instead of a range" }
+                "handle": { "type": "string", "description": "Session that the truncated result names" },
+                "offset": { "type": "integer", "minimum": 0, "description": "First byte (default 0)" },
+                "limit": { "type": "integer", "minimum": 1, "description": "Number of bytes (maximum 16384)" },
+                "pattern": { "type": "string", "description": "Regular expression; returns matching lines instead of a range" }
             },
             "required": ["handle"]
         }),

@@ -1,4 +1,4 @@
-//! Lending to children, and getting back what they did not use.
+//! Lending to children and taking back what they did not use.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::tree::{ResolvedAgent, Tree};
 /// A child that waits for a slot or for a refund.
 pub(super) struct PendingChild {
     pub(super) call: CallId,
-    /// Which child of the call it is.
+    /// Index of the child within the call.
     pub(super) index: usize,
     pub(super) delegation: Arc<Delegation>,
     pub(super) resolved: Arc<ResolvedAgent>,
@@ -39,7 +39,7 @@ pub(super) struct FundedChild {
     slot: Slot,
 }
 
-/// What became of an attempt to lend.
+/// Result of an attempt to lend.
 enum LoanAttempt {
     Granted(SessionId, PendingChild),
     WaitForRefund(PendingChild),
@@ -47,9 +47,10 @@ enum LoanAttempt {
 }
 
 impl Driver {
-    /// Starts as many waiting children as there are slots and budget for.
+    /// Starts as many waiting children as slots and budget allow.
     pub(super) async fn start_pending_children(&mut self) -> Result<(), DriverError> {
-        // Who waits for a refund asks for no slot: others can use it, perhaps to give the refund.
+        // A child that waits for a refund requests no slot. Others can use the slot, perhaps to return the
+        // refund.
         let keys: Vec<ConcurrencyKey> =
             if self.is_waiting_for_refund { Vec::new() } else { self.waiting.keys().cloned().collect() };
         'lanes: for concurrency_key in keys {
@@ -80,7 +81,7 @@ impl Driver {
         });
     }
 
-    /// Lends to the first that waits for such a slot. False where it has to wait for a refund.
+    /// Lends to the first child that waits for this slot. Returns false if it has to wait for a refund.
     pub(super) fn lend_with_slot(&mut self, slot: Slot) -> bool {
         if self.is_waiting_for_refund {
             return false;
@@ -125,8 +126,8 @@ impl Driver {
             }
             let what = if agents_left == 0 { "agents" } else { "tokens or money" };
             let text = format!(
-                "Not delegated: the budget has not enough {what} left for another agent \
-                 (budget.tokens, budget.usd and budget.agents, or --budget-tokens, --budget-usd, --max-agents)"
+                "Not delegated: the budget does not have enough {what} left for another agent. Do the task yourself. The \
+                 user can raise budget.tokens, budget.usd or budget.agents (--budget-tokens, --budget-usd, --max-agents)."
             );
             self.refuse_child(pending, text);
             return LoanAttempt::Refused;
@@ -145,7 +146,10 @@ impl Driver {
             grant,
         };
         if !self.record(delegated) {
-            self.refuse_child(pending, "Not delegated: the budget does not cover it".to_owned());
+            self.refuse_child(
+                pending,
+                "Not delegated: the budget does not cover it. Do the task yourself.".to_owned(),
+            );
             return LoanAttempt::Refused;
         }
         if is_background(&pending.delegation) {
@@ -162,21 +166,21 @@ impl Driver {
         }
     }
 
-    /// What a child is lent: its explicit budget, or an equal part of what is free for those that can start now. If
-    /// an equal part is less than a child needs, fewer of them start now, and the others wait for a refund.
+    /// Loan of a child: its explicit budget, or an equal share of the free budget among the children that can
+    /// start now. If an equal share is too small, fewer children start now and the others wait for a refund.
     fn share(&self, pending: &PendingChild, explicit: Option<Budget>, min_loan: Resources) -> Budget {
         let free = self.state.lendable(self.cost_model());
         let others: usize = self.waiting.values().map(std::collections::VecDeque::len).sum();
         let others = others as u64;
         let slots = self.tree.slots.free(&pending.concurrency_key) as u64;
         let parts = (slots + 1).min(others + 1);
-        // Each child is an agent itself; what it may start beyond that is shared like the rest.
+        // Each child is an agent itself. Agents that it may start are shared like the rest.
         let beyond = Budget { agents: free.agents.minus(parts), ..free };
         if let Some(external_limits) = &pending.resolved.external_limits {
             let lent = external_limits.budget().min(beyond);
             return explicit.map_or(lent, |explicit| lent.min(explicit));
         }
-        // Who goes on beside a child keeps at least as much as it lends.
+        // A session that continues beside its child keeps at least as much as it lends.
         let least_parts = if is_background(&pending.delegation) { 2 } else { 1 };
         let mut share = beyond.share(parts.min(beyond.times_covered(min_loan)).max(least_parts));
         let offers_delegation =
@@ -190,13 +194,13 @@ impl Driver {
         }
     }
 
-    /// What a call is lent for work that it hands on to another Brigade: an equal part of what is free for the calls
-    /// of this reply that need a loan and have not begun. The session keeps such a part for itself, since after a crash
-    /// nobody can say what became of the others.
+    /// Loan of a call that delegates to another Brigade process: an equal share of the free budget among the
+    /// calls of this reply that need a loan and have not started. The session keeps one share for itself, because
+    /// after a crash the use of the other shares is unknown.
     pub(super) fn remote_share(&self) -> Budget {
         let parts = self.calls_needing_loan().max(1) + 1;
         let free = self.state.lendable(self.cost_model());
-        // Half an agent is none: of agents, the first calls get more rather than all of them nothing.
+        // Agents cannot be divided, so the first calls get one each instead of all getting none.
         let agents = match free.agents {
             Limit::AtMost(agents) => Limit::AtMost(agents.div_ceil(parts)),
             Limit::Unlimited => Limit::Unlimited,
@@ -233,7 +237,7 @@ impl Driver {
         }
     }
 
-    /// A child has to be done before its parent.
+    /// Deadline of a child. It ends before its parent's.
     pub(super) fn child_deadline(&self) -> Limit {
         let Some(left) = self.clock.left_for_children(Instant::now()) else { return Limit::Unlimited };
         Limit::AtMost(clock::now().saturating_add(left.as_millis() as u64))
@@ -247,7 +251,7 @@ impl Driver {
         self.flush().await?;
         for FundedChild { child, pending, slot } in std::mem::take(&mut self.lent) {
             let Some(loan) = self.state.loans().get(&child) else {
-                // A conflict showed that the session was stopped first: nothing was lent.
+                // A conflict showed that the session was cancelled first, so nothing was lent.
                 self.refuse_child(pending, "Not started: the session was stopped".to_owned());
                 continue;
             };
@@ -260,8 +264,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Writes the first facts of a child that may be left to itself: from then on, its own log is all that it can be
-    /// found and taken up by.
+    /// Appends the first events of a child that may be detached. From then on its own log is the only way to find
+    /// and resume it.
     async fn persist_start(&self, child: &SessionId, driver: &mut Driver) -> Result<(), DriverError> {
         if self.is_detachable(child) { driver.flush().await } else { Ok(()) }
     }
@@ -275,7 +279,7 @@ impl Driver {
         driver.clock.end_before(&self.clock, Instant::now());
         let inbox = driver.inbox();
         if let Some(by) = self.state.stop_initiator() {
-            // The stop came after the loan and before the start: those that were told did not include this child.
+            // The cancellation came after the loan and before the start, so it did not reach this child.
             let _ = inbox.unbounded_send(DriverMessage::Cancel(by.into()));
         }
         if self.is_stopped_with_its_group(&child) {
@@ -297,13 +301,12 @@ impl Driver {
         }
     }
 
-    /// Leaves children to themselves: each goes on under a lease of its own, with all that it was lent, which is booked
-    /// as spent.
+    /// Detaches children. Each continues under its own lease with its whole loan, which is booked as spent.
     pub(super) async fn detach(&mut self, children: Vec<SessionId>) -> Result<(), DriverError> {
         for child in children {
             self.tree.take_lease_for(&child).await?;
             let Some(loan) = self.state.loans().get(&child) else { continue };
-            // The child itself is counted when the loan comes back.
+            // The child itself is counted when the loan is returned.
             let own_agent = Resources { agents: 1, ..Resources::default() };
             let spent = Spent::unconfirmed(loan.amount.minus(own_agent));
             let outcome = Outcome::new(Status::Detached, "");
@@ -317,12 +320,12 @@ impl Driver {
         self.flush().await
     }
 
-    /// Time in which descendants queued and that no event has yet, in milliseconds.
+    /// Queue time of descendants that no event contains yet, in milliseconds.
     fn unrecorded_wait(&self) -> u64 {
         u64::try_from(self.clock.unrecorded_wait(Instant::now()).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Takes up one child that an earlier runner had started, or was about to.
+    /// Resumes one child that an earlier runner had started or was about to start.
     pub(super) async fn resume_child(&mut self, child: &SessionId) -> Result<(), DriverError> {
         let Some(loan) = self.state.loans().get(child).cloned() else { return Ok(()) };
         match restore_child(&self.tree, child, *loan.round).await? {
@@ -337,7 +340,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes up the children that work beside this session.
+    /// Resumes the background children of this session.
     pub(super) async fn resume_background_children(&mut self) -> Result<(), DriverError> {
         let loans = self.state.loans().iter();
         let background = loans.filter(|(_, loan)| is_background(&loan.round.delegation));
@@ -348,16 +351,16 @@ impl Driver {
         Ok(())
     }
 
-    /// Books what a child gave back and answers the call.
+    /// Books the refund of a child and answers the call.
     pub(super) fn child_done(&mut self, end: ChildEnd) -> Result<(), DriverError> {
         let ChildEnd { child, result } = end;
         self.children.remove(&child);
         self.detachable.remove(&child);
         let RoundEnd { outcome, spent } = match result {
             Ok(end) => end,
-            // One broken child does not end its parent; a store that fails does.
+            // A broken child does not end its parent. A failing store does.
             Err(DriverError::Bug(cause)) => {
-                // The child itself is counted when the loan comes back.
+                // The child itself is counted when the loan is returned.
                 let own_agent = Resources { agents: 1, ..Resources::default() };
                 let spent = self
                     .state
@@ -389,7 +392,7 @@ impl Driver {
     }
 }
 
-/// The budget that a child was given in so many words, by the call and by its definition.
+/// Budget that the call and the definition set explicitly for a child.
 fn explicit_budget(pending: &PendingChild) -> Option<Budget> {
     match (pending.delegation.budget, pending.resolved.agent.budget) {
         (Some(call), Some(definition)) => Some(call.min(definition)),
@@ -397,7 +400,7 @@ fn explicit_budget(pending: &PendingChild) -> Option<Budget> {
     }
 }
 
-/// The refusal of a budget that does not pay for the first call of a child.
+/// Refusal of a budget that does not cover the first call of a child.
 fn too_small(budget: &Budget, min_loan: Resources) -> Option<String> {
     let needs = match budget.exceeded_by(min_loan) {
         Resources { tokens: 1.., .. } => format!("at least {} tokens", min_loan.tokens),
@@ -415,7 +418,7 @@ enum RestoredChild {
     Running(Box<Driver>),
 }
 
-/// A child's log as an earlier runner left it: not begun, under way or ended.
+/// Restores a child that an earlier runner left unstarted, running or ended.
 async fn restore_child(
     tree: &Arc<Tree>,
     child: &SessionId,
@@ -424,7 +427,8 @@ async fn restore_child(
     let records = tree.store().read(child, 0).await?;
     let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
     if records.is_empty() {
-        // Time without a runner does not count, and this child's own log cannot tell: it begins only now.
+        // Time without a runner does not count. The child's own log cannot contain it, because it starts only
+        // now.
         let downtime = tree.resumes.last().map_or(0, |(_, downtime)| *downtime);
         if let Limit::AtMost(at) = round.grant.deadline {
             round.grant.deadline = Limit::AtMost(at.saturating_add(downtime));

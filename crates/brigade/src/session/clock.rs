@@ -1,21 +1,22 @@
-//! Deadline of a session. Time that its requests, or those of its descendants, spend in the queue of a provider moves it.
+//! Deadline of a session. Queue time of its own requests and of its descendants' extends it.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Shortest time between two looks at a deadline that moves.
+/// Minimum interval between two checks of a deadline that moves.
 pub(super) const QUEUE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The deadline of one session. Its children have a reference to it: they end before it, and tell it when they queue.
+/// Deadline of one session. Its children hold a reference to it: they end before it and report their queue time
+/// to it.
 #[derive(Debug, Default)]
 pub(super) struct SessionClock {
     caller: OnceLock<CallerClock>,
     time: Mutex<SessionTime>,
 }
 
-/// The clock of the session that delegated, and how long before its deadline this session has to end.
+/// Clock of the caller, and how long before its deadline this session has to end.
 #[derive(Debug)]
 struct CallerClock {
     clock: Arc<SessionClock>,
@@ -24,42 +25,42 @@ struct CallerClock {
 
 #[derive(Debug, Default)]
 struct SessionTime {
-    /// The deadline without time in a queue.
+    /// Deadline without queue time.
     base: Option<Instant>,
-    /// Time in a queue, by which the deadline moves.
+    /// Queue time that extends the deadline.
     extension: Duration,
-    /// Whether time in a queue moves the deadline. It does not at the top, since the user set the limit.
+    /// Whether queue time extends the deadline. It does not for a root, since the user set that limit.
     is_extendable: bool,
-    /// Whether the end of the time was recorded.
+    /// Whether the expiry was recorded.
     is_over: bool,
-    /// Requests of descendants that are in a queue, and since when there is at least one.
+    /// Number of queued requests of descendants, and since when there has been at least one.
     queued: u32,
     queued_since: Option<Instant>,
-    /// Time in which descendants queued, and the part of it that is in the log.
+    /// Queue time of descendants, and the part of it that is in the log.
     waited: Duration,
     recorded: Duration,
 }
 
 impl SessionTime {
-    /// Time since the present wait began.
+    /// Duration of the current wait.
     fn open_wait(&self, now: Instant) -> Duration {
         self.queued_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 }
 
 impl SessionClock {
-    /// Sets the deadline, and whether time in a queue moves it.
+    /// Sets the deadline, and whether queue time extends it.
     pub(super) fn set(&self, deadline: Option<Instant>, is_extendable: bool) {
         let mut time = self.time();
         (time.base, time.extension, time.is_extendable) = (deadline, Duration::ZERO, is_extendable);
     }
 
-    /// Removes the deadline: it is over, and was recorded. It still bounds the children.
+    /// Clears the deadline after its expiry was recorded. It still bounds the children.
     pub(super) fn finish(&self) {
         self.time().is_over = true;
     }
 
-    /// Keeps the session within the time of its caller.
+    /// Bounds the session by the deadline of its caller.
     pub(super) fn end_before(&self, caller: &Arc<SessionClock>, now: Instant) {
         let margin = match (caller.limit(now), caller.left_for_children(now)) {
             (Some(limit), Some(left)) => limit.saturating_duration_since(now).saturating_sub(left),
@@ -71,12 +72,12 @@ impl SessionClock {
         time.base = time.base.map(|base| latest.map_or(base, |latest| base.min(latest)));
     }
 
-    /// The deadline as it is now; none if there is none, or if it was recorded that it is over.
+    /// Current deadline, or none if there is none or its expiry was recorded.
     pub(super) fn deadline(&self, now: Instant) -> Option<Instant> {
         self.limit(now).filter(|_| !self.time().is_over)
     }
 
-    /// The deadline as it is now. While a descendant queues it moves, but not beyond what the caller leaves.
+    /// Current deadline. It moves while a descendant is queued, but not beyond the caller's limit.
     fn limit(&self, now: Instant) -> Option<Instant> {
         let (base, later) = {
             let time = self.time();
@@ -87,31 +88,31 @@ impl SessionClock {
         Some(self.latest(now).map_or(later, |latest| later.min(latest.max(base))))
     }
 
-    /// When to look at the deadline again.
+    /// Time of the next deadline check.
     pub(super) fn next_deadline(&self, now: Instant) -> Option<Instant> {
         let deadline = self.deadline(now)?;
         let is_moving = self.time().queued > 0;
         Some(if is_moving { deadline.max(now + QUEUE_CHECK_INTERVAL) } else { deadline })
     }
 
-    /// The last moment that the caller leaves; none if its time is not limited.
+    /// Latest end that the caller allows, or none if the caller has no deadline.
     pub(super) fn latest(&self, now: Instant) -> Option<Instant> {
         let caller = self.caller.get()?;
         caller.clock.limit(now)?.checked_sub(caller.margin)
     }
 
-    /// The time that a child may take: ten percent less than the session has, at most thirty seconds less.
+    /// Time that a child may take: ten percent less than the session has left, at most thirty seconds less.
     pub(super) fn left_for_children(&self, now: Instant) -> Option<Duration> {
         let left = self.limit(now)?.saturating_duration_since(now);
         Some(left - (left / 10).min(CHILD_MARGIN))
     }
 
-    /// Moves the deadline by time that a request of this session spent in a queue.
+    /// Extends the deadline by the queue time of a request of this session.
     pub(super) fn extend(&self, waited: Duration) {
         self.time().extension += waited;
     }
 
-    /// Tells the callers below the root that a request is in a queue, until the guard is dropped.
+    /// Reports a queued request to all callers below the root until the guard is dropped.
     pub(super) fn queue(self: &Arc<Self>) -> QueueGuard {
         self.enter_queue(Instant::now());
         QueueGuard { clock: self.clone() }
@@ -136,7 +137,7 @@ impl SessionClock {
         });
     }
 
-    /// Time in which descendants queued and that no event has yet.
+    /// Queue time of descendants that no event contains yet.
     pub(super) fn unrecorded_wait(&self, now: Instant) -> Duration {
         let mut time = self.time();
         let waited = time.waited + time.open_wait(now);
@@ -159,10 +160,10 @@ impl SessionClock {
     }
 }
 
-/// The most time that a session keeps for itself after its children.
+/// Maximum time that a session keeps for itself after its children.
 const CHILD_MARGIN: Duration = Duration::from_secs(30);
 
-/// A request in the queue of a provider.
+/// A request in a provider's queue.
 #[derive(Debug)]
 pub(super) struct QueueGuard {
     clock: Arc<SessionClock>,
@@ -182,7 +183,7 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// A clock below `caller` with a deadline in this many seconds.
+    /// Creates a clock below `caller` with a deadline in this many seconds.
     fn below(caller: &Arc<SessionClock>, now: Instant, deadline: u64) -> Arc<SessionClock> {
         let clock = Arc::new(SessionClock::default());
         clock.set(Some(now + seconds(deadline)), true);

@@ -1,4 +1,4 @@
-//! Calls that delegate: reading them, equipping their children, and answering them when all children have ended.
+//! Delegation calls: parsing them, preparing their children, and answering them when all children have ended.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use crate::concurrency::ConcurrencyKey;
 use crate::schema::ResultSchema;
 use crate::tree::ResolvedAgent;
 
-/// Why a sibling stops when one of a call has failed.
+/// Cancellation reason of siblings after one task of a call failed.
 pub(super) const FAIL_FAST: &str = "the call, because another of its tasks failed (fail_fast)";
 
-/// A call whose children wait, work or have ended.
+/// Children of one delegation call.
 pub(super) struct ChildGroup {
     /// Whether the call can have several children.
     is_parallel: bool,
-    /// How many children may be out or in line.
+    /// Maximum number of children that are running or queued.
     max_concurrent: usize,
     fail_fast: bool,
-    /// Children that are out or in line.
+    /// Number of children that are running or queued.
     busy: usize,
-    /// Children that come after those.
+    /// Children that are not queued yet.
     backlog: VecDeque<PendingChild>,
-    /// Those that never started, and why.
+    /// Children that were not started, with their index and the cause.
     unstarted: Vec<(Arc<Delegation>, usize, String)>,
     failed: bool,
 }
 
-/// The kit that was made last, and for what.
+/// The last resolved agent and the delegation it was resolved for.
 pub(super) struct ResolveCache {
     request: Delegation,
     resolved: Arc<ResolvedAgent>,
@@ -57,7 +57,7 @@ impl Driver {
         }
     }
 
-    /// Reads a call that delegates and puts its children in line.
+    /// Parses a delegation call and queues its children.
     pub(super) async fn delegate(&mut self, call: CallId, tool_call: &ToolCall) -> Result<(), ToolOutput> {
         let faces = &self.tree.settings().faces;
         let plan = faces.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
@@ -84,22 +84,22 @@ impl Driver {
         Ok(())
     }
 
-    /// Refuses a call with more tasks than the budget has agents for, before any of them starts. Agents that were lent
-    /// and may come back count as there.
+    /// Refuses a call with more tasks than the budget has agents for, before any of them starts. Lent agents that
+    /// may be refunded count as available.
     fn check_agents(&self, tasks: u64) -> Result<(), ToolOutput> {
         let ledger = self.state.ledger();
         let Limit::AtMost(free) = ledger.free().agents else { return Ok(()) };
         let loans = self.state.loans().len() as u64;
         let queued: usize = self.waiting.values().map(VecDeque::len).sum();
         let backlogged: usize = self.groups.values().map(|group| group.backlog.len()).sum();
-        // Each child that is out counts as used when it returns.
+        // Each running child counts as used when it returns.
         let refundable = ledger.lent().agents.saturating_sub(loans);
         let left = free.saturating_add(refundable).saturating_sub((queued + backlogged) as u64);
         if tasks <= left {
             return Ok(());
         }
         let advice = match left {
-            0 => "Do the work yourself.".to_owned(),
+            0 => "Do the tasks yourself.".to_owned(),
             1 => "Send 1 task.".to_owned(),
             _ => format!("Send at most {left} tasks."),
         };
@@ -125,7 +125,7 @@ impl Driver {
         self.fill_queue(call);
     }
 
-    /// Puts as many children of a call in line as may be out at once.
+    /// Queues as many children of a call as may run at once.
     fn fill_queue(&mut self, call: CallId) {
         let Some(group) = self.groups.get_mut(&call) else { return };
         while group.busy < group.max_concurrent
@@ -136,7 +136,7 @@ impl Driver {
         }
     }
 
-    /// A child of a call, equipped and ready to be lent to.
+    /// Resolves one child of a call, so that it is ready for a loan.
     async fn prepare_child(
         &mut self,
         call: CallId,
@@ -153,8 +153,8 @@ impl Driver {
         Ok(PendingChild { call, index, delegation: request.into(), resolved, concurrency_key })
     }
 
-    /// Adds to a label or description that looks like the name of the lead, so that the words of the child are not taken
-    /// for the lead's.
+    /// Extends a label or description that looks like the name of the lead, so that messages of the child are not
+    /// taken for the lead's.
     fn distinguish_from_lead(&self, request: &mut Delegation) {
         let Some(role) = request
             .role
@@ -169,7 +169,7 @@ impl Driver {
         }
     }
 
-    /// Refuses a child whose log would begin with records of an import: what is open in them must not run.
+    /// Refuses a child whose log would begin with imported records, because open work in them must not run.
     async fn refuse_imported_child(
         &self,
         call: CallId,
@@ -191,8 +191,8 @@ impl Driver {
         Ok(())
     }
 
-    /// What a child is equipped with, the definition it runs, and what the caller should know about it. Calls of one
-    /// reply are often alike, so the last answer is kept.
+    /// Resolved agent of a child, the definition it runs, and a warning for the caller. Calls of one reply are
+    /// often alike, so the last result is cached.
     async fn resolve_child(
         &mut self,
         request: &Delegation,
@@ -203,7 +203,7 @@ impl Driver {
             return Ok((last.resolved.clone(), last.agent.clone(), last.warning.clone()));
         }
         let definition = self.definition_for(request).await?;
-        // What it says to the user would stand there as if the lead had said it.
+        // Otherwise messages of this child to the user would appear to come from the lead.
         if let Some(role) = request.role.as_deref().filter(|_| definition.is_none())
             && self.tree.is_name_of_lead(role)
         {
@@ -239,13 +239,13 @@ impl Driver {
         Ok((resolved, defined, warning))
     }
 
-    /// A child that cannot be equipped has failed, and is spoken of as its face does.
+    /// Failure of a child that could not be resolved, in the format of its delegation style.
     fn failed_output(&self, request: &Delegation, cause: String) -> ToolOutput {
         let outcome = Outcome::new(Status::Failed { cause }, "");
         self.tree.settings().faces.render(request, &outcome, usize::MAX, "")
     }
 
-    /// The definition that a part names: by id, or as a role that no preset has.
+    /// Definition that a delegation names: by id, or as a role without a preset.
     async fn definition_for(&self, request: &Delegation) -> Result<Option<Agent>, ToolOutput> {
         let id = match (request.style, &request.agent, &request.role) {
             (DelegationStyle::Dispatch, Some(id), _) => id.clone(),
@@ -265,30 +265,28 @@ impl Driver {
             _ => return Ok(None),
         };
         let core = self.tree.core.clone();
-        // Definitions are files: they are read where waiting for a disk holds nobody up.
+        // Definitions are files, so they are read on a thread that may block.
         let loaded = tokio::task::spawn_blocking(move || core.settings.agents.load(&id)).await;
         match loaded {
             Ok(Ok(agent)) => Ok(Some(agent)),
             Ok(Err(error @ LoadError::NotFound(_))) => Err(ToolOutput::error(error.to_string())),
             Ok(Err(LoadError::Invalid(problem))) => Err(self.failed_output(request, problem.to_string())),
-            Err(error) => {
-                Err(self.failed_output(request, format!("its definition could not be read: {error}")))
-            }
+            Err(error) => Err(self.failed_output(request, format!("cannot read its definition: {error}"))),
         }
     }
 
-    /// The answer to a call whose child goes on in the background.
+    /// Answers a call whose child runs in the background.
     pub(super) fn answer_background(&mut self, call: CallId, child: &SessionId, request: &Delegation) {
         self.groups.remove(&call);
         let name = request.role.as_deref().or(request.agent.as_deref()).unwrap_or_default();
         let text = format!(
-            "'{name}' works in the background as {child}. You will be told when it ends; until then `tell` and \
-             `stop` reach it."
+            "'{name}' runs in the background as {child}. You get its result when it ends. Send it messages with `tell`, \
+             or end it with `stop`."
         );
         self.answer(call, ToolOutput::ok(text));
     }
 
-    /// A child was not started.
+    /// Records that a child was not started.
     pub(super) fn refuse_child(&mut self, pending: PendingChild, cause: String) {
         let Some(group) = self.groups.get_mut(&pending.call) else { return };
         group.busy = group.busy.saturating_sub(1);
@@ -297,7 +295,7 @@ impl Driver {
         self.child_settled(pending.call, None);
     }
 
-    /// A child has ended and its loan is back.
+    /// Records that a child has ended and its loan was returned.
     pub(super) fn child_ended(
         &mut self,
         call: CallId,
@@ -333,7 +331,7 @@ impl Driver {
         }
     }
 
-    /// Cancels the children of a call that are out and drops those that are not.
+    /// Cancels the running children of a call and drops the others.
     fn stop_group(&mut self, call: CallId) {
         let mut dropped: Vec<PendingChild> = Vec::new();
         for queue in self.waiting.values_mut() {
@@ -359,13 +357,13 @@ impl Driver {
         self.groups.get(&call).is_some_and(|group| group.is_parallel)
     }
 
-    /// Whether a child is to stop because another of its call has failed.
+    /// Whether a child has to stop because another child of its call failed.
     pub(super) fn is_stopped_with_its_group(&self, child: &SessionId) -> bool {
         let group = self.state.loans().get(child).and_then(|loan| self.groups.get(&loan.call));
         group.is_some_and(|group| group.failed && group.fail_fast)
     }
 
-    /// Everything that waits is answered when nothing new may start.
+    /// Refuses all waiting children when nothing new may start.
     pub(super) fn drop_pending_children(&mut self, reason: &str) {
         let mut dropped: Vec<PendingChild> =
             std::mem::take(&mut self.waiting).into_values().flatten().collect();
@@ -378,7 +376,7 @@ impl Driver {
         }
     }
 
-    /// Answers calls whose several children have all ended. How each of them ended stands in this session's own log.
+    /// Answers parallel calls whose children have all ended. The session's own log contains their outcomes.
     pub(super) async fn answer_finished_groups(&mut self) -> Result<(), DriverError> {
         while let Some(call) = self.finished.pop() {
             let Some(group) = self.groups.remove(&call) else { continue };
@@ -400,7 +398,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes up the children of a call that an earlier runner had started, and starts those that it had not.
+    /// Resumes the children of a call that an earlier runner had started, and starts the others.
     pub(super) async fn reattach(
         &mut self,
         call: CallId,
@@ -427,7 +425,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Puts the children of a call in line that no runner has started yet.
+    /// Queues the children of a call that no runner has started yet.
     async fn plan_unstarted(
         &mut self,
         call: CallId,
@@ -441,7 +439,8 @@ impl Driver {
             .iter()
             .any(|(_, _, end)| failure_cause(&end.outcome.status).is_some());
         let Ok(plan) = plan else {
-            // What the settings do not allow any more is not started; what was started is waited for.
+            // The current settings no longer allow the call, so nothing new starts. Children that were started
+            // are awaited.
             self.child_settled(call, None);
             return Ok(());
         };
@@ -472,13 +471,13 @@ impl Driver {
     }
 }
 
-/// The warning about requested tools that a child did not get: unknown ones, and those that its definition lacks.
+/// Warning about requested tools that a child did not get: unknown ones, and ones missing from its definition.
 fn tool_warning(unknown: &[String], lacking: &[String], agent: &str) -> Option<String> {
     let shown = |name: &str| name.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
     let listed = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
     let mut warnings = Vec::new();
     if !unknown.is_empty() {
-        warnings.push(format!("no such tool to lend: {}", listed(unknown)));
+        warnings.push(format!("tools that you cannot lend: {}", listed(unknown)));
     }
     if !lacking.is_empty() {
         warnings.push(format!("not among the tools of '{}': {}", shown(agent), listed(lacking)));
@@ -486,7 +485,7 @@ fn tool_warning(unknown: &[String], lacking: &[String], agent: &str) -> Option<S
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
-/// Whether two parts get the same kit.
+/// Whether two delegations resolve to the same agent.
 fn resolves_alike(one: &Delegation, other: &Delegation) -> bool {
     one.style == other.style
         && one.role == other.role
@@ -498,7 +497,7 @@ fn resolves_alike(one: &Delegation, other: &Delegation) -> bool {
         && other.style != DelegationStyle::Dispatch
 }
 
-/// The children of a call that have returned, as the log has them.
+/// Returned children of a call, read from the log.
 fn ended_children(records: &[Record], call: CallId) -> Vec<(usize, Arc<Delegation>, ChildResult)> {
     let mut results = Vec::new();
     let mut begun: Vec<(&SessionId, &Arc<Delegation>, u64)> = Vec::new();
@@ -524,7 +523,7 @@ fn ended_children(records: &[Record], call: CallId) -> Vec<(usize, Arc<Delegatio
     results
 }
 
-/// When the first child of a call began and the last one returned.
+/// Time of the first start and the last return among the children of a call.
 fn time_span(records: &[Record], call: CallId) -> (u64, u64) {
     let mut first = u64::MAX;
     let mut last = 0;
@@ -540,7 +539,7 @@ fn time_span(records: &[Record], call: CallId) -> (u64, u64) {
     (first.min(last), last)
 }
 
-/// Whether a part goes on while its caller does.
+/// Whether a child runs in the background.
 pub(super) fn is_background(request: &Delegation) -> bool {
     request.execution != Wait::Foreground
 }

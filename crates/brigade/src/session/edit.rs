@@ -1,4 +1,4 @@
-//! Edits: planned on content that the agent has seen, and written once their intent is durable.
+//! File edits: planned on content that the agent has seen, and written after their intent is durable.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::tree::Tree;
 use crate::undo::MAX_KEPT_BYTES;
 use crate::writes::FileWrite;
 
-/// The writer of content that no session of the tree has left.
+/// Writer of content that no session of the tree left.
 const ANOTHER_PROGRAM: &str = "another program";
 
-/// A reason against an edit.
+/// Reason to refuse an edit.
 enum Objection {
     /// The agent has not read the file.
     Unread,
-    /// The agent has read a part of the file, and would replace all of it.
+    /// The agent has read only a part of the file and would replace all of it.
     Partial,
-    /// The file was changed since the agent read it.
+    /// The file has changed since the agent read it.
     Changed {
-        /// By whom.
+        /// The writer.
         by: String,
     },
 }
@@ -37,25 +37,25 @@ impl Objection {
     /// The reason, for the model.
     fn reason(&self, path: &str) -> String {
         match self {
-            Objection::Unread => format!("{path} exists, and you have not read it"),
-            Objection::Partial => format!("You have read only a part of {path}"),
+            Objection::Unread => format!("{path} exists, but you have not read it"),
+            Objection::Partial => format!("You have read only part of {path}"),
             Objection::Changed { by } => format!("{path} was changed by {by} since you read it"),
         }
     }
 
-    /// The refusal for an agent that can read the file by itself.
+    /// Refusal for an agent that can read the file itself.
     fn refusal(&self, path: &str) -> String {
         let advice = match self {
-            Objection::Unread => "read it first.",
-            Objection::Partial => "read all of it before you replace it, or use edit_file.",
-            Objection::Changed { .. } => "read it again.",
+            Objection::Unread => "Read it first.",
+            Objection::Partial => "Read all of it before you replace it, or use edit_file.",
+            Objection::Changed { .. } => "Read it again.",
         };
-        format!("{}; {advice}", self.reason(path))
+        format!("{}. {advice}", self.reason(path))
     }
 }
 
 impl Driver {
-    /// Continues with edits that waited for another one.
+    /// Continues edits that waited for another one.
     pub(super) async fn run_deferred(&mut self) -> Result<(), DriverError> {
         while self.editing.is_none()
             && let Some(call) = self.deferred.pop_front()
@@ -66,7 +66,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Plans an edit and records its intent. A refusal answers the call.
+    /// Plans an edit and records its intent, or answers the call with a refusal.
     pub(super) async fn start_edit(
         &mut self,
         call: CallId,
@@ -77,11 +77,10 @@ impl Driver {
         let planned =
             move || tool.plan(arguments, &files).map(|plan| (old_content(&plan, &files, &tree), plan));
         let planned = tokio::task::spawn_blocking(planned).await;
-        let planned =
-            planned.map_err(|error| ToolOutput::error(format!("The edit could not be planned: {error}")))?;
+        let planned = planned.map_err(|error| ToolOutput::error(format!("cannot plan the edit: {error}")))?;
         let (old, plan) = match planned {
             Ok(planned) => planned,
-            // A text that is not there any more was there when the agent read the file.
+            // The text to replace is missing now, but was there when the agent read the file.
             Err(output) => {
                 let (now, objection) = self.change_since_read(path).await.ok_or(output)?;
                 self.refuse(call, now, &objection).await;
@@ -96,7 +95,7 @@ impl Driver {
         }
         let hash = Hash::of(&plan.content);
         let extent = match plan.needs {
-            // An agent that replaces a file has written all of it.
+            // An agent that replaces a file has seen all of it.
             Extent::Whole => Extent::Whole,
             Extent::Part | Extent::Inherited => self.extent_of_edit(&plan.path, plan.before),
         };
@@ -108,20 +107,21 @@ impl Driver {
         Ok(Some(ReadyCall::Edit { call, plan, seen }))
     }
 
-    /// Whether an earlier runner recorded the intent of this edit of the same content: it was admitted then.
+    /// Whether an earlier runner recorded the intent of this edit of the same content, and so admitted it.
     fn is_admitted(&self, call: CallId, plan: &EditPlan) -> bool {
         let progress = self.state.call(call).map(|state| &state.progress);
         matches!(progress, Some(CallProgress::Started(intent)) if intent.before == plan.before)
     }
 
-    /// The reason against an edit, and the content that it is about: the agent has not seen it, and it would be lost.
+    /// Reason to refuse an edit and the current content, if the agent has not seen content that the edit would
+    /// overwrite.
     async fn objection(&self, plan: &EditPlan) -> Option<(SeenFile, Objection)> {
         let before = plan.before.filter(|before| *before != Hash::of(&plan.content))?;
         let (seen, session) = (self.state.seen(&plan.path), self.state.session());
         let is_known = seen.is_some_and(|seen| seen.hash == before);
         let objection = match (&self.external_session, seen) {
             (Some(_), _) if is_known => return None,
-            // An external agent reads by itself. Only what this tree wrote meanwhile is known to be new to it.
+            // An external agent reads files itself. Only what this tree wrote meanwhile is known to be new to it.
             (Some(external_session), _) => {
                 let writer =
                     self.tree.writes.writer_since(&plan.path, before, session, external_session.since)?;
@@ -138,7 +138,7 @@ impl Driver {
         Some((SeenFile { path: plan.path.clone(), hash: before, extent: Extent::Part }, objection))
     }
 
-    /// The same for an edit that cannot be planned, if the file was changed since the agent read it.
+    /// Same check for an edit that cannot be planned, if the file has changed since the agent read it.
     async fn change_since_read(&self, path: String) -> Option<(SeenFile, Objection)> {
         let files = self.resolved.files.clone();
         let found = tokio::task::spawn_blocking(move || files.load_for_edit(&path)).await;
@@ -148,18 +148,19 @@ impl Driver {
         Some((now, Objection::Changed { by: writer_name(writer, self.label()) }))
     }
 
-    /// Refuses an edit of a file that holds other content than the agent has seen.
+    /// Refuses an edit of a file whose current content the agent has not seen.
     async fn refuse(&mut self, call: CallId, now: SeenFile, objection: &Objection) {
         let (output, seen) = self.refusal(now, objection).await;
         self.answer_with(ToolDone { call, output, spent: Spent::default(), seen });
     }
 
-    /// The words of a refusal, and the file that the agent knows from them.
+    /// Refusal text, and the file state that the agent knows from it.
     async fn refusal(&self, now: SeenFile, objection: &Objection) -> (ToolOutput, Option<SeenFile>) {
         let path = escape_controls(&now.path);
         let refusal = ToolOutput::error(objection.refusal(&path));
         if self.external_session.is_some() {
-            // It is told to read the file. Whether it does cannot be seen, so that its next write counts.
+            // The refusal asks for a read. Whether the agent reads the file is not visible, so its next write is
+            // accepted.
             return (refusal, Some(now));
         }
         let can_read = self.resolved.specs.iter().any(|spec| spec.name == ReadFile::NAME);
@@ -168,7 +169,7 @@ impl Driver {
         }
         if matches!(objection, Objection::Partial) {
             let text = format!(
-                "{path} is too large to be shown to you in full, so that you cannot replace it. Write to another path."
+                "{path} is too large to be shown in full, so you cannot replace it. Write to another path."
             );
             return (ToolOutput::error(text), None);
         }
@@ -186,7 +187,7 @@ impl Driver {
         (ToolOutput::error(text), seen)
     }
 
-    /// Writes a file whose intent is durable. The file has to hold what it held when the edit was planned.
+    /// Writes a file whose intent is durable. The file must still have the content that the edit was planned on.
     pub(super) fn write(
         &self,
         plan: EditPlan,
@@ -214,10 +215,7 @@ impl Driver {
                 }
                 Ok(Err(error)) => error,
                 Err(error) => {
-                    return ToolOutput::error(format!(
-                        "{} could not be written: {error}",
-                        escape_controls(&path)
-                    ));
+                    return ToolOutput::error(format!("cannot write {}: {error}", escape_controls(&path)));
                 }
             };
             tree.writes.withdraw(number);
@@ -235,7 +233,7 @@ impl Driver {
         }
     }
 
-    /// Answers an edit that an earlier runner may have made. The content decides whether it happened.
+    /// Answers an edit that an earlier runner may have made. The content of the file decides whether it happened.
     pub(super) async fn recover_edit(
         &mut self,
         call: CallId,
@@ -254,7 +252,7 @@ impl Driver {
         };
         match now {
             Ok(now) if now.is_some() && now == after => {
-                let text = format!("{shown} has the new content (the runner ended right after writing it)");
+                let text = format!("{shown} has the new content (the process ended right after writing it)");
                 let seen =
                     found.ok().and_then(Result::ok).flatten().and_then(|found| found.seen(Extent::Part));
                 let seen =
@@ -269,7 +267,12 @@ impl Driver {
                 }
             }
             Ok(now) if now == before => {
-                self.answer(call, ToolOutput::error("interrupted: the file was not changed"));
+                self.answer(
+                    call,
+                    ToolOutput::error(
+                        "interrupted: the file was not changed. Repeat the edit if it is still needed.",
+                    ),
+                );
             }
             Ok(_) | Err(()) => {
                 let text = format!(
@@ -281,21 +284,22 @@ impl Driver {
         Ok(None)
     }
 
-    /// The part of a file that the agent knows after its edit: all of a new file, else what it knew of the old content.
+    /// Part of a file that the agent knows after its edit: all of a new file, otherwise what it knew of the old
+    /// content.
     fn extent_of_edit(&self, path: &str, before: Option<Hash>) -> Extent {
         let Some(before) = before else { return Extent::Whole };
         let is_known = self.state.seen(path).is_some_and(|seen| seen.hash == before);
         if is_known { Extent::Inherited } else { Extent::Part }
     }
 
-    /// The name that this session is shown by.
+    /// Display name of this session.
     fn label(&self) -> &str {
         self.state.round().map_or("lead", |round| round.delegation.label())
     }
 }
 
-/// The content that an edit replaces, to be kept for an undo. What an edit of the same run left is not kept, because an
-/// undo goes back to before the first one. Nor is what is long or not UTF-8.
+/// Old content to keep for an undo. An undo restores the content before the first edit of the run, so later
+/// versions are not kept. Neither is content that is too long or not UTF-8.
 fn old_content(plan: &EditPlan, files: &Files, tree: &Tree) -> Option<Arc<str>> {
     let before = plan.before.filter(|before| !tree.writes.has_written(&plan.path, *before))?;
     let content = files.read(&plan.path, MAX_KEPT_BYTES).ok()?;
@@ -303,12 +307,12 @@ fn old_content(plan: &EditPlan, files: &Files, tree: &Tree) -> Option<Arc<str>> 
     String::from_utf8(content).ok().map(Arc::from)
 }
 
-/// The path that an edit names.
+/// Path argument of an edit call.
 fn path_of(arguments: &Value) -> String {
     arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The name of a writer, for an agent of the name `own`.
+/// Name of a writer as shown to an agent labelled `own_label`.
 fn writer_name(writer: Option<String>, own_label: &str) -> String {
     match writer {
         Some(writer) if writer == own_label => format!("another {writer}"),

@@ -1,4 +1,4 @@
-//! Calling the model.
+//! Model calls of a session.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -21,61 +21,60 @@ use crate::external::{self, ReportedUsage};
 use crate::jitter::jitter;
 use crate::model::{Chunk, Ingest, ModelError, Request};
 
-/// The longest pause after a fault.
+/// Maximum pause after a fault.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(8);
 
-/// How often a model is asked before the next one of the chain takes over.
+/// Number of attempts with a model before the next fallback takes over.
 const ATTEMPTS_BEFORE_FALLBACK: u32 = 3;
 
-/// How long an external agent may be silent.
+/// Silence timeout of an external agent.
 const EXTERNAL_SILENCE_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How long words wait to be shown together.
+/// Interval at which streamed text is published.
 const DELTA_INTERVAL: Duration = Duration::from_millis(15);
 
-/// What was heard and not shown yet. Whoever watches is told often enough to see words flow, and not for each of them.
+/// Streamed text that was not published yet. It is published often enough to look continuous, but not per token.
 struct DeltaBuffer {
     text: String,
-    /// When it may be shown.
+    /// When it may be published.
     due: Instant,
 }
 
-/// A call that is about to be made.
+/// A model call that is about to be made.
 struct PlannedCall {
     purpose: Purpose,
     turn: u32,
     attempt: u32,
     worst: WorstCase,
-    /// What is to be summarised, where that is the purpose.
+    /// Conversation to summarize, if that is the purpose.
     digest: Option<CompactionInput>,
-    /// The text that had arrived when the session was stopped.
+    /// Text that had arrived when the session was stopped.
     partial: Option<Text>,
 }
 
-/// How a call ended.
 enum CallOutcome {
     Reply(Box<Reply>, CallUsage),
     Fault(CallFault, Charge),
 }
 
-/// What a call cost that brought no reply.
+/// Cost of a call without a reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Charge {
-    /// The model did not begin.
+    /// The model did not start.
     Nothing,
-    /// It may have worked: the reserve is the most that it can be.
+    /// The model may have worked, so the cost is up to the reserve.
     Unconfirmed,
-    /// It said.
+    /// The model reported its usage.
     Reported(CallUsage),
 }
 
-/// What a model says that a call used up.
+/// Reported usage of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct CallUsage {
     usage: Usage,
-    /// Tokens of it that are an estimate.
+    /// Number of these tokens that are an estimate.
     estimated: u64,
-    /// The account of an external agent.
+    /// Usage reported by an external agent.
     reported: ReportedUsage,
 }
 
@@ -85,7 +84,7 @@ impl Driver {
         self.become_active().await?;
         self.pause_after_fault().await?;
         if let Some(limit) = self.state.exceeded_limit() {
-            // The turn limit follows from the log; it is recorded all the same, for whoever reads it.
+            // The turn limit follows from the log. It is recorded anyway, for readers of the log.
             self.record(Event::limit_reached(limit));
         }
         if purpose == Purpose::Turn {
@@ -106,7 +105,7 @@ impl Driver {
         let (reserved, input) = (worst.amount, worst.input);
         let called = Event::Called { turn, attempt, purpose, reserved, input, request };
         if !self.record(called) {
-            // Words that came meanwhile may have changed what is to be done.
+            // A message that arrived meanwhile may have changed the next step.
             return if self.state.length() > length {
                 Ok(())
             } else {
@@ -115,7 +114,7 @@ impl Driver {
         }
         self.flush().await?;
         if self.state.open_call().is_none_or(|open| open.turn != turn || open.attempt != attempt) {
-            // Words from outside came first; the call did not happen.
+            // An external event came first, so the call was not made.
             return Ok(());
         }
         let (outcome, waited) = match purpose {
@@ -129,8 +128,8 @@ impl Driver {
         Ok(())
     }
 
-    /// The call to be made for this purpose; none if it would be too long or cannot be paid. What nears the window is
-    /// made shorter first.
+    /// Plans a call for this purpose. Returns none if the request would be too long or exceeds the budget. A
+    /// conversation close to the context window is compacted first.
     fn plan_call(&mut self, purpose: Purpose) -> Option<PlannedCall> {
         let cost_model = *self.cost_model();
         let purpose = match purpose {
@@ -165,7 +164,7 @@ impl Driver {
         }
     }
 
-    /// What calls of the model cost that is asked now.
+    /// Costs of the current model.
     pub(super) fn cost_model(&self) -> &CostModel {
         &self.resolved.model_option(self.state.fallback_index()).cost_model
     }
@@ -175,20 +174,21 @@ impl Driver {
         self.record(Event::LimitReached { which, needed });
         match purpose {
             Purpose::Turn | Purpose::Compaction => {}
-            // A report that cannot be paid leaves the session incomplete, even if the task was done.
+            // A summary that exceeds the budget leaves the session incomplete, even if the task was done.
             Purpose::Grace | Purpose::Summary => self.give_up_call(turn, attempt),
         }
     }
 
-    /// Records that a wrap-up call or a report was not sent, and never will be.
+    /// Records that a wrap-up call or a summary will not be sent.
     fn give_up_call(&mut self, turn: u32, attempt: u32) {
         let cause = CallFault::Unaffordable;
         self.record(Event::call_failed(turn, attempt, cause, Spent::default()));
     }
 
-    /// Refuses a request that the model cannot read, before anything is spent on it.
+    /// Refuses a request that exceeds the context window, before anything is spent on it.
     fn refuse_too_long(&mut self, purpose: Purpose, size: u64, turn: u32, attempt: u32) {
-        // A report after a limit, or one that no summary makes shorter, is given up: the last text has to do.
+        // A report after a limit, or one that compaction cannot shorten, is given up. The last text is the
+        // result.
         let is_given_up = match purpose {
             Purpose::Grace => true,
             Purpose::Summary => self.state.exceeded_limit().is_some() || !self.state.can_compact(),
@@ -207,7 +207,7 @@ impl Driver {
         self.record(Event::call_failed(turn, attempt, cause, Spent::default()));
     }
 
-    /// Tells an agent that it repeats itself, and stops one that does not listen.
+    /// Warns an agent that repeats itself, and stops it if it continues.
     fn check_repeats(&mut self) {
         let limits = &self.tree.settings().limits;
         let (warning, limit) = (limits.loop_warning, limits.loop_limit);
@@ -216,8 +216,8 @@ impl Driver {
             self.record(Event::limit_reached(LimitKind::Loop));
         } else if warning > 0 && repeats >= warning && !self.state.is_warned_of_repeats() {
             let text = format!(
-                "You have made the same calls with the same results {repeats} times in a row. Try something else, or \
-                 finish with what you have."
+                "You have made the same calls with the same results {repeats} times in a row. Do not repeat them: try \
+                 something else, or finish with what you have."
             );
             self.record(Event::Heard { from: Speaker::Runtime, text: text.into() });
         }
@@ -242,17 +242,17 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells watchers which attempt comes next, when, and the fault of the last one.
+    /// Publishes the next attempt, its delay and the last fault.
     fn announce_retry(&self, attempt: u32, pause: Duration) {
         let Some(fault) = self.state.transient_fault() else { return };
         let attempts = self.attempts();
-        // Rounded up, so that no pause is shown as none.
+        // Rounded up, so that a short pause is not shown as zero.
         let seconds = pause.as_micros().div_ceil(100_000) as f64 / 10.0;
         let why = format!("attempt {attempt} of {attempts}, again in {seconds:.1} s: {fault}");
         self.tree.subscribers.send(RunEvent::Waiting { session: self.state.session().clone(), why });
     }
 
-    /// Number of attempts at a turn before the next model of the chain takes over, or the round fails.
+    /// Number of attempts at a turn before the next fallback takes over or the round fails.
     fn attempts(&self) -> u32 {
         match self.resolved.next_fallback(self.state.fallback_index()) {
             Some(_) => ATTEMPTS_BEFORE_FALLBACK.min(MAX_ATTEMPTS),
@@ -286,8 +286,8 @@ impl Driver {
         }
     }
 
-    /// Sends the request and listens. Returns the time in the queue too. If an external agent failed or was stopped, the
-    /// usage that it had reported until then counts.
+    /// Sends the request and reads the reply. Also returns the queue time. If an external agent failed or was
+    /// stopped, the usage it had reported counts.
     async fn send(&mut self, planned: &mut PlannedCall) -> Result<(CallOutcome, Duration), DriverError> {
         let mut ingest = Ingest::default();
         let mut timeout = self.call_timeout(planned.purpose);
@@ -310,7 +310,8 @@ impl Driver {
         Ok((outcome, waited))
     }
 
-    /// What an external agent used in a call without a reply. If the user cancelled it, it is asked: nobody calls it again.
+    /// Usage of an external agent in a call without a reply. If the user cancelled it, it is asked for a final
+    /// report, because it will not be called again.
     async fn reported_at_stop(&self, reported: ReportedUsage) -> ReportedUsage {
         let external = self.tree.settings().external.as_ref();
         match external.filter(|_| self.state.cancelled().is_some() && reported == ReportedUsage::default()) {
@@ -319,7 +320,7 @@ impl Driver {
         }
     }
 
-    /// Listens until the reply is whole, the time is up or the session is stopped.
+    /// Reads until the reply is complete, the time is up or the session is stopped.
     async fn stream_reply(
         &mut self,
         planned: &PlannedCall,
@@ -328,9 +329,9 @@ impl Driver {
     ) -> Result<CallOutcome, DriverError> {
         let model = &self.resolved.model_option(self.state.fallback_index()).model;
         let mut stream = model.provider.stream(self.request(planned, &model.name));
-        // What it costs if it fails, and if it is stopped.
+        // Cost if the call fails, and if it is stopped.
         let (mut cost, mut charge_if_stopped) = (Charge::Nothing, Charge::Unconfirmed);
-        // Set anew only when it has gone off: pieces of a reply come far more often than a limit is reached.
+        // Reset only after it fires, because chunks arrive far more often than a limit is reached.
         let mut timer = pin!(tokio::time::sleep_until(timeout.next_check(Instant::now())));
         let mut queue_guard = None;
         let mut deltas = DeltaBuffer { text: String::new(), due: Instant::now() };
@@ -368,7 +369,7 @@ impl Driver {
                     timer.as_mut().reset(timeout.next_check(Instant::now()));
                     charge_if_stopped = Charge::Unconfirmed;
                     if self.resolved.external_limits.is_some() {
-                        // It works from now on, whether it says so or not.
+                        // The agent works from now on, whether it reports progress or not.
                         cost = Charge::Unconfirmed;
                     }
                     continue;
@@ -425,7 +426,7 @@ impl Driver {
             Purpose::Grace | Purpose::Summary => deadline.map(|deadline| deadline + self.grace),
             Purpose::Turn | Purpose::Compaction => deadline,
         };
-        // Another program may work for long without a word to us: its time limit is all that ends it.
+        // An external program may work silently for a long time. Only its time limit ends it.
         let silence = match self.resolved.external_limits {
             None => self.tree.settings().limits.model_silence,
             Some(_) => EXTERNAL_SILENCE_TIMEOUT,
@@ -438,7 +439,7 @@ impl Driver {
         if is_first_attempt { timeout.reserving_retry() } else { timeout }
     }
 
-    /// Why the call is not waited for any more, if it is not.
+    /// Returns the fault if a time limit of the call was exceeded.
     fn check_timeout(&mut self, timeout: &CallTimeout, purpose: Purpose) -> Option<CallFault> {
         let now = Instant::now();
         if timeout.is_over(now) {
@@ -449,11 +450,12 @@ impl Driver {
             return Some(CallFault::Stopped);
         }
         let silence = timeout.silent_for(now)?;
-        let message = format!("the model was silent for {} s", silence.as_secs());
+        let message = format!("the model sent nothing for {} s", silence.as_secs());
         Some(CallFault::Transient { message })
     }
 
-    /// Shows what has come since the last time in one piece. A summary of earlier turns is no reply to anybody.
+    /// Publishes the text that arrived since the last time as one delta. A summary of earlier turns is not
+    /// published.
     fn flush_deltas(&self, planned: &PlannedCall, deltas: &mut DeltaBuffer, now: Instant) {
         let text = std::mem::take(&mut deltas.text);
         deltas.due = now + DELTA_INTERVAL;
@@ -468,7 +470,7 @@ impl Driver {
         let PlannedCall { turn, attempt, worst, digest, partial, .. } = planned;
         match (outcome, digest) {
             (CallOutcome::Reply(reply, used), None) => {
-                // A session that only forwards a call of another program thinks nothing.
+                // A session that only forwards a call of another program makes no model call.
                 let turns = u64::from(!self.resolved.model_option(0).name.starts_with(PASSTHROUGH_PREFIX));
                 let spent = Spent { turns, ..self.cost(used, worst.amount) };
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
@@ -495,13 +497,13 @@ impl Driver {
         }
     }
 
-    /// Where asking again would not help, another model may.
+    /// Switches to the next fallback if a retry of the same model would not help.
     fn with_fallback(&self, cause: CallFault) -> CallFault {
         let Some(next) = self.resolved.next_fallback(self.state.fallback_index()) else { return cause };
         let next = next.name.clone();
         match cause {
             CallFault::Fatal { message } => CallFault::GivenUp { message, next },
-            // Another may have a larger window.
+            // Another model may have a larger context window.
             CallFault::Overflow { message } if !self.state.can_compact() => {
                 CallFault::GivenUp { message, next }
             }
@@ -533,25 +535,25 @@ impl Driver {
     }
 }
 
-/// Why a whole reply that says nothing and calls for nothing is no answer.
+/// Fault of a complete reply without text and calls.
 fn empty_reply_fault(reply: &Reply, planned: &PlannedCall) -> Option<CallFault> {
     if !reply.text.as_str().trim().is_empty() || (!reply.calls.is_empty() && planned.digest.is_none()) {
         return None;
     }
     Some(match reply.stop {
         Stop::Refusal => {
-            CallFault::Fatal { message: "the model refused to answer, without a word".to_owned() }
+            CallFault::Fatal { message: "the model refused to answer and gave no reason".to_owned() }
         }
-        // Asked once more, it may think less.
+        // The model may think less on a second attempt.
         Stop::Length if planned.digest.is_some() => {
-            CallFault::Transient { message: "there was no room for a summary".to_owned() }
+            CallFault::Transient { message: "the model used all output tokens before any summary".to_owned() }
         }
         Stop::Length if matches!(planned.purpose, Purpose::Grace | Purpose::Summary) => CallFault::Cut {
             message: format!("the model used all {} output tokens before any text", planned.worst.max_output),
         },
         Stop::Length => CallFault::Fatal {
             message: format!(
-                "the model used up all {} tokens of its output before it said anything; raise max_tokens",
+                "the model used all {} output tokens before any text; raise max_tokens",
                 planned.worst.max_output
             ),
         },
@@ -561,8 +563,8 @@ fn empty_reply_fault(reply: &Reply, planned: &PlannedCall) -> Option<CallFault> 
     })
 }
 
-/// The pause after so many faults: up to a quarter more or less, so that children that failed together do not all come
-/// back together.
+/// Pause after this many faults. It varies by up to a quarter, so that children that failed together do not retry
+/// together.
 fn retry_pause(first: Duration, faults: u32, jitter: f64) -> Duration {
     let pause = first.saturating_mul(2u32.saturating_pow(faults.saturating_sub(1)));
     pause.min(MAX_RETRY_PAUSE).mul_f64(0.75 + jitter / 2.0)

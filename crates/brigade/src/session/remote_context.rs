@@ -1,14 +1,14 @@
-//! What travels with work that leaves this process.
+//! Context of work that is delegated to another process.
 
 use brigade_core::{Limit, RemoteContext};
 
 use super::Driver;
 
 impl Driver {
-    /// Where this session stands and what is left for it.
+    /// Depth and remaining limits of this session.
     pub(super) fn hop(&self) -> RemoteContext {
         let ledger = self.state.ledger();
-        // What is set aside for the call that carries this is there for whoever takes it up.
+        // The reserve of the current call is available to the session that takes up the work.
         let left = ledger.granted().minus(ledger.committed().minus(ledger.reserved()));
         let left =
             self.resolved.external_limits.map_or(left, |external_limits| external_limits.advertised(left));
@@ -18,7 +18,7 @@ impl Driver {
             lineage,
             depth: self.remote_depth(),
             max_depth: Some(self.resolved.authority.max_depth),
-            // Early enough that what came of it is heard.
+            // Early enough for the result to arrive in time.
             deadline: match self.child_deadline() {
                 Limit::AtMost(deadline) => Some(deadline),
                 Limit::Unlimited => None,
@@ -29,9 +29,9 @@ impl Driver {
         .with_budget(left)
     }
 
-    /// The depth of the session that takes work up elsewhere. A call has one that makes it in our place, and an external
-    /// agent one that is the agent. At the top nobody was started for it yet, so it is one deeper: else a loop of external
-    /// agents would have no end.
+    /// Depth of the session that takes up the work in the other process. A call is made by a session in place of
+    /// this one, and an external agent is itself the child. A root has started no session for the work yet, so it
+    /// adds one level. Otherwise a loop of external agents would never end.
     fn remote_depth(&self) -> u32 {
         let (depth, is_root) =
             self.state.round().map_or((0, true), |round| (round.depth, round.parent.is_none()));

@@ -1,4 +1,4 @@
-//! Results that have to fit a JSON Schema.
+//! Validation of results against a JSON Schema.
 
 use brigade_core::event::Speaker;
 use brigade_core::{Event, Outcome, Status, Text};
@@ -6,12 +6,12 @@ use brigade_core::{Event, Outcome, Status, Text};
 use super::Driver;
 use crate::schema::ResultSchema;
 
-/// How often a result that does not fit is asked for again.
+/// Number of times that a result is requested again after it did not match.
 const MAX_SCHEMA_RETRIES: u32 = 2;
 
 impl Driver {
-    /// The outcome as it is to be recorded, where the delegation asks for a schema: JSON that fits. Nothing where the
-    /// agent is told what is wrong and goes on.
+    /// Returns the outcome to record. With a schema, that is JSON that matches it. Returns none if the agent was
+    /// told what is wrong and has to try again.
     pub(super) fn validate_result(&mut self, outcome: Outcome) -> Option<Outcome> {
         let schema = self.state.round().and_then(|round| round.delegation.schema.clone());
         let (Some(schema), Status::Done) = (schema, &outcome.status) else { return Some(outcome) };
@@ -21,12 +21,12 @@ impl Driver {
             Ok(json) => Some(Outcome { text: Text::from(json), ..outcome }),
             Err(cause) if self.state.reminders() < MAX_SCHEMA_RETRIES => {
                 let text =
-                    format!("Your result does not fit the schema: {cause}. Answer again, with JSON only.");
+                    format!("Your result does not match the schema: {cause}. Reply again with JSON only.");
                 self.record(Event::Heard { from: Speaker::Runtime, text: text.into() });
                 None
             }
             Err(cause) => {
-                let cause = format!("the result does not fit the schema: {cause}");
+                let cause = format!("the result does not match the schema: {cause}");
                 Some(Outcome { status: Status::Failed { cause }, ..outcome })
             }
         }

@@ -1,4 +1,4 @@
-//! Seeing to the calls of a reply: the one place where tools are called.
+//! Execution of the calls of a reply. This is the only place where tools are called.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use super::{Driver, DriverError, DriverMessage, ToolDone};
 use crate::event_stream::RunEvent;
 use crate::tool::{AnyTool, EditPlan, ProgressReporter, RemoteLoan, SeenSlot, ToolContext};
 
-/// How long a tool may take to end after it was told to stop.
+/// Time that a tool may take to end after a stop signal.
 const TOOL_STOP_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a guard that an earlier runner left may take to end.
+/// Time that a guard process of an earlier runner may take to end.
 const ORPHAN_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is to happen with a call once its intent is durable.
+/// A call whose intent is recorded.
 pub(super) enum ReadyCall {
     Run { call: CallId, tool: Arc<dyn AnyTool>, arguments: Value, lent: Option<Budget> },
     Edit { call: CallId, plan: EditPlan, seen: SeenFile },
@@ -32,7 +32,7 @@ impl Driver {
     pub(super) async fn run_calls(&mut self, calls: Vec<CallId>) -> Result<(), DriverError> {
         let mut work = Vec::new();
         for call in calls {
-            // A state that was folded anew names calls that this driver already sees to.
+            // A state that was folded again lists calls that this driver already runs.
             if !self.in_flight.contains(&call) {
                 work.extend(self.prepare(call).await?);
             }
@@ -47,7 +47,7 @@ impl Driver {
         self.start_pending_children().await
     }
 
-    /// Decides what becomes of a call and records the intent.
+    /// Decides how a call is handled and records its intent.
     async fn prepare(&mut self, call: CallId) -> Result<Option<ReadyCall>, DriverError> {
         let Some(progress) = self.state.call(call).map(|state| state.progress.clone()) else {
             return Ok(None);
@@ -85,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// A call that is new. Delegation and messages are things that the driver itself knows how to do.
+    /// Starts a new call. The driver itself carries out delegation and messages.
     pub(super) async fn start(
         &mut self,
         call: CallId,
@@ -96,12 +96,13 @@ impl Driver {
         }
         let arguments = json::parse(tool_call.arguments.as_str()).map_err(|cause| {
             let cut = match self.state.last_stop() {
-                Some(Stop::Length) => {
-                    "; your reply was cut off at its output limit, so make the call shorter"
-                }
+                Some(Stop::Length) => ". Your reply was cut off at its output limit. Make the call shorter.",
                 _ => "",
             };
-            ToolOutput::error(format!("The arguments of {} are no JSON: {cause}{cut}", tool_call.name))
+            ToolOutput::error(format!(
+                "Invalid arguments for {}: not valid JSON: {cause}{cut}",
+                tool_call.name
+            ))
         })?;
         if tool_call.name == MESSAGE_TOOL {
             return self.send_message(call, &arguments).map(|()| None);
@@ -111,7 +112,7 @@ impl Driver {
         }
         let Some(tool) = self.permit(call, &tool_call.name, &arguments)? else { return Ok(None) };
         if tool.effect() == Effect::Edit {
-            // Edits of one session happen one after the other: the next is planned on what the last one left.
+            // Edits of one session run one after the other, because each is planned on the result of the last.
             if self.editing.is_some_and(|other| other != call) {
                 self.deferred.push_back(call);
                 return Ok(None);
@@ -128,7 +129,7 @@ impl Driver {
         Ok(Some(ReadyCall::Run { call, tool, arguments, lent }))
     }
 
-    /// The choke point: no tool runs that does not pass here. None where a person is asked first.
+    /// The only path to a tool. Returns none if the user's approval is requested first.
     fn permit(
         &mut self,
         call: CallId,
@@ -137,8 +138,9 @@ impl Driver {
     ) -> Result<Option<Arc<dyn AnyTool>>, ToolOutput> {
         let tool = self.tree.tool(&self.resolved, name).ok_or_else(|| self.no_such_tool(name))?.clone();
         if tool.network() && self.resolved.authority.network == Access::Denied {
-            let text =
-                format!("'{name}' needs the network, and this agent may not reach it; work without it");
+            let text = format!(
+                "`{name}` needs network access, which this agent does not have. Continue without it."
+            );
             return Err(ToolOutput::error(text));
         }
         let mut decided: Option<Decision> = None;
@@ -167,11 +169,11 @@ impl Driver {
         let known: Vec<&str> = self.resolved.specs.iter().map(|spec| spec.name.as_str()).collect();
         if DELEGATION_TOOLS.contains(&name) {
             return ToolOutput::error(format!(
-                "'{name}' is not available here (recursion limit or configuration)"
+                "`{name}` is not available (recursion limit or configuration). Do the task yourself."
             ));
         }
         let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
-        ToolOutput::error(format!("There is no tool '{shown}'. You have: {}", known.join(", ")))
+        ToolOutput::error(format!("Unknown tool `{shown}`. Available tools: {}", known.join(", ")))
     }
 
     fn send_message(&mut self, call: CallId, arguments: &Value) -> Result<(), ToolOutput> {
@@ -191,7 +193,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A call that an earlier runner may have run.
+    /// Handles a call that an earlier runner may have run.
     async fn recover_started_call(
         &mut self,
         call: CallId,
@@ -216,8 +218,12 @@ impl Driver {
                 })
                 .await;
                 let output = match ended {
-                    Ok(Ok(_)) => unknown("the runner ended while this call ran; it is not run again"),
-                    Ok(Err(error)) => unknown(&format!("the runner ended while this call ran, and {error}")),
+                    Ok(Ok(_)) => unknown(
+                        "the process ended while this call ran. It is not repeated. Check whether it took effect.",
+                    ),
+                    Ok(Err(error)) => unknown(&format!(
+                        "the process ended while this call ran ({error}). Check whether it took effect."
+                    )),
                     Err(error) => unknown(&error.to_string()),
                 };
                 self.answer(call, output);
@@ -252,7 +258,7 @@ impl Driver {
                 (call, RemoteLoan::default(), futures::future::Either::Right(write))
             }
         };
-        // A conflict may have shown, before the intent was durable, that the session is stopped.
+        // A conflict before the intent was durable may have shown that the session is cancelled.
         let intent_stands =
             matches!(self.state.call(call).map(|state| &state.progress), Some(CallProgress::Started(_)));
         if !intent_stands || self.state.stop_reason().is_some() {
@@ -272,10 +278,10 @@ impl Driver {
             let (output, seen) = tokio::select! {
                 output = safe => match output {
                     Ok(output) => (output, seen.take()),
-                    Err(_) => (ToolOutput::error("The tool failed in an unexpected way"), None),
+                    Err(_) => (ToolOutput::error("The tool failed unexpectedly."), None),
                 },
                 () = stopped => {
-                    (ToolOutput::error("interrupted, outcome unknown: it did not stop in time"), None)
+                    (ToolOutput::error("interrupted, outcome unknown: the call did not stop in time"), None)
                 }
             };
             let done = ToolDone { call, output, spent: loan.spent(), seen };
@@ -283,7 +289,7 @@ impl Driver {
         });
     }
 
-    /// Tells watchers how far a call of this session is.
+    /// Reporter that publishes the progress of a call of this session.
     fn progress_reporter(&self) -> ProgressReporter {
         let (tree, session) = (self.tree.clone(), self.state.session().clone());
         ProgressReporter::new(move |why| {
@@ -291,15 +297,15 @@ impl Driver {
         })
     }
 
-    /// Starts a task that ends with this driver.
+    /// Spawns a task that is aborted with this driver.
     pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        // Finished tasks are forgotten here, so that the set does not grow with the session.
+        // Finished tasks are removed here, so that the set does not grow with the session.
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(task);
     }
 }
 
-/// A path that is given from the root of the file system is judged as the path in the workspace that it is.
+/// An absolute path inside the workspace is checked as the relative path.
 fn relative_to_root<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a> {
     match action.subject {
         Subject::Path(path) => {
@@ -312,7 +318,7 @@ fn relative_to_root<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a
     }
 }
 
-/// How the guard of a call is named in the process table.
+/// Name of a call's guard process in the process table.
 pub(crate) fn guard_tag(session: &brigade_core::SessionId, call: CallId) -> String {
     format!("{session}:{call}")
 }

@@ -1,4 +1,4 @@
-//! Processes that keep others from writing, and what the user can do about them.
+//! Processes that block writers, and the remedies for the user.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -7,9 +7,9 @@ use std::path::Path;
 /// Process that holds a lock on the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blocker {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// Its state when it was looked up.
+    /// State of the process when it was looked up.
     pub state: BlockerState,
 }
 
@@ -22,28 +22,28 @@ pub enum BlockerState {
     Traced,
     /// Paused together with its container or control group.
     Paused,
-    /// Running, or waiting for something by itself.
+    /// Running, or waiting for something itself.
     Running,
 }
 
 impl Blocker {
-    /// Whether the process releases nothing until somebody else resumes it.
+    /// Whether the process releases nothing until it is resumed from outside.
     pub fn is_stopped(&self) -> bool {
         self.state != BlockerState::Running
     }
 
-    /// Process that holds an exclusive `flock` on a file.
+    /// Finds the process that holds an exclusive `flock` on a file.
     pub(super) fn of_file(path: &Path) -> Option<Blocker> {
         find(path, |lock| lock.kind == "FLOCK")
     }
 
-    /// Process that holds the write lock of the database whose shared-memory file this is.
+    /// Finds the process that holds the write lock of the database with this shared-memory file.
     pub(super) fn of_shared_memory(path: &Path) -> Option<Blocker> {
         find(path, |lock| lock.kind == "POSIX" && lock.covers(WRITE_LOCK_BYTE))
     }
 }
 
-/// Byte of the shared-memory file that a writer of SQLite locks.
+/// Byte of the shared-memory file that an SQLite writer locks.
 const WRITE_LOCK_BYTE: u64 = 120;
 
 impl fmt::Display for Blocker {
@@ -70,7 +70,7 @@ impl fmt::Display for Blocker {
     }
 }
 
-/// Line of the kernel's table of locks.
+/// Line of the kernel's lock table.
 struct LockLine<'a> {
     kind: &'a str,
     pid: u32,
@@ -80,8 +80,8 @@ struct LockLine<'a> {
 }
 
 impl LockLine<'_> {
-    /// Reads a line such as `3: FLOCK ADVISORY WRITE 4711 fe:00:1028 0 EOF`. Lines of shared locks and of waiters
-    /// name nobody who keeps a writer out.
+    /// Parses a line such as `3: FLOCK ADVISORY WRITE 4711 fe:00:1028 0 EOF`. Shared locks and waiters do not
+    /// block a writer and are skipped.
     fn parse(line: &str) -> Option<LockLine<'_>> {
         let mut words = line.split_ascii_whitespace();
         let kind = words.nth(1)?;
@@ -100,8 +100,8 @@ impl LockLine<'_> {
     }
 }
 
-/// Looks a lock up in the kernel's table. The device is not compared: some file systems report one there and another
-/// to `stat`.
+/// Looks up a lock in the kernel's table. The device is not compared, because some file systems report another
+/// one to `stat`.
 fn find(path: &Path, is_meant: impl Fn(&LockLine<'_>) -> bool) -> Option<Blocker> {
     let inode = std::fs::metadata(path).ok()?.ino();
     let table = std::fs::read_to_string("/proc/locks").ok()?;
@@ -113,7 +113,7 @@ fn find(path: &Path, is_meant: impl Fn(&LockLine<'_>) -> bool) -> Option<Blocker
 fn state(pid: u32) -> BlockerState {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let stat = String::from_utf8_lossy(&stat);
-    // The name of the program is in parentheses and may contain spaces and parentheses itself.
+    // The program name is in parentheses and may itself contain spaces and parentheses.
     let state = stat.rsplit_once(')').and_then(|(_, fields)| fields.split_ascii_whitespace().next());
     match state {
         Some("T") => BlockerState::Stopped,
@@ -123,7 +123,7 @@ fn state(pid: u32) -> BlockerState {
     }
 }
 
-/// Whether the control group of a process is frozen, as `docker pause` does it.
+/// Whether the control group of a process is frozen, for example by `docker pause`.
 fn is_frozen(pid: u32) -> bool {
     let events = || {
         let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;

@@ -1,4 +1,4 @@
-//! Facts as bytes: JSON with long texts put aside, and a checksum over all that a record says.
+//! Encoding of events: JSON with long texts stored separately, and a checksum over each record.
 
 use std::ops::Range;
 use std::str::Split;
@@ -11,19 +11,19 @@ use serde::Deserialize;
 
 use super::{Append, Expect, StoreError};
 
-/// Why bytes are not a fact.
+/// Error of decoding an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A newer version wrote them.
+    /// A newer version wrote the bytes.
     #[error("{0}")]
     Newer(String),
-    /// Nobody wrote them like that.
+    /// The bytes are damaged.
     #[error("{0}")]
     Damaged(String),
 }
 
 impl DecodeError {
-    /// The same, about a record.
+    /// Converts the error into a store error about a record.
     pub(super) fn of(self, session: &SessionId, seq: u64) -> StoreError {
         let session = session.clone();
         match self {
@@ -33,21 +33,21 @@ impl DecodeError {
     }
 }
 
-/// Facts of one session, ready to be written.
+/// Encoded events of one session.
 #[derive(Debug, Default)]
 pub(super) struct Encoded {
-    /// All rows, one after the other: a buffer for each would be moved several times while it grows.
+    /// All rows in one buffer. A buffer per row would be moved several times while it grows.
     bodies: Vec<u8>,
     rows: Vec<RowSpan>,
-    /// Contents to keep: definitions that came along and texts that are too long for a fact.
+    /// Content to store: definitions that came with the events, and texts too long for an event.
     pub(super) blobs: Vec<(Hash, Arc<str>)>,
-    /// Definitions that the facts name, whether or not they are among the blobs.
+    /// Definitions that the events refer to, whether or not they are among the blobs.
     pub(super) definitions: Vec<Hash>,
-    /// Long texts of the facts.
+    /// Long texts of the events.
     pub(super) texts: Vec<Hash>,
 }
 
-/// Where a row is among the bodies.
+/// Range of a row in `bodies`.
 #[derive(Debug)]
 struct RowSpan {
     body: Range<usize>,
@@ -55,29 +55,29 @@ struct RowSpan {
     flag: u64,
 }
 
-/// Facts that are written together, ready to be written: one after the other, each on a line of its own. A fact with a mark
-/// is alone, so that the mark is its own.
+/// Encoded events that are stored together, one per line. An event with a flag has a row of its own, so that the
+/// flag is unambiguous.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) body: &'a [u8],
-    /// How many they are.
+    /// Number of events.
     pub(super) event_count: u64,
     pub(super) flag: u64,
 }
 
-/// About how many bytes a fact has.
+/// Estimated size of an event.
 const EVENT_BYTES_ESTIMATE: usize = 320;
-/// How many bytes of several facts are written together at most: less than a page of the file, so that decay of one page takes
-/// few facts along that are not on it.
+/// Maximum size of a row with several events. It is less than a page of the file, so that damage to one page
+/// affects few events outside it.
 const MAX_ROW_BYTES: usize = 3_500;
 
 impl Encoded {
-    /// Room for this many facts.
+    /// Reserves space for this many events.
     pub(super) fn with_capacity(event_count: usize) -> Encoded {
         Encoded { bodies: Vec::with_capacity(event_count * EVENT_BYTES_ESTIMATE), ..Encoded::default() }
     }
 
-    /// The facts in their order, as they are written together.
+    /// Returns the rows in the order of their events.
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let row = |RowSpan { body, event_count, flag }: &RowSpan| Row {
             body: self.bodies.get(body.clone()).unwrap_or_default(),
@@ -87,14 +87,14 @@ impl Encoded {
         self.rows.iter().map(row)
     }
 
-    /// Content that comes along with the facts.
+    /// Adds content that comes with the events.
     pub(super) fn add_blob(&mut self, content: Arc<str>) {
         let hash = Hash::of(content.as_bytes());
         self.definitions.push(hash);
         self.blobs.push((hash, content));
     }
 
-    /// Adds a fact.
+    /// Adds an event.
     pub(super) fn push(&mut self, event: &Event) -> Result<(), serde_json::Error> {
         self.definitions.extend(definitions(event));
         if !self.bodies.is_empty() {
@@ -102,7 +102,7 @@ impl Encoded {
         }
         let start = self.bodies.len();
         serde_json::to_writer(&mut self.bodies, event)?;
-        // A text is never longer than its JSON, so short facts, nearly all of them, are done here without a copy.
+        // A text is never longer than its JSON, so short events, which are nearly all of them, need no copy.
         if self.bodies.len() - start > MAX_INLINE_BYTES {
             let mut event = event.clone();
             let mut spilled = false;
@@ -126,7 +126,7 @@ impl Encoded {
         Ok(())
     }
 
-    /// Puts the fact that was written from `start` on into the last row, or into one of its own.
+    /// Moves the event written from `start` on into the last row or into a new one.
     fn place(&mut self, start: usize, flag: u64) {
         let end = self.bodies.len();
         match self.rows.last_mut() {
@@ -139,8 +139,8 @@ impl Encoded {
     }
 }
 
-/// How a fact is marked in its row, so that it is found without being read: 1 for words from outside, 2 for the
-/// beginning of a session that people find in their history by itself.
+/// Flag of an event in its row, so that it is found without decoding: 1 for external events, 2 for the start of a
+/// session that is listed in the history by itself.
 pub(super) fn flag(event: &Event) -> u64 {
     match event {
         event if event.is_external() => 1,
@@ -149,7 +149,7 @@ pub(super) fn flag(event: &Event) -> u64 {
     }
 }
 
-/// The definitions that a fact names: whoever has the fact needs them too.
+/// Definitions that an event refers to. A copy of the event needs them too.
 pub(super) fn definitions(event: &Event) -> impl Iterator<Item = Hash> {
     let hashes = match event {
         Event::Started { agent, grant, .. } | Event::Delegated { agent, grant, .. } => {
@@ -160,7 +160,7 @@ pub(super) fn definitions(event: &Event) -> impl Iterator<Item = Hash> {
     hashes.into_iter().flatten()
 }
 
-/// The content that an edit leads to, if the fact is one that changes a file.
+/// Content that an edit leads to, if the event changes a file.
 pub(super) fn edit(event: &Event) -> Option<Hash> {
     match event {
         Event::ToolStarted { before, after, .. } if before != after => *after,
@@ -168,7 +168,7 @@ pub(super) fn edit(event: &Event) -> Option<Hash> {
     }
 }
 
-/// Refuses facts that may not be appended the way `append` wants to.
+/// Refuses events that the given kind of append may not contain.
 pub(super) fn check_external(append: &Append) -> Result<(), StoreError> {
     if append.lease.is_some() && matches!(append.expect, Expect::Length(_)) {
         return Ok(());
@@ -179,14 +179,14 @@ pub(super) fn check_external(append: &Append) -> Result<(), StoreError> {
     }
 }
 
-/// The facts that were written together, each as [`decode`] takes it. JSON as it is written here has no line feed of its own.
+/// Splits a row into events for [`decode`]. The JSON written here contains no line feed.
 pub(super) fn lines(body: &[u8]) -> Result<Split<'_, char>, DecodeError> {
-    // Checked as a whole, the text need not be checked string by string.
+    // One check of the whole text saves a check per string.
     let text = std::str::from_utf8(body).map_err(|error| DecodeError::Damaged(error.to_string()))?;
     Ok(text.split('\n'))
 }
 
-/// Refuses what a newer version of the log has written.
+/// Refuses events in a newer version of the log format.
 pub(super) fn check_version(v: u64) -> Result<(), DecodeError> {
     if v > u64::from(VERSION) {
         return Err(DecodeError::Newer(format!("version {v} of the log")));
@@ -194,14 +194,14 @@ pub(super) fn check_version(v: u64) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// A fact from its text. Texts that were put aside are still aside; see [`hydrate`].
+/// Decodes an event. Texts stored separately are still missing. See [`hydrate`].
 pub(super) fn decode(text: &str, v: u64) -> Result<Event, DecodeError> {
     check_version(v)?;
     serde_json::from_str(text).map_err(|error| explain(text, &error))
 }
 
-/// Tells what a newer version wrote from what nobody wrote. The checksum held, so an unknown name is a name that this
-/// version has yet to learn: above all a field of a grant, which would narrow it.
+/// Distinguishes bytes of a newer version from damaged ones. The checksum matched, so an unknown name was
+/// introduced by a newer version. It may be a field that narrows a grant.
 fn explain(text: &str, error: &serde_json::Error) -> DecodeError {
     #[derive(Deserialize)]
     struct Tagged {
@@ -219,7 +219,7 @@ fn explain(text: &str, error: &serde_json::Error) -> DecodeError {
     }
 }
 
-/// The cause of a failure to read JSON, without the names of Rust types.
+/// Cause of a JSON error, without the names of Rust types.
 pub(super) fn cause(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     let types = [", expected struct ", ", expected enum ", ", expected internally tagged enum "];
@@ -229,12 +229,12 @@ pub(super) fn cause(error: &serde_json::Error) -> String {
     text
 }
 
-/// Puts the texts back that [`Encoded::push`] put aside.
+/// Restores the texts that [`Encoded::push`] stored separately.
 pub(super) fn hydrate<E: From<DecodeError>>(
     event: &mut Event,
     find: &mut dyn FnMut(Hash) -> Result<Option<Arc<str>>, E>,
 ) -> Result<(), E> {
-    // Most facts have no long text; they are short themselves, and visiting their few texts costs next to nothing.
+    // Most events have no long text. They are short, and visiting their few texts costs almost nothing.
     let mut fault = Ok(());
     event.texts_mut(&mut |text| {
         let Text::Spilled(blob_ref) = text else { return };
@@ -252,7 +252,7 @@ pub(super) fn hydrate<E: From<DecodeError>>(
     fault
 }
 
-/// The checksum of a record: eight bytes are plenty against decay, which is all that it guards against.
+/// Checksum of a record. Eight bytes are enough against accidental damage, which is all it protects from.
 pub(super) fn checksum(session: &str, seq: u64, pos: u64, at: u64, v: u64, body: &[u8]) -> [u8; 8] {
     let mut hasher = blake3::Hasher::new();
     let mut head = [0u8; 40];

@@ -1,5 +1,5 @@
-//! A tree as lines of JSON, and back. Every line carries what it takes to check it, and the last one says that it is
-//! the last, so that a copy that was cut off is known for what it is.
+//! Export of a tree as JSON lines, and import. Every line can be verified by itself, and the last line marks the
+//! end, so that a truncated copy is detected.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,78 +12,80 @@ use serde_json::value::RawValue;
 use super::codec::{self, DecodeError, Encoded};
 use super::{Loans, Store, StoreError};
 
-/// The format of the lines.
+/// Format version of the lines.
 const FORMAT: u32 = 1;
-/// How many records are read at a time.
+/// Number of records per read.
 const PAGE_RECORDS: usize = 1_000;
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportReport {
-    /// The session at the top of the tree.
+    /// Root session of the tree.
     pub root: SessionId,
-    /// How many records the text holds, up to the cut if there is one.
+    /// Number of records in the text, up to the truncation if there is one.
     pub records: u64,
-    /// How many of them were not in the store before.
+    /// Number of records that the store did not have before.
     pub new: u64,
-    /// Where the text stops being an export, if it does.
+    /// Position at which the text stops being a valid export, if it does.
     pub cut: Option<Truncation>,
-    /// What the last round of the session at the top says about itself.
+    /// Last round of the root session as the export describes it.
     pub round: Option<ImportedRound>,
-    /// Calls that were open. They are never run here.
+    /// Calls that were open. They never run here.
     pub pending: Vec<PendingCall>,
 }
 
-/// What an imported round says about itself. Nothing of it counts here beyond what the configuration allows.
+/// Description of an imported round. It grants nothing beyond the local configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedRound {
-    /// The id of the agent.
+    /// Id of the agent.
     pub agent: String,
-    /// Its model, if it names one.
+    /// Model of the agent, if it names one.
     pub model: Option<String>,
-    /// The mode it worked in.
+    /// Permission mode.
     pub mode: Mode,
-    /// The folder it worked in.
+    /// Working directory.
     pub folder: String,
 }
 
-/// A call that was open when a tree was exported.
+/// A call that was open when the tree was exported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingCall {
-    /// The session that made it.
+    /// Session that made the call.
     pub session: SessionId,
-    /// The call.
+    /// Id of the call.
     pub call: CallId,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// Its arguments, as the model wrote them.
+    /// Arguments as the model wrote them.
     pub arguments: String,
 }
 
-/// Where a text stops being an export.
+/// Place where a text stops being a valid export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Truncation {
-    /// The line, from 1. All lines before it were imported.
+    /// Line number, starting at 1. All lines before it were imported.
     pub line: u64,
-    /// What is wrong with it.
+    /// Cause of the failure.
     pub cause: String,
 }
 
-/// Why nothing was imported.
+/// Error that prevented an import. Nothing was imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// The text has no whole first line, or that line is none of an export.
-    #[error("this is not an export of a session: {0}; `brigade sessions export` makes one")]
+    /// The first line is incomplete or is not the header of an export.
+    #[error("cannot import this text: {0}. Create an export with `brigade sessions export`.")]
     NotAnExport(String),
-    /// The text was written by a newer version.
-    #[error("this export has format {found}, and this brigade knows formats up to {known}; upgrade brigade")]
+    /// A newer version wrote the export.
+    #[error(
+        "cannot import this export: its format is {found}, and this version supports formats up to {known}. Upgrade Brigade."
+    )]
     NewerFormat {
-        /// Its format.
+        /// Format of the export.
         found: u32,
-        /// The newest that this version knows.
+        /// Newest format that this version knows.
         known: u32,
     },
-    /// The store did not take it.
+    /// The store rejected the import.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -94,14 +96,14 @@ struct Header {
     root: SessionId,
 }
 
-/// A content, before the first record that names it.
+/// Content, placed before the first record that refers to it.
 #[derive(Serialize, Deserialize)]
 struct BlobLine {
     blob: Hash,
     text: Arc<str>,
 }
 
-/// A record. The event is kept as the bytes that the checksum is over.
+/// A record. The event is kept as the bytes that the checksum covers.
 #[derive(Serialize, Deserialize)]
 struct RecordLine<'a> {
     session: SessionId,
@@ -113,13 +115,13 @@ struct RecordLine<'a> {
     event: &'a RawValue,
 }
 
-/// The last line: how many records there are.
+/// Last line, with the number of records.
 #[derive(Serialize, Deserialize)]
 struct EndLine {
     end: u64,
 }
 
-/// A session and all below it as lines of JSON.
+/// Exports a session and its descendants as JSON lines.
 pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, StoreError> {
     let mut lines = ExportLines::default();
     lines.push(&Header { brigade_export: FORMAT, root: root.clone() })?;
@@ -150,7 +152,7 @@ pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, Store
     Ok(lines.0)
 }
 
-/// Error about a definition that was written with the facts that name it, and is not there.
+/// Error for a definition that is missing although it was written with the events that refer to it.
 fn missing_definition(record: &Record, hash: Hash) -> StoreError {
     DecodeError::Damaged(format!("its definition {hash} is missing")).of(&record.session, record.seq)
 }
@@ -185,21 +187,22 @@ impl ExportLines {
 }
 
 fn encode_error(error: serde_json::Error) -> StoreError {
-    StoreError::Broken { place: "of this export".into(), cause: error.to_string() }
+    StoreError::Broken { place: "this export".into(), cause: error.to_string() }
 }
 
-/// Positions differ from store to store, so the checksum of a line is over none.
+/// Checksum of a line. Positions differ between stores, so they are not included.
 fn sum(session: &SessionId, seq: u64, at: u64, v: u64, event: &RawValue) -> String {
     let sum = codec::checksum(session.as_str(), seq, 0, at, v, event.get().as_bytes());
     format!("{:016x}", u64::from_be_bytes(sum))
 }
 
-/// Puts an exported tree into a store. What is whole before a cut or the first bad line is imported, in one
-/// transaction, and the cut is reported. A session that the store already has must be the same as far as both go.
+/// Imports an exported tree into a store. The valid lines before a truncation or the first bad line are imported
+/// in one transaction, and the truncation is reported. A session that the store already has must be identical as
+/// far as both go.
 pub async fn import(store: &dyn Store, text: &str) -> Result<ImportReport, ImportError> {
     let mut lines = text.split_inclusive('\n');
     let header = lines.next().and_then(|line| line.strip_suffix('\n'));
-    let header = header.ok_or_else(|| ImportError::NotAnExport("its first line is not whole".into()))?;
+    let header = header.ok_or_else(|| ImportError::NotAnExport("its first line is incomplete".into()))?;
     let header: Header = serde_json::from_str(header).map_err(|error| {
         ImportError::NotAnExport(match error.is_data() {
             true => "its first line is not the header of an export".to_owned(),
@@ -229,7 +232,10 @@ pub async fn import(store: &dyn Store, text: &str) -> Result<ImportReport, Impor
         }
     }
     if cut.is_none() && tree.end == EndMarker::Missing {
-        cut = Some(Truncation { line: number + 1, cause: "the text ends before its last line".into() });
+        cut = Some(Truncation {
+            line: number + 1,
+            cause: "the text ends before the last line of the export".into(),
+        });
     }
     let records = tree.records.len() as u64;
     let (round, pending) = (tree.round(), tree.pending());
@@ -237,7 +243,7 @@ pub async fn import(store: &dyn Store, text: &str) -> Result<ImportReport, Impor
     Ok(ImportReport { root: tree.root, records, new, cut, round, pending })
 }
 
-/// What was read of a text so far.
+/// Part of a text that was read so far.
 struct ImportedTree {
     root: SessionId,
     records: Vec<Record>,
@@ -251,11 +257,11 @@ enum EndMarker {
     Seen,
 }
 
-/// Why a line is not taken.
+/// Reason to reject a line.
 enum LineError {
-    /// It is cut or damaged; those before it are good.
+    /// The line is truncated or damaged. Earlier lines are valid.
     Line(String),
-    /// This version must not touch the session at all.
+    /// A newer version wrote the session, so this version must not write it.
     Newer(StoreError),
 }
 
@@ -272,7 +278,7 @@ impl From<DecodeError> for LineError {
 }
 
 impl ImportedTree {
-    /// What the last round of the session at the top says about itself.
+    /// Last round of the root session.
     fn round(&self) -> Option<ImportedRound> {
         let own = self.records.iter().rev().filter(|record| record.session == self.root);
         let (agent, authority) = own.into_iter().find_map(|record| match &record.event {
@@ -285,7 +291,7 @@ impl ImportedTree {
         Some(ImportedRound { agent: agent.id, model: agent.model, mode, folder })
     }
 
-    /// The calls that are open in any session.
+    /// Open calls of all sessions.
     fn pending(&self) -> Vec<PendingCall> {
         let mut states: BTreeMap<&SessionId, State> = BTreeMap::new();
         for record in &self.records {
@@ -305,20 +311,20 @@ impl ImportedTree {
 
     fn take(&mut self, line: &str) -> Result<(), LineError> {
         let bad = |cause: &str| Err(LineError::Line(cause.into()));
-        let Some(line) = line.strip_suffix('\n') else { return bad("the line is cut") };
+        let Some(line) = line.strip_suffix('\n') else { return bad("the line is truncated") };
         if self.end == EndMarker::Seen {
-            return bad("there is more after the last line");
+            return bad("there is text after the last line of the export");
         }
         if line.starts_with(r#"{"blob":"#) {
             let BlobLine { blob, text } = serde_json::from_str(line)?;
             if Hash::of(text.as_bytes()) != blob {
-                return bad("the content does not fit its hash");
+                return bad("the content does not match its hash");
             }
             self.blobs.insert(blob, text);
         } else if line.starts_with(r#"{"end":"#) {
             let EndLine { end } = serde_json::from_str(line)?;
             if end != self.records.len() as u64 {
-                return bad("the number of records does not fit");
+                return bad("the number of records does not match");
             }
             self.end = EndMarker::Seen;
         } else {
@@ -330,10 +336,10 @@ impl ImportedTree {
     fn record(&mut self, line: RecordLine<'_>) -> Result<(), LineError> {
         let RecordLine { session, seq, at, v, event, .. } = line;
         if line.sum != sum(&session, seq, at, v, event) {
-            return Err(LineError::Line("the checksum does not fit".into()));
+            return Err(LineError::Line("the checksum does not match".into()));
         }
         if !self.root.contains(&session) {
-            return Err(LineError::Line(format!("the session {session} is not of this tree")));
+            return Err(LineError::Line(format!("session {session} does not belong to this tree")));
         }
         let mut event = codec::decode(event.get(), v).map_err(|error| match error {
             DecodeError::Newer(_) => LineError::Newer(error.of(&session, seq)),

@@ -1,4 +1,4 @@
-//! Logs in memory, for tests and for embedders that keep nothing. The contract is the same as on disk.
+//! In-memory store for tests and for embedders that persist nothing. Its contract is that of the store on disk.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::{
     TreeTotals,
 };
 
-/// The log of every session, gone with the process.
+/// Session logs that are lost when the process ends.
 #[derive(Debug)]
 pub struct MemoryStore {
     logs: Mutex<Logs>,
@@ -29,16 +29,16 @@ struct Logs {
     order: BTreeMap<Pos, (SessionId, u64)>,
     last_pos: Pos,
     blobs: HashMap<Hash, Arc<str>>,
-    /// Which contents a session names.
+    /// Content that each session refers to.
     refs: HashMap<SessionId, HashSet<Hash>>,
     leases: BTreeMap<SessionId, LeaseRow>,
-    /// The highest position that was ever removed.
+    /// Highest position that was ever removed.
     removed: Pos,
-    /// Trees that got records from elsewhere, and the position of the last such record.
+    /// Imported trees, and the position of the last imported record of each.
     imported: HashMap<SessionId, Pos>,
-    /// Contents that edits of removed sessions led to.
+    /// Content that edits of removed sessions led to.
     removed_edits: HashSet<Hash>,
-    /// The latest time that anybody told: the only clock there is.
+    /// Latest time passed by a caller. There is no other clock.
     now: u64,
 }
 
@@ -49,13 +49,13 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> MemoryStore {
         MemoryStore { logs: Mutex::default(), changes: watch::Sender::new(0) }
     }
 
     fn logs(&self) -> MutexGuard<'_, Logs> {
-        // Every change is checked before it begins, so what a panicking thread leaves is whole.
+        // Every change is validated before it begins, so the data is consistent even after a panic.
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,7 +196,7 @@ impl Logs {
             self.imported.insert(root, self.last_pos);
         }
         if children.iter().any(|child| !self.sessions.contains_key(&child.session)) {
-            // Removed where the tree comes from.
+            // Those sessions were removed in the store that the tree comes from.
             self.removed = self.last_pos;
         }
         Ok(count)

@@ -1,36 +1,36 @@
-//! Who runs a tree, and whether that process still lives.
+//! Lease owners, and whether their process is still alive.
 
 use std::fmt;
 
-/// A process that can hold a lease, named so that no later process is taken for it.
+/// A process that can hold a lease, identified so that no later process is mistaken for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// The name of the machine.
+    /// Host name.
     pub host: String,
-    /// What the kernel calls this run of the machine.
+    /// Boot id of the kernel.
     pub boot_id: String,
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// When the process started, in the kernel's ticks since boot: a pid that is used again starts later.
+    /// Start time of the process in kernel ticks since boot. A process that reuses the pid starts later.
     pub start_time: u64,
 }
 
-/// What can be known about a holder from where one stands.
+/// State of a lease owner as an observer sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
-    /// The process runs.
+    /// The process is running.
     Alive,
-    /// The process is gone, or its machine has been started again since.
+    /// The process has ended, or its host has rebooted.
     Dead,
-    /// It is on another machine; only the time since it last renewed its lease tells.
+    /// The process is on another host. Only the age of its lease indicates whether it is alive.
     Elsewhere,
 }
 
-/// How long a holder on another machine may be silent before it counts as dead, in milliseconds.
+/// Time in milliseconds after which an owner on another host counts as dead if it has not renewed its lease.
 const REMOTE_OWNER_TIMEOUT_MS: u64 = 30_000;
 
 impl Owner {
-    /// The process that this code runs in.
+    /// Returns the current process.
     pub fn this_process() -> Owner {
         let pid = std::process::id();
         Owner {
@@ -41,8 +41,8 @@ impl Owner {
         }
     }
 
-    /// What `observer` can know about this holder. Only holders of the same machine and the same boot can be looked
-    /// up in its table of processes.
+    /// Returns the state of this owner as `observer` sees it. Only owners on the same host and boot can be looked
+    /// up in the process table.
     pub fn liveness(&self, observer: &Owner) -> Liveness {
         if self.host != observer.host {
             return Liveness::Elsewhere;
@@ -53,12 +53,12 @@ impl Owner {
         Liveness::Dead
     }
 
-    /// Whether this process runs on this machine now. One on another machine is not known to.
+    /// Whether this process is running on this host. Returns false for a process on another host.
     pub fn is_alive(&self) -> bool {
         self.liveness(&Owner::this_process()) == Liveness::Alive
     }
 
-    /// Whether a lease of this holder, last renewed at `renewed`, still stands at `at` for `observer`.
+    /// Whether a lease of this owner, last renewed at `renewed`, is still valid at `at` for `observer`.
     pub(super) fn is_valid_at(&self, renewed: u64, observer: &Owner, at: u64) -> bool {
         match self.liveness(observer) {
             Liveness::Alive => true,
@@ -84,12 +84,12 @@ fn boot_id() -> String {
     String::new()
 }
 
-/// When a process started, if it is there and not a zombie.
+/// Start time of a process, if it exists and is not a zombie.
 #[cfg(target_os = "linux")]
 fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The name of the program stands in parentheses and may hold spaces and parentheses itself.
+    // The program name is in parentheses and may itself contain spaces and parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     // The state is field 3 of the line, the start time field 22.
@@ -100,7 +100,7 @@ fn start_time(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// Without `/proc` a process that exists is taken for the one that is meant.
+/// Without `/proc`, an existing process with this pid is assumed to be the same one.
 #[cfg(not(target_os = "linux"))]
 fn start_time(pid: u32) -> Option<u64> {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;

@@ -1,4 +1,4 @@
-//! Logs in one SQLite file: any number of processes, one writer at a time, durable when an append returns.
+//! Store in one SQLite file: any number of processes, one writer at a time, durable when an append returns.
 
 mod access;
 mod batch;
@@ -38,18 +38,18 @@ use schema::StoreLimits;
 use write_tx::AppendJob;
 use writer::{ClosureJob, Job, WriteTx, Writer};
 
-/// Longest wait for a commit of this process before the process is stopped all the same.
+/// Maximum wait for a commit of this process before the process is stopped anyway.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The log of every session in one file.
+/// All session logs in one file.
 ///
-/// Callers encode; one thread writes, and puts what has queued up meanwhile into one transaction. Reading happens on
-/// connections of its own and never waits for a writer. Dropping the store writes what is queued and ends its threads.
+/// Callers encode their events. One thread writes, and combines queued jobs into one transaction. Readers use
+/// their own connections and never wait for a writer. Dropping the store writes the queue and ends the threads.
 #[derive(Debug)]
 pub struct SqliteStore {
     place: Arc<Path>,
     reader: Arc<Reader>,
-    /// None in a store that is only read, and while the store is dropped: closing the channel is what ends the writer.
+    /// None in a read-only store, and while the store is dropped. Closing the channel ends the writer.
     jobs: Option<mpsc::Sender<Box<dyn Job>>>,
     writer: Option<JoinHandle<()>>,
     gate: Arc<CommitGate>,
@@ -57,12 +57,14 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a store, and makes it where there is none: the folder and the file are for the owner only.
+    /// Opens a store, and creates it if it does not exist. The directory and the file are accessible only to the
+    /// owner.
     pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
         SqliteStore::open_limited(path, StoreLimits::default())
     }
 
-    /// Opens a store that does not grow beyond `pages` pages, which have 8 KB in a new file; more is [`StoreError::Full`].
+    /// Opens a store that does not grow beyond `pages` pages, which have 8 KB in a new file. Beyond that, writes
+    /// fail with [`StoreError::Full`].
     pub fn open_with_max_pages(path: &Path, pages: u32) -> Result<SqliteStore, StoreError> {
         SqliteStore::open_limited(path, StoreLimits { pages: Some(pages) })
     }
@@ -83,9 +85,9 @@ impl SqliteStore {
         Ok(SqliteStore { place, reader, jobs: Some(jobs), writer: Some(thread), gate, changes })
     }
 
-    /// Opens a store that exists for reading only. It takes no lock that a writer needs, also works on a file system or
-    /// with permissions that allow no writing, and refuses everything that writes. None if nothing was written to it yet,
-    /// as in the moment in which another process makes it.
+    /// Opens an existing store read-only. It takes no lock that a writer needs, works on read-only file systems
+    /// and files, and refuses all writes. Returns none if nothing was written yet, for example while another
+    /// process creates the store.
     pub fn open_read_only(path: &Path) -> Result<Option<SqliteStore>, StoreError> {
         let place: Arc<Path> = schema::absolute(path).into();
         schema::check_file(&place).map_err(|error| schema::io_error(&place, &error))?;
@@ -94,34 +96,34 @@ impl SqliteStore {
             return Ok(None);
         }
         let reader = Arc::new(Reader::new(place.clone(), access));
-        // Nobody looks for what others write, so nobody is stirred.
+        // A read-only store does not watch for foreign writes, so its subscribers are never notified.
         let (_, changes) = watch::channel(0);
         Ok(Some(SqliteStore { place, reader, jobs: None, writer: None, gate: Arc::default(), changes }))
     }
 
-    /// Where the store is.
+    /// Returns the path of the store.
     pub fn path(&self) -> PathBuf {
         self.place.to_path_buf()
     }
 
-    /// Has the writer do something in its next transaction. What is waited for is that it is durable.
+    /// Runs a job in the writer's next transaction and waits until it is durable.
     fn write<T, F>(&self, work: F) -> BoxFuture<'static, Result<T, StoreError>>
     where
         T: Send + 'static,
         F: FnMut(&mut WriteTx<'_>) -> Result<T, writer::WriteError> + Send + 'static,
     {
         let Some(jobs) = &self.jobs else {
-            let cause = "it is open for reading only".into();
+            let cause = "it was opened read-only".into();
             let place = self.place.display().to_string();
             return Box::pin(ready(Err(StoreError::ReadOnly { place, cause })));
         };
         let (task, answer) = ClosureJob::job(work);
-        // Where nobody takes it, the answer is that nobody will: the task goes, and its end of the channel with it.
+        // If the writer is gone, the job is dropped together with its reply channel, which reports the failure.
         let _ = jobs.send(task);
         Box::pin(answer.map(|answer| answer.unwrap_or(Err(StoreError::Closed))))
     }
 
-    /// Reads on a connection of the pool, off the threads that poll futures.
+    /// Reads on a pooled connection, outside the async worker threads.
     async fn read_with<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -137,7 +139,7 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.writer.take() {
-            // A writer that fell over has answered nobody since; there is nothing left to tell here.
+            // A writer that panicked has already failed its callers. There is nothing left to report.
             let _ = thread.join();
         }
     }

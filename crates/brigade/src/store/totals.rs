@@ -1,28 +1,29 @@
-//! What trees have used up, for listings.
+//! Usage of trees, for listings.
 
 use std::collections::BTreeMap;
 
 use brigade_core::{Event, Record, Resources, SessionId, Spent, Status};
 
-/// What a tree has used up so far.
+/// Usage of a tree so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Totals {
-    /// Number of its sessions, itself included.
+    /// Number of sessions, including the root.
     pub sessions: u64,
-    /// What its rounds used up. Of a round that has not ended, that is the sum over all sessions that work in it, whether
-    /// they have returned or not.
+    /// Usage of its rounds. For an open round this is the sum over all sessions in it, whether or not they have
+    /// returned.
     pub spent: Spent,
-    /// How its last round ended, if it did.
+    /// Outcome of the last round, if it has ended.
     pub ended: Option<Status>,
 }
 
-/// What sessions used up in facts after the end of the last round, session by session in the order of their logs.
+/// Usage in events after the end of the last round, per session in log order.
 #[derive(Debug, Default)]
 pub(super) struct OpenRound(BTreeMap<SessionId, SessionSpent>);
 
 #[derive(Debug, Default)]
 struct SessionSpent {
-    /// Whether it began in the round. One that was left to itself in an earlier round works on its own account.
+    /// Whether the session started in the round. One that was detached in an earlier round is accounted for
+    /// separately.
     has_started: bool,
     spent: Spent,
     held_back: Resources,
@@ -47,7 +48,7 @@ impl OpenRound {
         }
     }
 
-    /// What the round used up so far, if the session at the top has begun one.
+    /// Usage of the round so far, if the root has started one.
     pub(super) fn spent(&self, root: &SessionId) -> Option<Spent> {
         if !self.0.get(root)?.has_started {
             return None;
@@ -57,7 +58,7 @@ impl OpenRound {
     }
 }
 
-/// The rounds of a session that have ended.
+/// Ended rounds of a session.
 #[derive(Debug, Default)]
 pub(super) struct EndedRounds {
     spent: Spent,
@@ -72,7 +73,7 @@ impl EndedRounds {
         }
     }
 
-    /// The sum with a round that is open.
+    /// Adds an open round.
     pub(super) fn with(self, root: &SessionId, open: &OpenRound, sessions: u64) -> Totals {
         match open.spent(root) {
             Some(spent) => Totals { sessions, spent: self.spent.plus(spent), ended: None },

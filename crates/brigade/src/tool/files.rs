@@ -1,11 +1,11 @@
-//! The files of the workspace, as far as one agent may see them.
+//! Files of the workspace, restricted to what one agent may access.
 //!
 //! Two questions are settled here for every tool. *Where does this path lead?* is answered by the kernel, see
-//! [`Workspace`]. *May this agent touch it?* is answered by the rules and folders of its authority, for the name that
-//! was given and for the place that it leads to: a link `notes -> .env` is as forbidden as `.env`. After the answer
-//! the file is opened by the name that was judged, without following links, so that nothing can change in between.
+//! [`Workspace`]. *May this agent access it?* is answered by the rules and folders of its authority, for the
+//! requested name and for the real path: a link `notes -> .env` is as forbidden as `.env`. After the check the file
+//! is opened by the checked name, without following links, so that nothing can change in between.
 //!
-//! What this cannot see: a second hard link to a file is another name of it, and rules compare names.
+//! Limitation: a second hard link to a file is another name of it, and rules compare names.
 
 mod beneath;
 mod blocking;
@@ -36,13 +36,13 @@ pub(crate) use workspace::escape_controls;
 use beneath::READ_FLAGS;
 use workspace::{CheckedPath, RequestedPath, require_regular};
 
-/// The largest file that is changed: the whole of it is held in memory.
+/// Maximum size of a file to edit; its whole content is held in memory.
 pub(super) const MAX_EDIT_BYTES: u64 = 16 << 20;
 
-/// How often a file that moves away while it is being opened is looked for again.
+/// Maximum number of attempts to open a file that is moved at the same time.
 const OPEN_ATTEMPTS: usize = 16;
 
-/// The files of a workspace under the rules of one agent. Cheap to clone.
+/// Files of a workspace under the rules of one agent. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Files {
     workspace: Workspace,
@@ -50,44 +50,44 @@ pub struct Files {
     paths: Arc<BTreeSet<String>>,
 }
 
-/// A file that is open for reading.
+/// File that is open for reading.
 pub(super) struct OpenedFile {
     pub(super) file: File,
-    /// How large it says that it is.
+    /// Size that the system reports.
     pub(super) size: u64,
-    /// Where it is, relative to the root, without links.
+    /// Real path relative to the root, without links.
     pub(super) real: PathBuf,
 }
 
-/// A file with all that it held when it was read.
+/// File with its whole content at the time of reading.
 #[derive(Debug)]
 pub struct LoadedFile {
     real: PathBuf,
-    /// What it held.
+    /// Content of the file.
     pub content: Vec<u8>,
 }
 
 impl LoadedFile {
-    /// The file as seen by an agent that is shown this much of it. A file whose name is not UTF-8 cannot be changed,
-    /// and whether it was seen does not matter.
+    /// Returns the file as seen by an agent that is shown this extent of it. Returns `None` if the file name is not
+    /// UTF-8: such a file cannot be changed, so it does not matter whether the agent has seen it.
     pub fn seen(&self, extent: Extent) -> Option<SeenFile> {
         Some(SeenFile { path: self.real.to_str()?.to_owned(), hash: Hash::of(&self.content), extent })
     }
 }
 
 impl Files {
-    /// The view of an agent with these rules that may touch these folders, each relative to the root; `""` is all of
-    /// the workspace, and no folder at all is nothing of it.
+    /// Creates the view of an agent with these rules and folders, each relative to the root. `""` is the whole
+    /// workspace; an empty set permits no access.
     pub fn new(workspace: Workspace, permissions: Arc<Permissions>, paths: BTreeSet<String>) -> Files {
         let folder = |path: String| {
             let lexical = beneath::normalize(Path::new(&path));
-            // A folder outside of the workspace admits nothing, least of all everything.
+            // A folder outside of the workspace must match nothing, and certainly not everything.
             lexical.map_or(path, |folder| folder.to_string_lossy().into_owned())
         };
         Files { workspace, permissions, paths: Arc::new(paths.into_iter().map(folder).collect()) }
     }
 
-    /// The workspace itself.
+    /// Returns the workspace.
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
     }
@@ -97,7 +97,7 @@ impl Files {
         self.load(path, max_bytes).map(|found| found.content)
     }
 
-    /// Reads a whole file of at most `max_bytes`, and says which file that is.
+    /// Reads a whole file of at most `max_bytes`, with its real path.
     pub fn load(&self, path: &str, max_bytes: u64) -> Result<LoadedFile, FileError> {
         let OpenedFile { file, size, real } = self.open(path)?;
         let too_large = || FileError::TooLarge { path: escape_controls(path), cap: max_bytes };
@@ -110,12 +110,12 @@ impl Files {
         Ok(LoadedFile { real, content })
     }
 
-    /// The hash of what a file holds; none where it does not exist.
+    /// Returns the hash of a file's content; `None` if the file does not exist.
     pub fn hash(&self, path: &str) -> Result<Option<Hash>, FileError> {
         Ok(self.load_for_edit(path)?.map(|found| Hash::of(&found.content)))
     }
 
-    /// A file that may be changed, with all that it holds; none if it does not exist.
+    /// Reads the whole content of a file that may be changed; `None` if it does not exist.
     pub(crate) fn load_for_edit(&self, path: &str) -> Result<Option<LoadedFile>, FileError> {
         match self.load(path, MAX_EDIT_BYTES) {
             Ok(found) => Ok(Some(found)),
@@ -145,17 +145,17 @@ impl Files {
         Err(FileError::Busy { path: requested.display })
     }
 
-    /// The rules of the agent.
+    /// Returns the rules of the agent.
     pub(super) fn permissions(&self) -> &Permissions {
         &self.permissions
     }
 
-    /// Whether a tool that visits many files may show this one, by its real place.
+    /// Whether a tool that visits many files may show this one, by its real path.
     fn can_show(&self, real: &str) -> bool {
         self.is_in_allowed_folder(real) && self.permissions.may_read(real)
     }
 
-    /// Refuses a name before anything is looked at, so that a forbidden one does not even tell whether it exists.
+    /// Refuses a name before any access, so that a forbidden name does not reveal whether the file exists.
     fn check_requested_path(&self, requested: &RequestedPath, kind: ActionKind) -> Result<(), FileError> {
         self.check_access(requested, &requested.lexical, kind)
     }
@@ -173,18 +173,18 @@ impl Files {
         if !self.is_in_allowed_folder(path) {
             return Err(self.folder_error(requested));
         }
-        // No tool has this name: rules about one tool by name alone have been judged for the call itself.
+        // No tool has this name: rules about one tool by name alone were already applied to the call itself.
         let tool = if kind == ActionKind::Pure { "a read" } else { "an edit" };
         match self.permissions.check(&Action { tool, kind, subject: Subject::Path(path) }) {
             Verdict::Deny { reason } => Err(FileError::Forbidden { path: requested.display.clone(), reason }),
-            // The person was asked about the name in the call. Under another name nobody was asked.
+            // The user approved the name in the call. No approval was requested for another name.
             Verdict::Ask { rule: Some(rule) }
                 if requested.checked != CheckedPath::WorkspacePath || path != requested.lexical =>
             {
                 let (path, real) = (requested.display.clone(), escape_controls(path));
                 Err(FileError::RuleAsksForRealPath { path, real, rule: rule.to_string() })
             }
-            // What the mode asks about was judged by the name in the call as well: by a rule, or by a person.
+            // The name in the call was already checked in this mode, by a rule or by the user.
             Verdict::Ask { rule: None } if path != requested.lexical => Err(FileError::ModeAsksForRealPath {
                 path: requested.display.clone(),
                 real: escape_controls(path),
@@ -199,7 +199,7 @@ impl Files {
         FileError::FolderNotAllowed { path: requested.display.clone(), folders }
     }
 
-    /// Whether a place is in a folder that may be touched.
+    /// Whether a path is in a permitted folder.
     fn is_in_allowed_folder(&self, real: &str) -> bool {
         let within = |folder: &str| match real.strip_prefix(folder) {
             Some(rest) => folder.is_empty() || rest.is_empty() || rest.starts_with('/'),
@@ -208,14 +208,14 @@ impl Files {
         self.paths.iter().any(|folder| within(folder))
     }
 
-    /// Whether a folder is on the way to one that may be touched.
+    /// Whether a folder is a parent of a permitted one.
     fn leads_to_allowed_folder(&self, real: &str) -> bool {
         let below = |folder: &str| folder.strip_prefix(real).is_some_and(|rest| rest.starts_with('/'));
         self.paths.iter().any(|folder| real.is_empty() || below(folder))
     }
 }
 
-/// Whether a failure to open says that the file is no longer where it was a moment ago.
+/// Whether a failure to open means that the file was moved a moment ago.
 fn was_moved(cause: &std::io::Error) -> bool {
     matches!(
         Errno::from_io_error(cause),
@@ -223,8 +223,8 @@ fn was_moved(cause: &std::io::Error) -> bool {
     )
 }
 
-/// Reads to the end, or answers none when there is more than `max_bytes`. The size that the system reports is not
-/// believed: a file may grow, and those of `/proc` claim to be empty.
+/// Reads to the end, or returns `None` if there are more than `max_bytes`. The reported size is not trusted: a file
+/// may grow, and files in `/proc` report a size of zero.
 fn read_bounded(file: File, max_bytes: u64) -> std::io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     file.take(max_bytes.saturating_add(1)).read_to_end(&mut content)?;

@@ -1,8 +1,8 @@
-//! What agents remember from one session to the next: `memory_put`, `memory_get` and `memory_search`.
+//! Memory that agents share across sessions: `memory_put`, `memory_get` and `memory_search`.
 //!
-//! Entries are in a SQLite file of their own, which any number of processes use at once. Each says who stored it and
-//! when. What an entry says is data: whoever reads it is told so, and the frame around it cannot be imitated by the
-//! text inside.
+//! Entries are stored in a separate SQLite file, which any number of processes use at once. Each entry records the
+//! session that stored it and the time. The text of an entry is untrusted data: the reader is told so, and the text
+//! cannot imitate the frame around it.
 
 mod error;
 mod file;
@@ -26,110 +26,110 @@ use super::{Tool, ToolContext, Toolbox};
 pub use error::MemoryError;
 use file::MemoryFile;
 
-/// The names of the tools.
+/// Names of the tools.
 pub const TOOLS: [&str; 3] = [MemoryPut::NAME, MemoryGet::NAME, MemorySearch::NAME];
-/// The longest text of an entry.
+/// Maximum length of an entry's text.
 pub const MAX_TEXT_BYTES: usize = 64 * 1024;
-/// The longest key, in characters.
+/// Maximum length of a key, in characters.
 pub const MAX_KEY_CHARACTERS: usize = 128;
-/// The most entries that a search returns.
+/// Maximum number of search results.
 pub const MAX_RESULTS: usize = 20;
 const MAX_TAGS: usize = 16;
 const MAX_TAG_CHARACTERS: usize = 64;
 const DEFAULT_RESULTS: usize = 5;
-/// Waiting for other processes is part of it.
+/// Maximum duration of a call, including the wait for other processes.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// The memory that agents share. Cheap to clone; all clones use one connection.
+/// Memory that agents share. Cheap to clone; all clones use one connection.
 #[derive(Debug, Clone)]
 pub struct Memory {
     file: Arc<MemoryFile>,
 }
 
-/// What is to be remembered.
+/// Entry to store.
 #[derive(Debug, Clone, Default)]
 pub struct NewEntry {
-    /// The name of the entry; derived from the text where absent.
+    /// Key of the entry; derived from the text if absent.
     pub key: Option<String>,
-    /// What it says.
+    /// Text of the entry.
     pub text: String,
-    /// Words that it can be found by.
+    /// Words to find the entry by.
     pub tags: Vec<String>,
 }
 
-/// What is remembered under a key.
+/// Stored entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryEntry {
-    /// The name of the entry.
+    /// Key of the entry.
     pub key: String,
-    /// What it says: all of it, or of a search the part that fits.
+    /// Text of the entry: the whole text, or the matching part in search results.
     pub text: String,
-    /// Words that it can be found by.
+    /// Words to find the entry by.
     pub tags: Vec<String>,
-    /// The session that stored it.
+    /// Session that stored the entry.
     pub session: String,
-    /// When it was stored: UTC, as `2026-01-31T12:00:00Z`.
+    /// Time of storage: UTC, as `2026-01-31T12:00:00Z`.
     pub stored_at: String,
 }
 
-/// What became of a note.
+/// Result of storing an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutResult {
-    /// The key that it can be read by.
+    /// Key of the stored entry.
     pub key: String,
-    /// Whether another text stood there before.
+    /// Whether a different text was replaced.
     pub replaced: Replaced,
 }
 
-/// Whether an entry took the place of another.
+/// Whether an entry replaced another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replaced {
-    /// It is new, or said the same before.
+    /// The entry is new, or had the same text before.
     Nothing,
-    /// It said something else before.
+    /// The entry had a different text before.
     DifferentText,
 }
 
 impl Memory {
-    /// Opens the file, and makes it where it is missing.
+    /// Opens the file and creates it if it is missing.
     pub fn open(path: &Path) -> Result<Memory, MemoryError> {
         let memory = Memory::at(path);
         memory.file.open_or_create()?;
         Ok(memory)
     }
 
-    /// The memory in this file, which is opened when it is first used and made when something is first stored. What
-    /// is wrong with it is then said to the agent that wants to use it.
+    /// Uses the memory in this file. The file is opened at the first use and created when the first entry is
+    /// stored. Problems with it are reported to the agent that uses it.
     pub fn at(path: &Path) -> Memory {
         Memory { file: Arc::new(MemoryFile::new(path)) }
     }
 
-    /// Stores a note; one of the same key is replaced. The same call of a session stores the same note only once,
-    /// also where another session has replaced it since.
+    /// Stores an entry and replaces one with the same key. The same call of a session stores its entry only once,
+    /// even if another session has replaced it since.
     pub fn put(&self, entry: NewEntry, session: &SessionId, call: CallId) -> Result<PutResult, MemoryError> {
         let entry = validate(entry)?;
         self.file.put(&entry, session, call)
     }
 
-    /// The entry of this key.
+    /// Returns the entry of this key.
     pub fn get(&self, key: &str) -> Result<Option<MemoryEntry>, MemoryError> {
         self.file.get(key.trim())
     }
 
-    /// The entries in which words of the query occur, best first. Any text is a query.
+    /// Returns the entries that contain words of the query, best match first. Any text is a valid query.
     pub fn search(&self, query: &str, limit: usize) -> Result<Vec<MemoryEntry>, MemoryError> {
         self.file.search(query, limit.min(MAX_RESULTS))
     }
 }
 
 impl Toolbox {
-    /// Adds the tools of a memory.
+    /// Adds the memory tools.
     pub fn with_memory(self, memory: Memory) -> Toolbox {
         self.with(MemoryPut(memory.clone())).with(MemoryGet(memory.clone())).with(MemorySearch(memory))
     }
 }
 
-/// A note that may be stored.
+/// Entry that passed validation.
 struct ValidEntry {
     key: String,
     text: String,
@@ -139,12 +139,12 @@ struct ValidEntry {
 fn validate(entry: NewEntry) -> Result<ValidEntry, MemoryError> {
     let unfit = |problem: String| Err(MemoryError::InvalidEntry(problem));
     if entry.text.trim().is_empty() {
-        return unfit("the text is empty; say what is to be remembered".to_owned());
+        return unfit("the text is empty. Give the text to store.".to_owned());
     }
     if entry.text.len() > MAX_TEXT_BYTES {
         return unfit(format!(
-            "the text has {} bytes, and an entry holds at most {MAX_TEXT_BYTES}; store what matters, or several \
-             entries",
+            "the text has {} bytes, more than the limit of {MAX_TEXT_BYTES} per entry. Shorten it, or store several \
+             entries.",
             entry.text.len()
         ));
     }
@@ -153,20 +153,20 @@ fn validate(entry: NewEntry) -> Result<ValidEntry, MemoryError> {
         None => derived_key(&entry.text),
     };
     if key.is_empty() || key.chars().count() > MAX_KEY_CHARACTERS || key.contains(char::is_control) {
-        return unfit(format!("the key has to be one line of 1 to {MAX_KEY_CHARACTERS} characters"));
+        return unfit(format!("the key must be one line of 1 to {MAX_KEY_CHARACTERS} characters"));
     }
     let tags: Vec<String> =
         entry.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
     let unfit_tag = |tag: &String| tag.chars().count() > MAX_TAG_CHARACTERS || tag.contains(char::is_control);
     if tags.len() > MAX_TAGS || tags.iter().any(unfit_tag) {
         return unfit(format!(
-            "there may be {MAX_TAGS} tags, each one line of at most {MAX_TAG_CHARACTERS} characters"
+            "at most {MAX_TAGS} tags are allowed, each one line of at most {MAX_TAG_CHARACTERS} characters"
         ));
     }
     Ok(ValidEntry { key, text: entry.text, tags })
 }
 
-/// The key of a text without one: equal texts are one entry.
+/// Derives the key of a text without one: equal texts become one entry.
 fn derived_key(text: &str) -> String {
     let hash = Hash::of(text.as_bytes()).to_string();
     format!("note-{}", brigade_core::text::truncate_bytes(&hash, 16))
@@ -180,12 +180,12 @@ struct MemorySearch(Memory);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PutInput {
-    /// A short name to read it by, one line; an entry of this name is replaced (default: made from the text)
+    /// Name; overwrites an entry of that name
     #[serde(default)]
     key: Option<String>,
-    /// What to remember, at most 64 KB
+    /// At most 64 KB
     text: String,
-    /// Words to find it by
+    /// Extra search words
     #[serde(default)]
     tags: Option<Vec<String>>,
 }
@@ -194,7 +194,7 @@ struct PutInput {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct GetInput {
-    /// The name of the entry
+    /// Key of the entry
     key: String,
 }
 
@@ -202,9 +202,9 @@ struct GetInput {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchInput {
-    /// Words to look for; entries with more of them come first
+    /// Search words
     query: String,
-    /// How many entries to return, at most 20 (default: 5)
+    /// 1 to 20 (default 5)
     #[serde(default)]
     limit: Option<u32>,
 }
@@ -214,9 +214,7 @@ impl Tool for MemoryPut {
     type Input = PutInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Remember a text for later sessions, and for other agents: a decision, a finding, what the person prefers. \
-         Never store secrets. It is found again with memory_search, or read by its key with memory_get."
-            .into()
+        "Store a note for later sessions: a decision, finding or preference. Never store secrets.".into()
     }
 
     fn category(&self) -> Category {
@@ -243,7 +241,7 @@ impl Tool for MemoryGet {
     type Input = GetInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Read one remembered entry whole, by its key, with the session that stored it and when.".into()
+        "Read one memory entry in full.".into()
     }
 
     fn category(&self) -> Category {
@@ -261,7 +259,7 @@ impl Tool for MemoryGet {
             Ok(None) => {
                 let key = escape_controls(brigade_core::text::truncate_bytes(&input.key, 200));
                 ToolOutput::error(format!(
-                    "Nothing is remembered under `{key}`; memory_search finds entries by words"
+                    "There is no memory entry `{key}`. Find entries with memory_search."
                 ))
             }
             Err(error) => ToolOutput::error(error.to_string()),
@@ -275,9 +273,7 @@ impl Tool for MemorySearch {
     type Input = SearchInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Search what was remembered, in this and in earlier sessions. Each entry is shown with its key, who stored it \
-         and when, and the part that fits; memory_get reads it whole."
-            .into()
+        "Search notes of all sessions. Returns keys and excerpts.".into()
     }
 
     fn category(&self) -> Category {

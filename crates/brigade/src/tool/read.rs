@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::files::{EntryKind, Lines, Rest, blocking, escape_controls};
 use super::{FileError, Files, SeenSlot, Tool, ToolContext};
 
-/// How much of a file one call returns.
+/// Maximum number of bytes that one call returns.
 const MAX_READ_BYTES: usize = 256 * 1024;
 const MAX_LISTED_ENTRIES: usize = 1_000;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -26,12 +26,12 @@ pub struct ReadFile;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadFileInput {
-    /// The file, relative to the workspace
+    /// Relative to the workspace
     path: String,
-    /// The first line to return, counted from 1 (default: 1)
+    /// First line, from 1
     #[serde(default)]
     offset: Option<u64>,
-    /// How many lines to return (default: all that fit)
+    /// Number of lines
     #[serde(default)]
     limit: Option<u64>,
 }
@@ -41,9 +41,7 @@ impl Tool for ReadFile {
     type Input = ReadFileInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Read a text file of the workspace. At most 256 KB are returned per call; the last line then says how to read \
-         on. Use offset and limit for a part of a large file."
-            .into()
+        "Read a text file, at most 256 KB per call.".into()
     }
 
     fn category(&self) -> Category {
@@ -64,7 +62,7 @@ impl Tool for ReadFile {
     }
 }
 
-/// Shows all of a file, as far as one call can.
+/// Reads as much of a file as one call can return.
 pub(crate) fn show_file(files: &Files, path: &str, seen: &SeenSlot) -> ToolOutput {
     let input = ReadFileInput { path: path.to_owned(), offset: None, limit: None };
     read_file(files, &input, seen).unwrap_or_else(ToolOutput::from)
@@ -74,17 +72,17 @@ fn read_file(files: &Files, input: &ReadFileInput, seen: &SeenSlot) -> Result<To
     let first = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(u64::MAX);
     if limit == 0 {
-        return Ok(ToolOutput::error("limit is 0, so there is nothing to read; ask for at least one line"));
+        return Ok(ToolOutput::error("limit is 0. Read at least one line."));
     }
     let lines = files.read_lines(&input.path, first, limit, MAX_READ_BYTES)?;
     let path = escape_controls(&input.path);
     if lines.binary {
-        let text = format!("`{path}` looks binary and is not shown; use a program that understands it");
+        let text = format!("`{path}` is a binary file and is not shown. Use a program that can read it.");
         return Ok(ToolOutput::error(text));
     }
     if lines.count == 0 && first > 1 {
         let text = format!(
-            "`{path}` has {} lines, so there is nothing from line {first} on; use a smaller offset",
+            "`{path}` has only {} lines, fewer than offset {first}. Use a smaller offset.",
             lines.skipped
         );
         return Ok(ToolOutput::error(text));
@@ -110,15 +108,15 @@ fn render(lines: &Lines, first: u64) -> String {
         notes.push("(some bytes are not UTF-8 and are shown as \u{fffd})".to_owned());
     }
     if lines.long_line {
-        notes.push(format!("(line {last} is longer than {MAX_READ_BYTES} bytes and was cut)"));
+        notes.push(format!("(line {last} is longer than {MAX_READ_BYTES} bytes and was truncated)"));
     }
     match lines.rest {
         Rest::Lines(0) => {}
         Rest::Lines(more) => {
             let word = if more == 1 { "line" } else { "lines" };
-            notes.push(format!("({more} more {word}; read on with offset {})", last + 1));
+            notes.push(format!("({more} more {word}; continue with offset {})", last + 1));
         }
-        Rest::Unknown => notes.push(format!("(many more lines; read on with offset {})", last + 1)),
+        Rest::Unknown => notes.push(format!("(many more lines; continue with offset {})", last + 1)),
     }
     for note in notes {
         if !text.ends_with('\n') {
@@ -130,10 +128,10 @@ fn render(lines: &Lines, first: u64) -> String {
     text
 }
 
-/// Leaves out the part of a character that a cut left at the end.
+/// Removes an incomplete character that a cut left at the end.
 fn trim_partial_char(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
-        // No length: the text ends within a character. A length: the file itself is not UTF-8.
+        // No error length: the text ends within a character. With an error length, the file itself is not UTF-8.
         Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
         _ => bytes,
     }
@@ -147,12 +145,12 @@ pub struct ListDir;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListDirInput {
-    /// The folder, relative to the workspace (default: the workspace itself)
+    /// Relative to the workspace
     #[serde(default = "workspace_itself")]
     path: String,
 }
 
-/// The path that tools look at when none is given.
+/// Default path of tools.
 pub(super) fn workspace_itself() -> String {
     ".".to_owned()
 }
@@ -162,9 +160,7 @@ impl Tool for ListDir {
     type Input = ListDirInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "List what is in a folder of the workspace, one name per line; folders end with `/`. Use glob to look for \
-         files in many folders."
-            .into()
+        "List a directory. Names of directories end with `/`.".into()
     }
 
     fn category(&self) -> Category {
@@ -188,7 +184,7 @@ impl Tool for ListDir {
 fn list_dir(files: &Files, path: &str) -> Result<ToolOutput, FileError> {
     let (entries, hit_limit) = files.list(path)?;
     if entries.is_empty() {
-        return Ok(ToolOutput::ok("(the folder is empty)"));
+        return Ok(ToolOutput::ok("(the directory is empty)"));
     }
     let mut text = String::new();
     for entry in entries.iter().take(MAX_LISTED_ENTRIES) {
@@ -198,7 +194,7 @@ fn list_dir(files: &Files, path: &str) -> Result<ToolOutput, FileError> {
     if entries.len() > MAX_LISTED_ENTRIES {
         let more = entries.len() - MAX_LISTED_ENTRIES;
         let least = if hit_limit.is_some() { "at least " } else { "" };
-        text.push_str(&format!("({least}{more} more entries; use glob to narrow them down)\n"));
+        text.push_str(&format!("({least}{more} more entries; use glob to narrow the list)\n"));
     }
     Ok(ToolOutput::ok(text))
 }

@@ -1,16 +1,17 @@
-//! What a call is lent for work that it hands on, and what becomes of it.
+//! Budget that a call passes on to remote work.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brigade_core::usage_report::UsageReport;
 use brigade_core::{Budget, Spent};
 
-/// What a call is lent for work that it hands on to another Brigade. Most calls are lent nothing.
+/// Budget that a call passes on to another Brigade process. Most calls have none.
 ///
 /// # Contract
 ///
-/// * Who hands work on says so before anything leaves: from then on all of the loan is in doubt.
-/// * What the far side says that it used counts, but never for more than the loan.
+/// * A call that delegates marks the loan as sent before any request leaves the process. From then on the whole
+///   loan counts as unconfirmed usage.
+/// * The usage that the remote side reports is charged, but never more than the loan.
 #[derive(Clone, Default)]
 pub struct RemoteLoan {
     budget: Option<Budget>,
@@ -19,17 +20,17 @@ pub struct RemoteLoan {
 
 #[derive(Clone, Copy, Default)]
 enum LoanState {
-    /// Nothing has left.
+    /// No request was sent.
     #[default]
     NotSent,
-    /// Nobody knows what of it is used.
+    /// A request was sent, and its usage is unknown.
     Sent,
-    /// This much is.
+    /// The usage is known.
     Settled(Spent),
 }
 
 impl RemoteLoan {
-    /// A purse with a loan.
+    /// Creates a loan with this budget.
     pub fn new(budget: Budget) -> RemoteLoan {
         RemoteLoan { budget: Some(budget), state: Arc::default() }
     }
@@ -38,23 +39,23 @@ impl RemoteLoan {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is a loan at all.
+    /// Whether the call has a loan.
     pub fn is_granted(&self) -> bool {
         self.budget.is_some()
     }
 
-    /// The work is about to leave.
+    /// Marks the loan as sent, before the request leaves.
     pub fn mark_sent(&self) {
         *self.lock() = LoanState::Sent;
     }
 
-    /// The work is over, and this is what it used; nothing where the far side did not begin.
+    /// Records the final usage; `None` if the remote side did not start.
     pub fn settle(&self, account: Option<&UsageReport>) {
         let spent = account.zip(self.budget.as_ref()).map(|(account, budget)| account.capped_to(budget));
         *self.lock() = LoanState::Settled(spent.unwrap_or_default());
     }
 
-    /// What of the loan is gone.
+    /// Returns the usage to charge.
     pub fn spent(&self) -> Spent {
         match *self.lock() {
             LoanState::NotSent => Spent::default(),

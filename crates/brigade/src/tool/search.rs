@@ -24,9 +24,9 @@ const MAX_MATCHES: usize = 200;
 const MAX_GLOB_RESULTS: usize = 1_000;
 const MAX_LINE_CHARS: usize = 300;
 const MAX_PATTERN_BYTES: usize = 8 * 1024;
-/// What a compiled pattern, and the cache of its matcher, may take up.
+/// Maximum size of a compiled pattern and of its matcher's cache.
 const MAX_REGEX_BYTES: usize = 4 << 20;
-/// How much of one file is searched, and how long one line in it may be.
+/// Maximum number of bytes searched in one file, and maximum length of a line.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 const MAX_LINE_BYTES: usize = 16 << 20;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -39,15 +39,15 @@ pub struct Grep;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrepInput {
-    /// What to look for in each line: a regular expression in Rust syntax
+    /// Regular expression (Rust syntax)
     pattern: String,
-    /// The folder or file to search, relative to the workspace (default: the workspace itself)
+    /// File or directory
     #[serde(default = "workspace_itself")]
     path: String,
-    /// Search only files that match this, for example `*.rs` or `src/**/*.ts`
+    /// File filter, e.g. `*.rs`
     #[serde(default)]
     glob: Option<String>,
-    /// Whether upper and lower case are the same (default: false)
+    /// Ignore case
     #[serde(default)]
     case_insensitive: bool,
 }
@@ -57,9 +57,7 @@ impl Tool for Grep {
     type Input = GrepInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Search the files of the workspace for lines that match a regular expression. Gives `path:line: text`, at \
-         most 200 lines. Files named by .gitignore and binary files are left out."
-            .into()
+        "Search file contents, at most 200 lines. Skips binary and git-ignored files.".into()
     }
 
     fn category(&self) -> Category {
@@ -90,7 +88,7 @@ fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutpu
         if !wanted {
             return ControlFlow::Continue(());
         }
-        // A file that went away or may not be opened is left out, as one that never was there.
+        // A file that was removed or may not be opened is skipped, as if it did not exist.
         match found.open() {
             Ok(file) => search.file(found.path, file),
             Err(_) => ControlFlow::Continue(()),
@@ -108,14 +106,14 @@ fn grep(files: &Files, input: &GrepInput, stop: &StopSignal) -> Result<ToolOutpu
     if stop.is_stopped() {
         hit_limit = Some(WalkLimit::Time);
     }
-    let full = search.full.then(|| format!("(only the first {MAX_MATCHES} matches; narrow the search down)"));
+    let full = search.full.then(|| format!("(only the first {MAX_MATCHES} matches; narrow the search)"));
     Ok(ToolOutput::ok(render(search.found, full, hit_limit)))
 }
 
 fn build_regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, ToolOutput> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(ToolOutput::error(format!(
-            "The pattern is longer than {MAX_PATTERN_BYTES} bytes; shorten it"
+            "The pattern is longer than {MAX_PATTERN_BYTES} bytes. Shorten it."
         )));
     }
     RegexMatcherBuilder::new()
@@ -126,8 +124,8 @@ fn build_regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, To
         .build(pattern)
         .map_err(|cause| {
             let advice =
-                "lines are matched one by one, and special characters such as ( [ { . need a backslash";
-            ToolOutput::error(format!("The pattern is not a usable regular expression: {cause}\n({advice})"))
+                "each line is matched separately; escape special characters such as ( [ { . with a backslash";
+            ToolOutput::error(format!("Invalid regular expression: {cause}\n({advice})"))
         })
 }
 
@@ -151,13 +149,13 @@ impl GrepSearch<'_> {
     fn file(&mut self, path: &str, file: File) -> ControlFlow<()> {
         let reader = BoundedFile { file, remaining_bytes: MAX_FILE_BYTES, stop: self.stop };
         let sink = MatchSink { path, found: &mut self.found, full: &mut self.full };
-        // What was found before an error, such as a line without end, still counts.
+        // Matches found before an error, such as an endless line, still count.
         let _ = self.searcher.search_reader(&self.matcher, reader, sink);
         if self.full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 
-/// A file that ends when the time is up.
+/// File that ends when the time limit is reached.
 struct BoundedFile<'a> {
     file: File,
     remaining_bytes: u64,
@@ -197,7 +195,7 @@ impl Sink for MatchSink<'_> {
 }
 
 fn excerpt(line: &[u8]) -> String {
-    // A character has at most four bytes, so that this much is enough of a line of any length.
+    // A character has at most four bytes, so this is enough of a line of any length.
     let line = &line[..line.len().min(4 * MAX_LINE_CHARS + 4)];
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches(['\n', '\r']);
@@ -207,7 +205,7 @@ fn excerpt(line: &[u8]) -> String {
     }
 }
 
-/// Looks for files by name.
+/// Finds files by name.
 #[derive(Debug, Clone, Copy)]
 pub struct Glob;
 
@@ -215,9 +213,9 @@ pub struct Glob;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GlobInput {
-    /// What the paths look like, relative to `path`: `*` stays within a folder, `**/*.rs` finds at any depth
+    /// Relative to `path`, e.g. `**/*.rs`
     pattern: String,
-    /// The folder to look through, relative to the workspace (default: the workspace itself)
+    /// Directory
     #[serde(default = "workspace_itself")]
     path: String,
 }
@@ -227,9 +225,7 @@ impl Tool for Glob {
     type Input = GlobInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Find files of the workspace by name. Gives their paths relative to the workspace, sorted, at most 1,000. \
-         Files named by .gitignore are left out."
-            .into()
+        "Find files by name, at most 1,000. Skips git-ignored files.".into()
     }
 
     fn category(&self) -> Category {
@@ -257,7 +253,7 @@ fn glob(files: &Files, input: &GlobInput, stop: &StopSignal) -> Result<ToolOutpu
     let hit_limit = files.walk(&input.path, stop, &mut |found| {
         if glob.is_match(found.below) {
             if paths.len() == MAX_GLOB_RESULTS {
-                full = Some(format!("(only the first {MAX_GLOB_RESULTS} files; narrow the pattern down)"));
+                full = Some(format!("(only the first {MAX_GLOB_RESULTS} files; narrow the pattern)"));
                 return ControlFlow::Break(());
             }
             paths.push(escape_controls(found.path));
@@ -267,7 +263,7 @@ fn glob(files: &Files, input: &GlobInput, stop: &StopSignal) -> Result<ToolOutpu
     Ok(ToolOutput::ok(render(paths, full, hit_limit)))
 }
 
-/// Whether a pattern without a folder means files in every folder.
+/// Whether a pattern without a folder matches files in every folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AnyFolder {
     Yes,
@@ -277,7 +273,7 @@ enum AnyFolder {
 fn file_glob(pattern: &str, any_folder: AnyFolder) -> Result<GlobSet, ToolOutput> {
     if pattern.is_empty() || pattern.len() > MAX_PATTERN_BYTES {
         return Err(ToolOutput::error(format!(
-            "The glob is empty or longer than {MAX_PATTERN_BYTES} bytes; `**/*` is every file"
+            "The glob is empty or longer than {MAX_PATTERN_BYTES} bytes. `**/*` matches every file."
         )));
     }
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
@@ -285,11 +281,11 @@ fn file_glob(pattern: &str, any_folder: AnyFolder) -> Result<GlobSet, ToolOutput
         AnyFolder::Yes if !pattern.contains('/') => format!("**/{pattern}"),
         AnyFolder::Yes | AnyFolder::No => pattern.to_owned(),
     };
-    // A set of one, because a single glob panics where its compiled form gets too large.
+    // A set of one glob, because a single glob panics if its compiled form is too large.
     let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
     glob.and_then(|glob| GlobSet::builder().add(glob).build()).map_err(|cause| {
-        let advice = "use * within a name, ** for any folders, {a,b} for either";
-        ToolOutput::error(format!("The glob does not work: {cause}; {advice}"))
+        let advice = "Use * within a name, ** for any directories, {a,b} for alternatives.";
+        ToolOutput::error(format!("Invalid glob: {cause}. {advice}"))
     })
 }
 
@@ -298,10 +294,10 @@ fn render(lines: Vec<String>, full: Option<String>, hit_limit: Option<WalkLimit>
     lines.extend(full);
     lines.extend(hit_limit.map(|hit_limit| match hit_limit {
         WalkLimit::Time => {
-            format!("(stopped after {} seconds; narrow the search down)", TIME_LIMIT.as_secs())
+            format!("(stopped after {} seconds; narrow the search)", TIME_LIMIT.as_secs())
         }
         WalkLimit::Size => {
-            "(not everything was searched: too many or too deep folders; name a folder)".to_owned()
+            "(incomplete: too many or too deeply nested directories; search a subdirectory)".to_owned()
         }
     }));
     lines.push(String::new());

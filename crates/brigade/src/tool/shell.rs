@@ -1,4 +1,4 @@
-//! `shell`: a command under a guard.
+//! `shell`: runs commands under a guard process.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,9 +21,9 @@ pub struct Shell;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShellInput {
-    /// The command, for `/bin/sh`
+    /// For /bin/sh
     command: String,
-    /// How long it may take, in seconds; never longer than the time limit of this place
+    /// Shortens the default limit
     #[serde(default)]
     timeout_seconds: Option<u64>,
 }
@@ -33,8 +33,8 @@ impl Tool for Shell {
     type Input = ShellInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Run a command with /bin/sh in the workspace and return what it prints. It has no terminal and no input, and \
-         every process that it starts is ended with it. To read, search and change files, use the tools for that."
+        "Run a command in the workspace, without terminal or input. Background processes end with it. Use the file \
+         tools to read, search and edit files."
             .into()
     }
 
@@ -52,14 +52,14 @@ impl Tool for Shell {
 
     async fn run(&self, input: ShellInput, context: &ToolContext) -> ToolOutput {
         let Some(settings) = &context.shell else {
-            return ToolOutput::error("shell is not available here; use the other tools");
+            return ToolOutput::error("shell is not available. Use the other tools.");
         };
         if input.command.trim().is_empty() {
-            return ToolOutput::error("The command is empty; say what to run");
+            return ToolOutput::error("The command is empty. Give the command to run.");
         }
         let time_limit = match input.timeout_seconds {
             Some(0) => {
-                return ToolOutput::error("timeout_seconds is 0; give the command at least one second");
+                return ToolOutput::error("timeout_seconds is 0. Allow at least one second.");
             }
             Some(seconds) => settings.time_limit.min(Duration::from_secs(seconds)),
             None => settings.time_limit,
@@ -86,8 +86,8 @@ fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> To
         ExitReason::Exited(0) if text.is_empty() => return ToolOutput::ok("(no output)"),
         ExitReason::Exited(0) => return ToolOutput::ok(text),
         ExitReason::Exited(code) => format!("(exit code {code})"),
-        ExitReason::Signalled(signal) => format!("(ended by signal {signal})"),
-        ExitReason::TimedOut => format!("(ended after {} seconds, its time limit)", time_limit.as_secs()),
+        ExitReason::Signalled(signal) => format!("(killed by signal {signal})"),
+        ExitReason::TimedOut => format!("(timed out after {} seconds)", time_limit.as_secs()),
         ExitReason::Cancelled => "(cancelled)".to_owned(),
     };
     if !text.is_empty() && !text.ends_with('\n') {
@@ -97,14 +97,14 @@ fn report(finished: &JobResult, output_limit: usize, time_limit: Duration) -> To
     ToolOutput::error(text)
 }
 
-/// The output as text, with a note where its middle is missing.
+/// Formats the output as text, with a note if its middle was dropped.
 fn output(finished: &JobResult, output_limit: usize) -> String {
     if finished.dropped_bytes == 0 {
         return String::from_utf8_lossy(&finished.output).into_owned();
     }
     let (start, end) = finished.output.split_at((output_limit / 2).min(finished.output.len()));
     let (start, end) = (String::from_utf8_lossy(start), String::from_utf8_lossy(end));
-    format!("{start}\n(… {} bytes of output left out …)\n{end}", finished.dropped_bytes)
+    format!("{start}\n(… {} bytes of output omitted …)\n{end}", finished.dropped_bytes)
 }
 
 #[cfg(test)]
@@ -131,14 +131,14 @@ mod tests {
         assert_eq!(say(ExitReason::Exited(0), b""), ("(no output)".into(), false));
         assert_eq!(say(ExitReason::Exited(3), b"hi"), ("hi\n(exit code 3)".into(), true));
         assert_eq!(say(ExitReason::Exited(1), b""), ("(exit code 1)".into(), true));
-        assert_eq!(say(ExitReason::Signalled(9), b"x\n"), ("x\n(ended by signal 9)".into(), true));
-        assert_eq!(say(ExitReason::TimedOut, b""), ("(ended after 7 seconds, its time limit)".into(), true));
+        assert_eq!(say(ExitReason::Signalled(9), b"x\n"), ("x\n(killed by signal 9)".into(), true));
+        assert_eq!(say(ExitReason::TimedOut, b""), ("(timed out after 7 seconds)".into(), true));
         assert_eq!(say(ExitReason::Cancelled, b"\xff"), ("\u{fffd}\n(cancelled)".into(), true));
     }
 
     #[test]
     fn output_marks_the_dropped_middle() {
         let output = output(&finished(ExitReason::Exited(0), "aé€z".as_bytes(), 12), 8);
-        assert_eq!(output, "aé\u{fffd}\n(… 12 bytes of output left out …)\n\u{fffd}\u{fffd}z");
+        assert_eq!(output, "aé\u{fffd}\n(… 12 bytes of output omitted …)\n\u{fffd}\u{fffd}z");
     }
 }

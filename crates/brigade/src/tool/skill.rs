@@ -1,4 +1,5 @@
-//! `skill`: reading what a skill says. Which agents have it is decided by their definition, see [`crate::skills`].
+//! `skill`: reads the instructions and files of a skill. Agent definitions decide which agents have it, see
+//! [`crate::skills`].
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,15 +17,15 @@ use super::files::{StopSignal, blocking, escape_controls};
 use super::{AnyTool, EditPlan, Files, ToolContext, parse_input};
 use crate::skills::{SKILL, Skill, explain};
 
-/// How much of a description is offered, in characters.
+/// Maximum length of a description in the offer, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 160;
-/// How many files of a skill are listed.
+/// Maximum number of listed files of a skill.
 const MAX_LISTED_FILES: usize = 200;
-/// How much of a file is returned.
+/// Maximum number of bytes returned of a file.
 const MAX_FILE_BYTES: usize = 256 * 1024;
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The tool over a set of skills.
+/// Tool for a set of skills.
 pub(crate) struct SkillTool {
     skills: Arc<[Skill]>,
     spec: ToolSpec,
@@ -44,18 +45,18 @@ impl SkillTool {
         let schema = json!({
             "type": "object",
             "properties": {
-                "name": { "type": "string", "enum": names, "description": "The skill" },
+                "name": { "type": "string", "enum": names, "description": "Name of the skill" },
                 "file": {
                     "type": "string",
-                    "description": "A file of the skill to read instead, relative to its folder"
+                    "description": "Read this file of the skill instead, relative to its directory"
                 }
             },
             "required": ["name"],
             "additionalProperties": false
         });
         let mut description =
-            "Read a skill: instructions that were written for a kind of work. Before you begin \
-                               work that one of them is for, read it and do as it says. The skills:"
+            "Read a skill: instructions for one kind of work. Before you start work that a skill covers, read \
+             the skill and follow it. Available skills:"
                 .to_owned();
         for skill in skills.iter() {
             description.push_str(&format!("\n- {}: {}", skill.name, short_description(&skill.description)));
@@ -69,13 +70,13 @@ impl SkillTool {
         let skill = self.skills.iter().find(|skill| skill.name == input.name).ok_or_else(|| {
             let names: Vec<&str> = self.skills.iter().map(|skill| skill.name.as_str()).collect();
             let name = escape_controls(brigade_core::text::truncate_bytes(&input.name, 64));
-            ToolOutput::error(format!("There is no skill `{name}`. There are: {}", names.join(", ")))
+            ToolOutput::error(format!("Unknown skill `{name}`. Available: {}", names.join(", ")))
         })?;
         Ok((skill.clone(), input.file))
     }
 }
 
-/// One line that no description can break out of.
+/// Reduces a description to one short line that it cannot break out of.
 fn short_description(description: &str) -> String {
     let words: Vec<&str> = description.split_whitespace().collect();
     let line = escape_controls(&words.join(" "));
@@ -119,7 +120,7 @@ impl AnyTool for SkillTool {
     }
 }
 
-/// What the skill says, and what else is in its folder.
+/// Renders the skill's instructions and the other files of its folder.
 fn render_skill(skill: &Skill, stop: &StopSignal) -> String {
     let mut names = Vec::new();
     let mut more = false;
@@ -136,7 +137,7 @@ fn render_skill(skill: &Skill, stop: &StopSignal) -> String {
     });
     let mut text = format!("The skill `{}`:\n\n{}\n", skill.name, skill.body);
     if !names.is_empty() {
-        text.push_str("\nOther files of this skill, which `file` reads:\n");
+        text.push_str("\nOther files of this skill (read them with `file`):\n");
         text.push_str(&names.join("\n"));
         text.push('\n');
     }
@@ -152,15 +153,17 @@ fn read_skill_file(skill: &Skill, file: &str) -> ToolOutput {
         Ok(lines) => lines,
         Err(error) => {
             let cause = explain(error);
-            return ToolOutput::error(format!("`{path}` of the skill `{name}` cannot be read: {cause}"));
+            return ToolOutput::error(format!("cannot read `{path}` of the skill `{name}`: {cause}"));
         }
     };
     if lines.binary {
-        return ToolOutput::error(format!("`{path}` of the skill `{name}` looks binary and is not shown"));
+        return ToolOutput::error(format!(
+            "`{path}` of the skill `{name}` is a binary file and is not shown"
+        ));
     }
     let mut text = String::from_utf8_lossy(&lines.bytes).into_owned();
     if lines.long_line || lines.rest != super::files::Rest::Lines(0) {
-        text.push_str(&format!("\n(the rest of `{path}` is left out)\n"));
+        text.push_str(&format!("\n(the rest of `{path}` is omitted)\n"));
     }
     if text.is_empty() {
         text.push_str("(the file is empty)");

@@ -1,8 +1,8 @@
-//! `web_fetch` and `web_search`: reading what is on the network.
+//! `web_fetch` and `web_search`: access to the web.
 //!
-//! A model chooses what is fetched, and pages tell models what to choose, so an address is trusted in nothing. It is
-//! resolved here, judged by the addresses that it leads to, and connected to exactly those; every redirect is judged
-//! anew. What comes back is bounded in size, depth, number and time. See `docs/adr/0004-web-fetch.md`.
+//! A model chooses what to fetch, and pages influence that choice, so no URL is trusted. Its host is resolved here,
+//! every resulting address is checked, and the connection uses exactly those addresses; each redirect is checked
+//! again. Responses are bounded in size, depth, number and time. See `docs/adr/0004-web-fetch.md`.
 
 mod address;
 mod address_class;
@@ -21,21 +21,22 @@ use crate::model::Proxies;
 pub use fetch::WebFetch;
 pub use search::{SearchEngine, SearchError, WebSearch};
 
-/// What servers are told about who asks.
+/// User agent that is sent to servers.
 const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
 
-/// How the network is read.
+/// Settings of the web tools.
 #[derive(Debug, Clone)]
 pub struct WebSettings {
-    /// Where `web_search` looks; without it the tool is not offered.
+    /// Search engine of `web_search`; without one the tool is not offered.
     pub search: Option<SearchEngine>,
-    /// Whether servers on this machine may be fetched from, at any port. Other private networks never are.
+    /// Whether `web_fetch` may access servers on this machine, at any port. Other private networks are never
+    /// permitted.
     pub allow_loopback: bool,
-    /// How long one call may take, from the first look-up to the last byte.
+    /// Maximum duration of a call, from the first DNS lookup to the last byte.
     pub timeout: Duration,
-    /// How much of a page is read, counted after decompression, and how long its Markdown may be.
+    /// Maximum size of a page after decompression, and of its Markdown.
     pub max_bytes: usize,
-    /// Proxy that `web_search` goes through. `web_fetch` uses none, because it checks every address that it connects to.
+    /// Proxies of `web_search`. `web_fetch` uses none, because it checks every address that it connects to.
     pub proxies: Proxies,
 }
 
@@ -52,7 +53,7 @@ impl Default for WebSettings {
 }
 
 impl Toolbox {
-    /// Adds `web_fetch`, and `web_search` where the settings say where to look.
+    /// Adds `web_fetch`, and `web_search` if the settings have a search engine.
     pub fn with_web(self, settings: WebSettings) -> Toolbox {
         let toolbox = match settings.search.clone() {
             Some(search) => self.with(WebSearch::new(search, &settings)),

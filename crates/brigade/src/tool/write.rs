@@ -1,4 +1,4 @@
-//! `write_file` and `edit_file`: what a file is to become.
+//! `write_file` and `edit_file`, which plan the new content of a file.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use similar::{Algorithm, DiffTag, TextDiff};
 use super::files::{EditTarget, MAX_EDIT_BYTES, escape_controls};
 use super::{EditPlan, EditTool, Files};
 
-/// How much of a diff the model reads, and how long computing it may take.
+/// Maximum size of a diff for the model, and time limit for computing it.
 const MAX_DIFF_BYTES: usize = 4 * 1024;
 const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Which lines are compared in search of the one that was meant.
+/// Maximum number of lines that are compared to find the intended one.
 const MAX_HINT_LINES: usize = 2_000;
 const MAX_HINT_BYTES: usize = 200;
 
@@ -29,9 +29,9 @@ pub struct WriteFile;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteFileInput {
-    /// The file, relative to the workspace
+    /// Relative to the workspace
     path: String,
-    /// All that the file is to hold
+    /// Whole content
     content: String,
 }
 
@@ -40,9 +40,7 @@ impl EditTool for WriteFile {
     type Input = WriteFileInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Create a file in the workspace, or replace its whole content. Missing folders are created. Read an existing \
-         file in full first, and again if it has changed since. To change part of a file, use edit_file."
-            .into()
+        "Create a file, or overwrite one that you have read in full.".into()
     }
 
     fn path<'a>(&self, input: &'a WriteFileInput) -> &'a str {
@@ -72,13 +70,13 @@ pub struct EditFile;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditFileInput {
-    /// The file, relative to the workspace
+    /// Relative to the workspace
     path: String,
-    /// The text to replace, exactly as it stands in the file, with enough lines around it to occur only once
+    /// Exact text to replace; must be unique
     old: String,
-    /// The text to put in its place
+    /// Replacement
     new: String,
-    /// Whether to replace every occurrence (default: false)
+    /// Replace all matches
     #[serde(default)]
     replace_all: bool,
 }
@@ -88,9 +86,7 @@ impl EditTool for EditFile {
     type Input = EditFileInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Replace a piece of text in a file of the workspace. The old text must occur exactly once, unless replace_all \
-         is true. Read the file, or the part to change, first. Read it again if it has changed since."
-            .into()
+        "Replace text in a file that you have read.".into()
     }
 
     fn path<'a>(&self, input: &'a EditFileInput) -> &'a str {
@@ -100,16 +96,16 @@ impl EditTool for EditFile {
     fn plan(&self, input: EditFileInput, files: &Files) -> Result<EditPlan, ToolOutput> {
         if input.old.is_empty() {
             return Err(ToolOutput::error(
-                "old is empty; name the text to replace, or use write_file for a new file",
+                "old is empty. Give the text to replace, or use write_file for a new file.",
             ));
         }
         if input.old == input.new {
-            return Err(ToolOutput::error("old and new are the same, so there is nothing to change"));
+            return Err(ToolOutput::error("old and new are identical. Nothing was changed."));
         }
         let target = files.edit_target(&input.path)?;
         let name = escape_controls(&target.path);
         let Some(before) = target.content else {
-            return Err(ToolOutput::error(format!("`{name}` does not exist; use write_file to create it")));
+            return Err(ToolOutput::error(format!("`{name}` does not exist. Use write_file to create it.")));
         };
         let offsets = occurrences(&before, &input.old);
         match offsets.len() {
@@ -118,7 +114,7 @@ impl EditTool for EditFile {
             _ if input.replace_all => {}
             count => {
                 return Err(ToolOutput::error(format!(
-                    "old occurs {count} times in `{name}`; add lines around it until it occurs once, or set replace_all"
+                    "old occurs {count} times in `{name}`. Add surrounding lines until it is unique, or set replace_all."
                 )));
             }
         }
@@ -131,8 +127,8 @@ impl EditTool for EditFile {
     }
 }
 
-/// Where a text is in a file, without overlaps. The file need not be UTF-8 everywhere: a text begins with the first byte
-/// of a character, so it lies within a valid part as a whole.
+/// Finds the occurrences of a text in a file, without overlaps. The file need not be UTF-8 everywhere: a text
+/// begins with the first byte of a character, so a match lies entirely within a valid part.
 fn occurrences(content: &[u8], text: &str) -> Vec<usize> {
     let mut offsets = Vec::new();
     let mut from = 0;
@@ -163,26 +159,28 @@ fn check_size(bytes: usize) -> Result<(), ToolOutput> {
         return Ok(());
     }
     Err(ToolOutput::error(format!(
-        "The file would hold {bytes} bytes; files of up to {MAX_EDIT_BYTES} can be written"
+        "The file would have {bytes} bytes, more than the limit of {MAX_EDIT_BYTES}. Write smaller files."
     )))
 }
 
-/// Says that a text is not in a file, and what may have been meant.
+/// Explains that a text is not in a file, with the closest match.
 fn not_found_message(name: &str, before: &[u8], old: &str) -> String {
     let mut text = format!("old does not occur in `{name}`");
     let content = String::from_utf8_lossy(before);
     if !old.contains('\r') && content.replace("\r\n", "\n").contains(old) {
-        text.push_str(", because its lines end with CRLF; replace one line at a time, without its end");
+        text.push_str(
+            ", because its lines end with CRLF. Replace one line at a time, without the line ending.",
+        );
         return text;
     }
     match closest_line(&content, old) {
-        Some((number, line)) => text.push_str(&format!("; the closest line is {number}: `{line}`")),
-        None => text.push_str("; read the file and copy the text exactly"),
+        Some((number, line)) => text.push_str(&format!(". The closest line is {number}: `{line}`")),
+        None => text.push_str(". Read the file and copy the text exactly."),
     }
     text
 }
 
-/// The line of a file that most resembles the first line of a text.
+/// Finds the line of a file that most resembles the first line of a text.
 fn closest_line<'a>(content: &'a str, old: &str) -> Option<(usize, &'a str)> {
     let wanted = truncate_bytes(old.lines().map(str::trim).find(|line| !line.is_empty())?, MAX_HINT_BYTES);
     let lines =
@@ -196,7 +194,7 @@ fn closest_line<'a>(content: &'a str, old: &str) -> Option<(usize, &'a str)> {
     lines().find(|(_, line)| line.trim() == best)
 }
 
-/// The number of lines that changed, and a unified diff of bounded length.
+/// Counts the changed lines and renders a unified diff of bounded length.
 fn line_diff(before: &[u8], after: &[u8]) -> (ChangedLines, String) {
     let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
     let diff = TextDiff::configure()
@@ -214,5 +212,5 @@ fn line_diff(before: &[u8], after: &[u8]) -> (ChangedLines, String) {
     }
     let kept = truncate_bytes(&text, MAX_DIFF_BYTES);
     let kept = kept.rfind('\n').map_or(kept, |end| &kept[..=end]);
-    (lines, format!("{kept}(the diff goes on)\n"))
+    (lines, format!("{kept}(the rest of the diff is omitted)\n"))
 }

@@ -1,4 +1,4 @@
-//! A folder of agent files.
+//! Test folder of agent files.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ impl AgentDir {
         self.folder.path()
     }
 
-    /// Puts a file there.
+    /// Writes a file.
     pub(super) fn put(&self, name: &str, content: impl AsRef<[u8]>) -> &AgentDir {
         let file = self.path(name);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -30,7 +30,7 @@ impl AgentDir {
         self
     }
 
-    /// Puts a definition of ours there, with these further lines.
+    /// Writes a definition in Brigade's own format, with these additional lines.
     pub(super) fn agent(&self, id: &str, lines: &str) -> &AgentDir {
         let text = format!("---\nname: {id}\ndescription: about {id}\n{lines}\n---\nYou are {id}.\n");
         self.put(&format!("{id}/AGENT.md"), text)
@@ -40,7 +40,7 @@ impl AgentDir {
         discover(self.root())
     }
 
-    /// The only definition that is made of this file.
+    /// Loads the only definition of this file.
     #[track_caller]
     pub(super) fn load_ok(&self, name: &str, content: impl AsRef<[u8]>) -> AgentDefinition {
         let (mut reports, _) = lint(&self.put(name, content).path(name));
@@ -51,7 +51,7 @@ impl AgentDir {
         }
     }
 
-    /// Why no definition is made of this file.
+    /// Returns the failure of loading this file.
     #[track_caller]
     pub(super) fn load_err(&self, name: &str, content: impl AsRef<[u8]>) -> LoadFailure {
         let (mut reports, _) = lint(&self.put(name, content).path(name));
@@ -63,7 +63,7 @@ impl AgentDir {
     }
 }
 
-/// The note on a key.
+/// Returns the note on a key.
 #[track_caller]
 pub(super) fn note<'a>(notes: &'a [KeyNote], key: &str) -> &'a KeyNote {
     let found = notes.iter().find(|note| note.key == key);

@@ -1,4 +1,4 @@
-//! No file is read as asking for more than it says.
+//! No file is read as requesting more authority than it states.
 
 use brigade::agents::KeyStatus;
 use brigade::core::permission::Mode;
@@ -105,6 +105,8 @@ fn denials_cover_every_matching_tool() {
     assert!(note(&definition.notes, "disallowedTools").text.contains("Nothing"));
     let whole = dir.load_ok("x.md", file("disallowedTools: [\"Bash(a | b)\"]"));
     assert_eq!(deny(&whole), ["shell"], "what cannot be told apart is denied as a whole");
+    let cased = dir.load_ok("x.md", file("disallowedTools: MCP__GitHub__Create_Issue, Mcp__DB"));
+    assert_eq!(deny(&cased), ["mcp__db__*", "mcp__github__create_issue"], "letter case does not matter");
     let rest = dir.load_ok("x.md", file("tools: Read, Bash, Write\ndisallowedTools: Bash"));
     assert_eq!(tools(&rest).unwrap(), ["read_file", "write_file"]);
 }

@@ -47,7 +47,7 @@ fn c58_unknown_id_is_not_found() {
         let error = load(dir.root(), id).unwrap_err();
         assert_eq!(error.to_string(), format!("Agent '{id}' not found"));
     }
-    // Names are normalised, so that this is the id of the same agent.
+    // Names are normalised, so this is the id of the same agent.
     assert_eq!(load(dir.root(), "Coder").unwrap().agent.id, "coder");
     let (catalog, _) = AgentCatalog::from_folders(&[dir.root()]);
     assert_eq!(catalog.load("nobody").unwrap_err().to_string(), "Agent 'nobody' not found");
@@ -59,7 +59,7 @@ fn c58_invalid_definition_names_file_and_cause() {
     dir.agent("hot", "temperature: 2.5");
     let LoadError::Invalid(problem) = load(dir.root(), "hot").unwrap_err() else { panic!() };
     assert_eq!((problem.file, problem.line), (dir.path("hot/AGENT.md"), Some(4)));
-    assert_eq!(problem.cause, "`temperature` has to be a number from 0 to 2");
+    assert_eq!(problem.cause, "`temperature` must be a number from 0 to 2");
 }
 
 #[test]

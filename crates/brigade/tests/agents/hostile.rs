@@ -1,4 +1,4 @@
-//! Files that are meant to do harm: none hangs, none panics, none hides another.
+//! Hostile files: none hangs, panics or hides another file.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -135,7 +135,7 @@ fn broken_file_does_not_hide_the_others() {
     assert_eq!((found.definitions.len(), found.problems.len()), (2, 2));
 }
 
-/// Pieces that files are made of, so that chance finds more than noise.
+/// Fragments of real files, so that random combinations get past the parser.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("---\n".to_owned()),

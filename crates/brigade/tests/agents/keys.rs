@@ -1,4 +1,5 @@
-//! Keys and addresses of agents' own: who is reached with what, and where a key never goes.
+//! API keys and base URLs of single agents: which provider is used with which key, and where a key must never
+//! appear.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,7 +34,7 @@ fn write(folder: &std::path::Path, id: &str, head: &str) {
     std::fs::write(folder.join(id).join("AGENT.md"), text).unwrap();
 }
 
-/// Runs the tree and tells what each provider was made with.
+/// Runs the tree and returns the settings that each provider was created with.
 async fn run(
     folder: &std::path::Path,
     store: &Arc<MemoryStore>,
@@ -71,7 +72,7 @@ async fn c59_agent_key_and_url_are_used_inherited_and_never_stored() {
     let (made, text) = run(folder.path(), &store).await;
     assert!(text.contains("plain"), "{text}");
     let key_of = |at: usize| made[at].1.key.as_ref().map(|key| key.expose().to_owned());
-    // The lead reaches the shared provider as everybody does; the agent its own, and its child the same.
+    // The lead uses the shared provider, the agent its own, and its child the agent's.
     assert_eq!(made.len(), 2, "{made:?}");
     assert_eq!((made[0].0.as_str(), key_of(0), &made[0].1.base_url), ("shared", None, &None));
     assert_eq!((made[1].0.as_str(), key_of(1).as_deref()), ("other", Some(KEY)));
@@ -103,5 +104,8 @@ async fn removed_api_key_is_an_error_and_not_replaced() {
     settings.agents = catalog;
     let refused = Runtime::in_memory(settings, models).start(Task::new("go").agent(agent)).await;
     let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(refused.contains("the file of the agent 'keyed' has no api_key any more"), "{refused}");
+    assert!(
+        refused.contains("cannot run the agent 'keyed': its file no longer contains an api_key"),
+        "{refused}"
+    );
 }

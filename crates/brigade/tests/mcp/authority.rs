@@ -1,5 +1,5 @@
-//! A server of tools that asks for a login, and the authority that it trusts, in one. It is written by hand, so that it
-//! can do what no library would.
+//! A tool server that requires login, combined with its authorization server. It is hand-written, so that it
+//! can misbehave in ways that no library would.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,29 +8,29 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// How it behaves.
+/// Behaviour of the server.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     #[default]
     Good,
-    /// It says no to whoever logs in.
+    /// It denies every login.
     Refuses,
-    /// It says that every login ends in a moment.
+    /// Its tokens expire after a moment.
     ShortLivedTokens,
-    /// It lets nobody register.
+    /// It does not allow client registration.
     NoRegistration,
 }
 
-/// What it has given away, and what it was asked.
+/// Issued codes and tokens, and received requests.
 #[derive(Default)]
 pub(crate) struct AuthState {
-    /// Tokens that are good, with what they are good for.
+    /// Valid tokens with their scopes.
     pub(crate) tokens: Vec<(String, String)>,
     pub(crate) refresh: Option<String>,
     pub(crate) codes: Vec<(String, String, String)>,
     pub(crate) count: usize,
     pub(crate) grants: Vec<String>,
-    /// Whether it takes back logins that are to be renewed.
+    /// Whether it rejects refresh tokens.
     pub(crate) is_strict: bool,
 }
 
@@ -62,12 +62,12 @@ impl OAuthServer {
         format!("{}/mcp", self.base)
     }
 
-    /// All tokens that it gave so far are worth nothing any more.
+    /// Revokes all tokens issued so far.
     pub(crate) fn revoke(&self) {
         self.auth_state.lock().unwrap().tokens.clear();
     }
 
-    /// Which ways to a token were used.
+    /// Returns the grant types that were used.
     pub(crate) fn grants(&self) -> Vec<String> {
         self.auth_state.lock().unwrap().grants.clone()
     }
@@ -108,7 +108,7 @@ fn read(stream: &TcpStream) -> std::io::Result<Request> {
     Ok(Request { line, token, body: String::from_utf8(body).unwrap() })
 }
 
-/// A parameter of an address or a form.
+/// Returns a parameter of a URL or a form.
 pub(crate) fn parameter(text: &str, name: &str) -> Option<String> {
     let query = text.split(['?', ' ']).find(|part| part.contains('='))?;
     let (_, value) =
@@ -157,7 +157,7 @@ fn ok(body: Value) -> (String, String) {
     ("200 OK\r\nContent-Type: application/json".to_owned(), body.to_string())
 }
 
-/// What the server of tools says: one tool for whoever is logged in, another for whoever may do more.
+/// The tool server's answers: one tool for any login, and another for a wider scope.
 fn tools(request: &Request, base: &str, auth_state: &AuthState) -> (String, String) {
     let known = auth_state.tokens.iter().find(|(token, _)| Some(token) == request.token.as_ref());
     let Some((_, scope)) = known else {
@@ -216,7 +216,7 @@ fn issue_token(form: &str, behaviour: Behaviour, auth_state: &mut AuthState) -> 
                 .codes
                 .iter()
                 .position(|(code, _, challenge)| *code == value("code") && !challenge.is_empty());
-            // The verifier is what the challenge was made of, which the conformance suite checks.
+            // The conformance suite checks that the verifier matches the challenge.
             let Some(found) = found.filter(|_| value("code_verifier").len() >= 43) else { return wrong };
             auth_state.codes.remove(found).1
         }
@@ -239,7 +239,7 @@ fn issue_token(form: &str, behaviour: Behaviour, auth_state: &mut AuthState) -> 
     ok(answer)
 }
 
-/// Opens an address as a browser does, and goes where it leads; the last page.
+/// Opens a URL like a browser and follows redirects. Returns the last page.
 pub(crate) fn browse(url: &str) -> String {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();

@@ -1,4 +1,5 @@
-//! A server of tools in a process of its own. It is written by hand, so that it can do what no library would.
+//! A tool server that runs in its own process. It is hand-written, so that it can misbehave in ways that no
+//! library would.
 
 #![expect(
     clippy::disallowed_methods,
@@ -13,13 +14,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Says how the server behaves from its start on.
+/// The variable that sets the server's behaviour at startup.
 pub(crate) const BEHAVIOUR_VARIABLE: &str = "FIXTURE_MANNERS";
-/// Names a file that the server writes down in what it was told and nobody else sees.
+/// The variable that names a file in which the server records what it received.
 pub(crate) const NOTES_VARIABLE: &str = "FIXTURE_NOTES";
 
-/// Serves until its input ends. Standard output belongs to the test harness; the input is a socket that takes
-/// answers as well.
+/// Serves until its input ends. Standard output belongs to the test harness. The input is a socket that
+/// accepts answers as well.
 pub(crate) fn serve() {
     let out = File::from(rustix::stdio::stdin().try_clone_to_owned().unwrap());
     let mut server = Fixture { out, version: 1, listener: None };
@@ -61,7 +62,7 @@ fn note(text: &str) {
 struct Fixture {
     out: File,
     version: u32,
-    /// The request that asked to hear of changes, where the protocol is the newest.
+    /// The request that subscribed to changes, with the newest protocol.
     listener: Option<Value>,
 }
 
@@ -187,7 +188,7 @@ impl Fixture {
             }
             "vanish" => std::process::exit(5),
             "long_line" => {
-                // It does not care whether anybody is left who reads.
+                // It keeps writing even if the client no longer reads.
                 let _ = self.out.write_all(&[b'x'; 10 << 20]);
                 std::thread::sleep(Duration::from_secs(1000));
             }
@@ -229,7 +230,7 @@ impl Fixture {
         }
     }
 
-    /// Says something to whoever listens, in the words of the protocol in use.
+    /// Sends a notification in the protocol version in use.
     fn tell_listener(&mut self, method: &str, mut params: Value) {
         if let Some(id) = &self.listener {
             params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
@@ -245,7 +246,7 @@ impl Fixture {
         self.raw(format!("{message}\n").as_bytes());
     }
 
-    /// A client that closes the connection ends the server.
+    /// The server exits if the client closes the connection.
     fn raw(&mut self, bytes: &[u8]) {
         if self.out.write_all(bytes).is_err() {
             std::process::exit(0);

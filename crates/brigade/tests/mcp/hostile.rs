@@ -1,4 +1,5 @@
-//! Servers that do not behave: the call fails clearly, the rest goes on, nothing is left running.
+//! Misbehaving servers: the call fails with a clear message, other servers are not affected, and no process
+//! is left running.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde_json::json;
 
 use super::support::{McpHarness, names, tool, until, wait_until_gone};
 
-/// A misdeed that ends the server, what is said about it, and that another server goes on.
+/// Asserts that a violation ends the server with this message, and that another server keeps working.
 async fn assert_server_is_ended(tool: &str, expected: &str) {
     let harness = McpHarness::new();
     let other = harness.server("other", "");
@@ -24,12 +25,12 @@ async fn assert_server_is_ended(tool: &str, expected: &str) {
 
 #[tokio::test]
 async fn overlong_line_ends_the_server() {
-    assert_server_is_ended("long_line", "it sent a message of more than 4 MB").await;
+    assert_server_is_ended("long_line", "it sent a message larger than 4 MB").await;
 }
 
 #[tokio::test]
 async fn endless_line_ends_the_server() {
-    assert_server_is_ended("no_newline", "it sent a message of more than 4 MB").await;
+    assert_server_is_ended("no_newline", "it sent a message larger than 4 MB").await;
 }
 
 #[tokio::test]
@@ -43,7 +44,7 @@ async fn server_that_dies_in_a_call_is_restarted() {
     let servers = Servers::start(vec![harness.server("s", ""), harness.server("other", "")]).await;
     let pids = harness.pids(&servers).await;
     let text = harness.error(&servers, "mcp__s__die").await;
-    assert!(text.contains("outcome unknown: it ended with exit code 3: out of cheese."), "{text}");
+    assert!(text.contains("outcome unknown: it exited with code 3: out of cheese."), "{text}");
     wait_until_gone(&pids).await;
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
     assert_ne!(harness.pids(&servers).await, pids);
@@ -57,7 +58,7 @@ async fn stderr_from_before_the_call_is_not_the_cause() {
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
     tokio::time::sleep(Duration::from_millis(300)).await;
     let text = harness.error(&servers, "mcp__s__vanish").await;
-    assert!(text.contains("outcome unknown: it ended with exit code 5."), "{text}");
+    assert!(text.contains("outcome unknown: it exited with code 5."), "{text}");
     assert!(!text.contains("cache"), "{text}");
 }
 
@@ -82,7 +83,7 @@ async fn restarted_server_with_changed_tools_needs_approval() {
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
     harness.error(&servers, "mcp__s__die").await;
     let text = harness.error(&servers, "mcp__s__echo").await;
-    assert!(text.contains("has changed since it was approved, so it was not called"), "{text}");
+    assert!(text.contains("its definition has changed since it was approved"), "{text}");
     let echo = tool(&servers, "mcp__s__echo");
     let change = echo.change().unwrap();
     let what = change.diff();
@@ -129,10 +130,7 @@ async fn tool_changed_after_approval_is_refused() {
         assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
         assert_eq!(harness.ok(&servers, "mcp__s__change").await, "changed");
         let text = harness.error(&servers, "mcp__s__echo").await;
-        assert!(
-            text.contains("the definition of its tool 'echo' has changed since it was approved"),
-            "{text}"
-        );
+        assert!(text.contains("its tool 'echo' was not called: its definition has changed"), "{text}");
         assert!(!names(&servers).contains(&"mcp__s__fresh"));
         // This one has no description that could change.
         assert_eq!(harness.ok(&servers, "mcp__s__look").await, "{\"tool\":\"look\"}");
@@ -157,7 +155,7 @@ async fn response_counts_while_the_change_is_listed() {
     slow.call_timeout = Duration::from_millis(1500);
     let servers = Servers::start(vec![slow]).await;
     assert_eq!(harness.ok(&servers, "mcp__s__change").await, "changed");
-    // What it is now is not known in time, so it is not called.
+    // The current definition is not known in time, so the tool is not called.
     let text = harness.error(&servers, "mcp__s__echo").await;
     assert!(text.contains("no answer within 1500 ms"), "{text}");
 }
@@ -178,7 +176,7 @@ async fn exit_at_start_is_reported_without_secrets() {
     let harness = McpHarness::new();
     let servers = Servers::start(vec![harness.server("s", "leaves")]).await;
     let [problem] = servers.problems() else { panic!("{:?}", servers.problems()) };
-    assert_eq!(problem.message, "it did not start: it ended with exit code 7: this is no key: (hidden)");
+    assert_eq!(problem.message, "cannot start the server: it exited with code 7: this is no key: (hidden)");
 }
 
 #[tokio::test]
@@ -194,7 +192,9 @@ async fn silent_server_times_out_at_start() {
 
 #[tokio::test]
 async fn endless_tool_list_is_refused() {
-    for (behaviour, expected) in [("endless", "more than 64 pages"), ("many", "they are more than 256")] {
+    for (behaviour, expected) in
+        [("endless", "more than 64 pages"), ("many", "there are more than 256 entries")]
+    {
         let harness = McpHarness::new();
         let servers = Servers::start(vec![harness.server("s", behaviour)]).await;
         let [problem] = servers.problems() else { panic!("{:?}", servers.problems()) };

@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::support::{McpHarness, names, tool, until};
 
-/// The head of an answer that never comes: the connection is closed instead.
+/// Placeholder for a response that is never sent: the connection is closed instead.
 const CLOSE_CONNECTION: &str = "breaks";
 
-/// A server on this machine, and the headers of all requests that it got.
+/// A local server, and the headers of all requests that it received.
 struct TestServer {
     address: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -24,7 +24,7 @@ struct TestServer {
 }
 
 impl TestServer {
-    /// Answers what `answer` says to each message: a status line, more headers and a body.
+    /// Starts a server. `answer` returns the status line with headers, and the body, for each message.
     #[expect(clippy::disallowed_methods, reason = "the server is a task beside the test")]
     async fn start(answer: impl Fn(&Value) -> (String, String) + Send + Sync + 'static) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,7 +81,7 @@ async fn exchange(
     stream.shutdown().await
 }
 
-/// How an older server talks: it wants to be greeted first.
+/// An older server, which requires the initialize handshake first.
 fn legacy_server(message: &Value) -> (String, String) {
     let result = match message["method"].as_str() {
         Some("initialize") => json!({
@@ -150,7 +150,7 @@ async fn legacy_server_is_initialized_with_the_headers() {
     assert!(requests.iter().all(|head| head.contains("Bearer sesame-7")), "{requests:?}");
 }
 
-/// What a call gives whose request is answered like this.
+/// Returns the output of a call whose request gets this response.
 async fn call_with_response(head: &'static str, body: &'static str) -> String {
     let server = TestServer::start(move |message| match message["method"] == "tools/call" {
         true => (head.to_owned(), body.to_owned()),
@@ -168,22 +168,22 @@ async fn call_broken_after_sending_has_an_unknown_outcome() {
     for (head, body, why) in [
         (CLOSE_CONNECTION, "", "the connection broke after the request was sent ("),
         (events, "", "the connection is closed"),
-        ("200 OK\r\nContent-Type: application/json", "{\"jsonrpc\":", "it is no message"),
+        ("200 OK\r\nContent-Type: application/json", "{\"jsonrpc\":", "its answer is not a valid message"),
         ("200 OK\r\nContent-Type: text/html", "<p>", "it answered with text/html"),
         ("502 Bad Gateway", "", "it answered with HTTP 502"),
     ] {
         let text = call_with_response(head, body).await;
         assert!(text.contains(&format!("outcome unknown: {why}")), "{head}: {text}");
         assert!(text.ends_with("Check whether the call took effect before you repeat it."), "{head}: {text}");
-        assert!(!text.contains("did not come through") && !text.contains("try again"), "{head}: {text}");
+        assert!(!text.contains("was not delivered") && !text.contains("try again"), "{head}: {text}");
     }
 }
 
 #[tokio::test]
 async fn refused_call_had_no_effect() {
     for (head, why) in [
-        ("429 Slow Down", "it answered with HTTP 429; try again later"),
-        ("405 Method Not Allowed", "it answered with HTTP 405; check `url` in its entry"),
+        ("429 Slow Down", "it answered with HTTP 429. Try again later."),
+        ("405 Method Not Allowed", "it answered with HTTP 405. Check `url` in its configuration."),
     ] {
         let text = call_with_response(head, "").await;
         assert!(text.ends_with(&format!("the request was refused: {why}")), "{head}: {text}");
@@ -195,7 +195,7 @@ async fn server_that_needs_authorization_is_reported() {
     let challenge = "401 Unauthorized\r\nWWW-Authenticate: Bearer resource_metadata=\"https://x.example/\"";
     let server = TestServer::start(|_| (challenge.to_owned(), String::new())).await;
     let what = problem_of(with_headers(&server.address, Vec::new())).await;
-    assert!(what.contains("it asks for authorisation (OAuth)") && what.contains("`headers`"), "{what}");
+    assert!(what.contains("it requires authorization (OAuth)") && what.contains("`headers`"), "{what}");
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn refused_token_is_not_a_missing_login() {
     address.login.hint = "type: login".to_owned();
     address.login.file = Some(folder.root().join("logins/s.json"));
     let begun = LoginFlow::begin(address).await.map(|_| ()).unwrap_err().to_string();
-    let refused = "the server refused the Authorization header of its entry (401); ";
+    let refused = "the server rejected the Authorization header in its configuration (401). ";
     assert!(begun.starts_with(refused), "{begun}");
     let what = problem_of(definition).await;
     assert!(what.starts_with(refused) && !what.contains("type: login"), "{what}");
@@ -232,9 +232,12 @@ async fn token_with_insufficient_scope_is_reported() {
     let address = address.clone();
     let servers = Servers::start(vec![definition]).await;
     let text = harness.error(&servers, "mcp__s__echo").await;
-    assert!(text.contains("the Authorization header of its entry does not reach this far (write)"), "{text}");
+    assert!(
+        text.contains("the Authorization header in its configuration lacks a required scope (write)"),
+        "{text}"
+    );
     let begun = LoginFlow::begin(&address).await.map(|_| ()).unwrap_err().to_string();
-    assert!(begun.contains("takes the Authorization header of its entry"), "{begun}");
+    assert!(begun.contains("accepts the Authorization header in its configuration"), "{begun}");
 }
 
 #[tokio::test]
@@ -243,7 +246,7 @@ async fn redirect_to_another_host_is_not_followed() {
     let location = format!("307 Temporary Redirect\r\nLocation: {}", other.address);
     let server = TestServer::start(move |_| (location.clone(), String::new())).await;
     let what = problem(&server.address).await;
-    assert!(what.contains("it cannot be reached"), "{what}");
+    assert!(what.contains("cannot connect to "), "{what}");
     assert_eq!(other.requests(), Vec::<String>::new());
     assert!(!server.requests().is_empty());
 }
@@ -264,7 +267,7 @@ async fn oversized_response_is_not_read_to_its_end() {
         let servers = Servers::start(vec![definition(&server.address)]).await;
         assert_eq!(servers.problems(), []);
         let text = harness.error(&servers, "mcp__s__echo").await;
-        assert!(text.contains("more than 4 MB"), "{kind}: {text}");
+        assert!(text.contains("larger than 4 MB"), "{kind}: {text}");
     }
 }
 
@@ -284,7 +287,7 @@ async fn event_flood_is_not_read_to_its_end() {
     let servers = Servers::start(vec![definition(&server.address)]).await;
     let text = harness.error(&servers, "mcp__s__echo").await;
     assert!(text.contains("it sent more than 2000 messages within a second"), "{text}");
-    // What comes without being asked for counts as well.
+    // Unsolicited messages count as well.
     let server = TestServer::start(move |message| match message.is_null() {
         true => flood(),
         false => legacy_server(message),
@@ -307,8 +310,8 @@ async fn url_with_a_secret_is_not_shown() {
     ] {
         let what = problem(&written).await;
         let expected = format!(
-            "it cannot be reached at http://{free}: connection refused; check that it runs and that `url` in its entry \
-             is right"
+            "cannot connect to http://{free}: connection refused. Check that it is running and that `url` in its \
+             configuration is correct."
         );
         assert_eq!(what, expected);
     }
@@ -317,14 +320,20 @@ async fn url_with_a_secret_is_not_shown() {
 #[tokio::test]
 async fn invalid_url_names_the_cause() {
     for (written, said) in [
-        ("ftp://x/sesame-7", "`ftp:` is no way to a server; let `url` begin with http:// or https://"),
+        (
+            "ftp://x/sesame-7",
+            "the scheme `ftp:` is not supported. Use a `url` that starts with http:// or https://.",
+        ),
         (
             "localhost:7/sesame-7",
-            "`localhost:` is no way to a server; let `url` begin with http:// or https://",
+            "the scheme `localhost:` is not supported. Use a `url` that starts with http:// or https://.",
         ),
-        ("sesame-7/mcp", "its `url` is no address (relative URL without a base); write https://host/path"),
+        (
+            "sesame-7/mcp",
+            "`url` is not a valid URL (relative URL without a base). Use a URL such as https://host/path.",
+        ),
     ] {
-        assert_eq!(problem(written).await, format!("it cannot be reached: {said}"));
+        assert_eq!(problem(written).await, format!("cannot connect: {said}"));
     }
 }
 
@@ -335,12 +344,12 @@ async fn non_mcp_response_is_described() {
         let what = problem(&server.address.replace("/mcp", "/sesame-7")).await;
         what.split_once(": ").map(|(_, said)| said.to_owned()).unwrap_or(what)
     };
-    let check = "check `url` in its entry";
+    let check = "Check `url` in its configuration.";
     let missing = said("404 Not Found", "Cannot POST /sesame-7\n").await;
-    assert_eq!(missing, format!("it answered with HTTP 404: Cannot POST /…; {check}"));
+    assert_eq!(missing, format!("it answered with HTTP 404: Cannot POST /…. {check}"));
     let page = said("200 OK\r\nContent-Type: text/html", "<p>Hello").await;
-    assert_eq!(page, format!("it answered with text/html, not as an MCP server does; {check}"));
-    assert_eq!(said("503 Busy", "").await, "it answered with HTTP 503; try again later");
+    assert_eq!(page, format!("it answered with text/html, which is not an MCP response. {check}"));
+    assert_eq!(said("503 Busy", "").await, "it answered with HTTP 503. Try again later.");
 }
 
 #[tokio::test]
@@ -352,5 +361,5 @@ async fn url_with_a_secret_is_not_shown_in_call_errors() {
     assert_eq!(servers.problems(), []);
     drop(server);
     let text = harness.error(&servers, "mcp__s__echo").await;
-    assert!(text.contains("did not come through") && !text.contains("sesame"), "{text}");
+    assert!(text.contains("was not delivered") && !text.contains("sesame"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Servers that ask for a login.
+//! Servers that require a login.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn start(address: &HttpEndpoint) -> Servers {
     .await
 }
 
-/// Logs in with a browser that goes where it is led.
+/// Logs in with a browser that follows redirects.
 async fn log_in(address: &HttpEndpoint) -> Result<String, String> {
     let attempt = LoginFlow::begin(address).await.map_err(|error| error.to_string())?;
     let url = attempt.url().to_owned();
@@ -54,7 +54,7 @@ async fn user_logs_in_once_and_the_server_works() {
     let (harness, server) = (McpHarness::new(), OAuthServer::start(Behaviour::Good));
     let address = address(&harness, &server);
     let servers = start(&address).await;
-    assert_eq!(servers.problems()[0].message, "it asks you to log in (OAuth); type: login");
+    assert_eq!(servers.problems()[0].message, "it requires a login (OAuth); type: login");
     let page = log_in(&address).await.unwrap();
     assert!(page.contains("You are logged in"), "{page}");
     assert_eq!(call_echo(&harness, &address).await, "with read");
@@ -75,16 +75,13 @@ async fn token_is_refreshed_or_a_new_login_requested() {
     let servers = start(&address).await;
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "with read");
     assert!(server.grants().contains(&"refresh_token".to_owned()), "{:?}", server.grants());
-    // The server forgets what it gave: the next call renews it.
+    // The server revokes its tokens, and the next call refreshes them.
     server.revoke();
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "with read");
     server.auth_state.lock().unwrap().is_strict = true;
     server.revoke();
     let text = harness.error(&servers, "mcp__s__echo").await;
-    assert!(
-        text.contains("it asks you to log in (OAuth); type: login") && !text.contains("sesame"),
-        "{text}"
-    );
+    assert!(text.contains("it requires a login (OAuth); type: login") && !text.contains("sesame"), "{text}");
 }
 
 #[tokio::test]
@@ -93,7 +90,7 @@ async fn insufficient_scope_is_requested_at_the_next_login() {
     let address = address(&harness, &server);
     log_in(&address).await.unwrap();
     let text = harness.error(&start(&address).await, "mcp__s__erase").await;
-    assert!(text.contains("your login does not reach this far (admin); type: login"), "{text}");
+    assert!(text.contains("your login lacks a required scope (admin); type: login"), "{text}");
     log_in(&address).await.unwrap();
     assert_eq!(harness.ok(&start(&address).await, "mcp__s__erase").await, "with read admin");
 }
@@ -118,7 +115,7 @@ async fn callback_with_another_state_is_ignored() {
     });
     attempt.finish().await.unwrap();
     let (strange, own) = browser.await.unwrap();
-    assert!(strange.contains("404") && strange.contains("not the login that was begun"), "{strange}");
+    assert!(strange.contains("404") && strange.contains("does not match the login in progress"), "{strange}");
     assert!(own.contains("You are logged in"), "{own}");
     assert_eq!(server.grants(), ["authorization_code"]);
 }
@@ -131,7 +128,7 @@ async fn silent_connection_does_not_block_the_login() {
     let host = place.trim_start_matches("http://").split('/').next().unwrap().to_owned();
     let silent = std::net::TcpStream::connect(host).unwrap();
     let browser = tokio::task::spawn_blocking(move || browse(&url));
-    // The silent one would be given up after ten seconds.
+    // The silent connection would be dropped only after ten seconds.
     tokio::time::timeout(Duration::from_secs(8), attempt.finish()).await.unwrap().unwrap();
     drop(silent);
     assert!(browser.await.unwrap().contains("You are logged in"));
@@ -159,7 +156,7 @@ async fn client_credentials_log_in_again_after_expiry() {
         |secret: &str| Some(OAuthClient { id: "robot".to_owned(), secret: Some(Secret::new(secret)) });
     address.login.client = client("wrong-secret-1");
     let problems = start(&address).await.problems().to_vec();
-    assert!(problems[0].message.contains("the login did not come about"), "{problems:?}");
+    assert!(problems[0].message.contains("cannot complete the login"), "{problems:?}");
     assert!(!problems[0].message.contains("wrong-secret-1"), "{problems:?}");
     address.login.client = client("robot-secret-1");
     let servers = start(&address).await;

@@ -1,4 +1,4 @@
-//! Trees that use servers: who may call what.
+//! Trees that use MCP servers, and the permissions of their agents.
 
 use brigade::mcp::Servers;
 use brigade::model::script::Script;
@@ -10,7 +10,7 @@ use brigade_core::view::{PendingApproval, Tree};
 
 use super::support::McpHarness;
 
-/// Runs a script whose agents may use the server `s`, and gives the result.
+/// Runs a script whose agents may use the server `s`, and returns the result.
 async fn run_script(
     harness: &McpHarness,
     servers: &Servers,
@@ -44,10 +44,10 @@ async fn call_needs_a_rule_or_mode_that_allows_it() {
     let text = run_script(&harness, &servers, ECHO, |settings| settings.permissions.mode = Mode::Auto).await;
     assert!(text.contains("deep"), "{text}");
     let text = run_script(&harness, &servers, ECHO, |settings| settings.permissions.mode = Mode::Plan).await;
-    assert!(text.contains("plan mode only reads"), "{text}");
+    assert!(text.contains("plan mode is read-only"), "{text}");
 }
 
-/// A lead that lends these tools to a child, which calls `echo` of the server.
+/// A script with a lead that lends these tools to a child, which calls the server's `echo`.
 fn lending(tools: &str) -> String {
     format!(
         "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
@@ -68,7 +68,7 @@ async fn child_has_server_tools_only_if_lent() {
     }
     for kept in ["['read_file']", "['mcp__s__env']", "['mcp__t__*']"] {
         let text = run_script(&harness, &servers, &lending(kept), allow).await;
-        assert!(text.contains("There is no tool 'mcp__s__echo'"), "{kept}: {text}");
+        assert!(text.contains("Unknown tool `mcp__s__echo`"), "{kept}: {text}");
     }
 }
 
@@ -82,13 +82,13 @@ async fn all_sessions_share_one_server() {
     assert!(child.contains(&here[0].to_string()), "{child} {here:?}");
 }
 
-/// A script that changes what the server says, and then calls a tool of it.
+/// A script that changes the server's tool definitions and then calls one of the tools.
 const CHANGE: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__s__change'\narguments = {}\n\
                       [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deep' }\n\
                       [[reply]]\nturn = 3\n[[reply.call]]\ntool = 'mcp__s__echo'\narguments = { text = 'deeper' }\n\
                       [[reply]]\ntext = '{results}'\n";
 
-/// Runs that script with a person who gives this answer, and tells what they were asked and what came of it.
+/// Runs that script with a user who gives this answer. Returns the approval request and the outcome.
 async fn run_with_answer(
     harness: &McpHarness,
     servers: &Servers,
@@ -124,7 +124,7 @@ async fn changed_tool_needs_approval_with_its_diff() {
     let [question] = &questions[..] else { panic!("{questions:?}") };
     assert_eq!(question.why, "its definition has changed since it was approved");
     assert_eq!(question.always, None);
-    // What is called is seen first, however long the rest is.
+    // The call comes first, however long the rest is.
     assert!(question.arguments().starts_with(r#"{"call":"#), "{}", question.arguments());
     let shown: serde_json::Value = serde_json::from_str(question.arguments()).unwrap();
     assert_eq!(shown["call"], serde_json::json!({ "text": "deep" }));
@@ -138,13 +138,15 @@ async fn changed_tool_is_not_called_without_approval() {
     let servers = harness.start("").await;
     let (questions, text) = run_with_answer(&harness, &servers, Answer::Deny { word: None }).await;
     assert_eq!(questions.len(), 2, "{questions:?}");
-    assert!(!text.contains("deep") && text.contains("the answer was no"), "{text}");
+    assert!(!text.contains("deep") && text.contains("The user denied this `"), "{text}");
     let harness = McpHarness::new();
     let servers = harness.start("").await;
     let text = run_script(&harness, &servers, CHANGE, allow).await;
     assert!(!text.contains("deep"), "{text}");
     assert!(
-        text.contains("its definition has changed since it was approved, and nobody can be asked here"),
+        text.contains(
+            "its definition has changed since it was approved, and no user is available to approve it"
+        ),
         "{text}"
     );
 }

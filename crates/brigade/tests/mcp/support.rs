@@ -1,4 +1,4 @@
-//! Servers to try, and looks at their processes.
+//! Test servers, and checks of their processes.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -16,15 +16,15 @@ use tokio::sync::watch;
 
 use super::fixture;
 
-/// How long a call may take here.
+/// Timeout of a call in tests.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
-/// What must be gone is given this long.
+/// Maximum wait until a process must be gone.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 const GUARD_ENTRY: &str = "mcp::support::guard_entry";
 const SERVER_ENTRY: &str = "mcp::support::server_entry";
 
-/// The guard. It is ignored so that only [`guard`] starts it, in a process of its own.
+/// The guard. It is ignored so that only [`guard`] starts it, in its own process.
 #[test]
 #[ignore = "the entry point of a guard process, not a test"]
 #[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
@@ -32,13 +32,13 @@ fn guard_entry() {
     if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
         return;
     }
-    // The test harness prints to standard output, which has to carry the report alone.
+    // The test harness prints to standard output, which must carry only the report.
     let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
     rustix::stdio::dup2_stdout(&report).unwrap();
     std::process::exit(brigade_sandbox::guard_main());
 }
 
-/// The server, in the same way.
+/// The server, started in the same way.
 #[test]
 #[ignore = "the entry point of a server, not a test"]
 fn server_entry() {
@@ -47,7 +47,7 @@ fn server_entry() {
     }
 }
 
-/// Words of a shell that put this binary in its place, and the harness's own output away.
+/// Shell command that replaces itself with this binary and hides the harness's own output.
 fn entry(name: &str) -> Vec<String> {
     let script =
         format!("exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {name} --test-threads=1 --nocapture");
@@ -60,7 +60,7 @@ fn guard() -> GuardCommand {
     GuardCommand { program: "/bin/sh".into(), arguments }
 }
 
-/// A folder, and how calls are made in it.
+/// A temporary directory, and a context for calls in it.
 pub(super) struct McpHarness {
     folder: TempDir,
     pub(super) stop: watch::Sender<bool>,
@@ -76,12 +76,12 @@ impl McpHarness {
         }
     }
 
-    /// What calls said about how far they are.
+    /// Returns the reported progress of calls.
     pub(super) fn progress(&self) -> Vec<String> {
         self.progress.lock().unwrap().clone()
     }
 
-    /// Where all calls come from.
+    /// The origin of all calls.
     pub(super) fn remote_context(&self) -> RemoteContext {
         RemoteContext {
             lineage: vec!["abc".to_owned()],
@@ -96,12 +96,12 @@ impl McpHarness {
         self.folder.path().to_path_buf()
     }
 
-    /// What the server wrote down.
+    /// Returns what the server recorded.
     pub(super) fn notes(&self) -> String {
         std::fs::read_to_string(self.root().join("notes")).unwrap_or_default()
     }
 
-    /// A server that behaves like this.
+    /// Configuration of a server with this behaviour.
     pub(super) fn server(&self, name: &str, behaviour: &str) -> ServerConfig {
         let notes = self.root().join("notes").display().to_string();
         let environment = [
@@ -125,7 +125,7 @@ impl McpHarness {
         }
     }
 
-    /// One server called `s` without problems.
+    /// Starts one server called `s` and asserts that it has no problems.
     pub(super) async fn start(&self, behaviour: &str) -> Servers {
         let servers = Servers::start(vec![self.server("s", behaviour)]).await;
         assert_eq!(servers.problems(), []);
@@ -155,14 +155,14 @@ impl McpHarness {
         self::tool(servers, tool).run(arguments, &context).await
     }
 
-    /// Calls a tool that works.
+    /// Calls a tool and asserts that it succeeds.
     pub(super) async fn ok(&self, servers: &Servers, tool: &str) -> String {
         let output = self.call(servers, tool, json!({ "text": "hi" })).await;
         assert!(!output.is_error(), "{tool} failed: {}", output.text);
         output.text.to_string()
     }
 
-    /// Calls a tool that does not work, and soon.
+    /// Calls a tool and asserts that it fails soon.
     pub(super) async fn error(&self, servers: &Servers, tool: &str) -> String {
         let begun = Instant::now();
         let output = self.call(servers, tool, json!({ "text": "hi" })).await;
@@ -171,7 +171,7 @@ impl McpHarness {
         output.text.to_string()
     }
 
-    /// The numbers of the server and of a process that it started.
+    /// Returns the process ids of the server and of a process that it started.
     pub(super) async fn pids(&self, servers: &Servers) -> Vec<u32> {
         let text = self.ok(servers, "mcp__s__pids").await;
         let pids: Vec<u32> = text.split(' ').map(|pid| pid.parse().unwrap()).collect();
@@ -194,12 +194,12 @@ fn is_alive(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// Waits until none of these lives.
+/// Waits until none of these processes is alive.
 pub(super) async fn wait_until_gone(pids: &[u32]) {
     until("all processes are gone", || !pids.iter().any(|pid| is_alive(*pid))).await;
 }
 
-/// Asks again until the answer is yes.
+/// Polls until the condition holds.
 pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {

@@ -1,4 +1,4 @@
-//! Servers that behave.
+//! Well-behaved servers.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ async fn call_carries_the_remote_context() {
 async fn progress_is_reported_and_extends_the_timeout() {
     let harness = McpHarness::new();
     let servers = harness.start("").await;
-    // Three times more than half of what a call may take.
+    // Three pauses, each longer than half of the call timeout.
     let millis = u64::try_from(CALL_TIMEOUT.as_millis()).unwrap() / 3 * 2;
     let output = harness.call(&servers, "mcp__s__progress", json!({ "millis": millis })).await;
     assert_eq!((output.text.to_string(), output.is_error()), ("done".to_owned(), false));
@@ -121,11 +121,17 @@ async fn colliding_tool_names_are_refused() {
     let problems: Vec<String> = servers.problems().iter().map(ToString::to_string).collect();
     assert_eq!(problems.len(), 5, "{problems:?}");
     let problems = problems.join("\n");
-    assert!(problems.contains("several of its tools would be called 'mcp__s__read_file'"), "{problems}");
-    assert!(problems.contains("'écho' is left out"), "{problems}");
+    assert!(
+        problems.contains("cannot offer the tool 'mcp__s__read_file': several tools have this name"),
+        "{problems}"
+    );
+    assert!(problems.contains("cannot offer the tool 'écho'"), "{problems}");
     assert!(problems.contains("longer than 64 characters"), "{problems}");
-    assert!(problems.contains("it has a tool called 'mcp__s__get_prompt' itself"), "{problems}");
-    assert!(problems.contains("'huge' is left out: its definition has more than 32 KB"), "{problems}");
+    assert!(problems.contains("cannot offer the built-in tool 'mcp__s__get_prompt'"), "{problems}");
+    assert!(
+        problems.contains("cannot offer the tool 'huge': its definition is larger than 32 KB"),
+        "{problems}"
+    );
 }
 
 #[tokio::test]
@@ -136,7 +142,7 @@ async fn servers_with_the_same_name_are_refused() {
     assert!(names(&servers).iter().all(|name| name.starts_with("mcp__two__")), "{:?}", names(&servers));
     let problems: Vec<String> = servers.problems().iter().map(ToString::to_string).collect();
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems.join(" ").contains("several servers would be called 'one'"), "{problems:?}");
+    assert!(problems.join(" ").contains("several servers have the name 'one'"), "{problems:?}");
 }
 
 #[tokio::test]
@@ -175,7 +181,7 @@ async fn missing_program_is_reported() {
     let servers = Servers::start(vec![absent, harness.server("s", "")]).await;
     assert_eq!(names(&servers).len(), 19);
     let [problem] = servers.problems() else { panic!("{:?}", servers.problems()) };
-    assert!(problem.message.contains("exit code 127"), "{problem}");
+    assert!(problem.message.contains("it exited with code 127"), "{problem}");
     assert!(problem.message.contains("no-such-program-here"), "{problem}");
 }
 
@@ -194,7 +200,11 @@ async fn resources_and_prompts_are_listed_and_read() {
     let filled = json!({ "name": "greet", "arguments": { "whom": "you" } });
     assert_eq!(ok("mcp__s__get_prompt", filled).await, "user: greet \"you\"");
     let missing = harness.call(&servers, "mcp__s__read_resource", json!({ "uri": "x://y" })).await;
-    assert!(missing.is_error() && missing.text.as_str().contains("does not know"), "{}", missing.text);
+    assert!(
+        missing.is_error() && missing.text.as_str().contains("does not support this request"),
+        "{}",
+        missing.text
+    );
     let resource = tool(&servers, "mcp__s__read_resource");
     for wrong in [json!({ "uri": 1 }), json!({ "url": "a://b" }), json!([])] {
         assert!(resource.check(&wrong, &mut |_| {}).is_err(), "{wrong}");

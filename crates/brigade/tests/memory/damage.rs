@@ -1,4 +1,4 @@
-//! Files that cannot be used are an error in words, and are left as they are.
+//! Unusable files cause a clear error and are not modified.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn read_only_file_can_be_read() {
     put(&dir.memory(), 1, "a", "some text");
     std::fs::set_permissions(dir.file(), std::fs::Permissions::from_mode(0o400)).unwrap();
     if std::fs::OpenOptions::new().append(true).open(dir.file()).is_ok() {
-        // Nothing is read-only for root.
+        // No file is read-only for root.
         return;
     }
     let memory = dir.memory();
@@ -112,7 +112,7 @@ fn damaged_file_never_panics() {
         }
     }
     assert!(noticed > 5, "{noticed}");
-    // The handle works again once the file is whole again.
+    // The handle works again once the file is repaired.
     std::fs::write(dir.file(), b"x".repeat(8192)).unwrap();
     let memory = Memory::at(&dir.file());
     assert!(memory.get("k7").is_err());

@@ -11,9 +11,9 @@ use super::{MemoryDir, call, keys, note, put, session};
 #[test]
 fn entries_survive_reopening() {
     let dir = MemoryDir::new();
-    put(&dir.memory(), 1, "style", "The person likes short sentences.\nAnd few of them.");
+    put(&dir.memory(), 1, "style", "The user likes short sentences.\nAnd few of them.");
     let entry = dir.memory().get(" style ").unwrap().unwrap();
-    assert_eq!(entry.text, "The person likes short sentences.\nAnd few of them.");
+    assert_eq!(entry.text, "The user likes short sentences.\nAnd few of them.");
     assert_eq!(entry.session, session().as_str());
     assert!(entry.stored_at.starts_with("20") && entry.stored_at.ends_with('Z'), "{}", entry.stored_at);
     assert_eq!(dir.memory().get("other").unwrap(), None);
@@ -54,11 +54,11 @@ fn repeated_call_changes_nothing() {
     let stored = memory.get("a").unwrap().unwrap();
     put(&dir.memory(), 1, "a", "first");
     assert_eq!(memory.get("a").unwrap().unwrap(), stored);
-    // Somebody else has replaced it since: the old call does not undo that.
+    // Another session has replaced the entry since: the old call does not undo that.
     memory.put(note("a", "second"), &SessionId::root(8), call(1)).unwrap();
     put(&memory, 1, "a", "first");
     assert_eq!(memory.get("a").unwrap().unwrap().text, "second");
-    // The same call of a log that was put back says something else: that is another note.
+    // The same call of a restored log has a different text, so it is another entry.
     put(&memory, 1, "a", "third");
     assert_eq!(memory.get("a").unwrap().unwrap().text, "third");
 }
@@ -122,7 +122,7 @@ fn concurrent_writers_lose_nothing() {
     let writers = 4u32;
     std::thread::scope(|scope| {
         for writer in 0..writers {
-            // Each has a connection of its own, and they also meet when the file is made.
+            // Each thread has a connection of its own, and they also race to create the file.
             let file = dir.file();
             scope.spawn(move || {
                 let memory = Memory::open(&file).unwrap();
@@ -185,7 +185,7 @@ fn odd_queries_are_accepted() {
     memory.search(&"w".repeat(100_000), 5).unwrap();
 }
 
-/// One file for all cases: making one is slow.
+/// One file for all cases, because creating one is slow.
 static SHARED: LazyLock<(MemoryDir, Memory)> = LazyLock::new(|| {
     let dir = MemoryDir::new();
     let memory = dir.memory();

@@ -57,7 +57,9 @@ fn memory_tools_declare_effect_and_category() {
     for (name, effect) in expected {
         let tool = toolbox.get(name).unwrap();
         assert_eq!((tool.effect(), tool.spec().category), (effect, Category::Memory));
-        assert_eq!(tool.spec().schema["additionalProperties"], json!(false), "{name}");
+        let unknown =
+            tool.check(&json!({ "key": "k", "text": "t", "query": "q", "unknown": 1 }), &mut |_| {});
+        assert!(unknown.unwrap_err().text.as_str().contains("unknown field"), "{name}");
     }
     assert!(Toolbox::standard().get("memory_put").is_none());
 }
@@ -68,12 +70,12 @@ fn stored_entry_is_found_and_read() {
     let none = harness.call("memory_get", json!({ "key": "db" }));
     assert!(none.is_error() && none.text.as_str().contains("memory_search"));
     let said = harness.ok("memory_put", json!({ "key": "db", "text": "Postgres 16.", "tags": ["setup"] }));
-    assert_eq!(said, "Remembered as `db`.");
+    assert_eq!(said, "Stored as `db`.");
     let found = harness.ok("memory_search", json!({ "query": "postgres?" }));
     assert!(found.contains("`db`, stored 20") && found.contains("tags: setup\n| Postgres 16."), "{found}");
     let read = harness.ok("memory_get", json!({ "key": "db" }));
     assert!(read.contains(SessionId::root(7).as_str()) && read.contains("\nPostgres 16.\n"), "{read}");
-    assert!(harness.ok("memory_search", json!({ "query": "zebra" })).contains("Nothing"));
+    assert!(harness.ok("memory_search", json!({ "query": "zebra" })).contains("No entry matches"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Messages: requests, replies and errors.
+//! Messages API: requests, replies and errors.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ async fn errors_inside_a_stream_end_it() {
     assert!(matches!(&error, ModelError::Overflow(text) if text.contains("context window")), "{error:?}");
 }
 
-/// A conversation with the recorded calls, what they gave, and a word after that.
+/// A conversation with the recorded calls, their results and a message after them.
 fn conversation(reply: Reply) -> Vec<Message> {
     let result = |index: u32, output: ToolOutput| CallResult {
         call: CallId { turn: 1, index },

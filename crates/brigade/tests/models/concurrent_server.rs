@@ -1,4 +1,4 @@
-//! A server that many connections use at once and again, and that counts them.
+//! A test server for many concurrent and reused connections. It counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::server::KEY;
 
-/// What a connection is sent, and what becomes of it.
+/// A response, and what happens to the connection after it.
 pub(super) struct MockResponse {
     pub(super) delay: Duration,
     pub(super) bytes: Vec<u8>,
@@ -22,36 +22,36 @@ pub(super) struct MockResponse {
 }
 
 pub(super) enum ConnectionAction {
-    /// It serves again.
+    /// The connection is kept for the next request.
     Keep,
-    /// It is closed.
+    /// The connection is closed.
     Close,
-    /// It stays open, and nothing more comes.
+    /// The connection stays open, and nothing more is sent.
     Stall,
-    /// Comments come for ever, with this much time between them.
+    /// Comments are sent forever, at this interval.
     Ping(Duration),
 }
 
 impl MockResponse {
-    /// Some answer, which leaves the connection as it is.
+    /// A complete response. The connection is kept.
     pub(super) fn whole(status: &str, headers: &str, body: &str) -> MockResponse {
         let length = body.len();
         let text = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
         MockResponse { delay: Duration::ZERO, bytes: text.into_bytes(), then: ConnectionAction::Keep }
     }
 
-    /// A whole stream of events.
+    /// A complete event stream.
     pub(super) fn events(headers: &str, stream: &str) -> MockResponse {
         MockResponse::whole("200 OK", &format!("Content-Type: text/event-stream\r\n{headers}"), stream)
     }
 
-    /// A stream that only begins.
+    /// The start of a stream.
     pub(super) fn beginning(stream: &str, then: ConnectionAction) -> MockResponse {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
         MockResponse { delay: Duration::ZERO, bytes: format!("{head}{stream}").into_bytes(), then }
     }
 
-    /// Nothing at all.
+    /// No response at all.
     pub(super) fn nothing(then: ConnectionAction) -> MockResponse {
         MockResponse { delay: Duration::ZERO, bytes: Vec::new(), then }
     }
@@ -59,7 +59,7 @@ impl MockResponse {
 
 type AnswerFn = dyn Fn(usize, &Value) -> MockResponse + Send + Sync;
 
-/// The server. It has a thread and a runtime of its own, so that nothing of a test holds it up.
+/// The server. It has its own thread and runtime, so that tests cannot block it.
 pub(super) struct ConcurrentServer {
     port: u16,
     counts: Arc<Counts>,
@@ -73,7 +73,7 @@ struct Counts {
 }
 
 impl ConcurrentServer {
-    /// Answers each request by its number, counted from 0, and its body.
+    /// Starts a server. `answer` gets the number of each request, counted from 0, and its body.
     pub(super) fn start(
         answer: impl Fn(usize, &Value) -> MockResponse + Send + Sync + 'static,
     ) -> ConcurrentServer {
@@ -98,12 +98,12 @@ impl ConcurrentServer {
         OpenAi::compatible(Endpoint::with_limits("mock", &self.url(), key, rate_limits, timeouts).unwrap())
     }
 
-    /// How many requests came.
+    /// Returns the number of requests received.
     pub(super) fn requests(&self) -> usize {
         self.counts.requests.load(Ordering::SeqCst)
     }
 
-    /// The most connections that were open at once.
+    /// Returns the maximum number of simultaneously open connections.
     pub(super) fn max_connections(&self) -> usize {
         self.counts.max_open.load(Ordering::SeqCst)
     }
@@ -120,7 +120,7 @@ async fn accept(listener: std::net::TcpListener, counts: Arc<Counts>, answer: Ar
                 counts.max_open.fetch_max(open, Ordering::SeqCst);
                 let (counts, answer) = (counts.clone(), answer.clone());
                 connections.spawn(async move {
-                    // A connection that breaks is the end of it, whoever broke it.
+                    // A broken connection simply ends, whichever side broke it.
                     let _ = serve(stream, &counts, &*answer).await;
                     counts.open.fetch_sub(1, Ordering::SeqCst);
                 });
@@ -153,7 +153,7 @@ async fn serve(stream: TcpStream, counts: &Counts, answer: &AnswerFn) -> std::io
         match then {
             ConnectionAction::Keep => {}
             ConnectionAction::Close => return Ok(()),
-            // The other side leaves in the end.
+            // The client eventually disconnects.
             ConnectionAction::Stall => return stream.read(&mut [0]).await.map(drop),
             ConnectionAction::Ping(pause) => loop {
                 tokio::time::sleep(pause).await;

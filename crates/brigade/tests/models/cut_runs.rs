@@ -1,7 +1,8 @@
 //! Whole runs whose replies are cut after every number of bytes, over all four wire formats.
 //!
-//! The first reply calls `write_file`, the second is the result. For every number of bytes there is one run in which the first
-//! attempt at both replies ends after that many bytes; the next attempt gets the whole reply.
+//! The first reply calls `write_file`, the second is the result. There is one run for every number of bytes,
+//! in which the first attempt at both replies ends after that many bytes. The next attempt gets the whole
+//! reply.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,30 +17,30 @@ use super::recorded::{ANTHROPIC_TEXT, GEMINI_TEXT, OPENAI_TEXT, RESPONSES_TEXT};
 use super::server::{Server, events, send};
 use super::streams::{delta, openai};
 
-/// How many runs are under way at once.
+/// Number of concurrent runs.
 const RUNS_AT_ONCE: usize = 4;
-/// The longest that one run may take, on a machine that does other things too.
+/// Timeout of one run, on a busy machine.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The result of every run: the text of the recorded replies.
 const RESULT: &str = "Grüße, cook.";
 const CONTENT: &str = "whole: ä\n";
 
-/// A wire format: the replies of a run in it, and the model that reads them.
+/// A wire format: the replies of a run, and the model that reads them.
 #[derive(Clone, Copy)]
 struct Format {
     calling: fn(&str, [Value; 2]) -> String,
     text: &'static str,
-    /// Whether only the end of the body ends a reply, so that its size has to be told.
+    /// Whether only the end of the body ends a reply, so that the response needs a length.
     needs_size: bool,
     models: fn(&Server) -> Models,
 }
 
-/// The file that the run `number` writes. All have names of the same length.
+/// The file that run `number` writes. All names have the same length.
 fn file_name(number: usize) -> String {
     format!("file-{number:05}.txt")
 }
 
-/// The arguments of the call, and the same as two fragments.
+/// The arguments of the call, whole and as two fragments.
 fn arguments(number: usize) -> (String, [Value; 2]) {
     let all = json!({ "path": file_name(number), "content": CONTENT }).to_string();
     let (one, two) = all.split_at(12);
@@ -110,13 +111,13 @@ fn gemini_calling(arguments: &str, _: [Value; 2]) -> String {
     let events = [
         data(json!([{ "text": "Ich schreibe: ä" }]), Value::Null),
         data(json!([call]), "STOP".into()),
-        // The reason is there, and the reply is not over yet.
+        // The finish reason has arrived, but the reply is not complete yet.
         json!({ "usageMetadata": { "promptTokenCount": 900, "candidatesTokenCount": 30 } }),
     ];
     events.map(|event| format!("data: {event}\n\n")).concat()
 }
 
-/// The whole answer to a request, as it goes over the wire.
+/// The whole HTTP response.
 fn answer(stream: &str, tells_size: bool) -> Vec<u8> {
     if tells_size {
         return events(stream);
@@ -125,13 +126,13 @@ fn answer(stream: &str, tells_size: bool) -> Vec<u8> {
     format!("{head}{stream}").into_bytes()
 }
 
-/// A server of these runs: the first attempt at each reply of run N gets N bytes of it.
+/// A server that sends only N bytes for the first attempt at each reply of run N.
 struct CuttingServer {
     format: Format,
     folder: PathBuf,
-    /// How often each reply of each run was asked for: the run, and whether its call has been answered.
+    /// Number of requests for each reply of each run. The key is the run, and whether its call has a result.
     asked: Mutex<HashMap<(usize, bool), usize>>,
-    /// What must not happen and did.
+    /// Unexpected events.
     faults: Mutex<Vec<String>>,
 }
 
@@ -141,7 +142,7 @@ impl CuttingServer {
     }
 
     fn whole(&self, run: usize, is_answered: bool) -> Vec<u8> {
-        // Every other run has a server that does not tell the size of its answers.
+        // Every other run has a server that sends no length.
         let tells_size = self.format.needs_size || run.is_multiple_of(2);
         if is_answered {
             return answer(self.format.text, tells_size);
@@ -169,7 +170,7 @@ impl CuttingServer {
         whole
     }
 
-    /// How often the replies of a run have to be asked for: once more for each that was cut.
+    /// The expected number of requests in a run: one more for each reply that was cut.
     fn attempts(&self, run: usize) -> usize {
         let replies = [false, true].map(|is_answered| self.whole(run, is_answered).len());
         2 + replies.into_iter().filter(|length| run < *length).count()
@@ -191,7 +192,8 @@ async fn check_run(runtime: &Runtime, server_state: &CuttingServer, run: usize) 
     check_books(run, records.iter().map(|record| &record.event));
 }
 
-/// Every event was allowed where it is, the budget held at each, and the end says what all calls cost together.
+/// Checks that every event was admissible, that the budget held at each, and that the end reports the total
+/// cost.
 fn check_books<'a>(run: usize, events: impl Iterator<Item = &'a Event>) {
     let mut state = State::new(brigade::core::SessionId::root(run as u128));
     let mut sum = Spent::default();
@@ -227,7 +229,7 @@ async fn every_cut(format: Format) {
     let cutting = server_state.clone();
     let server = Server::start(move |request, connection| send(connection, &cutting.answer(request)));
     let runs = server_state.longest();
-    // Each row of runs has a model of its own, so that the pauses after faults of one hold up no other.
+    // Each row of runs has its own model, so that backoff in one row does not delay the others.
     let rows = (0..RUNS_AT_ONCE).map(|row| {
         let (runtime, server_state) =
             (runtime(folder.path(), (format.models)(&server)), server_state.clone());

@@ -11,7 +11,7 @@ use super::recorded::{
 };
 use super::server::{Server, ask, events, question, send};
 
-/// A server that sends one byte more with each request, and tells the size or not.
+/// A server that sends one more byte with each request, with or without a length.
 fn cutting(stream: &'static str, tells_size: bool) -> Server {
     let whole = events(stream);
     let head = whole.len() - stream.len();
@@ -43,7 +43,8 @@ async fn assert_cut_is_no_reply<M: Model>(stream: &'static str, model: impl Fn(&
     }
 }
 
-/// Where there is no terminal event, only the proper end of the body tells a whole reply from a cut one.
+/// Without a terminal event, only the proper end of the body distinguishes a complete reply from a truncated
+/// one.
 async fn assert_no_reply_without_end_of_body(stream: &'static str) {
     for tells_size in [true, false] {
         let server = cutting(stream, tells_size);

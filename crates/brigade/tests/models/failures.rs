@@ -1,4 +1,4 @@
-//! Providers that fail, and what the person is told.
+//! Failures of providers, and their error messages.
 
 use std::time::Duration;
 
@@ -43,9 +43,9 @@ async fn permanent_errors_are_fatal_and_name_the_fix() {
         r#"{"error":{"message":"No such key: sk-planted-0123456789abcdef","type":"invalid_request_error"}}"#;
     assert_fatal(
         &failure("401 Unauthorized", "", body).await,
-        &["mock answered 401", "No such key: (key)", "check the key"],
+        &["mock answered 401", "No such key: (key)", "Check the provider's API key"],
     );
-    assert_fatal(&failure("403 Forbidden", "", "").await, &["403", "check the key"]);
+    assert_fatal(&failure("403 Forbidden", "", "").await, &["403", "Check the provider's API key"]);
     assert_fatal(
         &failure("404 Not Found", "", r#"{"error":"no model small"}"#).await,
         &["no model small", "base_url"],
@@ -105,13 +105,13 @@ async fn temporary_errors_are_transient() {
     );
     let json = "Content-Type: application/json\r\n";
     let loading = r#"{"error":{"code":503,"message":"Loading model"}}"#;
-    assert_transient(&failure("200 OK", json, loading).await, &["Loading model", "instead of replying"]);
+    assert_transient(&failure("200 OK", json, loading).await, &["Loading model", "instead of a reply"]);
     assert_transient(&failure("200 OK", json, r#"{"detail":"Not ready"}"#).await, &["Not ready", "base_url"]);
     let closed = Server::start(|_, _| {});
     assert_transient(&ask(&closed.openai(), question()).await.unwrap_err(), &["mock"]);
     let nobody = Endpoint::new("nobody", "http://127.0.0.1:9/v1", None).unwrap();
     let error = ask(&OpenAi::compatible(nobody), question()).await.unwrap_err();
-    assert_transient(&error, &["nobody cannot be reached", "base_url"]);
+    assert_transient(&error, &["cannot reach nobody", "base_url"]);
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn conversation_that_is_too_long_is_an_overflow() {
     let openai = r#"{"error":{"message":"Shorten it.","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
     let llama = r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#;
     for body in [openai, llama] {
-        assert_overflow(&failure("400 Bad Request", "", body).await, &["longer than the context window"]);
+        assert_overflow(&failure("400 Bad Request", "", body).await, &["exceeds the context window"]);
     }
     for words in [
         "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
@@ -133,16 +133,16 @@ async fn conversation_that_is_too_long_is_an_overflow() {
         });
         assert_overflow(
             &ask(&server.openai(), question()).await.unwrap_err(),
-            &["longer than the context window"],
+            &["exceeds the context window"],
         );
     }
     let json = "Content-Type: application/json\r\n";
-    assert_overflow(&failure("200 OK", json, llama).await, &["longer than the context window"]);
+    assert_overflow(&failure("200 OK", json, llama).await, &["exceeds the context window"]);
     let stream = format!("data: {openai}\n\n");
-    assert_overflow(&reply_from(&stream).await.unwrap_err(), &["longer than the context window"]);
+    assert_overflow(&reply_from(&stream).await.unwrap_err(), &["exceeds the context window"]);
 }
 
-/// What comes of a reply that is no stream: the error, and whether the provider may have worked.
+/// The error for a response that is not a stream, and whether the provider may have charged for it.
 async fn non_stream_reply(kind: &str, body: &str) -> (ModelError, bool) {
     let whole = reply("200 OK", &format!("Content-Type: {kind}\r\n"), body.as_bytes());
     let server = Server::start(move |_, connection| send(connection, &whole));
@@ -168,7 +168,10 @@ async fn non_streamed_reply_is_fatal_and_may_be_billed() {
         &long,
     ] {
         let (error, has_begun) = non_stream_reply("application/json; charset=utf-8", body).await;
-        assert_fatal(&error, &["whole reply", "application/json", "base_url", "does not stream"]);
+        assert_fatal(
+            &error,
+            &["complete reply", "application/json", "base_url", "does not support streaming"],
+        );
         assert!(has_begun, "{body}");
     }
 }
@@ -202,7 +205,10 @@ async fn errors_inside_a_stream_end_it() {
         &reply_from(&with("event: error\ndata: {\"message\":\"Odd\"}")).await.unwrap_err(),
         &["Odd"],
     );
-    assert_transient(&reply_from(&with("data: {\"choices\": [{")).await.unwrap_err(), &["cannot be used"]);
+    assert_transient(
+        &reply_from(&with("data: {\"choices\": [{")).await.unwrap_err(),
+        &["invalid reply from mock"],
+    );
     let echo = format!(r#"data: {{"error":{{"message":"It was {KEY}"}}}}"#);
     assert_transient(&reply_from(&with(&echo)).await.unwrap_err(), &["It was (key)"]);
     let far = format!(r#"data: {{"error":{{"message":"{}{KEY}"}}}}"#, "x".repeat(390));
@@ -220,7 +226,7 @@ async fn redirects_are_not_followed() {
     });
     assert_fatal(
         &ask(&server.openai(), question()).await.unwrap_err(),
-        &["307", "redirects are not followed"],
+        &["307", "Redirects are not followed"],
     );
     assert_eq!(other.requests().len(), 0);
 }

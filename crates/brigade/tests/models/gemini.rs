@@ -1,4 +1,4 @@
-//! Gemini: requests, replies and errors.
+//! Gemini API: requests, replies and errors.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn stream(events: &[Value]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
-/// A piece with these parts and this reason.
+/// A chunk with these parts and this finish reason.
 fn piece(parts: &Value, reason: &str) -> Value {
     let reason = Some(reason).filter(|reason| !reason.is_empty());
     json!({ "candidates": [{ "content": { "parts": parts, "role": "model" }, "finishReason": reason }] })

@@ -1,4 +1,4 @@
-//! Requests that are never answered, among requests that are.
+//! Requests that are never answered, beside requests that are.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::concurrent_server::{ConcurrentServer, ConnectionAction, MockResponse};
 use super::streams::{delta, openai};
 
-/// The limit for the first byte of an answer. It leaves a child room for a second attempt.
+/// The first-byte timeout. It leaves a child time for a second attempt.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(4);
 /// The usual time from a request to its answer.
 const TYPICAL_LATENCY: Duration = Duration::from_millis(50);
@@ -24,7 +24,8 @@ fn say(text: &str) -> MockResponse {
     MockResponse { delay: TYPICAL_LATENCY, ..MockResponse::events("", &stream) }
 }
 
-/// A lead that delegates this many tasks in one reply; children are answered by `child`, counted from 0.
+/// A server for a lead that delegates this many tasks in one reply. `child` answers the children, counted
+/// from 0.
 fn delegating_server(
     children: usize,
     child: impl Fn(usize) -> MockResponse + Send + Sync + 'static,
@@ -53,7 +54,8 @@ fn call(index: usize) -> String {
     )
 }
 
-/// The children of a run: when each returned, in milliseconds after the first fact, and how. Then how the run ended.
+/// Returns when each child returned, in milliseconds after the first event, and its outcome; then the outcome
+/// of the run.
 async fn run(
     server: &ConcurrentServer,
     timeouts: Timeouts,
@@ -114,7 +116,7 @@ fn done(children: &[(u64, Status)]) -> usize {
     children.iter().filter(|(_, status)| *status == Status::Done).count()
 }
 
-/// Five children of which one is answered at a time, each within its time limit.
+/// A server for five children that are answered one at a time, each within its time limit.
 fn slow_server() -> ConcurrentServer {
     delegating_server(5, |_| MockResponse { delay: Duration::from_millis(600), ..say("Done.") })
 }
@@ -147,7 +149,7 @@ async fn time_in_the_queue_does_not_move_the_deadline_of_the_user() {
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
 }
 
-/// A model that takes a request, and then only says that it waits.
+/// A model that accepts a request and then only reports that it waits.
 struct WaitingModel;
 
 impl Model for WaitingModel {
@@ -175,5 +177,5 @@ async fn waiting_chunks_do_not_reset_the_silence_timeout() {
     let ending =
         tokio::time::timeout(Duration::from_secs(20), run.result()).await.expect("it waits").unwrap();
     let Status::Failed { cause } = ending.outcome.status else { panic!("{:?}", ending.outcome) };
-    assert!(cause.contains("silent"), "{cause}");
+    assert!(cause.contains("the model sent nothing"), "{cause}");
 }

@@ -1,4 +1,4 @@
-//! Times that are over, waits that are told, and what is free again afterwards.
+//! Timeouts, wait notices, and resources that are released afterwards.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::server::{ask, question, request};
 use super::streams::{delta, openai_without_end};
 
 const SHORT_TIMEOUT: Option<Duration> = Some(Duration::from_millis(200));
-/// More than any wait of a test, and less than any limit that is not meant.
+/// Longer than any wait in a test, and shorter than any limit that is not under test.
 const TEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 fn text() -> MockResponse {
@@ -65,7 +65,7 @@ async fn timeout_errors_name_their_setting() {
     assert_message(&transient_error(total, pings).await, &["took longer than 0.2 s", "total_timeout"]);
 }
 
-/// A listener that takes connections and never begins to speak TLS.
+/// The listener accepts connections but never starts the TLS handshake.
 #[tokio::test]
 async fn connect_timeout_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -73,7 +73,7 @@ async fn connect_timeout_is_reported() {
     let timeouts = Timeouts { connect: SHORT_TIMEOUT, ..Timeouts::default() };
     let endpoint = Endpoint::with_limits("mock", &url, None, RateLimits::default(), timeouts).unwrap();
     let error = ask(&OpenAi::compatible(endpoint), question()).await.unwrap_err();
-    assert_message(&error.to_string(), &["cannot be reached", "within 0.2 s", "connect_timeout"]);
+    assert_message(&error.to_string(), &["cannot reach", "within 0.2 s", "connect_timeout"]);
 }
 
 #[tokio::test]
@@ -118,14 +118,14 @@ async fn wait_beyond_the_limit_fails_at_once() {
         let model = server.openai(RateLimits::default(), Timeouts::default());
         let start = Instant::now();
         let error = ask(&model, question()).await.unwrap_err().to_string();
-        assert_message(&error, &[&status[..3], "asks to wait", "the longest wait is 120 s (longest_wait)"]);
+        assert_message(&error, &[&status[..3], "asks to wait", "the limit is 120 s (longest_wait)"]);
         assert_message(&ask(&model, question()).await.unwrap_err().to_string(), &["asks to wait"]);
         assert!(start.elapsed() < TEST_TIMEOUT);
         assert_eq!(server.requests(), 1, "it was asked again");
     }
 }
 
-/// Others are served meanwhile, so the waits stay short and only the count ends it.
+/// Other requests are answered in between, so the waits stay short and only the count ends it.
 #[tokio::test]
 async fn request_fails_after_eight_refusals() {
     let refused = Arc::new(AtomicUsize::new(0));
@@ -147,7 +147,7 @@ async fn request_fails_after_eight_refusals() {
         error = ask(&model, question()) => error.unwrap_err(),
         () = served => unreachable!("it has no end"),
     };
-    assert_message(&error.to_string(), &["429: No", "refused the request 8 times"]);
+    assert_message(&error.to_string(), &["429: No", "refused 8 times"]);
     assert_eq!(refused.load(Ordering::SeqCst), 8);
 }
 

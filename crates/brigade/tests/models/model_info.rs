@@ -1,4 +1,4 @@
-//! What adapters know of models, and which models providers say that they have.
+//! Price and limits of models, and the model lists of providers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Chat Completions: requests, replies, and the ways of the servers that speak them.
+//! Chat Completions API: requests, replies, and the variants of compatible servers.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ async fn calls_are_decoded_in_all_server_formats() {
         ),
     ];
     for (what, first, second) in cases {
-        // "stop" with calls is what Ollama says.
+        // Ollama sends the finish reason "stop" with calls.
         let stream = openai(&[&delta(&first, ""), &delta(&second, "stop")]);
         let (reply, usage) = reply_from(&stream).await.unwrap();
         let received: Vec<_> = calls(&reply).iter().map(|(name, arguments, _)| (*name, *arguments)).collect();
@@ -242,7 +242,7 @@ async fn reasoning_is_returned_only_to_its_own_provider() {
 
 const CALL: &str = r#"{"tool_calls":[{"index":0,"id":"x","function":{"name":"read","arguments":"{}"}}]}"#;
 
-/// What the second line of the next request says after a reply of these deltas and a call.
+/// Returns the second message of the next request after a reply with these deltas and a call.
 async fn sent_back(deltas: &[&str]) -> Value {
     let mut events: Vec<String> = deltas.iter().map(|text| delta(text, "")).collect();
     events.push(delta(CALL, "tool_calls"));

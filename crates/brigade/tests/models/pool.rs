@@ -1,4 +1,4 @@
-//! Connections that serve again.
+//! Reuse of connections.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use brigade::model::openai::OpenAi;
 use super::recorded::OPENAI_TEXT;
 use super::server::{ask, question};
 
-/// Answers all requests of one connection, in chunks whose last one comes late.
+/// Answers all requests of one connection, in chunks of which the last is late.
 fn serve(stream: TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut stream = stream;

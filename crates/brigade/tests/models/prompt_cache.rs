@@ -1,4 +1,4 @@
-//! Requests that grow at their end only, so that caches of providers serve.
+//! Requests only append to their predecessors, so that provider caches apply.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use super::recorded::{
 };
 use super::server::{Server, ask, question, request};
 
-/// The mark for Anthropic's cache moves with the end.
+/// Anthropic's cache breakpoint moves with the end of the conversation.
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
-/// The bytes behind each key of a request.
+/// The bytes of each top-level key of a request.
 fn keys(request: &str) -> BTreeMap<String, String> {
     let (_, body) = request.split_once("\r\n\r\n").unwrap();
     let keys: BTreeMap<String, &RawValue> = serde_json::from_str(body).unwrap();
     keys.into_iter().map(|(key, bytes)| (key, bytes.get().replace(MARK, ""))).collect()
 }
 
-/// A conversation out of what was said, and where its turns end.
+/// Builds a conversation from these replies. Returns it and the ends of its turns.
 fn conversation(said: [Reply; 2]) -> (Vec<Message>, Vec<usize>) {
     let mut messages = vec![Message::User("Look.".into())];
     let mut ends = vec![1];
@@ -48,7 +48,7 @@ fn conversation(said: [Reply; 2]) -> (Vec<Message>, Vec<usize>) {
     (messages, ends)
 }
 
-/// Asks turn by turn, with what the API itself said and with what another one said.
+/// Sends the conversation turn by turn, with the API's own replies and with replies of another API.
 async fn assert_requests_only_append<M: Model>(
     streams: [&str; 2],
     model: fn(&Server) -> M,
@@ -57,7 +57,7 @@ async fn assert_requests_only_append<M: Model>(
 ) {
     let own = async |stream: &str| ask(&model(&Server::streaming(stream)), question()).await.unwrap().0;
     let mut foreign = ask(&Server::streaming(RESPONSES_CALLS).responses(), question()).await.unwrap().0;
-    // Ids that are made up are to stay the same, too.
+    // Generated ids must stay the same, too.
     foreign.calls[1].provider_id = None;
     let (called, said) = (own(streams[0]).await, own(streams[1]).await);
     for replies in [[called, said.clone()], [foreign, said]] {
@@ -74,7 +74,7 @@ async fn assert_requests_only_append<M: Model>(
             for key in fixed {
                 assert!(before.contains_key(*key) && before[*key] == after[*key], "{key}");
             }
-            // What closes the list, and for some the last message in it.
+            // Strips the end of the list, and for some APIs of its last message.
             let open = before[list].trim_end_matches([']', '}']);
             assert!(after[list].starts_with(open), "{open}\n{}", after[list]);
             assert!(after[list].len() > before[list].len());
@@ -82,7 +82,7 @@ async fn assert_requests_only_append<M: Model>(
     }
 }
 
-/// Agents of one definition with different tasks.
+/// Sends requests of agents with the same definition and different tasks.
 async fn assert_siblings_share_prefix<M: Model>(stream: &str, model: fn(&Server) -> M, list: &str) {
     let server = Server::streaming(stream);
     for task in ["One.", "Two."] {

@@ -1,6 +1,6 @@
-//! Streams as the documentation of the APIs describes them, in words of our own.
+//! Sample streams that follow the documentation of the APIs.
 
-/// Text and its count, as Chat Completions send it.
+/// Text and usage, from Chat Completions.
 pub(super) const OPENAI_TEXT: &str = r#"data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"small","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}
 
 data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"small","choices":[{"index":0,"delta":{"content":"Grüße, "},"finish_reason":null}],"usage":null}
@@ -15,7 +15,7 @@ data: [DONE]
 
 "#;
 
-/// Two calls whose arguments come in fragments, side by side.
+/// Two calls whose arguments arrive in interleaved fragments.
 pub(super) const OPENAI_CALLS: &str = r#": keep-alive
 
 data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"read","arguments":""}}]},"finish_reason":null}]}
@@ -36,7 +36,7 @@ data: [DONE]
 
 "#;
 
-/// Text with pings and an event that nobody knows.
+/// Text with pings and an unknown event.
 pub(super) const ANTHROPIC_TEXT: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"model":"small","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":11,"cache_creation_input_tokens":20,"cache_read_input_tokens":300,"output_tokens":1}}}
 
@@ -120,7 +120,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// Text with an event that nobody knows and an empty delta, as Responses send it.
+/// Text with an unknown event and an empty delta, from Responses.
 pub(super) const RESPONSES_TEXT: &str = r#"event: response.created
 data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","error":null,"incomplete_details":null,"output":[],"usage":null}}
 
@@ -159,8 +159,8 @@ data: {"type":"response.completed","sequence_number":10,"response":{"id":"resp_1
 
 "#;
 
-/// Reasoning, words on the way, a call, more reasoning, and another call whose arguments come side by side with the
-/// first one's. The terminal event says all of it again.
+/// Reasoning, text, a call, more reasoning, and another call whose arguments are interleaved with those of
+/// the first. The terminal event repeats all of it.
 pub(super) const RESPONSES_CALLS: &str = r#"event: response.created
 data: {"type":"response.created","response":{"id":"resp_2","status":"in_progress","output":[]}}
 
@@ -217,7 +217,7 @@ data: {"type":"response.completed","response":{"id":"resp_2","status":"completed
 
 "#;
 
-/// A thought, text, and a last part that has nothing but a signature, as Gemini sends it.
+/// A thought, text, and a last part that has only a signature, from Gemini.
 pub(super) const GEMINI_TEXT: &str = r#"data: {"candidates":[{"content":{"parts":[{"text":"Be kind.","thought":true}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":50,"cachedContentTokenCount":32,"totalTokenCount":52,"thoughtsTokenCount":2,"promptTokensDetails":[{"modality":"TEXT","tokenCount":50}]},"modelVersion":"small","responseId":"r1"}
 
 data: {"candidates":[{"content":{"parts":[{"text":"Grüße, "}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":50,"cachedContentTokenCount":32,"candidatesTokenCount":3,"thoughtsTokenCount":2,"totalTokenCount":55},"modelVersion":"small","responseId":"r1"}
@@ -228,7 +228,7 @@ data: {"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"dGV4dA=
 
 "#;
 
-/// Words, then two calls side by side: only the first one has a signature, and only the first one has an id.
+/// Text, then two parallel calls. Only the first one has a signature and an id.
 pub(super) const GEMINI_CALLS: &str = r#"data: {"candidates":[{"content":{"parts":[{"text":"Ich schaue: ä"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":80}}
 
 data: {"candidates":[{"content":{"parts":[{"functionCall":{"id":"fc1","name":"read","args":{"path":"a"}},"thoughtSignature":"c2lnbmVk"},{"functionCall":{"name":"write","args":{"path":"ü"}}}],"role":"model"},"index":0}]}

@@ -1,4 +1,4 @@
-//! Responses: requests, replies and errors.
+//! Responses API: requests, replies and errors.
 
 use std::sync::Arc;
 
@@ -225,7 +225,7 @@ async fn reasoning_is_returned_only_to_its_provider_and_model() {
     let other = Responses::compatible(Endpoint::new("other", &server.url("/v1"), None).unwrap());
     ask(&other, again()).await.unwrap();
     ask(&server.responses(), Request { model: "large".to_owned(), ..again() }).await.unwrap();
-    // They cannot read the answer; what counts is what they were sent.
+    // These adapters cannot read the answer. Only the requests matter.
     ask(&server.openai(), again()).await.unwrap_err();
     ask(&server.gemini(), again()).await.unwrap_err();
     for request in server.requests() {

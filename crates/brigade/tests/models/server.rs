@@ -1,4 +1,4 @@
-//! A small server, requests, and what becomes of them.
+//! A small test server, and helpers for requests.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,11 +16,11 @@ use brigade::model::{Endpoint, Ingest, Model, ModelError, Request};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-/// The key of every test.
+/// The key in every test.
 pub(super) const KEY: &str = "sk-planted-0123456789abcdef";
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server that hands every connection, with the request that came on it, to a function.
+/// A server that passes every connection, with the request received on it, to a function.
 pub(super) struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
@@ -45,13 +45,13 @@ impl Server {
         Server { port, requests }
     }
 
-    /// One that answers every request with the same stream.
+    /// A server that answers every request with the same stream.
     pub(super) fn streaming(stream: &str) -> Server {
         let whole = events(stream);
         Server::start(move |_, connection| send(connection, &whole))
     }
 
-    /// One that always fails in the same way.
+    /// A server that always fails in the same way.
     pub(super) fn failing(status: &'static str, headers: &'static str, body: &'static str) -> Server {
         Server::start(move |_, connection| send(connection, &reply(status, headers, body.as_bytes())))
     }
@@ -60,12 +60,12 @@ impl Server {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The requests that came.
+    /// Returns the requests received.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// The body of the only request.
+    /// Returns the body of the only request.
     pub(super) fn body(&self) -> Value {
         let requests = self.requests();
         assert_eq!(requests.len(), 1);
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-/// The JSON of a request.
+/// Parses the JSON body of a request.
 pub(super) fn body(request: &str) -> Value {
     serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
@@ -120,25 +120,25 @@ fn request_text(stream: &mut TcpStream) -> String {
     }
 }
 
-/// A whole answer.
+/// A complete HTTP response.
 pub(super) fn reply(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 
-/// A whole stream of events.
+/// A complete event stream as an HTTP response.
 pub(super) fn events(stream: &str) -> Vec<u8> {
     reply("200 OK", "Content-Type: text/event-stream\r\n", stream.as_bytes())
 }
 
-/// Sends as much as the other side takes.
+/// Sends as much as the peer accepts.
 pub(super) fn send(stream: &mut TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
     let _ = stream.flush();
 }
 
-/// A request with everything in it.
+/// A request that uses every feature.
 pub(super) fn request(messages: Vec<Message>) -> Request {
     let tool = |name: &str| ToolSpec {
         name: name.to_owned(),
@@ -167,7 +167,7 @@ pub(super) fn question() -> Request {
     request(vec![Message::User("What is in it?".into())])
 }
 
-/// Asks, and puts the reply together as the driver does.
+/// Sends a request and assembles the reply as the driver does.
 pub(super) async fn ask(model: &impl Model, request: Request) -> Result<(Reply, Usage), ModelError> {
     let mut stream = model.stream(request);
     let mut ingest = Ingest::default();
@@ -180,12 +180,12 @@ pub(super) async fn ask(model: &impl Model, request: Request) -> Result<(Reply, 
     tokio::time::timeout(TEST_TIMEOUT, whole).await.expect("the stream hangs")
 }
 
-/// Asks a server that answers with this stream.
+/// Sends a request to a server that answers with this stream.
 pub(super) async fn reply_from(stream: &str) -> Result<(Reply, Usage), ModelError> {
     ask(&Server::streaming(stream).openai(), question()).await
 }
 
-/// The calls of a reply: name, arguments, id.
+/// Returns the calls of a reply: name, arguments and id.
 pub(super) fn calls(reply: &Reply) -> Vec<(&str, &str, Option<&str>)> {
     let calls = reply.calls.iter();
     calls.map(|call| (call.name.as_str(), call.arguments.as_str(), call.provider_id.as_deref())).collect()

@@ -1,4 +1,4 @@
-//! Many children and a provider that does not take them all at once, or not at all.
+//! Many children, and a provider that cannot serve them all at once, or not at all.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::concurrent_server::{ConcurrentServer, ConnectionAction, MockResponse};
 use super::streams::{delta, openai, openai_without_end};
 
-/// The longest that a test may take, on a machine that does other things too.
+/// Timeout of a test, on a busy machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(240);
 
 fn call(index: usize, tool: &str, arguments: &Value) -> Value {
@@ -34,7 +34,8 @@ fn last(body: &Value) -> &Value {
     body["messages"].as_array().unwrap().last().unwrap()
 }
 
-/// The lead calls so many children in and says whether each has done its part. Every tenth child writes a file first.
+/// The lead delegates to this many children and reports whether each is done. Every tenth child writes a file
+/// first.
 fn reply(body: &Value, children: usize) -> String {
     let messages = body["messages"].as_array().unwrap();
     let is_lead = messages[0]["content"].as_str().unwrap().contains("You are the lead agent");
@@ -58,7 +59,7 @@ fn reply(body: &Value, children: usize) -> String {
     say(&format!("did part {part}"))
 }
 
-/// Requests without a fault: two of the lead, one of each child and one more of those that write.
+/// Requests without faults: two of the lead, one of each child, and one more of each child that writes.
 fn min_requests(children: usize) -> usize {
     2 + children + children.div_ceil(10)
 }
@@ -79,7 +80,7 @@ async fn run(
     tokio::time::timeout(TEST_TIMEOUT, run.result()).await.expect("it hangs").unwrap()
 }
 
-/// A bucket of requests as providers have them.
+/// A token bucket of requests, as providers have them.
 struct Bucket {
     capacity: f64,
     per_second: f64,
@@ -91,7 +92,7 @@ impl Bucket {
         Bucket { capacity, per_second, state: Mutex::new((capacity, Instant::now())) }
     }
 
-    /// Takes one, if there is one, and gives what is left.
+    /// Takes one, if available. Returns what is left.
     fn take(&self) -> Result<f64, ()> {
         let (level, at) = &mut *self.state.lock().unwrap();
         *level = (*level + at.elapsed().as_secs_f64() * self.per_second).min(self.capacity);
@@ -104,7 +105,8 @@ impl Bucket {
     }
 }
 
-/// 200 children share 20 requests a second; refusals have these headers, and replies those that the function makes.
+/// 200 children share 20 requests per second. `refusal` contains the headers of refusals, and `reply_headers`
+/// returns those of replies.
 async fn storm(
     latency: u64,
     refusal: &'static str,
@@ -170,7 +172,7 @@ async fn configured_rate_limit_is_never_refused() {
     assert_eq!(server.requests(), min_requests(40));
 }
 
-/// A call whose end does not come. Nothing that it says may happen.
+/// A call that is cut off. It must never run.
 fn cut_call(number: usize) -> String {
     let arguments = json!({ "path": format!("cut-{number}.txt"), "content": "no" });
     openai_without_end(&[&delta(
@@ -179,7 +181,7 @@ fn cut_call(number: usize) -> String {
     )])
 }
 
-/// One fault in a hundred, each kind in turn.
+/// One fault per hundred requests, of each kind in turn.
 fn fault(number: usize) -> Option<MockResponse> {
     let kind = (number % 100 == 37).then_some((number / 100 + 1) % 8)?;
     let half = "data: {\"choices\":[{\"index\":0,\"del";
@@ -218,7 +220,8 @@ async fn two_thousand_children_survive_faults_of_all_kinds() {
         "{requests} requests where {min_requests} are needed"
     );
     let sockets = server.max_connections();
-    // While one is on its way back to the pool, the next request may open another; the pool keeps no more than 32.
+    // While a connection is returned to the pool, the next request may open another. The pool keeps at most
+    // 32.
     assert!(sockets <= 48, "{sockets} connections");
 }
 
@@ -236,6 +239,6 @@ async fn provider_that_only_refuses_fails_the_run_with_a_clear_cause() {
     let ending = run(&server, RateLimits::default(), Timeouts::default(), folder.path()).await;
     let Status::Failed { cause } = &ending.outcome.status else { panic!("{:?}", ending.outcome.status) };
     assert!(cause.contains("mock asks to wait"), "{cause}");
-    assert!(cause.contains("longest wait is 120 s"), "{cause}");
+    assert!(cause.contains("the limit is 120 s (longest_wait)"), "{cause}");
     assert_eq!(server.requests(), 1, "it was asked again before the time");
 }

@@ -1,4 +1,4 @@
-//! Small streams, put together from events.
+//! Small streams assembled from events.
 
 /// A stream with these events and its terminal event.
 pub(super) fn openai(events: &[&str]) -> String {

@@ -10,7 +10,7 @@ use super::recorded::ANTHROPIC_TEXT;
 use super::server::{Server, body, events, send};
 use super::streams::{delta, openai};
 
-/// The lead delegates twice in one reply and answers with what came back; a child answers with its task.
+/// The lead delegates twice in one reply and answers with the results. A child answers with its task.
 fn openai_stream(body: &Value) -> String {
     let messages = body["messages"].as_array().unwrap();
     let last = messages.last().unwrap();
@@ -70,7 +70,7 @@ async fn cut_replies_are_retried_without_repeating_effects() {
     assert!((1..=3).contains(&finals), "the child was asked {finals} times");
 }
 
-/// The same lead and child, over Messages.
+/// The same lead and child, over the Messages API.
 fn anthropic_stream(body: &Value) -> String {
     let say = |text: &str| ANTHROPIC_TEXT.replace("Grüße, ", "").replace("cook.", text);
     let last = body["messages"].as_array().unwrap().last().unwrap()["content"].as_array().unwrap();
@@ -104,7 +104,7 @@ async fn a_lead_delegates_over_anthropic() {
     assert_eq!(server.requests().len(), 3);
 }
 
-/// The calls and the reason to stop have come; only the terminal event has not.
+/// The calls and the stop reason have arrived, but the terminal event has not.
 #[tokio::test]
 async fn calls_of_cut_replies_never_run() {
     let server = Server::start(|request, connection| {
@@ -133,7 +133,7 @@ async fn cut_or_refused_result_has_a_warning() {
     }
 }
 
-/// The tokens that are reckoned for what a request says: half of its bytes.
+/// The estimated tokens of a request: half of its bytes.
 fn estimated_tokens(body: &Value) -> usize {
     let text = |value: &Value| value.as_str().map_or(0, str::len);
     let messages = body["messages"].as_array().unwrap().iter().map(|message| text(&message["content"]));

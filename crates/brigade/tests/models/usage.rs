@@ -1,4 +1,4 @@
-//! Whole runs against servers that report usage as they like: budgets end somewhere all the same.
+//! Whole runs against servers with arbitrary usage reports. Budgets are enforced all the same.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::streams::{delta, openai};
 
 const TURNS: usize = 40;
 
-/// A reply that calls `echo` with so many bytes, or the last one.
+/// A reply that calls `echo` with this many bytes, or the final reply.
 fn reply(body: &Value, bytes: usize, usage: &str) -> Vec<u8> {
     let turns =
         body["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool").count();
@@ -58,7 +58,7 @@ async fn implausibly_low_usage_still_ends_at_the_budget() {
         ending.outcome
     );
     assert!(ending.spent.estimated > 10_000, "{:?}", ending.spent);
-    // What is booked is at least a token for 16 bytes, so that so much cannot have been sent.
+    // At least one token per 16 bytes is booked, so no more than this can have been sent.
     assert!(sent_bytes(&server) < 16 * 60_000, "{} bytes", sent_bytes(&server));
     let is_usage_warning = |warning: &&String| warning.contains("implausibly low usage");
     assert_eq!(
@@ -69,8 +69,8 @@ async fn implausibly_low_usage_still_ends_at_the_budget() {
     );
 }
 
-/// Whatever a server reports, and however long its replies are, spent + reserved fits what was granted, and no more is
-/// sent than a token for 16 bytes allows.
+/// For any reported usage and reply length, spent + reserved stays within the grant, and no more is sent than
+/// one token per 16 bytes allows.
 #[tokio::test]
 async fn any_reported_usage_stays_within_the_budget() {
     let reports = [
@@ -92,7 +92,7 @@ async fn any_reported_usage_stays_within_the_budget() {
             let is_over = !ending.spent.overrun.is_zero();
             let is_incomplete = ending.outcome.status == (Status::Incomplete { limit: LimitKind::Tokens });
             assert!(!is_over || is_incomplete, "{report} {bytes}: {:?}", ending.outcome);
-            // One more request than the budget covers may have been sent.
+            // One request beyond the budget may have been sent.
             let requests = server.requests();
             let longest = requests.iter().map(String::len).max().unwrap_or(0);
             assert!(

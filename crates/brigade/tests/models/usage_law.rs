@@ -1,5 +1,5 @@
-//! The floor of reported usage as a law: random trees over HTTP whose server reports usage at random, with runners that
-//! die at random moments. Whatever is reported, a token is booked for every 16 bytes that were sent.
+//! Law about the floor of reported usage: random trees over HTTP whose server reports random usage, with
+//! runners that die at random moments. Whatever is reported, at least one token is booked per 16 bytes sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ const TREES: u64 = 60;
 const BUDGET: u64 = 60_000;
 const BYTES_PER_TOKEN: u64 = 16;
 
-/// A number below `bound` that follows from the text alone.
+/// A number below `bound` that depends on the text alone.
 fn pick(of: &str, salt: u64, bound: u64) -> u64 {
     let hash = Hash::of(format!("{salt} {of}").as_bytes());
     let bytes = hash.as_bytes();
     u64::from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])) % bound
 }
 
-/// A reply that follows from the request: a text, or calls that echo or delegate; with any report of usage.
+/// A reply that depends on the request: text, or calls that echo or delegate, with any reported usage.
 fn reply(seed: u64, request: &Value) -> Vec<u8> {
     let text = request["messages"].to_string();
     let calls = if request.get("tools").is_none() { 0 } else { pick(&text, seed, 4) };
@@ -60,8 +60,8 @@ fn sent_bytes(server: &Server) -> u64 {
     server.requests().iter().map(|request| body(request).to_string().len() as u64).sum()
 }
 
-/// Runs one tree. Its runner dies once the server has got so many requests, and another one takes over. Returns nothing
-/// if the run was over at the moment at which its runner died.
+/// Runs one tree. Its runner dies after the server has received a random number of requests, and another one
+/// takes over. Returns `None` if the run had already ended when its runner died.
 async fn run(seed: u64, server: &Server, folder: &tempfile::TempDir) -> Option<RunResult> {
     let store = Arc::new(MemoryStore::new());
     let runtime = || {
@@ -83,7 +83,7 @@ async fn run(seed: u64, server: &Server, folder: &tempfile::TempDir) -> Option<R
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        // A run that is dropped stops at once, as if its process had been killed.
+        // Dropping a run stops it at once, as if its process had been killed.
         let ended = tokio::select! {
             ended = run.result() => Some(ended),
             () = full => None,

@@ -1,4 +1,4 @@
-//! Questions to a person: from any depth, many at once, answered, refused, forgotten, cut off.
+//! Approval requests: from any depth, many at once, approved, denied, timed out, interrupted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use brigade::{
 use crate::crash::{resume, run_until_crash};
 use crate::support::{Harness, TEST_TIMEOUT, check_laws, end};
 
-/// The deepest of four asks; its sibling and that of its parent have work to do meanwhile.
+/// The deepest of four agents requests approval. Its sibling and its parent's sibling have work to do meanwhile.
 const DEEP: &str = r#"
 [[reply]]
 agent = "lead"
@@ -87,7 +87,7 @@ fn enable_approvals(settings: &mut Settings) {
     settings.permissions = Permissions { mode: Mode::Ask, ..Permissions::default() };
     settings.faces.swarm.max_depth = 4;
     settings.faces.swarm.max_concurrent = 20;
-    // Otherwise one who asks may hold what the next one would be lent.
+    // Otherwise an agent that waits for approval may hold the budget that the next one needs.
     settings.budget = Budget::UNLIMITED;
 }
 
@@ -95,7 +95,7 @@ fn harness(script: &str) -> Harness {
     Harness::with(script, enable_approvals)
 }
 
-/// Sees all that happens and answers as it is told to, once it is told to.
+/// Watches all events and answers requests as `decide` says.
 async fn answer_approvals(
     runtime: &Runtime,
     watch: &mut RunEvents,
@@ -106,13 +106,13 @@ async fn answer_approvals(
         let RunEvent::Record(record) = live else { continue };
         tree.apply(&record);
         for (question, answer) in decide(&tree, &record) {
-            // Where the run is over, or somebody else was faster, nobody waits for it.
-            let _ = runtime.answer(&question.session, question.call, answer, "the person").await;
+            // The run may be over, or another answer may have come first.
+            let _ = runtime.answer(&question.session, question.call, answer, "the user").await;
         }
     }
 }
 
-/// Answers every question as it comes.
+/// Answers every request as it arrives.
 fn answer_immediately(answer: Answer) -> impl FnMut(&Tree, &Record) -> Vec<(PendingApproval, Answer)> {
     move |tree, record| match &record.event {
         Event::Asked { call, .. } => {
@@ -136,7 +136,7 @@ async fn run_with(
     result.unwrap()
 }
 
-/// Every question has an answer or an end of its call, and none of them is left open.
+/// Checks that every request has an answer or that its call ended.
 fn check_questions(log: &[Record]) {
     check_laws(log);
     assert_eq!(Tree::fold(log).pending_approvals().count(), 0, "a question was lost");
@@ -167,7 +167,7 @@ async fn approval_at_depth_three_waits_while_others_work() {
     let result = run_with(&harness, |tree, record| {
         open = open.take().or_else(|| tree.pending_approvals().next().cloned());
         ended += usize::from(matches!(record.event, Event::Ended { .. }));
-        // Both that are busy are done, and so is the call beside the one that waits.
+        // Both busy agents are done, and so is the call beside the waiting one.
         if ended == 2 {
             open.clone().map(|open| (open, Answer::Once)).into_iter().collect()
         } else {
@@ -189,7 +189,7 @@ async fn approval_at_depth_three_waits_while_others_work() {
     check_questions(&log);
 }
 
-/// A lead that has twenty write a file each.
+/// A lead with twenty sub-agents that write a file each.
 fn twenty_calls() -> String {
     let mut script = "[[reply]]\nagent = \"lead\"\nturn = 1\n".to_owned();
     for number in 0..20 {
@@ -224,7 +224,7 @@ async fn twenty_parallel_approvals_are_answered_individually() {
     assert_eq!(result.outcome.status, Status::Done);
     let files = std::fs::read_dir(harness.path()).unwrap().count();
     assert_eq!(files, 10);
-    assert_eq!(result.outcome.text.as_str().matches("The answer was no: not ").count(), 10);
+    assert_eq!(result.outcome.text.as_str().matches("call: not ").count(), 10);
     let log = harness.log(&result.session).await;
     assert_eq!((count(&log, "asked"), count(&log, "answered")), (20, 20));
     check_questions(&log);
@@ -279,7 +279,7 @@ text = "{results}"
             _ => None,
         })
         .collect();
-    // The first asks once for each file, and so does its sibling: nothing is handed on.
+    // The first agent asks once per file, and so does its sibling. Approvals are not inherited.
     assert_eq!(asked, ["docs/x.txt", "docs/y.txt", "docs/x.txt", "docs/y.txt"]);
     check_questions(&log);
 }
@@ -292,7 +292,7 @@ async fn call_without_an_approver_is_refused_at_once() {
     });
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(result.outcome.text.as_str().contains("nobody can be asked here"), "{}", result.outcome.text);
+    assert!(result.outcome.text.as_str().contains("no user is available"), "{}", result.outcome.text);
     assert_eq!(count(&harness.log(&result.session).await, "asked"), 0);
     assert!(!harness.path().join("third.txt").exists());
 }
@@ -305,7 +305,11 @@ async fn unanswered_approval_is_denied() {
     });
     let result = harness.run().await;
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(result.outcome.text.as_str().contains("nobody answered in time"), "{}", result.outcome.text);
+    assert!(
+        result.outcome.text.as_str().contains("call timed out. Continue without it."),
+        "{}",
+        result.outcome.text
+    );
     let log = harness.log(&result.session).await;
     let by = log.iter().find_map(|record| match &record.event {
         Event::Answered { by, .. } => Some(by.clone()),
@@ -321,7 +325,7 @@ async fn session_waiting_for_approval_holds_no_slot() {
         enable_approvals(settings);
         settings.limits.concurrency = 1;
     });
-    // With one slot for all, twenty can only be asking at once if none of them holds it.
+    // With one slot in total, twenty requests can be open at once only if a waiting session holds no slot.
     let result = run_with(&harness, |tree, _| {
         let open: Vec<PendingApproval> = tree.pending_approvals().cloned().collect();
         if open.len() < 20 { Vec::new() } else { open.into_iter().map(|open| (open, Answer::Once)).collect() }
@@ -357,7 +361,9 @@ async fn only_pending_approvals_accept_answers_with_valid_rules() {
         &refused[..],
         [Err(RunError::Rule(_)), Err(RunError::NoSuchApproval { .. }), Err(RunError::NoSuchApproval { .. })]
     ));
-    assert!(result.unwrap().outcome.text.as_str().contains("The answer was no: use a pipe"));
+    assert!(
+        result.unwrap().outcome.text.as_str().contains("The user denied this `write_file` call: use a pipe")
+    );
     assert!(!harness.path().join("third.txt").exists());
 }
 
@@ -390,14 +396,14 @@ text = "done {results}"
     check_questions(&log);
     let result = run_with(&harness(), answer_immediately(Answer::Deny { word: None })).await;
     assert_eq!(
-        result.outcome.text.as_str().matches("the answer was no").count(),
+        result.outcome.text.as_str().matches("The user denied this `").count(),
         2,
         "{}",
         result.outcome.text
     );
 }
 
-/// Resumes, and answers what is asked from then on.
+/// Resumes, and answers the requests from then on.
 async fn resume_with(harness: &Harness, root: &SessionId, answer: Answer) -> RunResult {
     let runtime = harness.runtime();
     let known = harness.log(root).await.len();
@@ -406,7 +412,7 @@ async fn resume_with(harness: &Harness, root: &SessionId, answer: Answer) -> Run
         loop {
             let since = Tree::fold(&harness.log(root).await[known..]);
             for question in since.pending_approvals() {
-                let _ = runtime.answer(&question.session, question.call, answer.clone(), "the person").await;
+                let _ = runtime.answer(&question.session, question.call, answer.clone(), "the user").await;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -455,7 +461,7 @@ async fn crash_before_every_append_requests_approval_again_once() {
 
 #[tokio::test]
 async fn cancelling_at_every_event_leaves_no_approval_pending() {
-    // Those that have nothing to ask have ended when the last fact before the answer is written.
+    // Agents without a request have ended when the last event before the answer is written.
     let waiting = harness(DEEP);
     let root = run_until_pending(&waiting, 1, 2).await;
     let facts = waiting.log(&root).await.len() - 2;
@@ -474,11 +480,11 @@ async fn cancelling_at_every_event_leaves_no_approval_pending() {
                     seen += 1;
                 }
                 if seen == at {
-                    let _ = canceller.cancel(&root, "the person").await;
+                    let _ = canceller.cancel(&root, "the user").await;
                 }
             }
         };
-        // Nobody answers.
+        // No answer is given.
         let timeout = Duration::from_secs(5);
         let (result, ()) = tokio::join!(tokio::time::timeout(timeout, end(run)), cancel);
         let result = result.expect("a cancelled run ends").unwrap();
@@ -504,7 +510,7 @@ async fn timeout_at_any_moment_leaves_no_approval_pending() {
 
 #[tokio::test]
 async fn expiring_approval_is_answered_once() {
-    // Sooner than the person, at about the same time, and later.
+    // Earlier than the user, at about the same time, and later.
     for millis in (1..60).step_by(4) {
         let harness = Harness::with(DEEP, move |settings| {
             enable_approvals(settings);
@@ -519,7 +525,7 @@ async fn expiring_approval_is_answered_once() {
                 let RunEvent::Record(record) = live else { continue };
                 let Event::Asked { call, .. } = &record.event else { continue };
                 tokio::time::sleep(Duration::from_millis(30)).await;
-                let _ = runtime.answer(&record.session, *call, Answer::Once, "the person").await;
+                let _ = runtime.answer(&record.session, *call, Answer::Once, "the user").await;
             }
         };
         let (result, ()) = tokio::join!(end(run), late);
@@ -527,7 +533,7 @@ async fn expiring_approval_is_answered_once() {
         assert_eq!(result.outcome.status, Status::Done);
         let log = harness.log(&result.session).await;
         check_questions(&log);
-        // An answer that came too late stands in the log and counts for nothing: the first is what was done.
+        // A late answer is in the log but has no effect. The first answer decided the call.
         let first = log.iter().find_map(|record| match &record.event {
             Event::Answered { answer, .. } => Some(answer.clone()),
             _ => None,
@@ -536,7 +542,7 @@ async fn expiring_approval_is_answered_once() {
     }
 }
 
-/// Leaves a run whose questions nobody answers, as a process does that is killed, once so many sessions have ended.
+/// Leaves a run with unanswered requests, like a killed process, once this many sessions have ended.
 async fn run_until_pending(harness: &Harness, questions: usize, ended: usize) -> SessionId {
     let run = harness.start().await;
     let root = run.session().clone();
@@ -566,7 +572,7 @@ async fn pending_approval_is_denied_on_resume_without_an_approver() {
     let root = run_until_pending(&harness, 1, 2).await;
     is_alone.store(true, Ordering::SeqCst);
     let result = resume(&harness, &root).await;
-    assert!(result.outcome.text.as_str().contains("nobody can be asked here"), "{}", result.outcome.text);
+    assert!(result.outcome.text.as_str().contains("no user is available"), "{}", result.outcome.text);
     let log = harness.log(&root).await;
     assert_eq!((count(&log, "asked"), count(&log, "answered")), (1, 1));
     check_questions(&log);
@@ -590,7 +596,7 @@ text = "{results}"
     let root = run_until_pending(&harness, 2, 0).await;
     let always = Answer::Always("write_file(docs/x.txt)".to_owned());
     let runtime = harness.runtime();
-    runtime.answer(&root, CallId { turn: 1, index: 0 }, always, "the person").await.unwrap();
+    runtime.answer(&root, CallId { turn: 1, index: 0 }, always, "the user").await.unwrap();
     let result = resume(&harness, &root).await;
     assert_eq!(result.outcome.status, Status::Done);
     let log = harness.log(&root).await;
@@ -619,7 +625,7 @@ text = "{results}"
             settings.permissions.ask = vec!["write_file".parse().unwrap()];
         }
     });
-    // Before the append of its result: the intent is there, and the file is as it was.
+    // Before the append of its result: the intent is recorded, and the file is unchanged.
     let (_, root) = run_until_crash(&harness, None, 2).await;
     let root = root.unwrap();
     let last = harness.events(&root).await.pop();
@@ -628,7 +634,7 @@ text = "{results}"
     asks.store(true, Ordering::SeqCst);
     let result = resume(&harness, &root).await;
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(result.outcome.text.as_str().contains("asks before it"), "{}", result.outcome.text);
+    assert!(result.outcome.text.as_str().contains("requires approval"), "{}", result.outcome.text);
     check_questions(&harness.log(&root).await);
     assert!(!harness.path().join("out.txt").exists());
 }
@@ -648,7 +654,7 @@ text = "{results}"
     std::fs::write(harness.path().join("deploy.sh"), "deploy").unwrap();
     std::os::unix::fs::symlink("deploy.sh", harness.path().join("notes.txt")).unwrap();
     let result = run_with(&harness, answer_immediately(Answer::Once)).await;
-    assert!(result.outcome.text.as_str().contains("is really `deploy.sh`"), "{}", result.outcome.text);
+    assert!(result.outcome.text.as_str().contains("resolves to `deploy.sh`"), "{}", result.outcome.text);
     assert_eq!(std::fs::read_to_string(harness.path().join("deploy.sh")).unwrap(), "deploy");
 }
 
@@ -660,7 +666,7 @@ async fn rule_for_another_tool_is_not_a_valid_answer() {
     let open = tree.pending_approvals().next().unwrap();
     let always = Answer::Always("shell".to_owned());
     let refused = harness.runtime().answer(&open.session, open.call, always, "me").await;
-    assert!(matches!(refused, Err(RunError::Rule(words)) if words.contains("no rule for write_file")));
+    assert!(matches!(refused, Err(RunError::Rule(words)) if words.contains("Use a rule for write_file.")));
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ async fn c76_cancelling_at_every_event_ends_all_descendants_in_two_seconds() {
                     None => return,
                 }
             }
-            let _ = canceller.cancel(&root, "the person").await;
+            let _ = canceller.cancel(&root, "the user").await;
         };
         let started = Instant::now();
         let (result, ()) = tokio::join!(end(run), cancel);
@@ -108,9 +108,9 @@ async fn partial_results_are_kept() {
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    runtime.cancel(&root, "the person").await.unwrap();
+    runtime.cancel(&root, "the user").await.unwrap();
     let result = end(run).await.unwrap();
-    assert_eq!(result.outcome.status, Status::Cancelled { by: "the person".to_owned() });
+    assert_eq!(result.outcome.status, Status::Cancelled { by: "the user".to_owned() });
     assert_eq!(result.outcome.text.as_str(), "splitting");
     let answers = harness.answers(&root).await;
     assert!(answers[0].starts_with("Sub-agent 'Left' failed: cancelled by"), "{}", answers[0]);
@@ -118,7 +118,7 @@ async fn partial_results_are_kept() {
     assert_eq!(answers[1], "[Right]: right");
 }
 
-/// A child that streams a text in pieces, and a call after it.
+/// A child that streams a text in pieces, followed by a call.
 const STREAMING: &str = r#"
 [[reply]]
 agent = "lead"
@@ -155,12 +155,12 @@ async fn child_cancelled_while_it_streams_returns_its_partial_text() {
             streamed.push_str(&text);
         }
     }
-    runtime.cancel(&child, "the person").await.unwrap();
+    runtime.cancel(&child, "the user").await.unwrap();
     let result = end(run).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done);
     let answer = harness.answers(&root).await.remove(0);
-    assert!(answer.starts_with("Sub-agent 'Writer' failed: cancelled by the person"), "{answer}");
-    let (_, kept) = answer.split_once("What there is so far:\n").unwrap();
+    assert!(answer.starts_with("Sub-agent 'Writer' failed: cancelled by the user"), "{answer}");
+    let (_, kept) = answer.split_once("Partial result:\n").unwrap();
     assert!(kept.starts_with(&streamed) && "one two three four five six".starts_with(kept), "{answer}");
     assert!(kept.len() < "one two three four five six".len(), "{answer}");
     assert!(!harness.path().join("made").exists(), "no call of a partial reply runs");
@@ -213,15 +213,15 @@ async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
     }
 }
 
-/// Runs the scene until it hangs, cancels it, and lets the store fall over somewhere on the way.
+/// Runs the scene until it hangs, cancels it, and crashes the store at some point.
 async fn cancelled_run(harness: &Harness, appends: i64) -> brigade::core::SessionId {
     harness.store.crash_after(appends);
     let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
     tokio::time::sleep(Duration::from_millis(60)).await;
-    // Where the cancel itself did not get through, the process is gone and nobody waits for the run.
-    if runtime.cancel(&root, "the person").await.is_ok() {
+    // If the cancellation itself was not stored, the process is dead and the run is not awaited.
+    if runtime.cancel(&root, "the user").await.is_ok() {
         let _ = end(run).await;
     }
     root
@@ -235,7 +235,7 @@ async fn one_child_can_be_cancelled_alone() {
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let leaf = run.session().child("1-0".parse().unwrap()).child("1-0".parse().unwrap());
     tokio::time::sleep(Duration::from_millis(200)).await;
-    runtime.cancel(&leaf, "the person").await.unwrap();
+    runtime.cancel(&leaf, "the user").await.unwrap();
     let result = end(run).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done);
     check_laws(&harness.log(&result.session).await);
@@ -252,12 +252,12 @@ async fn cancelled_session_continues_only_on_request() {
     let more = ResumeOptions { continue_cancelled: true, ..ResumeOptions::default() };
     let result = end(harness.runtime().resume(&root, more.clone()).await.unwrap()).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done);
-    let words = "Your last round was stopped before it was finished. Continue the task";
+    let words = "Your last round was cancelled before it finished. Continue the task";
     assert!(result.outcome.text.as_str().contains(words), "{:?}", result.outcome.text);
     check_laws(&harness.log(&root).await);
     let records = harness.log(&root).await.len();
     assert!(records > facts);
-    // What is done is not continued.
+    // A finished session is not continued.
     end(harness.runtime().resume(&root, more).await.unwrap()).await.unwrap();
     assert_eq!(harness.log(&root).await.len(), records);
 }

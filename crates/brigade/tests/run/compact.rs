@@ -1,4 +1,4 @@
-//! Summaries that the user asks for.
+//! Summaries that the user requests.
 
 use brigade::core::{Event, Purpose, SessionId, Status};
 use brigade::{ResumeOptions, RunError, Task};
@@ -13,7 +13,7 @@ text = "They talked about tea: {heard}"
 text = "turn {turn}: {heard}"
 "#;
 
-/// A conversation of so many rounds.
+/// A conversation of this many rounds.
 async fn talk(harness: &Harness, rounds: u32) -> SessionId {
     let runtime = harness.runtime();
     let session = end(runtime.start(Task::new("one")).await.unwrap()).await.unwrap().session;
@@ -34,7 +34,7 @@ fn turns(events: &[Event]) -> usize {
 
 #[tokio::test]
 async fn a_conversation_is_summarised_on_request() {
-    // Far from the end of its window too, and if the window is not known.
+    // Also far from the end of the context window, and if the window is unknown.
     for window in ["window = 100000", ""] {
         let harness = Harness::new(&format!("{window}\n{TALK}"));
         let session = talk(&harness, 3).await;
@@ -72,7 +72,7 @@ async fn compact_without_older_turns_is_refused() {
     assert!(refused.starts_with("cannot compact ") && refused.contains("no older part"), "{refused}");
     harness.runtime().tell(&session, "unheard").await.unwrap();
     let refused = compact(&harness, &session).await.unwrap_err().to_string();
-    assert!(refused.contains("has not answered"), "{refused}");
+    assert!(refused.contains("has not replied to the last message"), "{refused}");
     assert_eq!(harness.events(&session).await.len(), before + 1, "no round began");
 }
 

@@ -1,4 +1,4 @@
-//! How many agents are active at once.
+//! Number of agents that are active at once.
 
 use brigade::core::{Event, Record, Status};
 
@@ -20,7 +20,7 @@ delay_ms = 15
 text = "ok"
 "#;
 
-/// The most sessions below the root that were answering at the same time.
+/// Maximum number of descendant sessions that were replying at the same time.
 fn most_active(log: &[Record]) -> usize {
     let mut active = std::collections::BTreeSet::new();
     let mut most = 0;
@@ -97,7 +97,8 @@ arguments = { role = "Leaf", task = "leaf" }
 [[reply]]
 text = "up"
 "#;
-    // The task grows by "+1" at each level; the seventh has no reply of its own and the depth cap stops it.
+    // The task grows by "+1" at each level. The seventh level has no reply of its own, and the depth cap stops
+    // it.
     for cap in [1, 2] {
         let harness = Harness::with(script, move |settings| {
             settings.faces.swarm.max_depth = 6;

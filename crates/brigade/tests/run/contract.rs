@@ -1,5 +1,5 @@
-//! The contracts of faces B, C and D where they need a run. A test that starts with `c` and a number stands for that
-//! point of the checklist.
+//! The parts of contracts B, C and D that need a run. A test named `c` and a number covers that point of the
+//! checklist.
 
 mod crash;
 mod ends;
@@ -27,18 +27,18 @@ fn script(replies: &[Value]) -> String {
     json!({ "reply": replies }).to_string()
 }
 
-/// A reply that makes calls.
+/// A reply with calls.
 fn calls(agent: &str, turn: u32, calls: &[(&str, Value)]) -> Value {
     let call = |(tool, arguments): &(&str, Value)| json!({ "tool": tool, "arguments": arguments });
     json!({ "agent": agent, "turn": turn, "call": calls.iter().map(call).collect::<Vec<_>>() })
 }
 
-/// What an agent says whenever nothing before fits.
+/// Default reply of an agent.
 fn says(agent: &str, text: &str) -> Value {
     json!({ "agent": agent, "text": text })
 }
 
-/// The report of a helper.
+/// Summary of a `subagent` child.
 fn reports(agent: &str, text: &str) -> Value {
     json!({ "agent": agent, "purpose": "summary", "text": text })
 }
@@ -55,7 +55,7 @@ fn spawn(description: &str) -> (&'static str, Value) {
     ("subagent_spawn", json!({ "task": "go", "description": description }))
 }
 
-/// One call for each of B, C and D, for a child of this name.
+/// One call for each of the styles B, C and D, for a child with this name.
 fn call_each_style(name: &str) -> [(&'static str, Value); 3] {
     [helper(name), dispatch(name), spawn(name)]
 }
@@ -79,10 +79,10 @@ fn enable_all_styles(settings: &mut Settings) {
     settings.faces.spawn = Some(SpawnConfig::default());
 }
 
-/// A request as a model saw it.
+/// A request as a model received it.
 #[derive(Debug, Clone)]
 struct SeenRequest {
-    /// Which provider was asked.
+    /// Provider that received it.
     provider: &'static str,
     instance: usize,
     agent: String,
@@ -95,7 +95,7 @@ struct SeenRequest {
     temperature: Option<f64>,
 }
 
-/// The scripted model, with a memory.
+/// Scripted model that records its requests.
 struct RecordingModel {
     provider: &'static str,
     script: Script,
@@ -125,7 +125,7 @@ impl Model for RecordingModel {
     }
 }
 
-/// A runtime with two providers, `one` and `two`, all faces, and a memory of what models were asked.
+/// A runtime with two providers, `one` and `two`, all delegation styles, and a record of all requests.
 struct ContractHarness {
     runtime: Runtime,
     folder: tempfile::TempDir,
@@ -170,7 +170,7 @@ impl ContractHarness {
         view::Tree::fold(&self.log(root).await)
     }
 
-    /// What the calls of a session were answered, in the order of the calls.
+    /// Results of the calls of a session, in call order.
     async fn answers(&self, session: &SessionId) -> Vec<String> {
         let records = self.runtime.store().read(session, 0).await.unwrap();
         let mut answers: Vec<_> = records
@@ -184,14 +184,14 @@ impl ContractHarness {
         answers.into_iter().map(|(_, text)| text).collect()
     }
 
-    /// The requests of an agent.
+    /// Requests of an agent.
     fn requests(&self, agent: &str) -> Vec<SeenRequest> {
         let seen = self.seen.lock().unwrap();
         let is_of = |seen: &&SeenRequest| seen.agent == agent || seen.role.as_deref() == Some(agent);
         seen.iter().filter(is_of).cloned().collect()
     }
 
-    /// Runs and says what sub-agents did.
+    /// Runs the task and returns the lifecycle events of its sub-agents.
     async fn run_with_events(&self) -> (RunResult, Vec<Lifecycle>) {
         let prepared = self.runtime.prepare(Task::new("the task")).await.unwrap();
         let (mut watch, mut observer, mut events) = (prepared.subscribe(), Observer::new(), Vec::new());

@@ -98,7 +98,7 @@ fn harness() -> Harness {
     harness
 }
 
-/// Runs until the store falls over, then mends it. `None` where the end was reached first.
+/// Runs until the store crashes, then repairs it. Returns `None` if the run ended first.
 pub(crate) async fn run_until_crash(
     harness: &Harness,
     root: Option<&SessionId>,
@@ -147,12 +147,12 @@ async fn baseline() -> Baseline {
     }
 }
 
-/// The same end, the same cost apart from what is in doubt, and nothing recorded as done done again.
+/// Same outcome, same cost apart from what is unconfirmed, and no recorded work done again.
 async fn check(harness: &Harness, baseline: &Baseline, result: &RunResult, crashes: u32) {
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
-    // An edit that the crash hit right after it was written is reported in other words; all else is equal.
+    // An edit that was written right before the crash is reported with another text. Everything else is equal.
     let same = |text: &str| {
-        text.replace("lead.txt has the new content (the runner ended right after writing it)", "W")
+        text.replace("lead.txt has the new content (the process ended right after writing it)", "W")
     };
     if !result.outcome.text.as_str().contains("right after writing") {
         assert_eq!(same(result.outcome.text.as_str()), same(&baseline.text));
@@ -186,14 +186,14 @@ async fn check(harness: &Harness, baseline: &Baseline, result: &RunResult, crash
         .count();
     assert_eq!(unconfirmed > 0, interrupted > 0);
     assert!(interrupted as u32 <= crashes * 8);
-    // File sizes differ only where the report of an edit does.
+    // File sizes differ only if the report of an edit does.
     if result.outcome.text.as_str() == baseline.text && interrupted == 0 {
         assert_eq!(result.spent.usage.output, baseline.usage.output);
         assert!(result.spent.usd.abs_diff(baseline.usd) < 10_000_000);
     }
 }
 
-/// A disk that was full and has room again: the process that ran the tree lives, and can go on with it.
+/// A disk that was full and has room again: the process that ran the tree is alive and can resume it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovered_store_lets_the_same_process_resume() {
     let harness = harness();

@@ -1,4 +1,4 @@
-//! Face A on the driver: the points of the contract that need a run.
+//! Style A (`delegate`) on the driver: the points of the contract that need a run.
 
 use brigade::core::delegation_styles::delegate::SwarmRole;
 use brigade::core::permission::{Mode, Permissions};
@@ -298,8 +298,8 @@ text = "{result:0}"
     let harness = Harness::new(script);
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
-    assert!(text.contains("There is no tool 'write_file'"), "{text}");
-    assert!(text.ends_with("(warning: no such tool to lend: teleport)"), "{text}");
+    assert!(text.contains("Unknown tool `write_file`"), "{text}");
+    assert!(text.ends_with("(warning: tools that you cannot lend: teleport)"), "{text}");
     assert!(!harness.path().join("a").exists());
 }
 
@@ -409,10 +409,10 @@ text = "ok"
     let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     let answers = harness.answers(&ending.session).await;
-    assert!(answers[0].contains("There is no tool 'teleport'. You have: "), "{}", answers[0]);
-    assert!(answers[1].contains("do not fit"), "{}", answers[1]);
-    assert!(answers[2].contains("'path' stands there twice"), "{}", answers[2]);
-    assert!(answers[3].contains("no JSON"), "{}", answers[3]);
+    assert!(answers[0].contains("Unknown tool `teleport`. Available tools: "), "{}", answers[0]);
+    assert!(answers[1].contains("Invalid arguments for "), "{}", answers[1]);
+    assert!(answers[2].contains("duplicate key 'path'"), "{}", answers[2]);
+    assert!(answers[3].contains("not valid JSON"), "{}", answers[3]);
     assert!(answers[4].contains("--mode auto"), "{}", answers[4]);
     let tree = view::Tree::fold(&harness.log(&ending.session).await);
     let node = tree.node(&ending.session).unwrap();

@@ -1,4 +1,4 @@
-//! Faces B, C and D on the driver. A test that starts with `c` and a number stands for that point of the contracts.
+//! Styles B, C and D on the driver. A test named `c` and a number covers that point of the contracts.
 
 use brigade::core::delegation::Status;
 use brigade::core::delegation_styles::spawn::SpawnConfig;
@@ -334,7 +334,9 @@ text = "inner got {results}"
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
     assert!(
-        text.contains("outer got inner got No agent may start below depth 2 here (recursion limit"),
+        text.contains(
+            "outer got inner got Delegation refused: the maximum depth (2) is reached (recursion limit)"
+        ),
         "{text}"
     );
     let log = harness.log(&ending.session).await;
@@ -344,7 +346,7 @@ text = "inner got {results}"
     keys.sort();
     assert_eq!(keys, ["sub_1", "sub_2", "sub_3"]);
     assert!(text.ends_with("one answer only"), "{text}");
-    // One generation: what it wants called is not, and there is no second reply.
+    // One generation: its calls are not run, and there is no second reply.
     let single = tree.walk(&ending.session).into_iter().find(|node| node.label == "single").unwrap();
     assert_eq!(single.turns, 1);
 }
@@ -403,8 +405,8 @@ text = "told: {heard}"
     let log = harness.log(&ending.session).await;
     check_laws(&log);
     let answers = harness.answers(&ending.session).await;
-    assert!(answers[0].contains("'Quick' works in the background"), "{answers:?}");
-    assert!(answers[3].contains("none of your sub-agents"), "{answers:?}");
+    assert!(answers[0].contains("'Quick' runs in the background"), "{answers:?}");
+    assert!(answers[3].contains("not a running sub-agent of yours"), "{answers:?}");
     let heard: Vec<String> = harness
         .events(&ending.session)
         .await
@@ -460,7 +462,7 @@ text = '{good}'
     let harness = Harness::with(&script("{}"), extras);
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
-    assert!(text.starts_with("Sub-agent 'R' failed: the result does not fit the schema"), "{text}");
+    assert!(text.starts_with("Sub-agent 'R' failed: the result does not match the schema"), "{text}");
 }
 
 #[tokio::test]
@@ -491,9 +493,12 @@ text = "aaaaaaaaaaaaaaaaaaaaaaa\nbbbbbbbbbbbbbbbbbbbbbbbbbbbb\ncccc"
     let harness = Harness::with(script, |settings| settings.limits.result_bytes = 20);
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
-    assert!(answers[0].contains("(cut after 20 bytes; `read_result` with handle "), "{answers:?}");
-    // The script cannot know the id; what it asks for is refused without a trace of other sessions.
-    assert!(answers[1].contains("not the session of one of your sub-agents"), "{answers:?}");
+    assert!(
+        answers[0].contains("(truncated after 20 bytes; read the rest with `read_result`, handle "),
+        "{answers:?}"
+    );
+    // The script cannot know the id. Its request is refused without revealing other sessions.
+    assert!(answers[1].contains("not a session of one of your sub-agents"), "{answers:?}");
 }
 
 #[tokio::test]
@@ -562,7 +567,7 @@ text = "late result"
     assert_eq!(ending.outcome.text.as_str(), "I do not wait");
     let child: brigade::core::SessionId = format!("{}.1-0", ending.session).parse().unwrap();
     assert_eq!(ending.detached.sessions(), std::slice::from_ref(&child));
-    // What was lent is booked as spent, whatever the child will use of it.
+    // The loan is booked as spent, regardless of what the child will use.
     assert!(ending.spent.unconfirmed.tokens > 10_000, "{:?}", ending.spent);
     tokio::time::timeout(super::support::TEST_TIMEOUT, ending.detached.ended()).await.unwrap();
     let events = harness.events(&child).await;
@@ -596,14 +601,14 @@ async fn hundred_large_results_keep_the_lead_request_small() {
     for (n, answer) in answers.iter().enumerate() {
         assert!(answer.len() < 16_384 + 256, "{n}: {} bytes", answer.len());
         let handle = format!("{}.1-{n}", ending.session);
-        assert!(answer.contains(&format!("`read_result` with handle {handle} has the rest")), "{n}");
+        assert!(answer.contains(&format!("read the rest with `read_result`, handle {handle})")), "{n}");
     }
     let log = harness.log(&ending.session).await;
     let request = log.iter().filter_map(|record| match &record.event {
         Event::Called { turn: 2, input, .. } if record.session == ending.session => Some(*input),
         _ => None,
     });
-    // Half a token for each byte is the worst case that is reserved.
+    // Half a token per byte is the worst case that is reserved.
     assert!(request.max().unwrap() < 100 * (16_384 + 256) / 2 + 10_000);
 }
 
@@ -638,7 +643,7 @@ text = "{results}"
     });
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
-    assert!(text.starts_with("[REVIEWER]: There is no tool 'write_file'"), "{text}");
+    assert!(text.starts_with("[REVIEWER]: Unknown tool `write_file`"), "{text}");
     assert!(text.contains("I am REVIEWER"), "{text}");
     let log = harness.log(&ending.session).await;
     let child = log.iter().find_map(|record| match &record.event {

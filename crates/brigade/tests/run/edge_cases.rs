@@ -1,4 +1,4 @@
-//! Moments that are easy to get wrong.
+//! Edge cases of runs.
 
 use std::time::Duration;
 
@@ -146,11 +146,7 @@ text = "{result:0}"
     let result =
         end(harness.runtime().resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done);
-    assert!(
-        result.outcome.text.as_str().contains("There is no tool 'write_file'"),
-        "{}",
-        result.outcome.text
-    );
+    assert!(result.outcome.text.as_str().contains("Unknown tool `write_file`"), "{}", result.outcome.text);
     check_laws(&harness.log(&child).await);
 }
 
@@ -213,7 +209,7 @@ text = "{result:0}"
     let current = mode.clone();
     let harness = Harness::with(script, move |settings| settings.permissions.mode = *current.lock().unwrap());
     let result = harness.run().await;
-    // The settings of the next runner are wider; the session is as narrow as it was, unless the caller says otherwise.
+    // The next runner's settings are wider. The session keeps its narrow mode unless the caller chooses another.
     *mode.lock().unwrap() = Mode::Auto;
     harness.runtime().tell(&result.session, "more").await.unwrap();
     let again = end(harness.runtime().resume(&result.session, ResumeOptions::default()).await.unwrap())

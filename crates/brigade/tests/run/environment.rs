@@ -1,4 +1,5 @@
-//! The environment block in the prompt of the lead: recorded when the session begins, and the same in every later request.
+//! The environment block in the lead's prompt: recorded when the session starts, and identical in every later
+//! request.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +25,7 @@ arguments = { role = 'Helper', task = 'help' }
 text = 'done'
 ";
 
-/// The system prompts that a model was sent, each with the agent.
+/// System prompts that a model received, each with the agent.
 type Prompts = Arc<Mutex<Vec<(String, String)>>>;
 
 struct RecordingModel {
@@ -56,7 +57,7 @@ impl Fixture {
         Fixture { folder: tempfile::tempdir().unwrap(), store, prompts: Prompts::default() }
     }
 
-    /// A process on some day, in a repository with this state.
+    /// A process on a given day, in a repository with this state.
     fn process(&self, date: &str, git: &str, mode: Mode) -> Runtime {
         let mut settings = Settings::new("script", Workspace::open(self.folder.path()).unwrap());
         settings.permissions.mode = mode;
@@ -95,9 +96,9 @@ async fn environment_block_is_in_the_prompt_of_the_lead_only() {
     let (_, helper) = prompts.iter().find(|(who, _)| who == "Helper").unwrap();
     let folder = fixture.folder.path().canonicalize().unwrap();
     let block = format!(
-        "\n\n# Environment\n\nDate and git state are those of the moment when this session began.\n\n\
-         Working folder: {}\nSystem: linux\nDate: 2026-11-17\nGit: branch main, clean\n\
-         Permission mode: edit (files can be edited; commands need approval)\n\n# Instructions of the project",
+        "\n\n# Environment (as of the start of this session)\n\n\
+         Working directory: {}\nSystem: linux\nDate: 2026-11-17\nGit: branch main, clean\n\
+         Permission mode: edit (edits are allowed; commands need approval)\n\n# Project instructions",
         folder.display()
     );
     assert!(lead.contains(&block), "{lead}");
@@ -105,7 +106,7 @@ async fn environment_block_is_in_the_prompt_of_the_lead_only() {
     assert!(!helper.contains("# Environment") && helper.contains("Use tabs."), "{helper}");
 }
 
-/// Providers reuse what they have cached of a request that begins alike, so a chat must not change its own beginning.
+/// Providers cache the prefix of a request, so a conversation must not change its own beginning.
 #[tokio::test]
 async fn later_rounds_of_a_session_send_the_same_prompt() {
     let fixture = Fixture::new();
@@ -118,7 +119,7 @@ async fn later_rounds_of_a_session_send_the_same_prompt() {
         end(later.resume(&session, ResumeOptions::default()).await.unwrap()).await.unwrap();
         assert_eq!(fixture.lead_prompts().last(), then.last());
     }
-    // A new day is a new beginning: nothing is cached that long.
+    // On a new day the block changes. No cache lives that long.
     let next = fixture.process("2026-11-18", "branch other, clean", Mode::Edit);
     next.tell(&session, "more").await.unwrap();
     end(next.resume(&session, ResumeOptions::default()).await.unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The examples run.
+//! Runs the examples.
 
 #[path = "../../examples/custom_tool.rs"]
 mod custom_tool;

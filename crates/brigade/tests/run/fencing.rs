@@ -39,7 +39,7 @@ async fn second_runner_fences_the_first_without_losing_events() {
         let run = harness.start().await;
         let root = run.session().clone();
         tokio::time::sleep(Duration::from_millis(pause)).await;
-        // The first runner counts as dead, and goes on all the same.
+        // The first runner counts as dead but keeps running.
         let second = harness.runtime().resume(&root, ResumeOptions::default()).await.unwrap();
         let (first, second) = tokio::join!(end(run), end(second));
         assert!(matches!(first, Err(RunError::Store(StoreError::Fenced { .. }))), "{first:?}");

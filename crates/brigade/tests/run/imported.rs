@@ -1,4 +1,4 @@
-//! Trees that were imported, and modes that were narrowed since a round began: no resume widens anything.
+//! Imported trees, and modes that were narrowed since a round started: no resume widens anything.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn harness(mode: Mode) -> Harness {
     })
 }
 
-/// The tree as another store has it after an import.
+/// Imports the tree into another store.
 async fn export_to(from: &Harness, root: &SessionId, to: &Harness) -> u64 {
     let text = export(&*from.store.inner, root).await.unwrap();
     import(&*to.store.inner, &text).await.unwrap();
@@ -96,7 +96,7 @@ async fn imported_tree_that_is_resumed_runs_no_open_call() {
     assert!(closed > 10, "{closed}");
 }
 
-/// The same tree goes on where it was made: there, what is open runs.
+/// The same tree resumed in its own store, where open calls run.
 #[tokio::test]
 async fn tree_that_was_not_imported_runs_its_open_calls() {
     let harness = harness(Mode::Auto);
@@ -141,7 +141,7 @@ text = "{results}"
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The answer is on record, and perhaps the call; then the runner is gone.
+    // The answer is recorded, and perhaps the call. Then the runner is gone.
     drop(run);
     let to = Harness::with(script, asking);
     export_to(&from, &root, &to).await;
@@ -178,7 +178,7 @@ async fn imported_agent_drops_api_base_and_key_of_others() {
     }
 }
 
-/// Sessions that begin here in an imported tree are ordinary: their open calls run after a crash.
+/// Sessions that start here in an imported tree are ordinary: their open calls run after a crash.
 #[tokio::test]
 async fn round_that_began_after_the_import_is_resumed_like_any_other() {
     let (from, to) = (harness(Mode::Auto), harness(Mode::Auto));
@@ -207,7 +207,7 @@ async fn stores_mark_imported_trees_until_removed() {
         assert!(done.pending.is_empty() && done.round.unwrap().mode == Mode::Auto);
         let last = store.tail(&root, 0, usize::MAX).await.unwrap().pop().unwrap().pos;
         assert_eq!(store.imported(&root).await.unwrap(), Some(last));
-        // What is there already brings nothing new.
+        // A repeated import adds nothing.
         import(&*store, &text).await.unwrap();
         assert_eq!(store.imported(&root).await.unwrap(), Some(last));
         store.remove(&root).await.unwrap();
@@ -215,7 +215,7 @@ async fn stores_mark_imported_trees_until_removed() {
     }
 }
 
-/// A round that stopped before its only call ran, begun and resumed under these settings.
+/// A round that stopped before its only call ran, started and resumed under these settings.
 async fn written(
     begun: impl Fn(&mut Settings) + 'static,
     resumed: impl Fn(&mut Settings) + 'static,
@@ -318,7 +318,7 @@ async fn next_round_takes_the_narrower_mode_unless_the_user_chose_one() {
     assert_eq!(mode_of_last_round(Choice, Default, None).await, Mode::Auto);
 }
 
-/// A log that an import put at the place of a future child is not taken up by that child.
+/// A child does not resume an imported log that has its id.
 #[tokio::test]
 async fn imported_log_with_the_id_of_a_new_child_is_not_resumed() {
     let script = r#"
@@ -362,7 +362,7 @@ text = "{results}"
     assert!(text.contains("the imported tree already has a session"), "{text}");
 }
 
-/// The definition of an imported agent is somebody else's: it neither makes a call by itself nor widens a limit.
+/// The definition of an imported agent is untrusted: it neither makes a call by itself nor widens a limit.
 #[tokio::test]
 async fn imported_agent_brings_no_passthrough_model_and_no_wider_limits() {
     let to = harness(Mode::Auto);

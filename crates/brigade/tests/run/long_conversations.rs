@@ -1,4 +1,4 @@
-//! Conversations that grow too long for their model, models that others stand in for, and replies without a word.
+//! Conversations that exceed the context window, fallback models, and empty replies.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use futures::stream::BoxStream;
 
 use crate::support::{Harness, check_laws, end};
 
-/// Ten turns of 2,000 bytes each, in a window that holds four of them.
+/// Ten turns of 2,000 bytes each, in a context window that holds four of them.
 const GROWING_SCRIPT: &str = r#"
 window = 2500
 [[reply]]
@@ -112,15 +112,15 @@ async fn task_longer_than_the_window_fails_with_a_clear_error() {
     let Status::Failed { cause } = &result.outcome.status else { panic!("{:?}", result.outcome) };
     assert!(cause.contains("the context window of the model holds 2000. Shorten the task"), "{cause}");
     assert_eq!(harness.replies.count(), 0, "nothing is spent on it");
-    // What may fit is sent, and the model decides.
+    // A request that may fit is sent, and the model decides.
     let harness = Harness::new("window = 4000\n[[reply]]\ntext = 'never'\n");
     let result = harness.run_task(Task::new("x".repeat(16_000))).await;
     let Status::Failed { cause } = &result.outcome.status else { panic!("{:?}", result.outcome) };
-    assert!(cause.contains("longer than the context window"), "{cause}");
+    assert!(cause.contains("exceeds the context window"), "{cause}");
     assert_eq!(harness.replies.count(), 1, "it is not asked again and again");
 }
 
-/// A model that remembers what it was asked.
+/// A model that records its requests.
 struct RecordingModel {
     script: Script,
     heard: Arc<Mutex<Vec<Request>>>,
@@ -137,7 +137,7 @@ impl Model for RecordingModel {
     }
 }
 
-/// Runs a task with the models `a`, `b` and `c`, of which the last two stand in for the first.
+/// Runs a task with the models `a`, `b` and `c`, of which the last two are fallbacks.
 async fn run_with_three_models(
     scripts: [&str; 3],
     tweak: impl Fn(&mut Settings),
@@ -267,7 +267,8 @@ async fn turns_never_change_earlier_messages() {
     assert!(siblings[0].system == siblings[1].system && siblings[0].tools == siblings[1].tools);
 }
 
-/// The tool result of the only turn is longer than the window, so that neither a report nor a summary can be asked for.
+/// The tool result of the only turn exceeds the context window, so that neither a report nor a summary can be
+/// requested.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_report_that_cannot_be_sent_after_a_limit_ends_with_the_last_text() {
     let long = "y".repeat(30_000);

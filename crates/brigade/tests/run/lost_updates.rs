@@ -1,7 +1,8 @@
-//! A law over random trees: with the file tools alone, no written content disappears unseen.
+//! A law over random trees: with the file tools alone, no written content is overwritten unseen.
 //!
-//! Several agents of one tree read, write and edit a few shared files at random, with crashes and resumes. Every content
-//! is unique, so that its hash names the write that left it. `FILE_TREES_SEED=N` runs the one tree of that number.
+//! Several agents of one tree read, write and edit a few shared files at random, with crashes and resumes. All
+//! content is unique, so that its hash identifies the write that left it. `FILE_TREES_SEED=N` runs the one tree
+//! with that seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,17 +18,17 @@ use futures::stream::{self, BoxStream, StreamExt};
 
 use crate::support::{CrashStore, check_laws, end};
 
-/// Trees of one run of the tests.
+/// Number of trees in a test run.
 const TREES: u64 = 60;
-/// Crashes of one tree at most.
+/// Maximum number of crashes per tree.
 const MAX_CRASHES: u32 = 4;
 /// Turns of each agent.
 const TURNS: u32 = 8;
 const FILES: [&str; 3] = ["a.txt", "d/b.txt", "c.txt"];
-/// The word that edits replace. Every content has it once.
+/// Text that edits replace. It occurs once in every content.
 const MARK: &str = "MARK";
 
-/// Numbers that follow from a seed alone.
+/// Random numbers that depend only on a seed.
 struct SeededRng(u64);
 
 impl SeededRng {
@@ -46,7 +47,7 @@ impl SeededRng {
     }
 }
 
-/// A model whose lead delegates to three agents, which read and change files as the dice say.
+/// A model whose lead delegates to three agents, which read and change files at random.
 struct FileEditingModel {
     seed: u64,
 }
@@ -62,7 +63,7 @@ impl Model for FileEditingModel {
             chunks.push(Chunk::Arguments(arguments));
         };
         if request.tools.is_empty() || request.turn > TURNS {
-            // The last word.
+            // The final reply.
         } else if place.is_empty() && request.turn == 1 {
             for role in ["Ada", "Bob", "Cyd"] {
                 let tools = match rng.below(4) {
@@ -115,7 +116,7 @@ fn runtime(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace) -> Runtime
     Runtime::new(store.clone(), settings, models).with_owner(owner)
 }
 
-/// Runs one tree to its end and gives its log.
+/// Runs one tree to its end and returns its log.
 async fn one_tree(seed: u64, folder: &Path) -> Vec<Record> {
     let workspace = Workspace::open(folder).unwrap();
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
@@ -145,7 +146,7 @@ async fn one_tree(seed: u64, folder: &Path) -> Vec<Record> {
     store.inner.tail(&root, 0, usize::MAX).await.unwrap()
 }
 
-/// What one tree did to the files.
+/// Effects of one tree on the files.
 #[derive(Default)]
 struct EditCounts {
     overwrites: usize,
@@ -187,7 +188,7 @@ fn check(log: &[Record], start: &BTreeMap<&str, String>, folder: &Path) -> EditC
                 if let (Some((before, after)), OutputStatus::Ok) = (intent, output.status) {
                     let file = shown.as_ref().expect("a write shows its file to the writer");
                     assert_eq!(file.hash, *after, "{session} {call}");
-                    // A write of what is there already loses nothing.
+                    // A write of identical content loses nothing.
                     if let Some(before) = before.as_ref().filter(|before| *before != after) {
                         let knew = seen.contains(&(session, file.path.clone(), *before));
                         assert!(knew, "{session} {call}: {} was overwritten unseen", contents[before]);

@@ -1,4 +1,4 @@
-//! Whole trees on the scripted model: a script, the run, and what its log says.
+//! Whole trees on the scripted model: a script, the run, and checks of its log.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says so by falling over")]
 
@@ -15,6 +15,7 @@ mod edge_cases;
 mod environment;
 mod examples;
 mod fencing;
+mod first_request;
 mod imported;
 mod long_conversations;
 mod lost_updates;

@@ -1,4 +1,4 @@
-//! What an agent remembers, when the runner is killed around it.
+//! Memory entries of an agent whose runner is killed.
 
 use brigade::core::permission::Mode;
 use brigade::core::{CallId, SessionId};
@@ -22,7 +22,7 @@ arguments = { key = 'port' }
 text = '{results}'
 ";
 
-/// A note that was stored is not stored again, so that a resume does not undo what others stored in between.
+/// A stored note is not stored again, so that a resume does not undo what others stored in between.
 #[tokio::test]
 async fn memory_entry_is_stored_once_whenever_the_runner_dies() {
     let (mut stored_first, mut stored_later) = (0, 0);

@@ -1,4 +1,4 @@
-//! Words to a session: while it runs, after its end, and between a crash and its resume.
+//! Messages to a session: while it runs, after its end, and between a crash and its resume.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ text = "again: {heard}"
     assert_eq!((parent, depth), (None, 0));
 }
 
-/// The words of the runtime in a session.
+/// Messages from the runtime in a session.
 async fn runtime_messages(harness: &Harness, session: &SessionId) -> Vec<String> {
     let words = harness.events(session).await.into_iter().filter_map(|event| match event {
         Event::Heard { from: Speaker::Runtime, text } => Some(text.to_string()),
@@ -143,7 +143,7 @@ async fn next_round_is_told_why_the_last_one_ended() {
     assert!(words[0].starts_with("Your last round reached its turn limit."), "{words:?}");
 }
 
-/// Answers with the name of the model that is asked.
+/// Replies with the name of the requested model.
 struct ModelNameModel;
 
 impl Model for ModelNameModel {

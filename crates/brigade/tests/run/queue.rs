@@ -1,4 +1,4 @@
-//! Time in the queue of a provider, over a crash.
+//! Time in a provider's queue, across a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,11 +34,11 @@ text = "served"
 "#;
 
 const CHILD_TIMEOUT: Duration = Duration::from_millis(1600);
-/// Together longer than the child may take.
+/// Together longer than the child's time limit.
 const QUEUE_TIME: Duration = Duration::from_millis(1300);
 const WORK_TIME: Duration = Duration::from_millis(700);
 
-/// A model before which the first request of a child waits. Its second one takes long.
+/// A model that queues the first request of a child. Its second one takes long.
 struct QueueingModel(Script);
 
 impl Model for QueueingModel {
@@ -78,8 +78,8 @@ fn runtime_of(script: &str, store: &Arc<CrashStore>, folder: &tempfile::TempDir)
     Runtime::new(store.clone(), settings, models).with_owner(dead_owner())
 }
 
-/// Crashes before this append, resumes, and checks that the child still had its time. Whether the crash came between the
-/// wait and the end of the child.
+/// Crashes before this append, resumes, and checks that the child still had its full time. Returns whether the
+/// crash came between the wait and the end of the child.
 async fn crash_before(append: i64) -> bool {
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ async fn queue_time_extends_the_deadline_after_a_resume_too() {
     assert!(hits.contains(&true), "{hits:?}");
 }
 
-/// A chef who delegates to two cooks: their requests wait at the same time.
+/// A chef that delegates to two cooks, whose requests are queued at the same time.
 const NESTED: &str = r#"
 [[reply]]
 agent = "lead"

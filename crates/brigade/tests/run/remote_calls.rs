@@ -1,4 +1,4 @@
-//! Calls that hand work on to another Brigade: what they are lent, and what becomes of the loan.
+//! Calls that delegate work to another Brigade process: their loans, and how the loans are settled.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,16 +21,16 @@ const TWO_CALLS: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'far'\nargu
 const ONE_CALL: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'far'\narguments = {}\n\
                         [[reply]]\ntext = 'heard {results}'\n";
 
-/// What a far side does with a call.
+/// Behaviour of the remote side.
 #[derive(Clone, Copy)]
 enum RemoteBehavior {
-    /// It says what it used.
+    /// It reports its usage.
     Reports(UsageReport),
     /// It never answers.
     Fails,
-    /// It does not take the work up.
+    /// It refuses the work.
     Refuses,
-    /// The tool itself falls over.
+    /// The tool itself panics.
     Panics,
 }
 
@@ -119,7 +119,7 @@ fn account() -> UsageReport {
     UsageReport { input_tokens: 1000, output_tokens: 500, agents: 2, turns: 3, ..UsageReport::default() }
 }
 
-/// What the calls of a log were lent and have used.
+/// Loans and usage of the calls in a log.
 fn loans(events: &[Event]) -> Vec<(u64, Spent)> {
     let lent = events.iter().filter_map(|event| match event {
         Event::ToolStarted { lent, .. } => Some(lent.tokens),
@@ -142,7 +142,7 @@ async fn parallel_remote_calls_share_the_budget_and_charge_usage() {
     let told: Vec<u64> =
         heard.lock().unwrap().iter().map(|remote_context| remote_context.tokens.unwrap()).collect();
     assert_eq!(told, loans.iter().map(|(lent, _)| *lent).collect::<Vec<_>>());
-    // A third for each of them, and one that is kept.
+    // A third for each of them, and one share that is kept.
     assert!(told.iter().all(|tokens| (TOKENS / 4..=TOKENS / 3).contains(tokens)), "{told:?}");
     assert_eq!(told[0].abs_diff(told[1]) / 10, 0, "{told:?}");
     assert!(
@@ -181,7 +181,7 @@ async fn child_waits_for_the_refund_of_a_remote_call() {
                   arguments = { role = 'Child', task = 'x' }\n[[reply.call]]\ntool = 'far'\narguments = {}\n\
                   [[reply]]\nagent = 'lead'\ntext = '{results}'\n[[reply]]\ntext = 'done'\n";
     let idle = RemoteBehavior::Reports(UsageReport::default());
-    // There is one agent, which the call that is seen to first gets.
+    // There is one agent, which the first call gets.
     let (harness, heard) =
         harness_with(script, idle, true, |settings| settings.budget.agents = Limit::AtMost(1));
     let result = harness.run().await;

@@ -1,4 +1,4 @@
-//! Work that comes from another process stays within what was left there.
+//! Work from another process stays within the limits of that process.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -48,15 +48,17 @@ async fn remote_depth_continues_from_the_caller() {
         .collect();
     assert_eq!(depths, [3, 4]);
     check_laws(&log);
-    // One hop further there is room for the session itself, and not for a child of it.
+    // One level deeper there is room for the session itself, but not for a child.
     let result = harness
         .run_task(Task::new("x").hop(Some(RemoteContext { depth: 4, ..remote_context.clone() })))
         .await;
     assert!(!result.outcome.text.as_str().contains("done"), "{}", result.outcome.text);
-    // And then for nobody.
+    // Another level deeper there is room for none.
     let refused =
         harness.runtime().start(Task::new("x").hop(Some(RemoteContext { depth: 5, ..remote_context }))).await;
-    assert!(matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("depth 4")));
+    assert!(
+        matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("the maximum depth (4)"))
+    );
 }
 
 #[tokio::test]
@@ -66,7 +68,9 @@ async fn settings_limit_a_caller_without_limits() {
         .runtime()
         .start(Task::new("x").hop(Some(RemoteContext { depth: 4, ..RemoteContext::default() })))
         .await;
-    assert!(matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("depth 3")));
+    assert!(
+        matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("the maximum depth (3)"))
+    );
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use brigade::{ResumeOptions, Runtime, Store, Task};
 use crate::support::{Harness, check_laws, end};
 
 const ECHO: &str = "[[reply]]\ntext = 'you said: {heard}'";
-/// Every round has a child: turns of the lead delegate and answer by turns.
+/// Every round has a child: the lead's turns alternate between delegating and answering.
 fn delegating() -> String {
     let turn = |number: u32| match number % 2 {
         0 => format!("[[reply]]\nagent = 'lead'\nturn = {number}\ntext = 'done'\n"),
@@ -20,7 +20,7 @@ fn delegating() -> String {
     (1..200).map(turn).collect::<String>() + "[[reply]]\ntext = 'helped'"
 }
 
-/// Says something and runs the round that it asks for.
+/// Sends a message and runs the round that it requests.
 async fn round(runtime: &Runtime, session: &SessionId, text: &str) -> String {
     runtime.tell(session, text).await.unwrap();
     assert!(runtime.has_unread_input(session).await.unwrap());
@@ -61,7 +61,7 @@ async fn session_that_another_process_continued_is_read_on() {
     }
     let log = harness.log(&session).await;
     check_laws(&log);
-    // What is remembered is what the log says.
+    // The cached state equals the folded log.
     let state = State::fold(session.clone(), log.iter().map(|record| &record.event));
     assert_eq!(state.length(), log.len() as u64);
     harness.store.remove(&session).await.unwrap();

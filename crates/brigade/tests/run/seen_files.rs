@@ -1,4 +1,4 @@
-//! Writes of files that other agents or programs have changed.
+//! Writes to files that other agents or programs have changed.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn put(harness: &Harness, path: &str, content: &str) {
     std::fs::write(harness.path().join(path), content).unwrap();
 }
 
-/// A tool that changes files behind the back of the file tools, as another program does.
+/// A tool that changes files without the file tools, like another program.
 struct ExternalEdit;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -68,7 +68,7 @@ async fn answers(harness: &Harness) -> Vec<String> {
     harness.answers(&result.session).await
 }
 
-/// A lead that reads a file, lets a `Coder` write it, and then changes what it had read.
+/// A lead that reads a file, lets a `Coder` write it, and then changes the content it had read.
 const STALE: &str = r#"
 [[reply]]
 agent = "lead"
@@ -124,7 +124,7 @@ agent = "Coder"
 text = "coded"
 "#;
 
-const REFUSAL: &str = "calc.py was changed by Coder since you read it; read it again.";
+const REFUSAL: &str = "calc.py was changed by Coder since you read it. Read it again.";
 
 #[tokio::test]
 async fn change_of_a_file_that_another_agent_changed_is_refused_and_names_it() {
@@ -172,7 +172,7 @@ async fn two_writes_at_the_same_moment_do_not_both_succeed() {
         let result = harness.run().await;
         let coder = harness.answers(&result.session.child("1-0".parse().unwrap())).await;
         let tester = harness.answers(&result.session.child("1-1".parse().unwrap())).await;
-        // An agent that was so late that it read the other's content may replace it.
+        // An agent that started late and read the other's content may replace it.
         let has_read = |answers: &[String]| answers[0] != "old";
         let wrote = |answers: &[String]| answers[1].starts_with("Wrote");
         assert!(wrote(&coder) || wrote(&tester), "{coder:?} {tester:?}");
@@ -193,14 +193,14 @@ async fn change_of_a_file_that_was_not_read_is_refused() {
         &[
             ("write_file", "{ path = 'a', content = 'new' }"),
             ("edit_file", "{ path = 'a', old = 'old', new = 'new' }"),
-            // What the agent asks to read in the same reply it has not read yet.
+            // A file that the agent reads in the same reply is not read yet.
             ("read_file", "{ path = 'a' }"),
         ],
         &[("write_file", "{ path = 'a', content = 'new' }")],
     ]));
     put(&harness, "a", "old\n");
     let answers = answers(&harness).await;
-    let refusal = "a exists, and you have not read it; read it first.";
+    let refusal = "a exists, but you have not read it. Read it first.";
     assert_eq!(answers[1..3], [refusal, refusal]);
     assert_eq!(content(&harness, "a"), "new", "{answers:?}");
 }
@@ -219,7 +219,7 @@ async fn partial_read_suffices_for_an_edit_only() {
     ]));
     put(&harness, "a", "one\ntwo\nthree\n");
     let answers = answers(&harness).await;
-    let refusal = "You have read only a part of a; read all of it before you replace it, or use edit_file.";
+    let refusal = "You have read only part of a. Read all of it before you replace it, or use edit_file.";
     assert_eq!([&answers[1], &answers[3]], [refusal, refusal]);
     assert!(answers[2].starts_with("Changed a\n") && answers[6] == "Wrote 3 bytes to a", "{answers:?}");
 }
@@ -250,7 +250,7 @@ async fn change_by_another_program_is_noticed() {
     );
     put(&harness, "a", "one\n");
     let answers = answers(&harness).await;
-    let refusal = "a was changed by another program since you read it; read it again.";
+    let refusal = "a was changed by another program since you read it. Read it again.";
     assert_eq!(answers[2..], [refusal, refusal]);
     assert_eq!(content(&harness, "a"), "meddled\n");
 }
@@ -299,10 +299,10 @@ text = "written"
     let result = harness.run().await;
     let writer = result.session.child("1-0".parse().unwrap());
     let answers = harness.answers(&writer).await;
-    let refusal = "a exists, and you have not read it. Nothing was written. Repeat the change if it still \
+    let refusal = "a exists, but you have not read it. Nothing was written. Repeat the change if it still \
                    applies to the current content:\none\ntwo\n";
     assert_eq!(answers[0], refusal);
-    assert!(answers[1].starts_with("binary exists, and you have not read it. Its content cannot be shown"));
+    assert!(answers[1].starts_with("binary exists, but you have not read it. Its content cannot be shown"));
     assert_eq!(answers[2], "Wrote 3 bytes to a");
     assert_eq!((content(&harness, "a"), content(&harness, "binary")), ("new".to_owned(), "\0".to_owned()));
 }

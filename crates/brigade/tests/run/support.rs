@@ -1,4 +1,4 @@
-//! A stage for runs: a store that can fall over, a model that counts, and questions to a finished tree.
+//! Test harness for runs: a store that can crash, a model that counts, and checks of a finished tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use tokio::sync::watch;
 
-/// Every run of a test has to end within this.
+/// Time limit of every run.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Harness {
@@ -47,7 +47,7 @@ impl Harness {
         self.folder.path()
     }
 
-    /// A fresh runtime on the same store. It counts as a process that is dead already, so that the next one takes over.
+    /// A new runtime on the same store. It counts as a dead process, so that the next one takes over.
     pub(crate) fn runtime(&self) -> Runtime {
         let mut settings = Settings::new("script", Workspace::open(self.path()).unwrap());
         settings.limits.retry_pause = Duration::from_millis(5);
@@ -71,7 +71,7 @@ impl Harness {
         end(run).await.unwrap()
     }
 
-    /// All facts of the tree, in the order of the store.
+    /// All events of the tree, in store order.
     pub(crate) async fn log(&self, root: &SessionId) -> Vec<Record> {
         self.store.inner.tail(root, 0, usize::MAX).await.unwrap()
     }
@@ -81,7 +81,7 @@ impl Harness {
         self.store.inner.read(session, 0).await.unwrap().into_iter().map(|record| record.event).collect()
     }
 
-    /// What the calls of a session were answered.
+    /// Results of the calls of a session.
     pub(crate) async fn answers(&self, session: &SessionId) -> Vec<String> {
         let events = self.events(session).await;
         let mut answers: Vec<_> = events
@@ -104,7 +104,7 @@ pub(crate) fn dead_owner() -> Owner {
     Owner { pid: 999_999_999, start_time: 1, ..Owner::this_process() }
 }
 
-/// What has to be true of every finished tree.
+/// Laws of every finished tree.
 pub(crate) fn check_laws(log: &[Record]) {
     let mut sessions: BTreeMap<&SessionId, Vec<&Event>> = BTreeMap::new();
     for record in log {
@@ -143,7 +143,7 @@ pub(crate) fn check_laws(log: &[Record]) {
     }
 }
 
-/// Nothing that was open when a tree was imported runs, and no round that begins here has more than is configured.
+/// Checks that no imported open work runs, and that no local round exceeds the configuration.
 pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: u64, settings: &Settings) {
     let log = store.tail(root, 0, usize::MAX).await.unwrap();
     let mut foreign = BTreeSet::new();
@@ -175,10 +175,10 @@ pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: u64,
     }
 }
 
-/// What has to be true of every round.
+/// Laws of every round.
 #[derive(Default)]
 struct RoundLaws {
-    /// Usage above what was set aside for it: all that may go beyond the grant.
+    /// Usage above its reserve. Only this may exceed the grant.
     excess: Resources,
     has_worked: bool,
 }
@@ -206,7 +206,7 @@ impl RoundLaws {
     }
 }
 
-/// How many replies of each session and turn the model has begun to give: the outside witness.
+/// Number of replies per session and turn that the model has begun, as an independent count.
 #[derive(Clone, Default)]
 pub(crate) struct Replies(Arc<Mutex<BTreeMap<(SessionId, u32), u32>>>);
 
@@ -237,14 +237,14 @@ impl Model for CountingModel {
     }
 }
 
-/// A store that falls over before a chosen append, as a process does that is killed.
+/// A store that crashes before a chosen append, like a killed process.
 pub(crate) struct CrashStore {
     pub(crate) inner: Arc<dyn Store>,
     appends_left: AtomicI64,
     pub(crate) appends: AtomicI64,
-    /// Records and places of words that were read.
+    /// Number of records and external events that were read.
     pub(crate) rows: AtomicUsize,
-    /// Whether somebody says yes just before the time limit says no.
+    /// Whether the user approves just before the time limit denies.
     pub(crate) is_answered_first: AtomicBool,
 }
 
@@ -260,19 +260,19 @@ impl CrashStore {
         }
     }
 
-    /// A person's yes to the question that an append answers.
+    /// The user's approval for the request that an append answers.
     fn earlier_answer(&self, append: &Append) -> Option<Append> {
         let call = append.events.iter().find_map(|event| match event {
             Event::Answered { call, .. } if append.lease.is_some() => Some(*call),
             _ => None,
         })?;
-        let answer = Event::Answered { call, answer: Answer::Once, by: "the person".to_owned() };
+        let answer = Event::Answered { call, answer: Answer::Once, by: "the user".to_owned() };
         let (expect, events, lease) = (Expect::Exists, Arc::new(vec![answer]), None);
         let is_asked_for = self.is_answered_first.swap(false, Ordering::SeqCst);
         is_asked_for.then(|| Append { expect, events, lease, blobs: Vec::new(), ..append.clone() })
     }
 
-    /// Falls over before the append after the next `appends`.
+    /// Crashes after this many further appends.
     pub(crate) fn crash_after(&self, appends: i64) {
         self.appends_left.store(appends, Ordering::SeqCst);
     }
@@ -289,13 +289,13 @@ impl CrashStore {
         &'a self,
         work: impl FnOnce() -> BoxFuture<'a, Result<T, StoreError>>,
     ) -> BoxFuture<'a, Result<T, StoreError>> {
-        // A store may begin as soon as it is asked.
+        // A store may begin a write as soon as it is called.
         if self.is_down() { Box::pin(std::future::ready(Err(StoreError::Closed))) } else { work() }
     }
 }
 
 impl CrashStore {
-    /// The same, and counts what was read.
+    /// Same, and counts the records that were read.
     fn counted<'a, T: Send + 'a>(
         &'a self,
         rows: fn(&T) -> usize,

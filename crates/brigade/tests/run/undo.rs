@@ -206,7 +206,8 @@ async fn logs_of_earlier_versions_name_the_file_in_the_call() {
     let (harness, session) = edited().await;
     let folder = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&folder.path().join("store.db")).unwrap());
-    // The same log as an earlier version wrote it: without the path in the end of a call, and without the content.
+    // The same log as an earlier version wrote it: without the path in the end of a call, and without the
+    // content.
     let lease = store.lease(&session, &brigade::store::Owner::this_process(), 0).await.unwrap();
     let events: Vec<Event> = harness
         .events(&session)

@@ -1,4 +1,4 @@
-//! What is found in folders, and what is left out.
+//! Discovery of skills in folders.
 
 use std::os::unix::fs::symlink;
 
@@ -36,9 +36,9 @@ fn invalid_skill_does_not_hide_the_others() {
     assert_eq!(names(&skills), ["good"]);
     let expected = [
         ("binary", "not UTF-8"),
-        ("folder", "a folder"),
+        ("folder", "a directory"),
         ("headless", "between two lines"),
-        ("large", "more than 65536 bytes"),
+        ("large", "larger than 65536 bytes"),
         ("pipe", "a named pipe"),
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
@@ -60,10 +60,13 @@ fn symlinks_out_of_the_folder_are_refused() {
     let (skills, problems) = harness.discover();
     assert_eq!(names(&skills), ["here"]);
     assert_eq!(problems.len(), 4, "{problems:#?}");
-    assert!(problems.iter().filter(|problem| problem.contains("leads out")).count() == 2, "{problems:#?}");
+    assert!(
+        problems.iter().filter(|problem| problem.contains("outside of the skill")).count() == 2,
+        "{problems:#?}"
+    );
 }
 
-/// Programs that install skills put them into one folder and link them from the others.
+/// Programs that install skills put them into one folder and link to them from the others.
 #[test]
 fn symlinks_between_skill_folders_are_accepted() {
     let harness = SkillHarness::new();
@@ -76,7 +79,7 @@ fn symlinks_between_skill_folders_are_accepted() {
         assert_eq!(names(&skills), ["tea"]);
         assert_eq!(problems, []);
     }
-    // Alone, the folder with the link leads out.
+    // On its own, the folder with the link leads out.
     let (skills, problems) = Skills::discover(&[harness.path("more")]);
     assert_eq!((names(&skills).len(), problems.len()), (0, 1));
 }
@@ -108,7 +111,7 @@ fn offered_skills_are_bounded_and_sanitized() {
     let (skills, problems) = harness.discover();
     assert_eq!(skills.list().len(), 40);
     assert_eq!(problems.len(), 11);
-    assert!(problems[0].contains("only 40"), "{}", problems[0]);
+    assert!(problems[0].ends_with("skipped: the limit is 40 skills"), "{}", problems[0]);
     let spec = skills.tool().unwrap().spec();
     assert_eq!(spec.schema["properties"]["name"]["enum"].as_array().unwrap().len(), 40);
     let lines: Vec<&str> = spec.description.lines().collect();

@@ -1,4 +1,4 @@
-//! The instructions of a project: in the prompt of the lead and of its children, and counted.
+//! Project instructions: included in the prompt of the lead and of its children, and counted.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ async fn instructions_reach_the_lead_and_its_children() {
     for who in ["lead", "Helper"] {
         let system = &run.request(who).system;
         assert!(system.ends_with(&format!("\n\n{RULES}\n")), "{system}");
-        assert!(system.contains("# Instructions of the project"), "{system}");
+        assert!(system.contains("# Project instructions"), "{system}");
     }
     assert!(run.request("lead").system.starts_with("You are the lead"));
 }

@@ -1,4 +1,4 @@
-//! The tool in a real run.
+//! The `skill` tool in a real run.
 
 use std::os::unix::fs::symlink;
 
@@ -51,7 +51,7 @@ async fn agent_with_skills_can_read_them() {
     let tool_outputs = run.tool_outputs().await;
     assert_eq!(
         tool_outputs[0],
-        "The skill `tea`:\n\nBoil water, see tables/times.txt.\n\nOther files of this skill, which `file` reads:\n\
+        "The skill `tea`:\n\nBoil water, see tables/times.txt.\n\nOther files of this skill (read them with `file`):\n\
          tables/times.txt\nz.sh\n"
     );
     assert_eq!(tool_outputs[1], "green: 2 minutes\n");
@@ -65,7 +65,7 @@ async fn agent_without_skills_has_no_skill_tool() {
     let harness = tea();
     let run = harness.run(READ_IT, |settings| settings.skills = harness.skills()).await;
     assert!(!run.offered("Helper").contains(&"skill"));
-    assert!(run.tool_outputs().await[2].contains("There is no tool 'skill'. You have: "));
+    assert!(run.tool_outputs().await[2].contains("Unknown tool `skill`. Available tools: "));
 
     let without = harness
         .run(READ_IT, |settings| {
@@ -76,7 +76,7 @@ async fn agent_without_skills_has_no_skill_tool() {
     let none = harness.run(READ_IT, |_| {}).await;
     for run in [without, none] {
         assert!(!run.offered("lead").contains(&"skill"));
-        assert!(run.tool_outputs().await[0].starts_with("There is no tool 'skill'. You have: "));
+        assert!(run.tool_outputs().await[0].starts_with("Unknown tool `skill`. Available tools: "));
     }
 }
 
@@ -128,13 +128,13 @@ async fn skill_shows_only_its_own_folder() {
         assert!(!answer.contains("workspace,"), "{file}: {answer}");
     }
     assert!(
-        tool_outputs[0].contains("leads out")
-            && tool_outputs[2].contains("leads out")
-            && tool_outputs[3].contains("leads out")
+        tool_outputs[0].contains("outside of the skill's folder")
+            && tool_outputs[2].contains("outside of the skill's folder")
+            && tool_outputs[3].contains("outside of the skill's folder")
     );
     assert_eq!(tool_outputs[10], "(the file is empty)");
-    assert!(tool_outputs[11].len() < 270_000 && tool_outputs[11].ends_with("is left out)\n"));
+    assert!(tool_outputs[11].len() < 270_000 && tool_outputs[11].ends_with("is omitted)\n"));
     assert!(tool_outputs[12].starts_with("---\nname: tea"));
-    assert_eq!(tool_outputs[13], "There is no skill `../tea`. There are: milk, tea");
+    assert_eq!(tool_outputs[13], "Unknown skill `../tea`. Available: milk, tea");
     assert!(tool_outputs[14].contains("unknown field `path`"));
 }

@@ -1,4 +1,4 @@
-//! The laws that every store keeps.
+//! Laws that every store keeps.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn conflicting_append_changes_nothing_and_fails_alone(store: &dyn Store) {
     for length in [0, 2, 4, 99] {
         let mut append = leased_append(&lease, &root, length, vec![said_event("never")]);
         append.blobs.push(content("never"));
-        // All in one batch: the ones around the conflict happen.
+        // All are in one batch. The appends around the conflict succeed.
         let good = store.read(&other, 0).await.unwrap().len() as u64;
         let (bad, fine) = tokio::join!(
             store.append(append),
@@ -91,7 +91,7 @@ async fn conflicting_append_changes_nothing_and_fails_alone(store: &dyn Store) {
 async fn append_is_atomic(store: &dyn Store) {
     let root = root(1);
     let lease = begin_session(store, &root, 1).await;
-    // The last of the facts may not be appended like this, so the first is not appended either.
+    // The last event may not be appended this way, so the first is not appended either.
     let append = external_append(&root, vec![heard_event("one"), said_event("two")]);
     assert!(matches!(store.append(append).await, Err(StoreError::LeaseRequired { kind: "said", .. })));
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 1);
@@ -102,7 +102,7 @@ async fn append_is_atomic(store: &dyn Store) {
     assert_eq!(records.iter().map(|record| record.pos).collect::<Vec<_>>(), positions);
 }
 
-/// Short facts, long ones, words from outside among them, and another session between two appends.
+/// Short and long events, external events among them, and another session between two appends.
 async fn batched_events_are_read_one_by_one(store: &dyn Store) {
     let top = root(1);
     let lease = begin_session(store, &top, 1).await;
@@ -115,7 +115,7 @@ async fn batched_events_are_read_one_by_one(store: &dyn Store) {
     store.append(leased_append(&lease, &child(&top, 0), 0, (0..3).map(fact).collect())).await.unwrap();
     store.append(leased_append(&lease, &top, 41, (40..60).map(fact).collect())).await.unwrap();
     check_single_reads(store, &top, fact).await;
-    // Far behind the others the tree is found another way.
+    // Far behind the other sessions, the tree is found through the index.
     let stranger = root(2);
     let lease = crate::support::lease(store, &stranger).await;
     let many = (0..20_100).map(|n| said_event(format!("{n}"))).collect();
@@ -194,7 +194,7 @@ async fn positions_increase_over_all_sessions(store: &dyn Store) {
     }
 }
 
-/// A root, two children and a grandchild, their facts interleaved, and a stranger.
+/// A root, two children and a grandchild with interleaved events, and an unrelated session.
 async fn small_tree(store: &dyn Store) -> (SessionId, SessionId) {
     let (top, stranger) = (root(7), root(8));
     let leases = [lease(store, &top).await, lease(store, &stranger).await];
@@ -285,7 +285,7 @@ async fn long_texts_are_read_back_unchanged(store: &dyn Store) {
     let root = root(1);
     let lease = lease(store, &root).await;
     let sizes = [0, 8_191, 8_192, 8_193, 100_000, 1_000_000];
-    // Quotes and line ends are longer in JSON than in the text, letters beyond ASCII are not.
+    // Quotes and line ends are longer in JSON than in the text. Non-ASCII letters are not.
     let patterns = ["x", "\"\n", "ä", "\u{1F600}", "{\"blob\":1}"];
     let text = |size: usize, pattern: &str| pattern.repeat(size / pattern.len().max(1) + 1);
     let facts: Vec<Event> = sizes
@@ -400,7 +400,7 @@ async fn appending_nothing_changes_nothing(store: &dyn Store) {
     assert_eq!(store.read(&root(1), 0).await.unwrap().len(), 2);
 }
 
-/// Usage of so many turns.
+/// Usage of this many turns.
 fn turns(turns: u64) -> Spent {
     Spent { turns, usd: turns * 10, ..Spent::default() }
 }
@@ -453,7 +453,7 @@ async fn totals_are_the_sum_of_rounds_and_of_open_branches(store: &dyn Store) {
     append(&child(&top, 1), 2, vec![ended(turns(7))]).await;
     length = append(&top, length, vec![returned(&top, 1, turns(7)), ended(turns(12))]).await;
     assert_eq!(totals().await, (3, 12, 120, Some(Status::Done)));
-    // Words ask for a next round, and begin none.
+    // A message requests a next round but does not start one.
     store.append(external_append(&top, vec![heard_event("more")])).await.unwrap();
     assert_eq!(totals().await, (3, 12, 120, Some(Status::Done)));
     length = append(&top, length + 1, vec![begin(), replied(2, turns(2))]).await;
@@ -477,7 +477,7 @@ async fn verify_of_a_tree_whose_returned_child_has_no_log_fails(store: &dyn Stor
     store.append(leased_append(&lease, &top, 2, vec![returned(&top, 0, turns(1))])).await.unwrap();
     let missing = StoreError::MissingSession { child: child(&top, 0), parent: top.clone() };
     assert_eq!(verify().await, Err(missing));
-    // One that was removed is not missing, here and where the tree is taken to.
+    // A removed child is not missing, neither here nor in the store that the tree is imported into.
     store.append(leased_append(&lease, &child(&top, 0), 0, vec![said_event("part")])).await.unwrap();
     verify().await.unwrap();
     store.release(&lease).await.unwrap();
@@ -514,7 +514,7 @@ async fn edit_hashes_are_known_after_the_session_is_removed(store: &dyn Store) {
         for unknown in ["old", "same", "x", "another"] {
             assert!(!knows(unknown).await, "{unknown}");
         }
-        // What it wrote stays in the files.
+        // The content that the session wrote is still in the files.
         let _ = store.remove(&top).await;
         assert!(store.read(&top, 0).await.unwrap().is_empty());
     }

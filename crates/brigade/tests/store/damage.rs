@@ -1,4 +1,4 @@
-//! Files that were cut, decayed or written by others: nothing panics, and nothing altered passes for whole.
+//! Truncated, damaged and foreign files: nothing panics, and no altered record is accepted.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use crate::support::*;
 
-/// Runs `statement` on the file of a store with `count` facts and opens it again.
+/// Runs `statement` on the file of a store with `count` events and opens it again.
 async fn altered_store(count: u64, statement: &str) -> (tempfile::TempDir, SqliteStore) {
     let folder = folder();
     let store = open(&folder);
@@ -23,7 +23,7 @@ async fn altered_store(count: u64, statement: &str) -> (tempfile::TempDir, Sqlit
     (folder, store)
 }
 
-/// What reading the session says, after a look that nothing else is drawn in.
+/// Error of reading the session, after checking that nothing else is affected.
 async fn fault(store: &SqliteStore, whole: usize) -> StoreError {
     let (prefix, fault) = store.read_prefix(&root(1)).await.unwrap();
     let fault = fault.unwrap();
@@ -81,7 +81,8 @@ async fn missing_record_is_reported() {
     }
 }
 
-/// A session with a fact, then five that were appended together, then one more; `statement` is run on its file.
+/// Runs `statement` on the file of a session with one event, then five that were appended together, then one
+/// more.
 async fn altered_batch_store(statement: &str) -> (tempfile::TempDir, SqliteStore) {
     let folder = folder();
     let store = open(&folder);
@@ -187,12 +188,12 @@ async fn a_lost_text_is_named() {
     }
 }
 
-/// Writes a record with a right checksum, as a newer version would.
+/// Error for a record with a valid checksum from a newer version.
 async fn newer(body: &str, v: u64) -> StoreError {
     newer_after(2, body, v).await
 }
 
-/// The same, with `whole` facts before the one that this version does not know; those after the second are in its row.
+/// Same, with `whole` events before the unknown one. Events after the second are in its row.
 async fn newer_after(whole: usize, body: &str, v: u64) -> StoreError {
     let folder = folder();
     let store = open(&folder);
@@ -238,7 +239,7 @@ async fn newer_records_are_distinguished_from_damage() {
         let fault = newer(body, 1).await;
         assert!(matches!(fault, StoreError::Damaged { seq: 2, .. }), "{fault:?}");
     }
-    // What was written together with it and stands before it is read.
+    // Events before it in the same row are read.
     let known = serde_json::to_string(&said_event("known")).unwrap();
     let fault = newer_after(3, &format!("{known}\n{{\"type\":\"teleported\"}}"), 1).await;
     assert!(matches!(&fault, StoreError::Newer { seq: 3, .. }), "{fault:?}");
@@ -246,8 +247,8 @@ async fn newer_records_are_distinguished_from_damage() {
     assert!(matches!(&fault, StoreError::Damaged { seq: 3, .. }), "{fault:?}");
 }
 
-/// A store whose log of the database has several commits, none of them moved: the two files and the records with the
-/// length of the log after each commit.
+/// A store with several commits in the write-ahead log, none of them checkpointed. Returns the two files, and the
+/// records with the length of the log after each commit.
 async fn uncheckpointed_store(
     commits: u64,
     facts: u64,
@@ -269,10 +270,10 @@ async fn uncheckpointed_store(
     (db, log, ends, records)
 }
 
-/// A page in the log of the database, and what stands before it.
+/// Size of a page in the write-ahead log with its header.
 const FRAME: usize = 8_192 + 24;
 
-/// What a store made of these two files says about the session.
+/// Reads the session from a store made of these two files.
 async fn read_back(
     folder: &Path,
     db: &[u8],
@@ -291,8 +292,8 @@ async fn read_back(
     store.read_prefix(&root(1)).await
 }
 
-/// A folder without a disk behind it, where there is one: what is read back does not depend on it, and thousands of
-/// stores are opened.
+/// A directory in memory, if there is one. The result does not depend on the disk, and thousands of stores are
+/// opened.
 fn folder_in_memory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| folder())
 }
@@ -318,8 +319,8 @@ async fn cut_at(
 async fn a_cut_log_keeps_all_whole_commits() {
     let (db, log, ends, records) = uncheckpointed_store(3, 2, 10).await;
     assert!(log.len() <= 64 * 1024, "{}", log.len());
-    // A prime step meets every place in a frame sooner or later; the ends of frames are met exactly. Every single
-    // byte is cut in the outer tests.
+    // A prime step eventually covers every offset in a frame. The ends of frames are tested exactly. The outer
+    // tests cut at every single byte.
     let frames = (0..log.len()).step_by(FRAME).flat_map(|start| start + 31..=start + 33);
     cut_at((0..log.len()).step_by(97).chain(frames).chain(0..40), &db, &log, &ends, &records).await;
 }
@@ -332,7 +333,7 @@ async fn a_long_log_cut_around_its_frames_keeps_all_whole_commits() {
     cut_at(frames, &db, &log, &ends, &records).await;
 }
 
-/// Flips single bits, about `samples` of them, and looks that no altered record passes for whole.
+/// Flips about `samples` single bits and checks that no altered record is accepted.
 async fn flip(db: &[u8], log: &[u8], which: DamagedFile, samples: usize, records: &[Record]) {
     let folder = folder();
     let length = if which == DamagedFile::Log { log.len() } else { db.len() };
@@ -342,7 +343,7 @@ async fn flip(db: &[u8], log: &[u8], which: DamagedFile, samples: usize, records
         let (mut db, mut log) = (db.to_vec(), log.to_vec());
         let bytes = if which == DamagedFile::Log { &mut log } else { &mut db };
         bytes[bit / 8] ^= 1 << (bit % 8);
-        // Not opening, or telling what is wrong, is as good as not being hit.
+        // Failing to open and reporting an error are both acceptable.
         if let Ok((found, _)) = read_back(folder.path(), &db, &log).await {
             assert!(found.len() <= records.len(), "bit {bit}");
             assert_eq!(found, records[..found.len()], "bit {bit}");

@@ -1,4 +1,4 @@
-//! Random damage to the file of a store: what is exported without an error is whole.
+//! Random damage to a store file: an export without an error is complete.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::*;
 
 const TREES: u128 = 4;
 
-/// Trees of sessions that delegate, with long texts and definitions, interleaved as concurrent runs are.
+/// Trees of sessions that delegate, with long texts and definitions, interleaved like concurrent runs.
 async fn exported_trees(folder: &Path) -> Vec<(SessionId, String)> {
     let store = SqliteStore::open(&database(folder)).unwrap();
     let mut leases = Vec::new();
@@ -65,7 +65,7 @@ async fn run_child(store: &SqliteStore, lease: &Lease, index: u32) {
     store.append(leased_append(lease, top, length + 1, vec![returned, said_event("noted")])).await.unwrap();
 }
 
-/// Numbers by chance that are the same for the same seed.
+/// Random numbers that depend only on a seed.
 struct SeededRng(blake3::OutputReader);
 
 impl SeededRng {
@@ -80,7 +80,7 @@ impl SeededRng {
     }
 }
 
-/// Alters a file in one of the ways in which disks and their users do.
+/// Alters a file in one of the ways that disks and users do.
 fn damage(bytes: &mut Vec<u8>, random: &mut SeededRng) -> String {
     let at = random.below(bytes.len());
     match random.below(6) {
@@ -105,7 +105,7 @@ fn damage(bytes: &mut Vec<u8>, random: &mut SeededRng) -> String {
         }
         4 => {
             let page = at / PAGE * PAGE;
-            // The numbers at the beginning of a page say what is on it.
+            // The numbers at the beginning of a page describe its content.
             bytes[page + random.below(12)] = u8::try_from(random.below(256)).unwrap();
             format!("the head of the page at {page}")
         }

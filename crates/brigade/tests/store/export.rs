@@ -1,4 +1,4 @@
-//! A tree as text, and every way to lose the end of it.
+//! Export of a tree as text, and every way to truncate it.
 
 use brigade::store::{ImportError, MemoryStore, Store, StoreError, export, import};
 use brigade_core::{Hash, Record};
@@ -115,7 +115,7 @@ async fn another_session_of_the_same_name_is_refused(store: &dyn Store) {
     assert_eq!(store.tail(&root(1), 0, 99).await.unwrap(), before);
 }
 
-/// A session whose three facts were appended together.
+/// A session with three events that were appended together.
 async fn three_events(store: &dyn Store, second: &str) -> String {
     let lease = lease(store, &root(1)).await;
     store

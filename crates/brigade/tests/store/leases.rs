@@ -1,4 +1,4 @@
-//! Who may run a tree.
+//! Leases of trees.
 
 use brigade::store::{Lease, Liveness, MemoryStore, Owner, Store, StoreError};
 
@@ -34,7 +34,7 @@ fn local_owner() -> Owner {
     Owner::this_process()
 }
 
-/// A process of this machine that is gone: its pid is used, by us, but started at another time.
+/// A process of this host that has ended: its pid is in use, by this process, but with another start time.
 fn dead_owner() -> Owner {
     Owner { start_time: local_owner().start_time + 1, ..local_owner() }
 }
@@ -68,7 +68,7 @@ async fn remote_owner_expires_after_thirty_seconds(store: &dyn Store) {
     assert!(matches!(store.lease(&root, &local_owner(), 30_999).await, Err(StoreError::Held { .. })));
     store.renew(&theirs, 20_000).await.unwrap();
     assert!(matches!(store.lease(&root, &local_owner(), 49_999).await, Err(StoreError::Held { .. })));
-    // An append says that the holder lives, too.
+    // An append renews the lease, too.
     let mut append = leased_append(&theirs, &root, 0, vec![said_event("alive")]);
     append.at = 40_000;
     store.append(append).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_fenced_runner_stops(store: &dyn Store) {
     let fenced = StoreError::Fenced { root: root.clone(), epoch: old.epoch };
     let mut append = leased_append(&old, &root, 3, vec![said_event("too late")]);
     append.blobs.push(content("too late"));
-    // In one batch with the new runner's append, which happens.
+    // In one batch with the new runner's append, which succeeds.
     let (late, fine) = tokio::join!(
         store.append(append),
         store.append(leased_append(&new, &child(&root, 0), 0, vec![said_event("fine")]))

@@ -22,7 +22,7 @@ fn start(place: &Path, duty: &str) -> Child {
         .unwrap()
 }
 
-/// The words that a worker printed after `report:`.
+/// Numbers that a worker printed after `report:`.
 fn report(child: Child) -> Vec<u64> {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
@@ -31,7 +31,7 @@ fn report(child: Child) -> Vec<u64> {
     line.split_ascii_whitespace().map(|word| word.parse().unwrap()).collect()
 }
 
-/// The other process. Without its variables it is an empty test.
+/// Worker process. Without its environment variables this test does nothing.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the parent says by the environment what to do")]
 fn worker() {
@@ -57,8 +57,8 @@ fn milliseconds() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// Small appends to 48 sessions at once, so that there is always one waiting, for two seconds: how many, the longest time without one, and the 99th of a
-/// hundred, in milliseconds.
+/// Small appends to 48 sessions at once for two seconds, so that one is always waiting. Returns their number, the
+/// longest gap, and the 99th percentile, in milliseconds.
 async fn saturate(store: &dyn Store, bits: u128) -> (u64, u64, u64) {
     let lease = lease(store, &root(bits)).await;
     let end = Instant::now() + Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What only the store on disk can meet.
+//! Behaviour that is specific to the store on disk.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -29,7 +29,7 @@ async fn dropping_the_store_writes_what_is_queued() {
     let store = open(&folder);
     let lease = begin_session(&store, &root(1), 1).await;
     for length in 1..200 {
-        // Asked for and then dropped: polled once, nobody waits for the answer.
+        // Polled once and then dropped, so that no caller waits for the result.
         let append = store.append(leased_append(&lease, &root(1), length, vec![said_event("queued")]));
         let _ = futures::FutureExt::now_or_never(append);
     }
@@ -73,7 +73,7 @@ fn a_file_of_another_kind_is_left_alone() {
     std::fs::write(&path, &text).unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
     assert!(
-        matches!(&error, StoreError::Broken { cause, .. } if cause.contains("move it away")),
+        matches!(&error, StoreError::Broken { cause, .. } if cause.contains("Move it away")),
         "{error:?}"
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
@@ -105,7 +105,7 @@ async fn batched_events_share_a_row() {
         .map(|n| if n == 10 { heard_event("word") } else { said_event(format!("fact {n}")) })
         .collect();
     store.append(leased_append(&lease, &root(1), 1, facts)).await.unwrap();
-    // Many small facts do not become one row that a single bad page takes away.
+    // Many small events are not merged into one row that a single bad page could destroy.
     let large = (0..20).map(|n| said_event(format!("{n:04}").repeat(250))).collect();
     store.append(leased_append(&lease, &root(1), 21, large)).await.unwrap();
     drop(store);
@@ -129,7 +129,7 @@ async fn batched_events_share_a_row() {
 async fn store_of_format_1_is_read_and_written() {
     let folder = folder();
     let store = open(&folder);
-    // Facts that are appended alone are written as the first format had all of them.
+    // Events that are appended alone are written as in format 1.
     let lease = begin_session(&store, &root(1), 4).await;
     drop(store);
     let older = "PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM; PRAGMA user_version = 1;";
@@ -195,7 +195,7 @@ async fn a_full_disk_refuses_the_append_and_keeps_the_rest() {
     let lease = begin_session(&store, &root, 3).await;
     let other_lease = begin_session(&store, &other, 1).await;
     let large = leased_append(&lease, &root, 3, vec![heard_event("small"), said_event(random_text(400_000))]);
-    // The one that fits is not drawn into the failure of the one that does not.
+    // The append that fits is not affected by the failure of the other.
     let (full, fine) = tokio::join!(
         store.append(large.clone()),
         store.append(leased_append(&other_lease, &other, 1, vec![said_event("fits")]))
@@ -307,7 +307,7 @@ async fn health_check_finds_damage_and_writes_nothing() {
     }
 }
 
-/// A store with many facts is not read anew for each question about edits.
+/// A store with many events is not read again for each lookup of an edit.
 #[tokio::test]
 async fn edits_are_indexed_once_there_are_many_rows() {
     let folder = folder();
@@ -331,7 +331,7 @@ async fn edits_are_indexed_once_there_are_many_rows() {
     store.append(leased_append(&lease, &root(1), 1, vec![edit("early")])).await.unwrap();
     assert!(knows(&store, "early").await);
     assert_eq!(tables(), (None, None), "a small store is just read");
-    // Words from outside have a row each.
+    // External events have a row each.
     let messages = |n: usize| (0..n).map(|n| heard_event(&format!("{n}"))).collect::<Vec<_>>();
     store.append(leased_append(&lease, &root(1), 2, messages(2_100))).await.unwrap();
     assert!(!knows(&store, "late").await);

@@ -1,4 +1,4 @@
-//! Processes that are stopped in the middle of a commit, and file systems that allow no writing.
+//! Processes that are stopped in the middle of a commit, and read-only file systems.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,12 +13,12 @@ use crate::support::*;
 const PLACE: &str = "BRIGADE_TEST_STOPPED_PLACE";
 const HOLDS: &str = "BRIGADE_TEST_STOPPED_HOLDS";
 
-/// A process that is stopped while it holds locks of a store. When this is dropped, it is killed.
+/// A process that is stopped while it holds locks of a store. It is killed on drop.
 struct Stopped(Child);
 
 impl Stopped {
-    /// Starts it: `both` holds the lock file and the write lock of the database as a commit does, `database` only the
-    /// latter, as other programs do.
+    /// Starts the process: `both` holds the lock file and the write lock of the database as a commit does,
+    /// `database` only the latter, as other programs do.
     #[expect(clippy::disallowed_methods, reason = "the test starts itself again as the other process")]
     fn start(place: &Path, holds: &str) -> Stopped {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -50,7 +50,7 @@ impl Drop for Stopped {
     }
 }
 
-/// The other process. Without its variables it is an empty test.
+/// Worker process. Without its environment variables this test does nothing.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the parent says by the environment what to do")]
 fn holder() {
@@ -67,7 +67,7 @@ fn holder() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-/// A store with a session, and the bytes that nobody has changed.
+/// A store with one session.
 async fn store_with_a_session() -> tempfile::TempDir {
     let folder = folder();
     let store = open(&folder);
@@ -99,7 +99,7 @@ async fn writing_while_a_writer_is_stopped_names_the_process_and_the_fix() {
         let store = open(&folder);
         let began = Instant::now();
         let word = || external_append(&root(1), vec![heard_event("hello")]);
-        // What is queued behind it is answered with it.
+        // The append queued behind it fails with it.
         let (first, second) = tokio::join!(store.append(word()), store.append(word()));
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
         assert_eq!(first, second);
@@ -110,7 +110,7 @@ async fn writing_while_a_writer_is_stopped_names_the_process_and_the_fix() {
         let text = error.to_string();
         let expected = format!("process {pid} (stopped) holds the lock. Resume it with: kill -CONT {pid}");
         assert!(text.starts_with("cannot write to the store ") && text.ends_with(&expected), "{text}");
-        // The cure works: the process goes on, and ends.
+        // The suggested fix works: the process continues and ends.
         let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
         store.append(word()).await.unwrap();
@@ -150,7 +150,7 @@ async fn work_between_commits_finds_the_lock_free() {
     let store = open(&folder);
     let file = std::fs::File::open(format!("{}.lock", database(folder.path()).display())).unwrap();
     for _ in 0..60 {
-        // Nobody waits for these: the writer works on while this goes on.
+        // The results are not awaited, so the writer is busy meanwhile.
         let words = (0..8).map(|_| store.append(external_append(&root(1), vec![heard_event("hello")])));
         let words: Vec<_> = words.collect();
         for _ in 0..4 {

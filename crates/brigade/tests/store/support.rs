@@ -1,4 +1,4 @@
-//! Short ways to say what the stories need.
+//! Helpers for the store tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) fn started(task: &str, agent: &str, authority: &str) -> Event {
     }
 }
 
-/// A runner's append.
+/// An append by a runner.
 pub(crate) fn leased_append(lease: &Lease, session: &SessionId, length: u64, events: Vec<Event>) -> Append {
     Append {
         session: session.clone(),
@@ -50,7 +50,7 @@ pub(crate) fn leased_append(lease: &Lease, session: &SessionId, length: u64, eve
     }
 }
 
-/// Anyone's append.
+/// An append of external events.
 pub(crate) fn external_append(session: &SessionId, events: Vec<Event>) -> Append {
     Append {
         session: session.clone(),
@@ -66,14 +66,14 @@ pub(crate) async fn lease(store: &dyn Store, root: &SessionId) -> Lease {
     store.lease(root, &Owner::this_process(), 1_000).await.unwrap()
 }
 
-/// A leased session with `count` facts.
+/// A leased session with `count` events.
 pub(crate) async fn begin_session(store: &dyn Store, root: &SessionId, count: u64) -> Lease {
     let lease = lease(store, root).await;
     append_events(store, &lease, root, 0, count).await.unwrap();
     lease
 }
 
-/// Appends `count` facts, one by one.
+/// Appends `count` events, one by one.
 pub(crate) async fn append_events(
     store: &dyn Store,
     lease: &Lease,
@@ -100,7 +100,7 @@ pub(crate) fn content(text: &str) -> Arc<str> {
     text.into()
 }
 
-/// A folder in memory where there is one: what is tested is what is written, not the disk.
+/// A directory in memory, if there is one. The tests check what is written, not the disk.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

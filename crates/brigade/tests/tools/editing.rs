@@ -1,4 +1,4 @@
-//! `write_file`, `edit_file` and what the driver does with their plans.
+//! `write_file`, `edit_file` and the driver's handling of their plans.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -102,7 +102,7 @@ fn edit_file_needs_exactly_one_match() {
     };
     assert!(edit("one", "1", false).unwrap_err().contains("occurs 2 times in `a`"));
     assert!(edit("", "1", false).unwrap_err().contains("old is empty"));
-    assert!(edit("two", "two", false).unwrap_err().contains("the same"));
+    assert!(edit("two", "two", false).unwrap_err().contains("identical"));
     assert!(edit("gone", "1", false).unwrap_err().contains("does not occur in `a`"));
     assert_eq!(harness.get("a"), "one\ntwo\none\n");
     let report = edit("two", "2", false).unwrap();
@@ -110,7 +110,7 @@ fn edit_file_needs_exactly_one_match() {
     assert!(edit("one", "1", true).unwrap().starts_with("Changed a in 2 places\n"));
     assert_eq!(harness.get("a"), "1\n2\n1\n");
     let error = harness.edit("edit_file", json!({ "path": "b", "old": "x", "new": "y" })).unwrap_err();
-    assert!(error.contains("use write_file"), "{error}");
+    assert!(error.contains("Use write_file"), "{error}");
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn edit_is_bounded_in_size_and_time() {
     let report =
         harness.edit("edit_file", json!({ "path": "b", "old": "line", "new": "Zeile", "replace_all": true }));
     let report = report.unwrap();
-    assert!(report.len() < 5_000 && report.ends_with("(the diff goes on)\n"), "{report}");
-    // A search that goes back after each near miss would take hours here.
+    assert!(report.len() < 5_000 && report.ends_with("(the rest of the diff is omitted)\n"), "{report}");
+    // A search that backtracks after each near match would take hours here.
     harness.put("slow", "a".repeat(4_000_000));
     let old = format!("{}b", "a".repeat(1_000_000));
     assert!(harness.edit("edit_file", json!({ "path": "slow", "old": old, "new": "" })).is_err());

@@ -1,4 +1,4 @@
-//! No path leads out of the workspace, and nothing but files is opened.
+//! No path leads out of the workspace, and only regular files are opened.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ fn invalid_path_is_refused_with_a_reason() {
     assert!(Workspace::open(&harness.path("none")).is_err());
 }
 
-/// The race that a check before an open loses: the link is good when it is checked and bad when it is opened.
+/// The race that a check before an open loses: the link is valid when it is checked and invalid when it is opened.
 #[test]
 fn symlink_race_never_leaves_the_workspace() {
     let harness = ToolHarness::new();
@@ -83,7 +83,7 @@ fn symlink_race_never_leaves_the_workspace() {
                 Err(FileError::Outside { .. } | FileError::Busy { .. }) => {}
                 other => unexpected.push(other),
             }
-            // Writing waits for the disk, so it is tried less often.
+            // Writing waits for the disk, so it is attempted less often.
             if attempt % 10 == 0 && harness.files.replace("flip/new", b"x", None).is_ok() {
                 let _ = std::fs::remove_file(harness.path("inside/new"));
             }
@@ -106,8 +106,8 @@ fn non_regular_file_is_refused_at_once() {
     let _socket = std::os::unix::net::UnixListener::bind(harness.path("socket")).unwrap();
     let start = Instant::now();
     let mut cases =
-        vec![("pipe", "a named pipe"), ("socket", "a socket"), ("sub", "a folder"), (".", "a folder")];
-    // Only root can make a device.
+        vec![("pipe", "a named pipe"), ("socket", "a socket"), ("sub", "a directory"), (".", "a directory")];
+    // Only root can create a device.
     if make("device", FileType::CharacterDevice, rustix::fs::makedev(1, 5)).is_ok() {
         cases.push(("device", "a device"));
     }
@@ -135,7 +135,7 @@ fn huge_file_is_refused_unread() {
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
-/// A file of `/proc` says that it is empty and is not.
+/// A file in `/proc` reports a size of zero but is not empty.
 #[test]
 fn file_with_a_false_size_is_bounded() {
     let harness = ToolHarness::new();

@@ -1,4 +1,4 @@
-//! Rules and folders bind the file itself, under whatever name.
+//! Rules and folders apply to the file itself, under any name.
 
 use brigade::tool::FileError;
 use brigade_core::permission::{Mode, Permissions};
@@ -46,7 +46,7 @@ fn denied_edit_is_denied_through_symlinks() {
     assert_eq!(harness.files.read("b", CAP).unwrap(), b"a");
 }
 
-/// The gate has asked about the name in the call. Under that name it is read; another name was never asked about.
+/// The approval covers the name in the call. The file is readable under that name and under no other.
 #[test]
 fn approval_covers_only_the_name_in_the_call() {
     let harness = ToolHarness::asking(&["read_file(private/*)"]);
@@ -94,7 +94,7 @@ fn protected_folders_are_never_written() {
     let paths = [".git/hooks/pre-commit", ".GIT/config", "sub/.git/hooks/a", "g/config", "x/.Git/y", ".git"];
     for path in paths.into_iter().chain([".brigade/config.toml", "b/agents/x.md", "g/new"]) {
         let error = harness.edit("write_file", json!({ "path": path, "content": "x" })).unwrap_err();
-        assert!(error.contains("never write there"), "{path}: {error}");
+        assert!(error.contains("never write."), "{path}: {error}");
         assert!(harness.files.replace(path, b"x", None).is_err());
     }
     assert_eq!(harness.get(".git/config"), "c");

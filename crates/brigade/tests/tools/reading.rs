@@ -23,10 +23,10 @@ fn partial_read_says_the_next_offset() {
     harness.put("a", "1\n2\n3\n4\n5");
     let part =
         |offset, limit| harness.ok("read_file", json!({ "path": "a", "offset": offset, "limit": limit }));
-    assert_eq!(part(1, 2), "1\n2\n(3 more lines; read on with offset 3)\n");
-    assert_eq!(part(0, 4), "1\n2\n3\n4\n(1 more line; read on with offset 5)\n");
+    assert_eq!(part(1, 2), "1\n2\n(3 more lines; continue with offset 3)\n");
+    assert_eq!(part(0, 4), "1\n2\n3\n4\n(1 more line; continue with offset 5)\n");
     assert_eq!(part(5, 9), "5");
-    assert!(harness.error("read_file", json!({ "path": "a", "offset": 6 })).contains("has 5 lines"));
+    assert!(harness.error("read_file", json!({ "path": "a", "offset": 6 })).contains("has only 5 lines"));
     assert!(harness.error("read_file", json!({ "path": "a", "limit": 0 })).contains("limit is 0"));
 }
 
@@ -62,7 +62,7 @@ fn overlong_line_is_cut_at_a_char_boundary() {
     let text = harness.ok("read_file", json!({ "path": "line" }));
     assert!(text.len() < 270_000 && !text.contains('\u{fffd}'));
     assert!(
-        text.ends_with("and was cut)\n(1 more line; read on with offset 2)\n"),
+        text.ends_with("and was truncated)\n(1 more line; continue with offset 2)\n"),
         "{}",
         &text[text.len() - 200..]
     );
@@ -73,7 +73,7 @@ fn overlong_line_is_cut_at_a_char_boundary() {
 fn binary_or_non_utf8_file_is_reported() {
     let harness = ToolHarness::new();
     harness.put("binary", b"\x7fELF\0\0").put("latin", b"caf\xe9\n");
-    assert!(harness.error("read_file", json!({ "path": "binary" })).contains("looks binary"));
+    assert!(harness.error("read_file", json!({ "path": "binary" })).contains("is a binary file"));
     let text = harness.ok("read_file", json!({ "path": "latin" }));
     assert!(text.starts_with("caf\u{fffd}\n(some bytes are not UTF-8"), "{text}");
 }
@@ -84,9 +84,9 @@ fn list_dir_is_sorted() {
     harness.put("b", "").put("a/x", "").put("C", "").put(".hidden", "").link("link", "a");
     assert_eq!(harness.ok("list_dir", json!({})), ".hidden\nC\na/\nb\nlink\n");
     assert_eq!(harness.ok("list_dir", json!({ "path": "link" })), "x\n");
-    assert!(harness.error("list_dir", json!({ "path": "b" })).contains("not a folder"));
+    assert!(harness.error("list_dir", json!({ "path": "b" })).contains("not a directory"));
     std::fs::create_dir(harness.path("empty")).unwrap();
-    assert_eq!(harness.ok("list_dir", json!({ "path": "empty" })), "(the folder is empty)");
+    assert_eq!(harness.ok("list_dir", json!({ "path": "empty" })), "(the directory is empty)");
 }
 
 #[test]
@@ -97,9 +97,9 @@ fn long_listing_is_truncated_with_a_note() {
     }
     let text = harness.ok("list_dir", json!({}));
     assert_eq!(text.lines().count(), 1_001);
-    assert!(text.ends_with("f0999\n(5 more entries; use glob to narrow them down)\n"), "{text}");
+    assert!(text.ends_with("f0999\n(5 more entries; use glob to narrow the list)\n"), "{text}");
     let text = harness.ok("glob", json!({ "pattern": "*" }));
-    assert!(text.ends_with("f0999\n(only the first 1000 files; narrow the pattern down)\n"), "{text}");
+    assert!(text.ends_with("f0999\n(only the first 1000 files; narrow the pattern)\n"), "{text}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn read_file_records_the_real_path_and_hash() {
     assert_eq!(seen(json!({ "path": "d/a", "offset": 4 })), None);
     assert_eq!(seen(json!({ "path": "none" })), None);
     assert_eq!(seen(json!({ "pattern": "one" })), None);
-    // What one call cannot show in full, or cannot be changed, is no more than a part, or nothing.
+    // A file that one call cannot show in full counts as partly seen; one that cannot be changed is not recorded.
     harness
         .put("long", "x".repeat(300 << 10))
         .put("many", "line\n".repeat(100_000))

@@ -1,4 +1,4 @@
-//! What models are told, and what they hear when they get it wrong.
+//! Tool specs for the model, and the errors for invalid arguments.
 
 use brigade::tool::Toolbox;
 use brigade_core::event::Effect;
@@ -36,7 +36,14 @@ fn every_tool_describes_its_arguments() {
         let needed: Vec<&str> =
             schema["required"].as_array().unwrap_or(&none).iter().filter_map(Value::as_str).collect();
         assert_eq!(needed, required, "{name}");
-        assert_eq!(schema["additionalProperties"], json!(false), "{name}");
+        let unneeded = ["$schema", "title", "additionalProperties"];
+        assert!(unneeded.iter().all(|key| schema.get(key).is_none()), "{name}");
+        for property in found.values() {
+            assert!(property["type"].is_string() && property.get("format").is_none(), "{name}: {property}");
+            assert_ne!(property.get("default"), Some(&Value::Null), "{name}: {property}");
+        }
+        let error = tool.check(&json!({ "unknown": 1 }), &mut |_| {}).unwrap_err();
+        assert!(error.text.as_str().contains("unknown field `unknown`"), "{name}: {}", error.text);
         assert_eq!(schema["type"], json!("object"), "{name}");
         assert_eq!(tool.effect(), effect, "{name}");
         assert!(tool.spec().description.len() > 40, "{name}");
@@ -66,7 +73,7 @@ fn null_optional_argument_counts_as_absent() {
     assert!(harness.ok("glob", json!({ "pattern": "*.txt", "path": null })).contains("a.txt"));
     let edit = json!({ "path": "a.txt", "old": "two", "new": "2", "replace_all": null });
     assert!(harness.plan("edit_file", edit).is_ok());
-    // What is required cannot be null, and a name that nobody knows is still told.
+    // A required argument cannot be null, and an unknown name is still reported.
     assert!(harness.error("grep", json!({ "pattern": null })).contains("null"));
     assert!(
         harness

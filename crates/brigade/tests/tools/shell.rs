@@ -12,7 +12,7 @@ use super::support::ToolHarness;
 
 const GUARD_ENTRY: &str = "tools::shell::guard_entry";
 
-/// The guard. It is ignored so that only [`guard`] starts it, in a process of its own.
+/// Entry point of the guard. It is ignored so that only [`guard`] starts it, in a separate process.
 #[test]
 #[ignore = "the entry point of a guard process, not a test"]
 #[expect(clippy::disallowed_methods, reason = "a guard leaves with its own exit code")]
@@ -20,13 +20,13 @@ fn guard_entry() {
     if !std::env::args().any(|argument| argument == GUARD_ENTRY) {
         return;
     }
-    // The test harness prints to standard output, which has to carry the report alone.
+    // The test harness prints to standard output, which must contain only the report.
     let report = std::fs::File::options().write(true).open("/proc/self/fd/3").unwrap();
     rustix::stdio::dup2_stdout(&report).unwrap();
     std::process::exit(brigade_sandbox::guard_main());
 }
 
-/// A shell puts the harness's words away and this binary in its own place.
+/// Returns a shell that discards the harness's output and executes this binary in its place.
 fn guard() -> GuardCommand {
     let script = format!(
         "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {GUARD_ENTRY} --test-threads=1 --nocapture"
@@ -60,7 +60,7 @@ fn run(harness: &ToolHarness, arguments: Value) -> (String, bool) {
 #[test]
 fn shell_without_a_guard_is_unavailable() {
     let harness = ToolHarness::new();
-    assert!(harness.error("shell", json!({ "command": "true" })).contains("not available here"));
+    assert!(harness.error("shell", json!({ "command": "true" })).contains("not available"));
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn shell_runs_in_the_workspace_and_reports_the_exit() {
     assert_eq!(run("ls; echo $GREETING"), ("file\nhello\n".into(), false));
     assert_eq!(run("true"), ("(no output)".into(), false));
     assert_eq!(run("echo a; echo b >&2; exit 3"), ("a\nb\n(exit code 3)".into(), true));
-    assert_eq!(run("printf '\\377'; kill -9 $$"), ("\u{fffd}\n(ended by signal 9)".into(), true));
+    assert_eq!(run("printf '\\377'; kill -9 $$"), ("\u{fffd}\n(killed by signal 9)".into(), true));
     let (text, failed) = run("yes | head -c 100000");
-    assert!(!failed && text.len() < 1_200 && text.contains("99000 bytes of output left out"), "{text}");
+    assert!(!failed && text.len() < 1_200 && text.contains("99000 bytes of output omitted"), "{text}");
     assert!(run(" ").0.contains("The command is empty"));
 }
 
@@ -82,7 +82,7 @@ fn shell_ends_on_timeout_and_cancel() {
     let harness = ToolHarness::new();
     let start = Instant::now();
     let (text, failed) = run(&harness, json!({ "command": "echo begun; sleep 60", "timeout_seconds": 1 }));
-    assert_eq!((text.as_str(), failed), ("begun\n(ended after 1 seconds, its time limit)", true));
+    assert_eq!((text.as_str(), failed), ("begun\n(timed out after 1 seconds)", true));
     assert!(run(&harness, json!({ "command": "true", "timeout_seconds": 0 })).1);
 
     let (asker, stop) = watch::channel(false);

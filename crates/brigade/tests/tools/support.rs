@@ -1,4 +1,4 @@
-//! A workspace to try tools in, with a folder beside it that nothing may reach.
+//! Workspace for tool tests, with a folder next to it that must stay unreachable.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,18 @@ pub(super) struct ToolHarness {
 }
 
 impl ToolHarness {
-    /// A workspace without rules.
+    /// Creates a workspace without rules.
     pub(super) fn new() -> ToolHarness {
         ToolHarness::with(Permissions { mode: Mode::Auto, ..Permissions::default() }, &[""])
     }
 
-    /// A workspace where these are denied.
+    /// Creates a workspace with these deny rules.
     pub(super) fn denying(rules: &[&str]) -> ToolHarness {
         let deny = rules.iter().map(|rule| rule.parse::<Rule>().unwrap()).collect();
         ToolHarness::with(Permissions { mode: Mode::Auto, deny, ..Permissions::default() }, &[""])
     }
 
-    /// A workspace where these are asked about.
+    /// Creates a workspace with these ask rules.
     pub(super) fn asking(rules: &[&str]) -> ToolHarness {
         let ask = rules.iter().map(|rule| rule.parse::<Rule>().unwrap()).collect();
         ToolHarness::with(Permissions { mode: Mode::Auto, ask, ..Permissions::default() }, &[""])
@@ -56,7 +56,7 @@ impl ToolHarness {
         self.files.workspace().root().join(path)
     }
 
-    /// Puts a file into the workspace.
+    /// Writes a file into the workspace.
     pub(super) fn put(&self, path: &str, content: impl AsRef<[u8]>) -> &ToolHarness {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -68,7 +68,7 @@ impl ToolHarness {
         std::fs::read_to_string(self.path(path)).unwrap()
     }
 
-    /// Puts a symbolic link into the workspace.
+    /// Creates a symbolic link in the workspace.
     pub(super) fn link(&self, path: &str, target: impl AsRef<Path>) -> &ToolHarness {
         std::os::unix::fs::symlink(target, self.path(path)).unwrap();
         self
@@ -95,14 +95,14 @@ impl ToolHarness {
         runtime.block_on(toolbox.get(tool).unwrap().run(arguments, &self.context()))
     }
 
-    /// Calls a tool that works.
+    /// Calls a tool and expects success.
     pub(super) fn ok(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments);
         assert!(!output.is_error(), "{tool} failed: {}", output.text);
         output.text.to_string()
     }
 
-    /// Calls a tool that does not work.
+    /// Calls a tool and expects an error.
     pub(super) fn error(&self, tool: &str, arguments: Value) -> String {
         let output = self.call(tool, arguments);
         assert!(output.is_error(), "{tool} worked: {}", output.text);
@@ -114,7 +114,7 @@ impl ToolHarness {
         toolbox.get(tool).unwrap().plan(arguments, &self.files).map_err(|output| output.text.to_string())
     }
 
-    /// Plans a change and makes it, as the driver does.
+    /// Plans a change and applies it, as the driver does.
     pub(super) fn edit(&self, tool: &str, arguments: Value) -> Result<String, String> {
         let plan = self.plan(tool, arguments)?;
         let outcome = self.files.replace(&plan.path, &plan.content, plan.before);

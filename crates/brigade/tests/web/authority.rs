@@ -1,4 +1,4 @@
-//! Who may reach the network.
+//! Agents with and without network access.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn agent_without_network_is_not_offered_web_tools() {
     assert_eq!(missing, ["web_fetch", "web_search"]);
 }
 
-/// A runtime whose agent fetches this page and then says what it was told.
+/// Creates a runtime whose agent fetches this page and then repeats the result.
 fn runtime(store: &Arc<MemoryStore>, folder: &Path, url: &str, tweak: impl FnOnce(&mut Settings)) -> Runtime {
     let mut settings = Settings::new("script", Workspace::open(folder).unwrap());
     settings.tools = Toolbox::standard().with_web(super::server::settings());
@@ -60,11 +60,11 @@ async fn page_is_read_in_every_mode_unless_denied() {
     let rule =
         |settings: &mut Settings| settings.permissions.deny = vec!["web_fetch(127.0.0.1)".parse().unwrap()];
     let text = run_fetch(&server.url("/"), rule).await;
-    assert!(text.contains("`web_fetch(127.0.0.1)` in permissions.deny forbids this"), "{text}");
+    assert!(text.contains("the rule `web_fetch(127.0.0.1)` in permissions.deny forbids it."), "{text}");
     assert_eq!(server.requests().len(), 4);
 }
 
-/// The model may call what it was not offered. A session is begun, loses the network and goes on.
+/// A model may call a tool that it was not offered. The session starts, loses network access and resumes.
 #[tokio::test]
 async fn agent_without_network_cannot_call_web_tools() {
     let server = Server::page("text/html", "<h1>inside</h1>");
@@ -99,6 +99,6 @@ async fn agent_without_network_cannot_call_web_tools() {
     let runtime = runtime(&other, folder.path(), &server.url("/"), |_| {});
     let ending = runtime.resume(&session, ResumeOptions::default()).await.unwrap().result().await.unwrap();
     let text = ending.outcome.text.to_string();
-    assert!(text.contains("'web_fetch' needs the network, and this agent may not reach it"), "{text}");
+    assert!(text.contains("`web_fetch` needs network access, which this agent does not have"), "{text}");
     assert_eq!(server.requests().len(), 1);
 }

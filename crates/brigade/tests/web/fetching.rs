@@ -1,4 +1,4 @@
-//! Pages of servers that behave.
+//! Pages of well-behaved servers.
 
 use std::io::Write;
 
@@ -69,10 +69,10 @@ fn gzip_pages_are_read() {
 
     let broken = reply("200 OK", headers, &body[..body.len() / 2]);
     let server = Server::start(move |_, stream| send(stream, &broken));
-    assert!(fetch_error(&settings(), &server.url("/")).contains("broke off or made no sense"));
+    assert!(fetch_error(&settings(), &server.url("/")).contains("incomplete or invalid"));
     let other = reply("200 OK", "Content-Type: text/html\r\nContent-Encoding: br\r\n", b"x");
     let server = Server::start(move |_, stream| send(stream, &other));
-    assert!(fetch_error(&settings(), &server.url("/")).contains("compressed as `br`"));
+    assert!(fetch_error(&settings(), &server.url("/")).contains("content encoding `br`"));
 }
 
 #[test]
@@ -82,14 +82,14 @@ fn long_page_is_read_in_parts() {
         let arguments = json!({ "url": server.url("/"), "offset": offset, "limit": limit });
         call(&settings(), &[], "web_fetch", arguments)
     };
-    assert_eq!(part(0, 3).text.as_str(), "aé\n(297 more bytes; read on with offset 3)\n");
-    assert_eq!(part(3, 2).text.as_str(), "a\n(296 more bytes; read on with offset 4)\n");
-    assert_eq!(part(4, 1).text.as_str(), "é\n(294 more bytes; read on with offset 6)\n");
+    assert_eq!(part(0, 3).text.as_str(), "aé\n(297 more bytes; continue with offset 3)\n");
+    assert_eq!(part(3, 2).text.as_str(), "a\n(296 more bytes; continue with offset 4)\n");
+    assert_eq!(part(4, 1).text.as_str(), "é\n(294 more bytes; continue with offset 6)\n");
     assert_eq!(part(297, 100).text.as_str(), "aé");
     assert!(part(300, 1).text.as_str().contains("300 bytes") && part(300, 1).is_error());
     assert!(part(0, 0).is_error());
     let usual = fetch(&Server::page("text/plain", "x".repeat(100_000)).url("/"));
-    assert!(usual.ends_with("\n(34464 more bytes; read on with offset 65536)\n"), "{}", usual.len());
+    assert!(usual.ends_with("\n(34464 more bytes; continue with offset 65536)\n"), "{}", usual.len());
 }
 
 #[test]
@@ -108,15 +108,15 @@ fn redirects_are_followed_and_reported() {
 #[test]
 fn error_statuses_and_binary_types_are_reported() {
     for (status, expected) in [
-        ("404 Not Found", "answered 404 Not Found; there is no such page"),
-        ("403 Forbidden", "not open to everybody"),
-        ("429 Slow Down", "wait before"),
-        ("503 Down", "try again later"),
-        ("302 Found", "redirects to nowhere"),
+        ("404 Not Found", "returned 404 Not Found. The page does not exist"),
+        ("403 Forbidden", "not public"),
+        ("429 Slow Down", "Wait before"),
+        ("503 Down", "Try again later"),
+        ("302 Found", "invalid redirect"),
     ] {
         let whole = reply(status, "Content-Type: text/html\r\n", b"<p>secret");
         let text = fetch_error(&settings(), &Server::start(move |_, stream| send(stream, &whole)).url("/"));
-        assert!(text.starts_with("127.0.0.1 was not fetched: ") && text.contains(expected), "{text}");
+        assert!(text.starts_with("cannot fetch 127.0.0.1: ") && text.contains(expected), "{text}");
     }
     for kind in ["image/png", "application/pdf", "application/octet-stream"] {
         let text = fetch_error(&settings(), &Server::page(kind, "x").url("/"));

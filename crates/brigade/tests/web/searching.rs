@@ -1,4 +1,4 @@
-//! Search engines, as their documentation describes them.
+//! Search engines, as documented by their vendors.
 
 use brigade::Secret;
 use brigade::Toolbox;
@@ -42,7 +42,7 @@ fn brave_request_and_results() {
     assert!(request.contains(&format!("x-subscription-token: {KEY}\r\n")), "{request}");
     assert!(!request.lines().next().unwrap().contains(KEY));
     let (failed, text) = search(brave(&engine(json!({ "type": "search" }))), json!({ "query": "x" }));
-    assert_eq!((failed, text.as_str()), (false, "(nothing found for `x`; try other words)\n"));
+    assert_eq!((failed, text.as_str()), (false, "(no results for `x`; try other words)\n"));
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn search_errors_hide_the_key() {
     };
     let asked = json!({ "query": "secret words" });
     for (status, expected) in [
-        ("401 No", "does not take the key"),
-        ("429 Slow", "wait before"),
-        ("500 Oh", "the server has a problem"),
+        ("401 No", "rejected the API key"),
+        ("429 Slow", "Wait before"),
+        ("500 Oh", "The server has a problem"),
     ] {
         let server = answering(status, KEY);
         for engine in [brave(&server), tavily(&server)] {
@@ -111,14 +111,14 @@ fn search_errors_hide_the_key() {
         search(SearchEngine::searxng(&answering("403 No", "").url("/")).unwrap(), asked.clone());
     assert!(failed && text.contains("search.formats"), "{text}");
     let (failed, text) = search(tavily(&answering("200 OK", "<html>")), asked.clone());
-    assert!(failed && text.contains("no list of results"), "{text}");
+    assert!(failed && text.contains("did not return a list of results"), "{text}");
     let (failed, text) = search(tavily(&Server::redirect("http://127.0.0.1:1/")), asked.clone());
     assert!(failed && text.contains("302"), "{text}");
     let silent = Server::start(|_, _| std::thread::sleep(std::time::Duration::from_secs(10)));
     let (failed, text) = search(brave(&silent), asked.clone());
-    assert!(failed && text.contains("did not answer within"), "{text}");
+    assert!(failed && text.contains("did not respond within"), "{text}");
     let broken = SearchEngine::brave(Secret::new("a\nb")).unwrap().at(&silent.url("/")).unwrap();
-    assert!(search(broken, asked).1.contains("does not take the key"));
+    assert!(search(broken, asked).1.contains("rejected the API key"));
     for query in [String::new(), " ".to_owned(), "x".repeat(401)] {
         assert!(search(brave(&silent), json!({ "query": query })).0);
     }
@@ -134,7 +134,7 @@ fn search_keys_are_not_printed() {
     assert!(SearchEngine::searxng("ftp://x").is_err() && SearchEngine::searxng("searx").is_err());
 }
 
-/// The address of an engine is the person's choice; what a model fetches is not.
+/// The user chooses the URL of an engine; a model chooses what it fetches.
 #[test]
 fn web_search_needs_a_configured_engine() {
     assert!(Toolbox::new().with_web(settings()).get("web_search").is_none());

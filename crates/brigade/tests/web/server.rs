@@ -1,4 +1,4 @@
-//! A small server, and calls of the tools.
+//! Small test server, and helpers that call the tools.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -12,12 +12,12 @@ use brigade_core::{CallId, SessionId, ToolOutput};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// The time that a call of these tests gets.
+/// Timeout of a call in these tests.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
-/// The time within which every call ends.
+/// Time within which every call must end.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// A server that hands every connection, with the request that came on it, to a function.
+/// Server that passes each connection, with its request, to a function.
 pub(super) struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
@@ -42,13 +42,13 @@ impl Server {
         Server { port, requests }
     }
 
-    /// One that always gives the same answer.
+    /// Creates a server that always returns the same response.
     pub(super) fn page(content_type: &str, body: impl AsRef<[u8]>) -> Server {
         let whole = reply("200 OK", &format!("Content-Type: {content_type}\r\n"), body.as_ref());
         Server::start(move |_, stream| send(stream, &whole))
     }
 
-    /// One that always points elsewhere.
+    /// Creates a server that always redirects.
     pub(super) fn redirect(location: impl Into<String>) -> Server {
         let location = location.into();
         Server::start(move |_, stream| {
@@ -64,7 +64,7 @@ impl Server {
         self.port
     }
 
-    /// The requests that came.
+    /// Returns the requests that were received.
     pub(super) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
@@ -92,20 +92,20 @@ fn request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// A whole answer.
+/// Builds a complete response.
 pub(super) fn reply(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 
-/// Sends as much as the other side takes.
+/// Sends as much as the other side accepts.
 pub(super) fn send(stream: &mut TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
     let _ = stream.flush();
 }
 
-/// Settings under which servers of these tests can be reached.
+/// Returns settings that permit access to the test servers.
 pub(super) fn settings() -> WebSettings {
     WebSettings { allow_loopback: true, timeout: TIMEOUT, ..WebSettings::default() }
 }
@@ -114,12 +114,12 @@ pub(super) fn searching(search: SearchEngine) -> WebSettings {
     WebSettings { search: Some(search), timeout: TIMEOUT, ..WebSettings::default() }
 }
 
-/// Calls a tool where these are denied.
+/// Calls a tool with these deny rules.
 pub(super) fn call(settings: &WebSettings, deny: &[&str], tool: &str, arguments: Value) -> ToolOutput {
     run(settings, Permissions { deny: rules(deny), ..Permissions::default() }, tool, arguments)
 }
 
-/// Calls a tool where these are asked about.
+/// Calls a tool with these ask rules.
 pub(super) fn call_asking(settings: &WebSettings, ask: &[&str], tool: &str, arguments: Value) -> ToolOutput {
     run(settings, Permissions { ask: rules(ask), ..Permissions::default() }, tool, arguments)
 }
@@ -128,7 +128,7 @@ fn rules(texts: &[&str]) -> Vec<Rule> {
     texts.iter().map(|rule| rule.parse().unwrap()).collect()
 }
 
-/// Calls a tool as the driver does once it is permitted. It has to end soon, whatever happens.
+/// Calls a tool as the driver does once it is permitted. The call has to end soon in every case.
 fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value) -> ToolOutput {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
@@ -151,14 +151,14 @@ fn run(settings: &WebSettings, rules: Permissions, tool: &str, arguments: Value)
     output
 }
 
-/// Fetches something that can be fetched.
+/// Fetches a page and expects success.
 pub(super) fn fetch(url: &str) -> String {
     let output = call(&settings(), &[], "web_fetch", json!({ "url": url }));
     assert!(!output.is_error(), "{}", output.text);
     output.text.to_string()
 }
 
-/// Fetches something that cannot be fetched.
+/// Fetches a page and expects an error.
 pub(super) fn fetch_error(settings: &WebSettings, url: &str) -> String {
     let output = call(settings, &[], "web_fetch", json!({ "url": url }));
     assert!(output.is_error(), "{}", output.text);

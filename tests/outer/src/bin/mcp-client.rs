@@ -1,5 +1,5 @@
-//! The MCP client of the library as the conformance suite wants to see one: a program that is given the address of a
-//! server, uses all that it finds there, and logs in where it is asked to.
+//! The library's MCP client for the conformance suite: a program that connects to the given server, uses
+//! everything that it offers, and logs in if required.
 
 #![expect(clippy::unwrap_used, reason = "this is part of the tests")]
 #![expect(
@@ -23,9 +23,9 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-/// How often somebody logs in before it is given up.
+/// Maximum number of logins.
 const MAX_LOGINS: usize = 3;
-/// What the client says when a person has to do something.
+/// Message of the client when the user has to act.
 const LOGIN_HINT: &str = "log in, please";
 
 #[tokio::main]
@@ -39,7 +39,7 @@ async fn main() {
     std::process::exit(i32::from(outcome.is_err()));
 }
 
-/// Who uses a server, and may log in to it.
+/// A user of a server, who may log in to it.
 struct Person {
     folder: TempDir,
     address: HttpEndpoint,
@@ -78,7 +78,7 @@ impl Person {
         Person { folder, address, context, logins: 0 }
     }
 
-    /// Connects, and calls every tool; those that are new to the person after a login as well.
+    /// Connects and calls every tool, including those that appear after a login.
     async fn call_all_tools(&mut self) -> Result<(), String> {
         let mut servers = self.connect().await?;
         let calls = self.calls(&servers);
@@ -118,7 +118,7 @@ impl Person {
         }
     }
 
-    /// Logs in as a person does who says yes to everything.
+    /// Logs in as a user who accepts everything.
     async fn log_in(&mut self) -> Result<(), String> {
         if self.logins == MAX_LOGINS {
             return Err("that is enough".to_owned());
@@ -132,7 +132,7 @@ impl Person {
         browser.await.map_err(|error| error.to_string())
     }
 
-    /// What is called: what the suite asks for, or every tool once.
+    /// The calls to make: those that the suite requests, or every tool once.
     fn calls(&self, servers: &Servers) -> Vec<(String, Value)> {
         if let Some(calls) = self.context["toolCalls"].as_array() {
             let named = |call: &Value| {
@@ -186,7 +186,7 @@ impl Person {
     }
 }
 
-/// Arguments that fit a schema.
+/// Creates arguments that match a schema.
 fn sample_arguments(schema: &Value) -> Map<String, Value> {
     let mut arguments = Map::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -202,7 +202,7 @@ fn sample_arguments(schema: &Value) -> Map<String, Value> {
     arguments
 }
 
-/// Opens an address and goes wherever it leads.
+/// Opens a URL and follows its redirects.
 fn follow_redirects(url: &str) {
     let mut next = Some(url.to_owned());
     for _ in 0..5 {
@@ -211,7 +211,7 @@ fn follow_redirects(url: &str) {
     }
 }
 
-/// Where an address leads.
+/// The redirect target of a URL.
 fn redirect_target(url: &str) -> Option<String> {
     let (host, path) = url.strip_prefix("http://")?.split_once('/')?;
     let mut stream = TcpStream::connect(host).ok()?;

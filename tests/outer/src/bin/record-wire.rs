@@ -1,5 +1,5 @@
-//! `record-wire FOLDER COMMAND...` runs a command, hands its input and output on line by line, and writes both into a file
-//! of FOLDER before.
+//! `record-wire FOLDER COMMAND...` runs a command, records its input and output in a file in FOLDER, and
+//! forwards both line by line.
 
 #![expect(clippy::unwrap_used, reason = "support of tests")]
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     ExitCode::from(code.unwrap_or(1))
 }
 
-/// Ends with the lines, or when nobody takes them any more. The other end is closed then.
+/// Forwards lines until the input ends or the output is closed. Then closes the other end.
 fn forward(mut from: impl BufRead, mut to: impl Write, side: Side, file: &Mutex<File>) {
     let mut bytes = Vec::new();
     while from.read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {

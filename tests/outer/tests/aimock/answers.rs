@@ -1,4 +1,4 @@
-//! What is asked, what comes back, and what is refused, in every format.
+//! Requests, replies and errors in every format.
 
 use brigade_outer_tests::{Aimock, FORMATS};
 use serde_json::{Value, json};
@@ -57,8 +57,8 @@ fn check_tree(root: &str, tree: &Value) {
     assert_eq!(shown, expected);
 }
 
-/// Four requests: the lead twice, each child once. Each has its system prompt and its key; the second of the lead pairs
-/// every call with the result of the right child.
+/// Checks four requests: two of the lead and one of each child. Each has its system prompt and its key. The
+/// second request of the lead pairs every call with the result of the right child.
 fn check_journal(key_header: &str, journal: &[Value]) {
     assert_eq!(journal.len(), 4, "{journal:#?}");
     for entry in journal {
@@ -77,7 +77,7 @@ fn check_journal(key_header: &str, journal: &[Value]) {
     assert!(fits, "{tasks:?}");
     let last = messages(&journal[3]["body"]);
     let mut roles: Vec<&str> = last.iter().filter_map(|message| message["role"].as_str()).collect();
-    // Where text and calls stand side by side, as in Responses, aimock makes a message of each.
+    // aimock splits text and calls on the same level, as in Responses, into separate messages.
     roles.dedup();
     assert_eq!(roles, ["system", "user", "assistant", "tool"]);
     let calls: Vec<&Value> =
@@ -100,11 +100,13 @@ fn wrong_key_is_reported_without_showing_it() {
         let output = env.run_with_key(wrong, &[&RUN[..], &["a plain question"]].concat());
         assert_eq!(output.code, 1, "{format:?} {output:?}");
         let error = output.report()["error"].as_str().unwrap().to_owned();
-        let named = ["401", "Invalid API key", "check the key"].iter().all(|words| error.contains(words));
+        let named = ["401", "Invalid API key", "Check the provider's API key"]
+            .iter()
+            .all(|words| error.contains(words));
         assert!(named, "{error}");
         assert!(!format!("{output:?}").contains(wrong));
     }
-    assert!(aimock.journal().is_empty(), "nobody was let in");
+    assert!(aimock.journal().is_empty(), "every request was rejected");
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! A server that limits, breaks off and talks nonsense.
+//! A server with rate limits, disconnects and malformed replies.
 
 use brigade_outer_tests::{Aimock, CommandOutput, FORMATS, Format, TestEnv};
 use serde_json::{Value, json};
 
 use crate::test_env;
 
-/// Refusals by chance make the gate go slower and slower: many short runs, none of which takes long.
+/// Random rejections slow down the rate limiter more and more. Many short runs keep each of them fast.
 const CHILDREN: usize = 16;
 const RUNS: usize = 8;
-/// Where replies are cut: some of them at an end that they do not reach.
+/// Numbers of chunks after which a reply is cut. Some replies have fewer.
 const PIECES: usize = 20;
-/// After so few pieces no call is whole.
+/// With this few chunks no call is complete.
 const SURELY_CUT: usize = 2;
 
 const CHAOS: [&str; 10] = [
@@ -26,7 +26,7 @@ const CHAOS: [&str; 10] = [
     "8",
 ];
 
-/// A lead with many children. Each writes a file of its own, and says so.
+/// A lead with many children. Each writes a file and reports it.
 fn many() -> Value {
     let numbers = || (0..CHILDREN).map(|number| format!("part{number:02}"));
     let calls: Vec<Value> = numbers()
@@ -71,7 +71,7 @@ fn random_faults_are_reported_accurately() {
     assert!(failed < CHILDREN, "{failed} of {} children failed", CHILDREN * RUNS);
 }
 
-/// Checks that the report, the log and the files say the same. Gives how many children failed.
+/// Checks that the report, the log and the files agree. Returns the number of failed children.
 fn check_run(env: &TestEnv, output: &CommandOutput) -> usize {
     let report = output.report();
     let events = env.events(report["session_id"].as_str().unwrap());
@@ -103,8 +103,8 @@ fn check_run(env: &TestEnv, output: &CommandOutput) -> usize {
     failed
 }
 
-/// A reply with a call that breaks off after so many pieces, for each number of them. The pieces come one by one: what is
-/// written at once is lost with the connection.
+/// Replies with a call, each cut after a different number of chunks. The chunks are sent one by one, because
+/// a single write would be lost with the connection.
 fn cuts() -> Value {
     let write = json!({ "path": "cut.txt", "content": "a text that is long enough for several pieces" });
     let call =
@@ -136,7 +136,7 @@ fn calls_of_a_truncated_reply_do_not_run() {
     });
 }
 
-/// Whether the file was written after a reply of so many pieces.
+/// Whether the file was written after a reply with this many chunks.
 fn writes(format: &Format, address: &str, pieces: usize) -> bool {
     let env = test_env(format, address);
     let task = format!("cut it after {pieces}.");

@@ -1,5 +1,5 @@
-//! `kill -9` at many moments of a run over HTTP, then `brigade resume`. The witness is a server between the two that
-//! keeps every request.
+//! `kill -9` at many points of a run over HTTP, then `brigade resume`. A proxy records every request as
+//! evidence.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,12 +9,13 @@ use serde_json::Value;
 
 use crate::fixtures;
 
-/// Runs that have to be hit.
+/// Minimum number of runs that have to be killed.
 const MIN_KILLS: u32 = 24;
-/// Runs in all: some have ended before the signal comes.
+/// Maximum number of runs. Some end before the signal arrives.
 const MAX_RUNS: u32 = 80;
 
-/// Each task, and what only the second request about it has. A request is about the first task that it names.
+/// Each task, and a text that only its second request contains. A request belongs to the first task that it
+/// contains.
 const TASKS: [(&str, Option<&str>); 6] = [
     ("the whole meal", Some("make the starter")),
     ("make the main course", Some("roast the meat")),
@@ -25,9 +26,8 @@ const TASKS: [(&str, Option<&str>); 6] = [
 ];
 const TURNS: usize = 9;
 const RESULTS: [&str; 3] =
-    ["the starter is served", "the main course is on the plate", "the dessert stands in dessert.txt"];
+    ["the starter is served", "the main course is on the plate", "the dessert is in dessert.txt"];
 
-/// A task and the number of the turn.
 type Turn = (&'static str, u64);
 
 struct KillTest {
@@ -48,10 +48,10 @@ impl KillTest {
         self.env.start(self.env.command(&arguments).env("THE_KEY", Aimock::KEY))
     }
 
-    /// How often each turn was bought.
+    /// Number of requests for each turn.
     fn requests_per_turn(&self) -> BTreeMap<Turn, u32> {
         let mut requests_per_turn = BTreeMap::new();
-        // A request that was cut off in the middle buys nothing.
+        // An incomplete request costs nothing.
         for request in self.server.requests().iter().filter(|request| request.json().is_object()) {
             let body = String::from_utf8_lossy(&request.body).into_owned();
             let (task, second) = TASKS.iter().find(|(task, _)| body.contains(task)).unwrap();
@@ -62,7 +62,7 @@ impl KillTest {
     }
 }
 
-/// The task of a fact's session.
+/// The task of an event's session.
 fn task(events: &[Value], session: &Value) -> &'static str {
     let started =
         events.iter().find(|event| event["session"] == *session && event["event"]["type"] == "started");
@@ -76,7 +76,7 @@ fn replied(events: &[Value]) -> Vec<Turn> {
     replied.map(|event| (task(events, &event["session"]), event["event"]["turn"].as_u64().unwrap())).collect()
 }
 
-/// The sessions with a call that the crash interrupted, each as often as it has one.
+/// The sessions of the calls that the crash interrupted, once per call.
 fn interrupted(events: &[Value]) -> Vec<&'static str> {
     let is = |event: &&Value| {
         event["event"]["type"] == "call_failed" && event["event"]["cause"]["kind"] == "interrupted"
@@ -86,18 +86,18 @@ fn interrupted(events: &[Value]) -> Vec<&'static str> {
 
 #[test]
 fn kill_and_resume_repeat_no_recorded_model_call() {
-    // Slow pieces, so that most moments are within a reply.
+    // Slow chunks, so that most kills happen within a reply.
     let aimock = Aimock::start(&fixtures("meal.json"), &["--latency", "6", "--chunk-size", "6"]);
     let mut whole = whole_run(&aimock);
     let mut killed = 0;
     for run in 0..MAX_RUNS {
-        // The golden ratio spreads the moments evenly, however many there will be.
+        // The golden ratio spreads the kill times evenly, whatever their number.
         let moment = (f64::from(run) * 0.618_033_988_75).fract();
         let format = FORMATS.iter().cycle().nth(run as usize).unwrap();
         match one_kill(format, &aimock, whole.mul_f64(moment)) {
             Hit::Yes => killed += 1,
             Hit::BeforeTheFirstEvent => {}
-            // Runs are quicker than the first one was.
+            // Runs are faster than the first one.
             Hit::AfterTheEnd => whole = whole.mul_f64(moment.max(0.5)),
         }
         if killed == MIN_KILLS {
@@ -126,7 +126,7 @@ enum Hit {
     AfterTheEnd,
 }
 
-/// Kills a run after this long and resumes it.
+/// Kills a run after this time and resumes it.
 fn one_kill(format: &Format, aimock: &Aimock, after: Duration) -> Hit {
     let test = KillTest::new(format, aimock);
     let mut run = test.start();

@@ -1,4 +1,4 @@
-//! Keys are planted, and then looked for in every byte that was written or sent.
+//! Keys are planted and then searched for in every byte that was written or sent.
 
 use std::sync::LazyLock;
 
@@ -9,13 +9,13 @@ use brigade_outer_tests::{
 
 use crate::fixtures;
 
-/// The key of the environment, and the one of an agent's file.
+/// The key from the environment, and the key from an agent file.
 static KEYS: LazyLock<[SecretScanner; 2]> =
     LazyLock::new(|| [SecretScanner::new(Aimock::KEY), SecretScanner::new(Aimock::OTHER_KEY)]);
 
 const OUTPUTS: [&str; 3] = ["text", "json", "stream-json"];
 
-/// What a provider does with a request, and so with the key in it.
+/// Behaviour of a provider that receives a request with a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Provider {
     Answers,
@@ -124,7 +124,8 @@ fn keys_are_in_the_right_header_and_nowhere_else() {
     });
 }
 
-/// A lead with the key of the environment has a command run and asks an agent that has a key of its own.
+/// Runs a lead with the key from the environment. It runs a command and delegates to an agent with its own
+/// key.
 fn one_run(format: &'static Format, aimock: &Aimock, lead: Provider, keeper: Provider, output: &str) {
     let trap = RecordingServer::start(|_| CannedResponse::new("200 OK", "text/plain", "", "caught"));
     let servers = [
@@ -183,7 +184,7 @@ fn check_written_files(what: &str, env: &TestEnv, outputs: &[CommandOutput]) {
     }
 }
 
-/// Each server was sent its own key in the right header, and nothing else of any key.
+/// Checks that each server received its own key in the right header, and no key elsewhere.
 fn check_requests(what: &str, format: &Format, servers: &[RecordingServer; 2]) {
     for (server, key) in servers.iter().zip([Aimock::KEY, Aimock::OTHER_KEY]) {
         for request in server.requests() {
@@ -198,7 +199,7 @@ fn check_requests(what: &str, format: &Format, servers: &[RecordingServer; 2]) {
     }
 }
 
-/// Whether a command showed its environment to this server.
+/// Whether this server received the environment of a command.
 fn received_an_environment(server: &RecordingServer) -> bool {
     server.requests().iter().any(|request| request.json().to_string().contains("PATH="))
 }

@@ -1,4 +1,4 @@
-//! Opening sessions: new ones, and those on record.
+//! Opening new and recorded sessions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl ClientConnection {
         Ok((open_session, response))
     }
 
-    /// Opens a session on record and tells what was said and done in it.
+    /// Opens a recorded session and replays its log to the client.
     pub(super) async fn load(
         &self,
         client: &Client,
@@ -53,7 +53,7 @@ impl ClientConnection {
         Ok((open_session, response))
     }
 
-    /// Opens a session on record, for a client that knows what was said.
+    /// Opens a recorded session for a client that already has its history.
     pub(super) async fn resume(
         &self,
         params: Value,
@@ -88,23 +88,23 @@ impl ClientConnection {
         if !folder.is_absolute() || !folder.is_dir() {
             let folder = folder.display();
             return Err(errors::params(format!(
-                "`cwd` is an absolute folder that is there; {folder} is not"
+                "invalid `cwd`: {folder} is not an absolute path of an existing directory"
             )));
         }
         if !additional_directories.is_empty() {
             return Err(errors::params(
-                "a session works in one folder; `additionalDirectories` are not supported",
+                "`additionalDirectories` is not supported: a session has one working directory",
             ));
         }
         let environment = self.host.environment(folder).await.map_err(errors::failed)?;
         servers::add(environment, servers, &*self.host).await
     }
 
-    /// Keeps the session open. One that is at work is not replaced.
+    /// Adds an open session. A busy session is not replaced.
     fn insert(&self, open_session: OpenSession) -> Result<Arc<OpenSession>, acp::Error> {
         let mut open_sessions = self.open_sessions();
         if open_sessions.get(&open_session.session).is_some_and(|open_session| open_session.is_busy()) {
-            return Err(errors::request("the session is open already, and at work"));
+            return Err(errors::request("the session is already open and running"));
         }
         let open_session = Arc::new(open_session);
         open_sessions.insert(open_session.session.clone(), open_session.clone());

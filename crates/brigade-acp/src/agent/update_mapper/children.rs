@@ -1,4 +1,4 @@
-//! Sessions below: as sessions of their own, or as tool calls of the one at the top.
+//! Updates about sub-agents: as separate sessions, or as tool calls of the root session.
 
 use acp::SessionUpdate;
 use agent_client_protocol::v1::schema as acp;
@@ -9,9 +9,9 @@ use super::super::calls;
 use super::super::round;
 use super::{Replay, SubagentDisplay, UpdateMapper, chunk};
 
-/// How many doings of the children of a call are shown, the latest.
+/// Maximum number of activity lines shown for the children of a call. The latest are kept.
 const MAX_ACTIVITY_LINES: usize = 30;
-/// How many children a plan has, the latest.
+/// Maximum number of children in a plan. The latest are kept.
 const MAX_PLAN_ENTRIES: usize = 50;
 
 impl UpdateMapper {
@@ -31,11 +31,11 @@ impl UpdateMapper {
                     .content(vec![acp::ContentBlock::from(task)]);
                 self.push(session, SessionUpdate::SessionMessage(message));
             }
-            _ => self.push_child_activity(session, "begins"),
+            _ => self.push_child_activity(session, "started"),
         }
     }
 
-    /// A child is lent its work: it is announced before anything is heard of it.
+    /// Announces a child before any of its updates.
     pub(super) fn delegated(
         &mut self,
         session: &SessionId,
@@ -105,7 +105,7 @@ impl UpdateMapper {
         self.calls.remove(session);
     }
 
-    /// Adds a line to the call that the child works for.
+    /// Adds an activity line to the call that started the child.
     pub(super) fn push_child_activity(&mut self, child: &SessionId, what: &str) {
         let (Some(parent), Some((call, _))) = (child.parent(), child.call()) else { return };
         if self.replay == Replay::Yes || self.call(&parent, call).is_none() {
@@ -121,7 +121,7 @@ impl UpdateMapper {
         self.push_call_update(&parent, call, acp::ToolCallUpdateFields::new().content(vec![text.into()]));
     }
 
-    /// Who works on what, where there is more than one: a client that knows sub-agents shows that by itself.
+    /// Sends a plan with the tasks of several children. Clients that support sub-agents show them without it.
     fn push_plan(&mut self) {
         if self.subagent_display == SubagentDisplay::Sessions || self.replay == Replay::Yes {
             return;
@@ -149,7 +149,6 @@ impl UpdateMapper {
     }
 }
 
-/// Why a child stopped.
 fn stop_reason(outcome: &Outcome) -> acp::IdleStopReason {
     match &outcome.status {
         Status::Done | Status::Detached => acp::IdleStopReason::EndTurn,

@@ -1,4 +1,4 @@
-//! `brigade agents lint`: what becomes of each key.
+//! `brigade agents lint`: reports how each key of agent files is used.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::render::pad;
 use crate::sanitize;
 use crate::settings::{Settings, agent_dirs};
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(settings: &Settings, paths: &[PathBuf], is_text: bool) -> Result<Exit, CliError> {
     let mut reports = Vec::new();
     let mut problems = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn run(settings: &Settings, paths: &[PathBuf], is_text: bool) -> Resu
     }
 }
 
-/// What was named, or else every place; looking at the files of a project needs no trust.
+/// Given paths, or all agent folders. Linting the files of a project needs no trust.
 fn places(settings: &Settings, paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     if paths.is_empty() {
         let folders = &settings.agent_folders;
@@ -44,7 +44,7 @@ fn places(settings: &Settings, paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliErr
     }
     for path in paths {
         if let Err(error) = path.symlink_metadata() {
-            return Err(CliError::usage(format!("{} cannot be read: {error}", path.display())));
+            return Err(CliError::usage(format!("cannot read {}: {error}", path.display())));
         }
     }
     Ok(paths.iter().map(|path| settings.environment.absolute(path).components().collect()).collect())
@@ -72,7 +72,7 @@ fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> St
     let count =
         |number: usize, thing: &str| format!("{number} {thing}{}", if number == 1 { "" } else { "s" });
     text.push_str(&format!(
-        "{}: {} can be used, {refused} refused",
+        "{}: {} usable, {refused} refused",
         count(reports.len(), "file"),
         reports.len() - refused
     ));
@@ -83,7 +83,7 @@ fn text(reports: &[FileReport], problems: &[AgentProblem], refused: usize) -> St
     text
 }
 
-/// The notes of a file, each class apart; keys that are simply in force share a line.
+/// Notes about a file, grouped by status. Honoured keys without a remark share a line.
 pub(super) fn lines(notes: &[KeyNote]) -> String {
     let mut text = String::new();
     let plain = |note: &&KeyNote| note.status == KeyStatus::Honoured && note.text.is_empty();

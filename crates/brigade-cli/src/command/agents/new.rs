@@ -1,4 +1,4 @@
-//! `brigade agents new`: a file to start from.
+//! `brigade agents new`: creates an agent file from a template.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -11,41 +11,41 @@ use crate::error::{CliError, Exit};
 use crate::output;
 use crate::settings::{LEAD_AGENT, PROJECT_AGENTS, Settings};
 
-/// Whose agent it becomes.
+/// Owner of the new agent.
 pub(super) enum AgentScope {
-    /// The person's.
+    /// The user.
     User,
-    /// The project's.
+    /// The project.
     Project,
 }
 
-/// The file, with `{id}` in it.
+/// Template of the file, with `{id}` as a placeholder.
 const TEMPLATE: &str = "\
 ---
 name: {id}
-description: What {id} is good at, and when to give it a task
-# What it may use; left out, it has what its parent lends. Names: brigade tools list
+description: What {id} is good at, and when to delegate a task to it
+# Allowed tools; without this key, those that its parent passes on. List the names: brigade tools list
 tools: [read_file, list_dir, grep, glob]
-# model: provider/model        # left out: the model of its parent
-# fallbacks: [provider/model]  # who takes over where that one fails for good
+# model: provider/model        # default: the model of its parent
+# fallbacks: [provider/model]  # used in this order if the model fails permanently
 # temperature: 0.7             # from 0 to 2
-# max_tokens: 8000             # output tokens of one reply
-# max_turns: 20                # model calls of one task
-# timeout: 10m                 # how long one task may take
-# mode: plan                   # at most plan, ask, edit or auto
+# max_tokens: 8000             # maximum output tokens per reply
+# max_turns: 20                # maximum model calls per task
+# timeout: 10m                 # maximum duration of a task
+# mode: plan                   # upper limit: plan, ask, edit or auto
 # deny: [\"read_file(**/.env*)\"]
 # allow_skills: false
-# max_concurrency: 2           # how many of it may work at once
+# max_concurrency: 2           # maximum number of running instances
 ---
 
-You are {id}. Say here what it does, how it works and what a good result looks like.
+You are {id}. Describe here what it does, how it works and what a good result looks like.
 ";
 
-/// Runs it.
+/// Runs the command.
 pub(super) fn run(settings: &Settings, id: &str, scope: AgentScope, is_text: bool) -> Result<Exit, CliError> {
     if !is_id(id) || id == LEAD_AGENT {
         return Err(CliError::usage(format!(
-            "'{id}' cannot be the id of an agent: use 1 to 64 of a-z, 0-9, `.`, `_`, `-`, with a letter or digit first, and not `{LEAD_AGENT}`"
+            "cannot create the agent '{id}': the id is not valid. Use 1 to 64 of a-z, 0-9, `.`, `_`, `-`, starting with a letter or digit, and not `{LEAD_AGENT}`."
         )));
     }
     let folder = match scope {
@@ -64,21 +64,25 @@ pub(super) fn run(settings: &Settings, id: &str, scope: AgentScope, is_text: boo
 }
 
 fn user_agents_folder(settings: &Settings) -> Result<PathBuf, CliError> {
-    let nowhere = || CliError::usage("neither BRIGADE_HOME nor HOME is set, so there is no place for agents");
+    let nowhere = || {
+        CliError::usage(
+            "cannot determine the agents folder: neither BRIGADE_HOME nor HOME is set. Set one of them.",
+        )
+    };
     settings.agent_folders.user.clone().ok_or_else(nowhere)
 }
 
-/// Writes a file that was not there before.
+/// Writes a new file. Fails if it exists.
 fn write(file: &Path, text: &str) -> Result<(), CliError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            CliError::usage(format!("{} is there already and stays as it is", file.display()))
+            CliError::usage(format!("{} already exists; not changed", file.display()))
         }
-        _ => CliError::failed(format!("{} cannot be written: {error}", file.display())),
+        _ => CliError::failed(format!("cannot write {}: {error}", file.display())),
     };
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)
-            .map_err(|error| CliError::failed(format!("{} cannot be made: {error}", folder.display())))?;
+            .map_err(|error| CliError::failed(format!("cannot create {}: {error}", folder.display())))?;
     }
     let mut options = std::fs::OpenOptions::new();
     let mut opened = options.write(true).create_new(true).open(file).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Questions put to the user at a terminal, one after the other.
+//! Prompts for pending approvals at a terminal, one after the other.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -23,10 +23,10 @@ use crate::settings::Environment;
 use crate::suspend;
 use crate::terminal::{self, Colour};
 
-/// How often the log is read while a key is waited for: another terminal may answer first.
+/// Interval at which the log is read during a prompt. Another terminal may answer first.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Puts one question after the other, until there is none, or the user leaves.
+/// Prompts for each pending approval, until none is left or the user exits.
 pub(super) async fn answer_at_terminal(
     runtime: &Runtime,
     filter: &ApprovalFilter,
@@ -35,7 +35,7 @@ pub(super) async fn answer_at_terminal(
     if !terminal::can_redraw(environment) {
         return answer_in_lines(runtime, filter).await;
     }
-    output::note("Esc leaves the questions open.");
+    output::note("Press Esc to exit and leave the requests pending.");
     let colour = terminal::stderr_colour(environment);
     let raw = RawTerminal::enter()?;
     let mut answers = AnswerScreen {
@@ -51,13 +51,13 @@ pub(super) async fn answer_at_terminal(
     exit
 }
 
-/// Questions at a keyboard.
+/// Prompt on a terminal that supports redrawing.
 struct AnswerScreen<'a> {
     runtime: &'a Runtime,
     filter: &'a ApprovalFilter,
     dialogue: ApprovalPrompt,
     screen: LiveTree,
-    /// An empty tree: only the question is drawn.
+    /// Empty tree, because only the prompt is drawn.
     empty_view: RunView,
 }
 
@@ -111,7 +111,7 @@ impl AnswerScreen<'_> {
         Ok(Exit::Done)
     }
 
-    /// Reads the log, and shows a question that comes up.
+    /// Reads the log, and shows a new request.
     async fn look(&mut self) -> Result<Tree, CliError> {
         let tree = read(&**self.runtime.store(), self.filter).await?;
         if let Some(lines) = self.dialogue.look(&tree, terminal::size().0) {
@@ -131,21 +131,21 @@ impl AnswerScreen<'_> {
     }
 }
 
-/// Gives an answer. Returns the confirmation, which is safe.
+/// Submits an answer. Returns the confirmation, which is safe to print.
 async fn answer(
     runtime: &Runtime,
     open: &PendingApproval,
     tree: &Tree,
     answer: &Answer,
 ) -> Result<String, CliError> {
-    match runtime.answer(&open.session, open.call, answer.clone(), "the person").await {
+    match runtime.answer(&open.session, open.call, answer.clone(), "the user").await {
         Ok(()) => Ok(confirmation(open, tree, answer)),
         Err(RunError::NoSuchApproval { .. }) => Ok(already_answered(open, tree)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The same on a terminal on which nothing can be drawn again.
+/// Prompts on a terminal that does not support redrawing.
 async fn answer_in_lines(runtime: &Runtime, filter: &ApprovalFilter) -> Result<Exit, CliError> {
     let mut skipped: Vec<String> = Vec::new();
     loop {
@@ -157,7 +157,7 @@ async fn answer_in_lines(runtime: &Runtime, filter: &ApprovalFilter) -> Result<E
         let look = ViewOptions { columns, colour: Colour::Off, workspace, diff_detail: DiffDetail::Full };
         output::note(&approval_view::render(current, &tree, look).lines.join("\n"));
         let choices = approval_prompt::choices(current, all.len(), InputKind::Lines, false, columns);
-        output::note(&format!("{}\nEnter alone leaves it open.", choices.join("\n")));
+        output::note(&format!("{}\nPress Enter to leave it pending.", choices.join("\n")));
         output::write_stderr("> ");
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);

@@ -1,4 +1,4 @@
-//! Files that a message names after `@`: their names are completed, and their content goes along with the message.
+//! Files that a message names after `@`: completes their paths, and attaches their content.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Component, Path};
@@ -7,36 +7,35 @@ use brigade::tool::{FileError, Files};
 
 use crate::sanitize;
 
-/// The largest file that is attached. An agent reads longer ones in parts, by itself.
+/// Size limit of an attached file. Agents read larger files in parts themselves.
 const MAX_ATTACHED_BYTES: u64 = 64 * 1024;
-/// Signs that end a sentence rather than a path.
+/// Punctuation that ends a sentence rather than a path.
 const PUNCTUATION: [char; 8] = [',', '.', ';', ':', '!', '?', ')', '\''];
 
-/// The fewest letters that a file is looked for by.
+/// Minimum length of a search text.
 const MIN_SEARCH_BYTES: usize = 2;
-/// How many names are looked at in search of a file, and how many files are found at most.
+/// Maximum number of names that a search visits, and of files that it returns.
 const MAX_SEARCHED_NAMES: usize = 20_000;
 const MAX_FOUND: usize = 20;
-/// Folders that hold what others have made.
+/// Folders with generated files.
 const BUILD_FOLDERS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
-/// A message with the content of its files.
+/// Message with the content of its files.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ComposedMessage {
-    /// The message.
     pub(super) text: String,
-    /// A note for the user about each file.
+    /// Notes for the user, one per file.
     pub(super) notes: Vec<String>,
 }
 
-/// The completion of a path.
+/// Completion of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Completion {
-    /// The bytes after `@` that it replaces.
+    /// Number of bytes after `@` that it replaces.
     pub(super) typed: usize,
-    /// The path, as far as it is clear.
+    /// Completed path, as far as it is unambiguous.
     pub(super) whole: String,
-    /// The names to choose from, if there are several.
+    /// Candidates, if there are several.
     pub(super) choices: Vec<String>,
 }
 
@@ -64,7 +63,7 @@ pub(super) fn attach(message: &str, files: &Files) -> ComposedMessage {
     attached
 }
 
-/// A text between two fences that no line of it ends.
+/// Fenced code block. The fence is longer than any in the text.
 pub(super) fn fenced(text: &str) -> String {
     let longest = text.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '`').count()).max();
     let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
@@ -72,7 +71,7 @@ pub(super) fn fenced(text: &str) -> String {
     format!("{fence}\n{text}{end}{fence}")
 }
 
-/// The paths that stand after an `@` at the beginning of a word. One with blanks is in quotation marks.
+/// Paths after an `@` at the beginning of a word. A path with spaces is quoted.
 fn mentions(message: &str) -> impl Iterator<Item = &str> {
     mention_starts(message).filter_map(|at| {
         let rest = &message[at..];
@@ -83,13 +82,13 @@ fn mentions(message: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The places behind each `@` that begins a word.
+/// Positions after each `@` that begins a word.
 fn mention_starts(text: &str) -> impl Iterator<Item = usize> {
     let begins = |at: usize| text[..at].chars().next_back().is_none_or(|c| c.is_whitespace() || c == '(');
     text.match_indices('@').map(|(at, _)| at).filter(move |at| begins(*at)).map(|at| at + 1)
 }
 
-/// The file that is meant, and its content or why there is none; nothing if there is no such file.
+/// File that a mention names, and its content or the error; none if there is no such file.
 fn read<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String, String>)> {
     let trimmed = named.trim_end_matches(PUNCTUATION);
     for path in [named, trimmed] {
@@ -150,7 +149,7 @@ pub(super) fn complete(before: &str, folder: &Path) -> Option<Completion> {
     Some(Completion { typed: typed.len(), whole, choices })
 }
 
-/// The beginning that all names share.
+/// Prefix that all names share.
 fn common_prefix(names: &[String]) -> &str {
     let first = names.first().map_or("", String::as_str);
     let shared = |name: &String| {
@@ -160,7 +159,7 @@ fn common_prefix(names: &[String]) -> &str {
     &first[..names.iter().map(shared).min().unwrap_or(0)]
 }
 
-/// The files below a folder whose names have these letters in them, those of the upper folders first.
+/// Files below a folder whose names contain a text, those in upper folders first.
 fn search(folder: &Path, letters: &str) -> Vec<String> {
     let letters = letters.to_lowercase();
     let (mut found, mut looked_at) = (Vec::new(), 0);
@@ -183,7 +182,7 @@ fn search(folder: &Path, letters: &str) -> Vec<String> {
     found
 }
 
-/// The names in a folder that begin like this, sorted. Those of folders end with a slash. Hidden ones have to be begun.
+/// Names in a folder with a prefix, sorted. Those of folders end with a slash. Hidden files need a prefix with a dot.
 fn list_names(folder: &Path, prefix: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<String> = entries
@@ -266,8 +265,8 @@ mod tests {
         for (message, cause) in [
             ("@large", "64 KiB"),
             ("@binary", "UTF-8"),
-            ("@../x", "leads out"),
-            ("@.env", "may not be touched"),
+            ("@../x", "outside the workspace"),
+            ("@.env", "is denied"),
             ("@nofile.txt", "there is no such file"),
             ("see @src/nofile.", "there is no such file"),
             ("@\"no file\"", "there is no such file"),
@@ -298,7 +297,7 @@ mod tests {
         assert_eq!(whole("@.e"), one("@.env"));
         let several = vec!["notes.txt".to_owned(), "novel.md".to_owned()];
         assert_eq!(whole("@n"), Some(("@no".to_owned(), several)));
-        assert_eq!(whole("@FILE"), one("@\"src/my file.txt\""), "it is found by its name");
+        assert_eq!(whole("@FILE"), one("@\"src/my file.txt\""), "found by name");
         let found = vec!["notes.txt".to_owned(), "src/my file.txt".to_owned()];
         assert_eq!(whole("@txt"), Some(("@txt".to_owned(), found)));
         for text in ["see not", "@nothing", "@../", "@/etc/pass", "a@not", "@notes.txt and", "/tr"] {

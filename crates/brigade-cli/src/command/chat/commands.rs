@@ -1,55 +1,55 @@
-//! What begins with a slash.
+//! Commands of the chat, which begin with a slash.
 
 use brigade_core::permission::Mode;
 
 use crate::settings::did_you_mean;
 
-/// The commands, what they take, and what they do.
+/// Commands with their parameters and descriptions.
 const COMMANDS: [(&str, &str, &str); 13] = [
-    ("tree", "", "who works for whom, and how far they are"),
-    ("cost", "", "tokens and money, by agent and in all"),
-    ("model", "[NAME]", "the model, or another one from the next round on"),
-    ("mode", "[MODE]", "plan, ask, edit or auto, from the next round on"),
-    ("agents", "", "the agents that can be named"),
-    ("tell", "AGENT TEXT", "say something to one of the agents that work"),
-    ("stop", "[AGENT]", "stop this round, or one of the agents that work"),
-    ("undo", "", "put the files back that the last round changed"),
-    ("compact", "", "replace the conversation so far by a summary"),
-    ("clear", "", "begin a new session with the next message"),
-    ("resume", "[ID]", "earlier sessions, or go on with one of them"),
-    ("help", "", "this list"),
-    ("quit", "", "leave; so do Ctrl-D, and Ctrl-C twice"),
+    ("tree", "", "show all agents and their status"),
+    ("cost", "", "show tokens and cost, per agent and in total"),
+    ("model", "[NAME]", "show the model, or set it for the next round"),
+    ("mode", "[MODE]", "show the mode, or set it for the next round: plan, ask, edit, auto"),
+    ("agents", "", "list the available agents"),
+    ("tell", "AGENT TEXT", "send a message to a running agent"),
+    ("stop", "[AGENT]", "stop this round, or one running agent"),
+    ("undo", "", "undo the file edits of the last round"),
+    ("compact", "", "replace the conversation with a summary"),
+    ("clear", "", "start a new session with the next message"),
+    ("resume", "[ID]", "list earlier sessions, or continue one"),
+    ("help", "", "show this list"),
+    ("quit", "", "quit (also Ctrl-D, or Ctrl-C twice)"),
 ];
 
 const KEYS: [(&str, &str); 11] = [
-    ("@FILE", "attaches a file of the folder; Tab completes its path"),
-    ("!COMMAND", "runs a command; its output goes along with your next message"),
-    ("!!COMMAND", "runs a command that the agent does not hear of"),
-    ("Enter", "send; while the agents work, it is heard at the next step"),
-    ("Alt-Enter", "a new line; so do Ctrl-J, and a backslash at the end"),
-    ("Up, Down", "what was typed before; a line that begins with a blank is not kept"),
-    ("Esc", "stops the round, or the command that you run"),
-    ("Shift-Tab", "changes the mode: plan, ask, edit"),
-    ("Ctrl-R", "searches what was typed before"),
-    ("Ctrl-C", "clears the line, then stops the round, then leaves"),
-    ("Ctrl-Z", "suspends the chat; fg in the shell resumes it"),
+    ("@FILE", "attach a file of the folder; Tab completes its path"),
+    ("!COMMAND", "run a command; its output is sent with your next message"),
+    ("!!COMMAND", "run a command; its output is not sent to the agent"),
+    ("Enter", "send; while agents work, delivered at the next step"),
+    ("Alt-Enter", "insert a new line (also Ctrl-J, or a backslash at the end)"),
+    ("Up, Down", "browse the history; lines that start with a space are not kept"),
+    ("Esc", "stop the round, or your running command"),
+    ("Shift-Tab", "switch the mode: plan, ask, edit"),
+    ("Ctrl-R", "search the history"),
+    ("Ctrl-C", "clear the line, then stop the round, then quit"),
+    ("Ctrl-Z", "suspend the chat; fg in the shell resumes it"),
 ];
 
-/// What a line that was typed means.
+/// Parsed input line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ParsedLine {
-    /// Words for the agent.
+    /// Message to the agent.
     Message(String),
-    /// Something for the chat itself.
+    /// Command of the chat.
     Command(Command),
 }
 
-/// What the chat can do.
+/// Command of the chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Shows the tree.
     Tree,
-    /// Shows what was used up.
+    /// Shows tokens and cost.
     Cost,
     /// Shows or sets the model.
     Model(Option<String>),
@@ -57,34 +57,33 @@ pub(crate) enum Command {
     Mode(Option<Mode>),
     /// Lists the agents.
     Agents,
-    /// Says something to an agent that works: who, and what, in one text since names may have blanks.
+    /// Sends a message to a running agent. The agent and the message are one text, because names may contain spaces.
     Tell(String),
     /// Stops the round, or an agent.
     Stop(Option<String>),
     /// Undoes the file edits of the last round.
     Undo,
-    /// Replaces the conversation by a summary.
+    /// Replaces the conversation with a summary.
     Compact,
-    /// Begins a new session.
+    /// Starts a new session.
     Clear,
-    /// Lists sessions, or goes to one.
+    /// Lists sessions, or switches to one.
     Resume(Option<String>),
     /// Lists the commands.
     Help,
-    /// Leaves.
+    /// Ends the chat.
     Quit,
 }
 
-/// A command of the user for the shell.
+/// Shell command of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserCommand {
-    /// The command.
     pub(crate) text: String,
-    /// The readers of its output.
+    /// Readers of its output.
     pub(crate) output: OutputAudience,
 }
 
-/// The readers of a command's output.
+/// Readers of a command's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputAudience {
     /// The user, and the agent with the next message.
@@ -93,7 +92,7 @@ pub(crate) enum OutputAudience {
     UserOnly,
 }
 
-/// The command that a line runs, if it begins with `!`. A blank before it makes it a message.
+/// Command in a line that begins with `!`. With a space before it, the line is a message.
 pub(crate) fn parse_user_command(line: &str) -> Option<UserCommand> {
     let rest = line.strip_prefix('!')?;
     let (text, output) = match rest.strip_prefix('!') {
@@ -104,7 +103,7 @@ pub(crate) fn parse_user_command(line: &str) -> Option<UserCommand> {
     (!text.is_empty()).then_some(UserCommand { text, output })
 }
 
-/// What a line means, or what is wrong with it.
+/// Parses a line.
 pub(crate) fn parse(line: &str) -> Result<ParsedLine, String> {
     let Some(rest) = line.trim().strip_prefix('/') else { return Ok(ParsedLine::Message(line.to_owned())) };
     if rest.starts_with('/') {
@@ -126,7 +125,7 @@ pub(crate) fn parse(line: &str) -> Result<ParsedLine, String> {
         ),
         "agents" => Command::Agents,
         "tell" if arguments.contains(char::is_whitespace) => Command::Tell(arguments.to_owned()),
-        "tell" => return Err("say whom and what: /tell AGENT TEXT".to_owned()),
+        "tell" => return Err("usage: /tell AGENT TEXT".to_owned()),
         "stop" => Command::Stop(argument),
         "undo" => Command::Undo,
         "compact" => Command::Compact,
@@ -141,15 +140,13 @@ pub(crate) fn parse(line: &str) -> Result<ParsedLine, String> {
 
 fn unknown_command(name: &str) -> String {
     let hint = match did_you_mean(name, COMMANDS.map(|(known, _, _)| known)) {
-        Some(known) => format!("did you mean /{known}?"),
-        None => "/help lists what there is;".to_owned(),
+        Some(known) => format!("Did you mean /{known}?"),
+        None => "See /help.".to_owned(),
     };
-    format!(
-        "there is no command /{name}; {hint} A message that begins with a slash is typed with two: //{name}"
-    )
+    format!("Unknown command /{name}. {hint} To send a message that starts with a slash, type //{name}")
 }
 
-/// The command that a beginning stands for, as far as that is clear.
+/// Completes a command, as far as it is unambiguous.
 pub(crate) fn complete(text: &str) -> Option<String> {
     let prefix = text.strip_prefix('/').filter(|prefix| !prefix.contains(char::is_whitespace))?;
     let mut candidates = COMMANDS.iter().filter(|(name, _, _)| name.starts_with(prefix));
@@ -164,7 +161,7 @@ pub(crate) fn complete(text: &str) -> Option<String> {
     Some(format!("/{}", &first[..common]))
 }
 
-/// The list of commands and keys.
+/// Help text with commands and keys.
 pub(crate) fn help() -> String {
     let mut text = String::new();
     for (name, parameters, description) in COMMANDS {
@@ -234,12 +231,12 @@ mod tests {
 
     #[test]
     fn invalid_commands_are_explained() {
-        assert!(parse("/tre").unwrap_err().contains("did you mean /tree?"));
+        assert!(parse("/tre").unwrap_err().contains("Did you mean /tree?"));
         assert!(parse("/stopp").unwrap_err().contains("/stop?"));
         assert!(parse("/xylophone").unwrap_err().contains("/help"));
         assert!(parse("/tell reviewer").unwrap_err().contains("/tell AGENT TEXT"));
         assert!(parse("/mode wild").unwrap_err().starts_with("/mode: "));
-        assert!(parse("/").unwrap_err().contains("no command /"));
+        assert!(parse("/").unwrap_err().contains("Unknown command /"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The conversation itself: which session it is, with which settings, and what its next round begins with.
+//! A conversation: its session, its settings and the input of its next round.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,35 +24,35 @@ use crate::setup;
 use crate::summary::CommandHints;
 use crate::terminal::{self, Colour};
 
-/// A conversation.
+/// State of a conversation.
 pub(super) struct Conversation {
     pub(super) global: Global,
     flags: Flags,
     pub(super) settings: Settings,
-    /// The servers of tools, which outlive a change of model or mode.
+    /// MCP servers, which are kept when the model or mode changes.
     servers: Servers,
     pub(super) runtime: Runtime,
     store: Arc<dyn Store>,
-    /// What is known of the session, once there is one.
+    /// View of the session, once it exists.
     pub(super) view: Option<RunView>,
     /// Children that work in the background.
     pub(super) background_children: HashSet<SessionId>,
-    /// What was said before this chat.
+    /// Records from before this chat.
     pub(super) earlier: Vec<Record>,
-    /// What the user did since the last message, which the agent reads with the next one.
+    /// Notes about user actions since the last message. They are sent with the next one.
     pending_notes: Vec<String>,
 }
 
-/// What became of something that was said.
+/// Result of sending a message.
 pub(super) enum Sent {
     /// A round is ready to run.
     Ready(PreparedRun),
-    /// Somebody else runs the session, which hears it there.
+    /// Another process runs the session and delivers the message.
     RunningElsewhere,
 }
 
 impl Conversation {
-    /// A new conversation, or the one that the person names.
+    /// Opens a new conversation, or the one that the user names.
     pub(super) async fn open(global: Global, chat: Chat) -> Result<Conversation, CliError> {
         let Chat { last, resume, flags } = chat;
         let settings = match &resume {
@@ -95,22 +95,22 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// The session, once there is one.
+    /// Session id, once the session exists.
     pub(super) fn session(&self) -> Option<&SessionId> {
         self.view.as_ref().map(|view| &view.root)
     }
 
-    /// The flags that commands have to be typed with.
+    /// Flags for suggested commands.
     pub(super) fn hints(&self) -> CommandHints {
         CommandHints::new(&self.global, &self.flags)
     }
 
-    /// The colours of the terminal.
+    /// Colour setting of the terminal.
     pub(super) fn colour(&self) -> Colour {
         terminal::stderr_colour(&self.settings.environment)
     }
 
-    /// Who is talked to.
+    /// Name of the agent in this conversation.
     pub(super) fn agent_label(&self) -> &str {
         let node = self.view.as_ref().and_then(|view| view.tree.node(&view.root));
         node.map_or(&self.settings.agent, |node| &node.label)
@@ -122,7 +122,7 @@ impl Conversation {
         node.is_some_and(|node| !matches!(node.activity, Activity::Ended(_)))
     }
 
-    /// The model of the next round, if there is one: a session keeps its own until another is named.
+    /// Model of the next round, if there is one. A session keeps its model until another is set.
     pub(super) async fn model(&self) -> Option<String> {
         let stored = match (&self.flags.model, self.session()) {
             (None, Some(session)) => setup::stored_definition(&*self.store, session).await.ok().flatten(),
@@ -131,7 +131,7 @@ impl Conversation {
         stored.and_then(|(_, agent)| agent?.model).or_else(|| self.settings.model.clone())
     }
 
-    /// The mode of the next round: a session keeps its own until another is named.
+    /// Mode of the next round. A session keeps its mode until another is set.
     pub(super) async fn mode(&self) -> Mode {
         let stored = match (self.flags.mode, self.session()) {
             (None, Some(session)) => setup::stored_definition(&*self.store, session).await.ok().flatten(),
@@ -142,7 +142,7 @@ impl Conversation {
             .map_or(self.settings.permissions.mode, |stored| stored.permissions.mode)
     }
 
-    /// Whether the last round was in mode `plan`, and its agent may have another one.
+    /// Whether the last round was in mode `plan`, and its agent may use another mode.
     pub(super) async fn can_leave_plan(&self) -> bool {
         let Some(session) = self.session() else { return false };
         let Ok(Some((Some(authority), agent))) = setup::stored_definition(&*self.store, session).await else {
@@ -151,7 +151,7 @@ impl Conversation {
         authority.permissions.mode == Mode::Plan && agent.is_some_and(|agent| agent.mode != Some(Mode::Plan))
     }
 
-    /// A message with the files that it names, and with what the user did since the last one.
+    /// Composes a message with the files that it names, and with notes about user actions since the last one.
     pub(super) fn compose(&self, text: &str) -> ComposedMessage {
         let settings = self.runtime.settings();
         let permissions = Arc::new(settings.permissions.clone());
@@ -163,24 +163,24 @@ impl Conversation {
         attached
     }
 
-    /// Keeps something for the next message.
+    /// Adds a note to the next message.
     pub(super) fn add_pending_note(&mut self, text: String) {
         self.pending_notes.push(text);
     }
 
-    /// The message was sent.
+    /// Removes the pending notes after the message was sent.
     pub(super) fn clear_pending_notes(&mut self) {
         self.pending_notes.clear();
     }
 
-    /// Makes a round ready that replaces the conversation by a summary.
+    /// Prepares a round that replaces the conversation with a summary.
     pub(super) async fn compact(&mut self) -> Result<PreparedRun, CliError> {
         let session = self.session().cloned().ok_or_else(|| CliError::usage(NO_SESSION))?;
         let more = setup::resume_options(&self.settings, &self.flags);
         self.runtime.prepare_compact(&session, more).await.map_err(CliError::from)
     }
 
-    /// Undoes the file edits of the last round, and says so. The agent hears of it with the next message.
+    /// Undoes the file edits of the last round, and returns a report. The agent is informed with the next message.
     pub(super) async fn undo(&mut self) -> Result<String, CliError> {
         let session = self.session().cloned().ok_or_else(|| CliError::usage(NO_SESSION))?;
         let undone = brigade::undo(&*self.store, &session, &self.runtime.settings().workspace).await?;
@@ -190,7 +190,7 @@ impl Conversation {
         Ok(slash_output::undo_report(&undone))
     }
 
-    /// Leaves the session, so that the next message begins another one. Returns the one that was left.
+    /// Leaves the session, so that the next message starts a new one. Returns the previous session.
     pub(super) fn leave_session(&mut self) -> Option<SessionId> {
         self.background_children.clear();
         self.earlier.clear();
@@ -198,7 +198,7 @@ impl Conversation {
         self.view.take().map(|view| view.root)
     }
 
-    /// Says something: starts the session, or asks for its next round.
+    /// Sends a message: starts the session, or its next round.
     pub(super) async fn send_message(&mut self, text: &str) -> Result<Sent, CliError> {
         let Some(session) = self.session().cloned() else {
             let task = TaskInput::new(text);
@@ -207,24 +207,22 @@ impl Conversation {
             return Ok(Sent::Ready(round));
         };
         self.runtime.tell(&session, text).await?;
-        self.prepare_next_round()
-            .await
-            .map_err(|failure| failure.hint("The words are recorded all the same."))
+        self.prepare_next_round().await.map_err(|failure| failure.hint("The message is recorded."))
     }
 
-    /// Says something to a session that runs.
+    /// Sends a message to a running session.
     pub(super) async fn tell(&self, session: &SessionId, text: &str) -> Result<(), CliError> {
         self.wait_until_started(session).await;
         self.runtime.tell(session, text).await.map_err(CliError::from)
     }
 
-    /// Asks a session that runs to stop.
+    /// Cancels a running session.
     pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), CliError> {
         self.wait_until_started(session).await;
-        self.runtime.cancel(session, "the person").await.map_err(CliError::from)
+        self.runtime.cancel(session, "the user").await.map_err(CliError::from)
     }
 
-    /// Waits for the first fact of a session that has only just begun.
+    /// Waits for the first event of a new session.
     async fn wait_until_started(&self, session: &SessionId) {
         for _ in 0..RUNNER_EXIT_POLLS {
             if self.store.sessions(session).await.is_ok_and(|found| found.first() == Some(session)) {
@@ -234,7 +232,7 @@ impl Conversation {
         }
     }
 
-    /// Makes the next round ready, with limits of its own.
+    /// Prepares the next round, with new limits.
     pub(super) async fn prepare_next_round(&mut self) -> Result<Sent, CliError> {
         let Some(session) = self.session().cloned() else { return Ok(Sent::RunningElsewhere) };
         let root = session.root_id();
@@ -259,7 +257,7 @@ impl Conversation {
         Ok(Sent::RunningElsewhere)
     }
 
-    /// Whether something was said that no round has heard yet.
+    /// Whether there are messages that no round has read yet.
     pub(super) async fn has_unread_input(&self) -> bool {
         match self.session() {
             Some(session) => self.runtime.has_unread_input(session).await.unwrap_or(false),
@@ -267,7 +265,7 @@ impl Conversation {
         }
     }
 
-    /// Goes over to another session.
+    /// Switches to another session.
     pub(super) async fn switch(&mut self, session: &SessionId) -> Result<(), CliError> {
         let flags = Flags { cwd: None, ..self.flags.clone() };
         let settings = setup::settings_for_session(&self.global, &flags, &*self.store, session).await?;
@@ -279,12 +277,12 @@ impl Conversation {
         self.load(session).await
     }
 
-    /// Another model from the next round on.
+    /// Sets the model of the next round.
     pub(super) async fn set_model(&mut self, model: String) -> Result<(), CliError> {
         self.set(Flags { model: Some(model), ..self.flags.clone() }).await
     }
 
-    /// Another mode from the next round on.
+    /// Sets the mode of the next round.
     pub(super) async fn set_mode(&mut self, mode: Mode) -> Result<(), CliError> {
         self.set(Flags { mode: Some(mode), ..self.flags.clone() }).await
     }
@@ -313,7 +311,8 @@ impl Conversation {
     }
 }
 
-/// Where messages are read line by line, a line cannot be an answer too: whoever wants to be asked answers from elsewhere.
+/// Disables prompts if messages are read line by line, because a line cannot be an answer too. Requests can then be
+/// answered from another terminal.
 fn adapt_to_terminal(mut settings: Settings, global: &Global) -> Settings {
     let is_on_screen =
         global.output_format == OutputFormat::Text && terminal::can_chat(&settings.environment);
@@ -323,7 +322,7 @@ fn adapt_to_terminal(mut settings: Settings, global: &Global) -> Settings {
     settings
 }
 
-/// The child that is to work in the background, if this fact lends to one.
+/// Child that will work in the background, if this event starts one.
 pub(super) fn background_child(record: &Record) -> Option<&SessionId> {
     match &record.event {
         Event::Delegated { child, delegation, .. } if delegation.execution != Execution::Foreground => {

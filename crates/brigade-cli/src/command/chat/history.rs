@@ -1,28 +1,28 @@
-//! What was typed before, in a file that only its owner can read.
+//! Input history, in a file that only its owner can read.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
-/// How many entries are kept.
+/// Maximum number of entries.
 const MAX_ENTRIES: usize = 1000;
-/// A longer entry is not kept.
+/// Longer entries are not stored.
 const MAX_ENTRY_BYTES: usize = 16 * 1024;
-/// How much of the file is read.
+/// Maximum number of bytes that are read from the file.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Entries, oldest first, and which of them is looked at.
+/// Entries, oldest first, and the current position.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     file: Option<PathBuf>,
     entries: Vec<String>,
-    /// The entry that is looked at, and what was typed before that.
+    /// Current entry, and the draft from before the user moved to it.
     position: Option<(usize, String)>,
 }
 
 impl History {
-    /// What a file holds. One that is not there, or cannot be read, is an empty one.
+    /// Loads a file. A missing or unreadable file is an empty history.
     pub(crate) fn load(file: PathBuf) -> History {
         let text = read(&file).unwrap_or_default();
         let mut entries: Vec<String> =
@@ -30,13 +30,13 @@ impl History {
         let count = entries.len();
         entries.drain(..count.saturating_sub(MAX_ENTRIES));
         if count > 2 * MAX_ENTRIES {
-            // A file that stays long is only slower.
+            // If the file stays long, it is only slower to read.
             let _ = rewrite(&file, &entries);
         }
         History { file: Some(file), entries, position: None }
     }
 
-    /// Keeps an entry, unless it is the same as the one before or begins with a blank.
+    /// Adds an entry, unless it repeats the previous one or begins with a space.
     pub(crate) fn add(&mut self, entry: &str) {
         self.position = None;
         let is_unwanted = entry.trim().is_empty() || entry.starts_with(' ') || entry.len() > MAX_ENTRY_BYTES;
@@ -45,12 +45,12 @@ impl History {
         }
         self.entries.push(entry.to_owned());
         if let Some(file) = &self.file {
-            // A history that cannot be written is missed later, and nothing else.
+            // A history that cannot be written affects only later sessions.
             let _ = append(file, entry);
         }
     }
 
-    /// The entry before the one that is looked at; `typed` is kept for the way back.
+    /// Entry before the current one. `typed` is kept as the draft.
     pub(crate) fn older(&mut self, typed: &str) -> Option<&str> {
         let (index, typed) = match self.position.take() {
             Some((index, draft)) => (index, draft),
@@ -63,7 +63,7 @@ impl History {
         self.entries.get(older?).map(String::as_str)
     }
 
-    /// The entry after the one that is looked at; after the newest, what was typed.
+    /// Entry after the current one; after the newest, the draft.
     pub(crate) fn newer(&mut self) -> Option<String> {
         let (index, typed) = self.position.take()?;
         match self.entries.get(index + 1) {
@@ -75,8 +75,8 @@ impl History {
         }
     }
 
-    /// The newest entry that has these words in it and is older than the one at `before`, and its place. Capital letters
-    /// count only if the words have some.
+    /// Newest entry before `before` that contains the query, and its index. Case matters only if the query has capital
+    /// letters.
     pub(crate) fn find(&self, query: &str, before: Option<usize>) -> Option<(usize, &str)> {
         let has_capitals = query.chars().any(char::is_uppercase);
         let is_found = |entry: &str| match has_capitals {
@@ -88,7 +88,7 @@ impl History {
         Some((at, self.entries[at].as_str()))
     }
 
-    /// What is typed now is something else.
+    /// Resets the position after the line was edited.
     pub(crate) fn reset_position(&mut self) {
         self.position = None;
     }
@@ -119,7 +119,7 @@ fn append(file: &PathBuf, entry: &str) -> std::io::Result<()> {
 fn rewrite(file: &PathBuf, entries: &[String]) -> std::io::Result<()> {
     let lines: Vec<String> = entries.iter().map(|entry| line(entry)).collect::<Result<_, _>>()?;
     let folder = file.parent().unwrap_or(file);
-    // A temporary file can be read by its owner only.
+    // Only the owner can read a temporary file.
     let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
     temporary.write_all(lines.concat().as_bytes())?;
     temporary.persist(file)?;

@@ -1,4 +1,4 @@
-//! The line that is typed in: keys go in, messages come out.
+//! Input line: turns keys into messages and commands.
 
 use std::path::PathBuf;
 
@@ -9,29 +9,29 @@ use super::search::Search;
 use crate::keyboard::editor::{Edit, Editor, Layout, Moved, TakenInput};
 use crate::keyboard::keys::Key;
 
-/// What is typed, and what was typed before.
+/// Current input, with history and search.
 pub(super) struct InputLine {
     editor: Editor,
     history: History,
     search: Option<Search>,
-    /// The folder whose files are completed after `@`.
+    /// Folder whose files are completed after `@`.
     folder: PathBuf,
 }
 
-/// What a key has led to.
+/// Action that a key requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InputAction {
-    /// Nothing, or the line looks different.
+    /// None; the line may look different.
     Nothing,
-    /// A message or a command is ready.
+    /// Send a message or run a command.
     Send(TakenInput),
-    /// What is typed can be completed in several ways.
+    /// Show several completions.
     Choose(Vec<String>),
-    /// What runs is to stop.
+    /// Stop what is running.
     Interrupt,
-    /// The person wants to go.
+    /// Quit.
     Leave,
-    /// Everything is to be drawn again.
+    /// Redraw everything.
     Redraw,
 }
 
@@ -40,38 +40,38 @@ impl InputLine {
         InputLine { editor: Editor::default(), history, search: None, folder }
     }
 
-    /// Completes files of another folder from now on.
+    /// Sets the folder for completions.
     pub(super) fn set_folder(&mut self, folder: PathBuf) {
         self.folder = folder;
     }
 
-    /// Whether the history is searched.
+    /// Whether a search is active.
     pub(super) fn is_searching(&self) -> bool {
         self.search.is_some()
     }
 
-    /// The state of the search, if there is one.
+    /// State of the search, if one is active.
     pub(super) fn notice(&self) -> Option<String> {
         self.search.as_ref().map(Search::notice)
     }
 
-    /// Whether nothing was typed.
+    /// Whether the line is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.editor.is_empty()
     }
 
-    /// The line on a screen.
+    /// Layout of the line on a screen.
     pub(super) fn layout(&self, columns: usize, max_rows: usize) -> Layout {
         self.editor.layout(columns, max_rows)
     }
 
-    /// Takes what was pasted as if it had been typed, with all its lines. A long paste is shown by its size.
+    /// Inserts pasted text with all its lines. A long paste is displayed as its size.
     pub(super) fn paste(&mut self, text: &str) {
         self.search = None;
         self.editor.paste(text);
     }
 
-    /// Takes a key.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: Key) -> InputAction {
         match self.search.take() {
             Some(search) => self.search_key(search, key),
@@ -79,7 +79,7 @@ impl InputLine {
         }
     }
 
-    /// Takes a key during a search. A key that means nothing to the search ends it, with what was found in the line.
+    /// Handles a key during a search. Any other key ends the search, with the match in the line.
     fn search_key(&mut self, mut search: Search, key: Key) -> InputAction {
         let shown = match key {
             Key::Edit(Edit::Insert(text)) => search.extend(&text, &self.history),
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(line.editor.text(), "draft");
         line.key(Key::Up);
         assert_eq!(line.key(Key::Enter), send("two\nlines"));
-        assert_eq!(line.key(Key::Enter), InputAction::Nothing, "nothing is no message");
+        assert_eq!(line.key(Key::Enter), InputAction::Nothing, "an empty line is not sent");
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         line.key(Key::Search);
         assert_eq!(line.editor.text(), "fix the tests", "there is no older one");
         insert(&mut line, "x");
-        assert_eq!(line.editor.text(), "draft", "nothing has these words");
+        assert_eq!(line.editor.text(), "draft", "nothing matches");
         line.key(Key::Edit(Edit::Backspace));
         assert_eq!(line.editor.text(), "run the tests");
         assert_eq!(line.key(Key::Interrupt), InputAction::Nothing);

@@ -1,4 +1,4 @@
-//! The chat on a terminal: one loop over keys, the running tree and time.
+//! Interactive chat on a terminal: one loop over keys, the running tree and timers.
 
 mod approvals;
 mod input;
@@ -34,16 +34,16 @@ use crate::suspend;
 use crate::terminal::{self, Colour};
 use approvals::ApprovalPrompts;
 
-/// How often the frame is drawn.
+/// Interval at which the frame is drawn.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is looked after sessions that were left to themselves, in ticks.
+/// Interval at which detached sessions are checked, in ticks.
 const DETACHED_POLL_TICKS: u32 = 10;
-/// Within this time a second Ctrl-C leaves.
+/// Time within which a second Ctrl-C quits.
 const DOUBLE_CTRL_C_WINDOW: Duration = Duration::from_secs(3);
-/// How many lines of a text that is not complete are shown.
+/// Maximum number of lines of an incomplete text.
 const MAX_PENDING_LINES: usize = 4;
 
-/// The chat on a terminal.
+/// State of the chat on a terminal.
 pub(super) struct ChatUi<'a> {
     conversation: &'a mut Conversation,
     screen: Screen,
@@ -51,22 +51,22 @@ pub(super) struct ChatUi<'a> {
     line: InputLine,
     writer: TranscriptWriter,
     round: Option<Round>,
-    /// Sessions that were left to themselves and work on in this process, and who they are.
+    /// Detached sessions that run in this process, with their labels.
     detached: HashMap<SessionId, String>,
-    /// What they ask, as far as it was said.
+    /// Their pending approvals that were already announced.
     announced: HashSet<String>,
     approvals: ApprovalPrompts,
     first_ctrl_c: Option<FirstCtrlC>,
     notice: Option<String>,
-    /// A command of the user that runs.
+    /// Running command of the user.
     command: Option<user_command::RunningCommand>,
-    /// A plan that the user can approve.
+    /// Plan that the user can approve.
     plan: Option<plan::Plan>,
-    /// Whether the last line that was said is empty.
+    /// Whether the last printed line is empty.
     last_line_is_empty: bool,
 }
 
-/// A round that runs.
+/// Running round.
 struct Round {
     watch: RunEvents,
     ending: Pin<Box<dyn Future<Output = Result<RunResult, RunError>> + Send>>,
@@ -79,33 +79,33 @@ enum StopState {
     Requested,
 }
 
-/// Ctrl-C was pressed once.
+/// State after Ctrl-C was pressed once.
 struct FirstCtrlC {
     at: Instant,
-    /// How the chat ends if it is pressed again.
+    /// Exit code if it is pressed again.
     exit: Exit,
 }
 
-/// What others ask of the process.
+/// Signals from other processes.
 struct ChatSignals {
     terminate: Signal,
     interrupt: Signal,
     suspend: Signal,
 }
 
-/// What a running round has to tell.
+/// Event of a running round.
 enum RoundEvent {
     RunEvent(RunEvent),
     Ended(Box<Result<RunResult, RunError>>),
 }
 
-/// Talks until the person leaves.
+/// Runs the chat until the user quits.
 pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, CliError> {
     let colour = conversation.colour();
     let history = conversation.settings.environment.history_file().map(History::load).unwrap_or_default();
     let root = conversation.session().cloned().unwrap_or_else(|| SessionId::root(0));
     let writer = TranscriptWriter::new(root, colour, conversation.background_children.clone());
-    // From here on a signal does not end the process any more, so that the terminal is always given back.
+    // From here on a signal no longer ends the process, so that the terminal is always restored.
     let signals = ChatSignals {
         terminate: listen(SignalKind::terminate())?,
         interrupt: listen(SignalKind::interrupt())?,
@@ -136,14 +136,14 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     let mut attention = ui.approvals.take_attention();
     drop(ui);
     for (session, label) in left {
-        output::note(&format!("{label} was left at its work; to go on: brigade resume {session}"));
+        output::note(&format!("{label} was still running. Resume: brigade resume {session}"));
     }
     attention.finish().await;
     Ok(exit)
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, CliError> {
-    signal(kind).map_err(|error| CliError::failed(format!("no signals can be heard: {error}")))
+    signal(kind).map_err(|error| CliError::failed(format!("cannot install the signal handlers: {error}")))
 }
 
 async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
@@ -174,7 +174,7 @@ impl ChatUi<'_> {
                 }
                 event = keyboard.next() => match event {
                     Some(Ok(event)) => self.event(event).await,
-                    // Nobody can type any more.
+                    // Standard input has ended.
                     Some(Err(_)) | None => Some(self.exit()),
                 },
                 _ = ticks.tick() => {
@@ -200,7 +200,7 @@ impl ChatUi<'_> {
         }
     }
 
-    /// How the chat ends if it ends now.
+    /// Exit code if the chat ends now.
     fn exit(&self) -> Exit {
         if self.round.is_some() { Exit::Cancelled } else { Exit::Done }
     }
@@ -214,7 +214,7 @@ impl ChatUi<'_> {
         let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
         lines.extend(wrap_text(&greeting, columns).lines().map(|line| self.colour.paint("2", line)));
         if self.conversation.is_open() {
-            let open = "Its last round is not over; it goes on with your next message.";
+            let open = "Its last round has not ended. It continues with your next message.";
             lines.extend(wrap_text(open, columns).lines().map(str::to_owned));
         }
         lines.push(String::new());
@@ -225,7 +225,7 @@ impl ChatUi<'_> {
         terminal::size().0.saturating_sub(1)
     }
 
-    /// Says lines that are safe. Two empty ones never follow each other.
+    /// Prints lines, which must be safe. Collapses consecutive empty lines.
     fn print_lines(&mut self, mut lines: Vec<String>) {
         lines.retain(|line| {
             let repeats = self.last_line_is_empty && line.is_empty();
@@ -259,7 +259,7 @@ impl ChatUi<'_> {
         self.screen.draw(frame);
     }
 
-    /// The word on what the next key does.
+    /// Notice about the next key.
     fn current_notice(&self) -> Option<String> {
         let command = || self.command.as_ref().map(user_command::RunningCommand::notice);
         let question = || self.approvals.notice().map(str::to_owned);
@@ -308,7 +308,7 @@ impl ChatUi<'_> {
             Ok(ParsedLine::Message(message)) => {
                 let ComposedMessage { text, notes } = self.conversation.compose(&message);
                 if self.round.is_some() {
-                    lines.push(self.colour.paint("2", "  (heard at the next step)"));
+                    lines.push(self.colour.paint("2", "  (delivered at the next step)"));
                 }
                 for note in &notes {
                     let note = wrap_text(&format!("  ({note})"), self.columns());
@@ -348,13 +348,13 @@ impl ChatUi<'_> {
         match sent {
             Ok(Sent::Ready(round)) => self.follow(round),
             Ok(Sent::RunningElsewhere) => {
-                self.note("This session is run elsewhere and hears it there before its next turn.");
+                self.note("This session is running in another process, which delivers the message before its next turn.");
             }
             Err(failure) => self.fail(&failure),
         }
     }
 
-    /// Starts a round. It is watched before it begins, so that nothing of it is missed.
+    /// Starts a round. The subscription begins first, so that no event is missed.
     fn follow(&mut self, round: PreparedRun) {
         let background_children = std::mem::take(&mut self.conversation.background_children);
         self.writer = TranscriptWriter::new(round.session().clone(), self.colour, background_children);
@@ -415,7 +415,7 @@ impl ChatUi<'_> {
         for session in ending.iter().flat_map(|ending| ending.detached.sessions()) {
             let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
             let label = node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label));
-            self.note(&format!("{label} goes on by itself as {session}"));
+            self.note(&format!("{label} continues in the background as {session}"));
             self.detached.insert(session.clone(), label);
         }
         let has_answer = ending
@@ -425,7 +425,7 @@ impl ChatUi<'_> {
             ending.as_ref().is_ok_and(|ending| matches!(ending.outcome.status, Status::Cancelled { .. }));
         if self.conversation.has_unread_input().await {
             if was_cancelled {
-                self.note("What you said last is heard with your next message.");
+                self.note("Your last message will be delivered with the next one.");
             } else if ending.is_ok() {
                 let sent = self.conversation.prepare_next_round().await;
                 self.begin(sent);
@@ -436,7 +436,7 @@ impl ChatUi<'_> {
         self.draw();
     }
 
-    /// What was written and not told, because it was over too soon.
+    /// Handles events that were not delivered before the round ended.
     async fn catch_up(&mut self) {
         if let Some(round) = &mut self.round {
             let mut rest = Vec::new();
@@ -454,7 +454,7 @@ impl ChatUi<'_> {
         }
     }
 
-    /// Announces the end of sessions that were left to themselves.
+    /// Announces the end of detached sessions.
     async fn poll_detached(&mut self) {
         let sessions: Vec<SessionId> = self.detached.keys().cloned().collect();
         let store = self.conversation.runtime.store().clone();
@@ -477,7 +477,7 @@ impl ChatUi<'_> {
     }
 }
 
-/// What stands beneath the conversation now.
+/// Current content below the conversation.
 fn frame<'a>(
     conversation: &'a Conversation,
     round: &Option<Round>,

@@ -1,4 +1,4 @@
-//! A conversation without a screen: messages come line by line, answers go to standard output.
+//! Chat without a screen: reads messages line by line, and prints replies to standard output.
 
 use std::io::BufRead;
 
@@ -22,17 +22,17 @@ use crate::session_ref;
 use crate::summary;
 use crate::terminal::{self, Colour};
 
-/// Whether there is more to come.
+/// Next step after a line.
 enum NextStep {
-    /// The next line.
+    /// Read the next line.
     Continue,
-    /// The end, at the person's word.
+    /// Quit at the user's request.
     Quit,
-    /// A round that the command began.
+    /// Follow a round that the command started.
     Follow(Box<PreparedRun>),
 }
 
-/// Talks until the input ends. How it ends is how the last round did.
+/// Runs the chat until the input ends. The exit code is that of the last round.
 pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, CliError> {
     let mut signals = Signals::listen(conversation.runtime.store().clone())?;
     let mut lines = stdin_lines();
@@ -93,7 +93,7 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     Ok(exit)
 }
 
-/// Says what went wrong. Only where nobody listens any more there is no going on.
+/// Reports a failure. Returns it only if the output is closed.
 fn report(failure: CliError) -> Result<(), CliError> {
     match failure {
         CliError::OutputClosed => Err(CliError::OutputClosed),
@@ -104,7 +104,7 @@ fn report(failure: CliError) -> Result<(), CliError> {
     }
 }
 
-/// Lines of standard input, read by a thread that nobody waits for.
+/// Lines of standard input, read by a detached thread.
 fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -121,7 +121,7 @@ fn stdin_lines() -> mpsc::UnboundedReceiver<String> {
     receiver
 }
 
-/// One message and what comes of it.
+/// Sends a message and follows its round.
 async fn run_round(
     conversation: &mut Conversation,
     text: &str,
@@ -134,7 +134,9 @@ async fn run_round(
     let run = match conversation.send_message(&text).await? {
         Sent::Ready(round) => round,
         Sent::RunningElsewhere => {
-            output::note("This session is run elsewhere and hears it there before its next turn.");
+            output::note(
+                "This session is running in another process, which delivers the message before its next turn.",
+            );
             return Ok(Exit::Done);
         }
     };
@@ -158,7 +160,8 @@ async fn follow(
         follow::follow(&conversation.runtime, run, view, &mut progress, signals, &hints, attention).await?;
     let format = conversation.global.output_format;
     if format != OutputFormat::Text {
-        output::json(&Report::new(&followed.view, &followed.ending))?;
+        let outcome = followed.ending.as_ref().map(|ending| &ending.outcome);
+        output::json(&Report::new(&followed.view, outcome))?;
     }
     conversation.view = Some(followed.view);
     let RunResult { outcome, detached, .. } = followed.ending?;
@@ -172,12 +175,12 @@ async fn follow(
     Ok(Exit::of(&outcome.status))
 }
 
-/// What there is to say of an end that is not a success.
+/// Notice about an end that is not a success.
 pub(super) fn status_notice(status: &Status) -> Option<String> {
     match status {
         Status::Done | Status::Detached => None,
         Status::Incomplete { limit } => Some(format!(
-            "incomplete: stopped at the {}; the next message begins with fresh limits",
+            "incomplete: stopped at the {}; the next message starts with new limits",
             limit.label()
         )),
         Status::Failed { cause } => Some(format!("failed: {}", sanitize::line(cause))),
@@ -197,24 +200,24 @@ async fn run_slash_command(conversation: &mut Conversation, command: Command) ->
             conversation.set_model(model).await?;
             slash_output::model(conversation).await
         }
-        Command::Mode(None) => format!("The mode is {}.", conversation.mode().await),
+        Command::Mode(None) => format!("Mode: {}.", conversation.mode().await),
         Command::Mode(Some(mode)) => {
             conversation.set_mode(mode).await?;
-            format!("The mode is {mode} from the next round on.")
+            format!("Mode: {mode} (from the next round).")
         }
         Command::Resume(None) => slash_output::sessions(&**conversation.runtime.store(), columns).await?,
         Command::Resume(Some(id)) => {
             let session = session_ref::resolve(&**conversation.runtime.store(), &id).await?;
             conversation.switch(&session).await?;
-            format!("This is {} now.", conversation.agent_label())
+            format!("Switched to {}.", conversation.agent_label())
         }
         Command::Undo => conversation.undo().await?,
         Command::Clear => match conversation.leave_session() {
-            Some(session) => format!("A new session begins. To continue the last one: /resume {session}"),
-            None => "A new session begins.".to_owned(),
+            Some(session) => format!("Started a new session. Resume the last one: /resume {session}"),
+            None => "Started a new session.".to_owned(),
         },
         Command::Compact => return Ok(NextStep::Follow(Box::new(conversation.compact().await?))),
-        Command::Tell(_) | Command::Stop(_) => return Err(CliError::usage("nobody works now")),
+        Command::Tell(_) | Command::Stop(_) => return Err(CliError::usage("no agents are running")),
         Command::Help => commands::help(),
         Command::Quit => return Ok(NextStep::Quit),
     };

@@ -1,4 +1,4 @@
-//! The terminal while there is a chat on it: what is said scrolls up, beneath it the tree and the line that is typed.
+//! Terminal of a chat: the conversation scrolls up, with the tree and the input line below it.
 
 use crate::error::CliError;
 use crate::follow::RunView;
@@ -11,61 +11,61 @@ use crate::terminal::{self, Colour};
 use brigade_core::SessionId;
 
 const CLEAR_SCREEN: &str = "\u{1b}[H\u{1b}[2J";
-/// Of the window's rows, how many the line that is typed may take.
+/// The input line may take one part in this many of the window's rows.
 const INPUT_ROWS_DIVISOR: usize = 3;
 
-/// The terminal. When it is dropped, it is as it was before.
+/// Terminal state, which is restored on drop.
 pub(super) struct Screen {
     tree: LiveTree,
     colour: Colour,
-    /// A tree of nobody, for when nobody works.
+    /// Empty tree, for when no agents are running.
     empty_view: RunView,
     _raw: RawTerminal,
 }
 
-/// What stands beneath what was said.
+/// Lines below the conversation.
 pub(super) struct Frame<'a> {
-    /// The tree, while somebody works.
+    /// Tree, while agents are running.
     pub(super) view: Option<&'a RunView>,
-    /// What is being said and not complete.
+    /// Incomplete text of the reply.
     pub(super) pending: Vec<String>,
-    /// A word on what the next key does.
+    /// Notice about the next key.
     pub(super) notice: Option<&'a str>,
-    /// The line that is typed.
+    /// Input line.
     pub(super) line: Layout,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     pub(super) fn enter(colour: Colour) -> Result<Screen, CliError> {
         let raw = RawTerminal::enter()?;
         let empty_view = RunView::new(SessionId::root(0));
         Ok(Screen { tree: LiveTree::new(colour), colour, empty_view, _raw: raw })
     }
 
-    /// The rows that the line may take in this window.
+    /// Maximum rows of the input line in this window.
     pub(super) fn line_rows() -> usize {
         (terminal::size().1 / INPUT_ROWS_DIVISOR).max(1)
     }
 
-    /// Shows the frame.
+    /// Draws the frame.
     pub(super) fn draw(&mut self, frame: Frame<'_>) {
         let view = self.set(frame);
         self.tree.draw(view.unwrap_or(&self.empty_view));
     }
 
-    /// Puts lines, which are safe, above the frame.
+    /// Prints lines above the frame. They must be safe.
     pub(super) fn print_lines(&mut self, lines: &[String], frame: Frame<'_>) {
         let view = self.set(frame);
         self.tree.print(view.unwrap_or(&self.empty_view), &lines.join("\n"));
     }
 
-    /// Takes the frame away, so that others can write. The next drawing brings it back.
+    /// Removes the frame, so that others can write. The next draw restores it.
     pub(super) fn clear(&mut self) {
         self.tree.clear();
     }
 
-    /// An empty window.
+    /// Clears the window.
     pub(super) fn clear_screen(&mut self) {
         self.tree.clear();
         output::write_stderr(CLEAR_SCREEN);

@@ -1,14 +1,14 @@
-//! A search in what was typed before.
+//! Search in the input history.
 
 use super::history::History;
 use crate::sanitize;
 
-/// A search: the words that are looked for, and the entry that has them.
+/// Search state: the query, and the matching entry.
 #[derive(Debug)]
 pub(super) struct Search {
     query: String,
     found: Option<usize>,
-    /// What was typed before the search.
+    /// Input from before the search.
     draft: String,
 }
 
@@ -17,24 +17,24 @@ impl Search {
         Search { query: String::new(), found: None, draft: draft.to_owned() }
     }
 
-    /// What was typed before the search.
+    /// Input from before the search.
     pub(super) fn draft(&self) -> &str {
         &self.draft
     }
 
-    /// Looks for more words. Returns the entry to show.
+    /// Extends the query. Returns the entry to show.
     pub(super) fn extend(&mut self, query: &str, history: &History) -> String {
         self.query.push_str(query);
         self.search_again(history)
     }
 
-    /// Looks for one character less.
+    /// Removes one character from the query.
     pub(super) fn shorten(&mut self, history: &History) -> String {
         self.query.pop();
         self.search_again(history)
     }
 
-    /// The next older entry with the same words, or none if there is none.
+    /// Next older match, if there is one.
     pub(super) fn older(&mut self, history: &History) -> Option<String> {
         if self.query.is_empty() {
             return None;
@@ -44,11 +44,11 @@ impl Search {
         Some(entry.to_owned())
     }
 
-    /// The words beside the entry.
+    /// Notice next to the entry.
     pub(super) fn notice(&self) -> String {
         let query = sanitize::line(&self.query);
         match (query.is_empty(), self.found) {
-            (true, _) => "Search: type words of an earlier message. Ctrl-C cancels.".to_owned(),
+            (true, _) => "Search: type part of an earlier message. Ctrl-C cancels.".to_owned(),
             (false, Some(_)) => {
                 format!("Search: {query} (Enter sends, Tab edits, Ctrl-R older, Ctrl-C cancels)")
             }

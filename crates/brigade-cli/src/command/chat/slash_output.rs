@@ -1,4 +1,4 @@
-//! What commands that begin with a slash answer, as text that is safe to show.
+//! Output of slash commands, as text that is safe to print.
 
 use brigade::{Store, UndoResult, UndoneFile};
 use brigade_core::view::{Activity, Node};
@@ -14,11 +14,11 @@ use crate::settings::LEAD_AGENT;
 use crate::terminal::Colour;
 use crate::units;
 
-/// How many sessions are listed.
+/// Maximum number of sessions that are listed.
 const MAX_LISTED_SESSIONS: usize = 10;
-pub(super) const NO_SESSION: &str = "Nothing was said yet.";
+pub(super) const NO_SESSION: &str = "No messages yet.";
 
-/// Who works for whom.
+/// Tree of agents.
 pub(super) fn tree(conversation: &Conversation, colour: Colour, columns: usize) -> String {
     conversation
         .view
@@ -26,7 +26,7 @@ pub(super) fn tree(conversation: &Conversation, colour: Colour, columns: usize) 
         .map_or_else(|| NO_SESSION.to_owned(), |view| render::costs(view, colour, columns))
 }
 
-/// What was used up.
+/// Tokens and cost.
 pub(super) fn cost(conversation: &Conversation, colour: Colour, columns: usize) -> String {
     conversation
         .view
@@ -34,27 +34,28 @@ pub(super) fn cost(conversation: &Conversation, colour: Colour, columns: usize) 
         .map_or_else(|| NO_SESSION.to_owned(), |view| render::costs_by_agent(view, colour, columns))
 }
 
-/// The model of the next round.
+/// Model of the next round.
 pub(super) async fn model(conversation: &Conversation) -> String {
     match conversation.model().await {
-        Some(model) => format!("The model is {}.", sanitize::line(&model)),
+        Some(model) => format!("Model: {}.", sanitize::line(&model)),
         None => {
-            "No model is set: /model PROVIDER/MODEL sets one, brigade models shows what there is.".to_owned()
+            "No model is set. Set one with /model PROVIDER/MODEL. List available models with: brigade models"
+                .to_owned()
         }
     }
 }
 
-/// The agents that can be named.
+/// Available agents.
 pub(super) fn agents(conversation: &Conversation, columns: usize) -> String {
     let agents = conversation.runtime.settings().agents.list();
     let width = agents.iter().map(|agent| agent.id.len()).chain([LEAD_AGENT.len()]).max().unwrap_or_default();
     let line = |id: &str, about: &str| fit(&format!("{} {}", pad(id, width), sanitize::line(about)), columns);
-    let mut lines = vec![line(LEAD_AGENT, "takes tasks and hands parts of them on")];
+    let mut lines = vec![line(LEAD_AGENT, "takes tasks and delegates parts of them")];
     lines.extend(agents.iter().map(|agent| line(&agent.id, &agent.description)));
     lines.join("\n")
 }
 
-/// The sessions in which something happened last.
+/// Sessions with the newest activity.
 pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String, CliError> {
     let mut roots = store.roots().await?;
     roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
@@ -71,28 +72,28 @@ pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String
             sanitize::line(agent),
             sanitize::line(delegation.task.as_str())
         );
-        // The id is never cut: it is there to be typed.
+        // The id is never cut, because the user has to type it.
         let max_columns = columns.saturating_sub(summary.root.as_str().len() + 1).max(12);
         lines.push(format!("{} {}", summary.root, fit(&about, max_columns)));
     }
     if lines.is_empty() {
-        return Ok("There are no sessions yet.".to_owned());
+        return Ok("No sessions yet.".to_owned());
     }
-    lines.push("To go on with one: /resume ID".to_owned());
+    lines.push("Resume one with: /resume ID".to_owned());
     Ok(lines.join("\n"))
 }
 
-/// The result of an undo, file by file.
+/// Report of an undo, file by file.
 pub(super) fn undo_report(files: &[UndoneFile]) -> String {
     let lines = files.iter().map(|UndoneFile { path, result }| {
         let path = sanitize::line(path);
         match result {
             UndoResult::Restored => format!("restored {path}"),
             UndoResult::PartlyRestored => {
-                format!("restored {path} to the content that another program gave it during the round")
+                format!("restored {path} to the content that another program wrote during the round")
             }
             UndoResult::Removed => format!("removed {path}, which the round created"),
-            UndoResult::Unchanged => format!("{path} already is as it was before the round"),
+            UndoResult::Unchanged => format!("{path} is already restored"),
             UndoResult::Refused { cause } => format!("cannot undo {path}: {}", sanitize::line(cause)),
         }
     });
@@ -103,7 +104,7 @@ pub(super) fn undo_report(files: &[UndoneFile]) -> String {
     lines.join("\n")
 }
 
-/// The same for the agent; nothing if no file was changed.
+/// Note for the agent about an undo; none if no file was changed.
 pub(super) fn undo_note_for_agent(files: &[UndoneFile]) -> Option<String> {
     let is_changed = |file: &&UndoneFile| match &file.result {
         UndoResult::Restored | UndoResult::PartlyRestored | UndoResult::Removed => true,
@@ -114,7 +115,7 @@ pub(super) fn undo_note_for_agent(files: &[UndoneFile]) -> Option<String> {
     Some(format!("I undid the edits of the last round in: {paths}"))
 }
 
-/// The agent that is meant by the first words of a text, and what follows them. Names may have blanks in them.
+/// Finds the agent that a text begins with, and returns it with the rest of the text. Names may contain spaces.
 pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(SessionId, &'a str), String> {
     let nodes = view.tree.walk(&view.root);
     let mut found: Vec<(&Node, &'a str)> = Vec::new();
@@ -137,20 +138,20 @@ pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(Sess
         found.iter().filter(|(node, _)| !matches!(node.activity, Activity::Ended(_))).collect();
     match (working.as_slice(), found.as_slice()) {
         ([(node, rest)], _) => Ok((node.session.clone(), rest)),
-        ([], []) => Err(format!("nobody here is called '{name}'; /tree shows who works")),
+        ([], []) => Err(format!("no agent is named '{name}'. List the agents with /tree")),
         ([], [(node, _), ..]) => Err(format!(
-            "{} works no more; to talk with it: /resume {}",
+            "{} is not running any more. Continue its session with: /resume {}",
             sanitize::line(&node.label),
             node.session
         )),
         (several, _) => {
             let keys: Vec<String> = several.iter().map(|(node, _)| node.key()).collect();
-            Err(format!("several are called '{name}'; name one as {}", keys.join(" or ")))
+            Err(format!("several agents are named '{name}'. Use {}", keys.join(" or ")))
         }
     }
 }
 
-/// What follows a name at the start of a text, whatever its letters' case.
+/// Text after a name at its start, ignoring case.
 fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     if name.is_empty() {
         return None;
@@ -215,14 +216,14 @@ mod tests {
         let child = |index| view.root.child(CallId { turn: 1, index });
         assert_eq!(parse_recipient(&view, "security auditor hurry up"), Ok((child(1), "hurry up")));
         assert_eq!(parse_recipient(&view, "Security hurry"), Ok((child(0), "hurry")));
-        assert_eq!(parse_recipient(&view, "gone x"), Ok((child(3), "x")), "the one that works is meant");
+        assert_eq!(parse_recipient(&view, "gone x"), Ok((child(3), "x")), "the running agent is preferred");
         assert_eq!(
-            parse_recipient(&view, child(2).as_str()).unwrap_err().split(';').next(),
-            Some("Gone works no more")
+            parse_recipient(&view, child(2).as_str()).unwrap_err().split('.').next(),
+            Some("Gone is not running any more")
         );
         let key = view.tree.node(&child(0)).unwrap().key();
         assert_eq!(parse_recipient(&view, &format!("{key} x")), Ok((child(0), "x")));
-        assert!(parse_recipient(&view, "Sec x").unwrap_err().contains("nobody"));
+        assert!(parse_recipient(&view, "Sec x").unwrap_err().contains("no agent is named"));
         assert!(parse_recipient(&view, "\u{1b}[2J x").unwrap_err().contains("\\u{1b}"));
     }
 

@@ -1,4 +1,4 @@
-//! What of a running tree is said in the conversation.
+//! Conversation lines for the events of a running tree.
 
 use std::collections::HashSet;
 
@@ -18,33 +18,33 @@ use crate::terminal::Colour;
 
 /// Mark of a tool call.
 const BULLET: &str = "· ";
-/// How much of a result is shown where it is only announced.
+/// Columns of a result in an announcement.
 const MAX_RESULT_COLUMNS: usize = 160;
-/// How many messages of an earlier conversation are shown, and how much of each.
+/// Maximum number of earlier messages that are shown, and lines of each.
 const MAX_RECALLED_MESSAGES: usize = 6;
 const MAX_RECALLED_LINES: usize = 12;
 
-/// Says what the session at the top says, and what the person should know of the others.
+/// Writes the replies of the root session, and notices about other sessions.
 pub(super) struct TranscriptWriter {
     colour: Colour,
     columns: usize,
     root: SessionId,
-    /// Children that work in the background: their end is announced.
+    /// Children that work in the background. Their end is announced.
     background_children: HashSet<SessionId>,
     markdown: Markdown,
-    /// What was shown of the reply that is being written.
+    /// Shown part of the current reply.
     streamed: String,
-    /// The last whole reply, and its turn: what comes of it later was on its way for too long.
+    /// Last complete reply, and its turn. Deltas of it that arrive later are ignored.
     replied: String,
     turn: u32,
-    /// Whether the attempt of which something was shown came to nothing.
+    /// Whether the attempt whose text was shown has failed.
     was_cut: bool,
-    /// What the model is asked for.
+    /// Purpose of the current model call.
     purpose: Purpose,
     last: BlockKind,
 }
 
-/// What was said last: an empty line stands between the kinds.
+/// Kind of the last output. Different kinds are separated by an empty line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockKind {
     Empty,
@@ -53,7 +53,7 @@ enum BlockKind {
 }
 
 impl TranscriptWriter {
-    /// Nothing said yet.
+    /// Creates a writer without output.
     pub(super) fn new(
         root: SessionId,
         colour: Colour,
@@ -74,17 +74,17 @@ impl TranscriptWriter {
         }
     }
 
-    /// The window has so many columns: text that begins from now on is broken there.
+    /// Sets the width of the window. It applies to text that begins later.
     pub(super) fn set_columns(&mut self, columns: usize) {
         self.columns = columns;
     }
 
-    /// The last lines of what is being said and not complete.
+    /// Last lines of the incomplete text.
     pub(super) fn pending(&self, max_lines: usize) -> Vec<String> {
         self.markdown.pending(max_lines)
     }
 
-    /// What there is to say about something that happened.
+    /// Lines for an event.
     pub(super) fn show_event(&mut self, live: &RunEvent, view: &RunView) -> Vec<String> {
         match live {
             RunEvent::Delta { session, turn, text } if *session == self.root && *turn > self.turn => {
@@ -105,7 +105,7 @@ impl TranscriptWriter {
         }
     }
 
-    /// How the round ended, as far as it was not said yet.
+    /// Lines for the end of a round that were not shown yet.
     pub(super) fn end(&mut self, outcome: &Outcome) -> Vec<String> {
         let mut lines = self.flush();
         self.streamed.clear();
@@ -122,12 +122,12 @@ impl TranscriptWriter {
         lines
     }
 
-    /// Something from outside that stands among the words.
+    /// Lines from another source, as a note.
     pub(super) fn note_lines(&mut self, lines: Vec<String>) -> Vec<String> {
         self.with_spacing(BlockKind::Note, lines)
     }
 
-    /// An empty line, unless there is one.
+    /// Empty line, unless the last one is empty.
     pub(super) fn blank_line(&mut self) -> Vec<String> {
         self.with_spacing(BlockKind::Empty, Vec::new())
     }
@@ -162,7 +162,9 @@ impl TranscriptWriter {
                 }
                 self.note(Some("2"), &format!("· {what}"))
             }
-            Event::Compacted { .. } => self.note(Some("2"), "(what was said before is a summary now)"),
+            Event::Compacted { .. } => {
+                self.note(Some("2"), "(the conversation so far was replaced with a summary)")
+            }
             Event::LimitReached { which, .. } => {
                 self.note(Some("33"), &format!("reached the {}", which.label()))
             }
@@ -179,7 +181,7 @@ impl TranscriptWriter {
         self.with_spacing(BlockKind::Text, lines)
     }
 
-    /// All of a text that has not been shown.
+    /// Lines of text that was not shown yet.
     fn flush(&mut self) -> Vec<String> {
         let lines = self.markdown.end();
         self.with_spacing(BlockKind::Text, lines)
@@ -204,7 +206,7 @@ impl TranscriptWriter {
         }
         let mut lines = self.flush();
         if !streamed.is_empty() {
-            lines.extend(self.note(Some("2"), "(some of it was missed; here is the whole)"));
+            lines.extend(self.note(Some("2"), "(some of the text was missed; the complete reply follows)"));
         }
         lines.extend(self.show_text(text));
         lines
@@ -215,13 +217,13 @@ impl TranscriptWriter {
         let was_cut = std::mem::take(&mut self.was_cut) || !self.streamed.is_empty();
         self.streamed.clear();
         let text = match cause {
-            CallFault::Transient { .. } if was_cut => "(that reply was cut off; asking again)".to_owned(),
+            CallFault::Transient { .. } if was_cut => "(the reply was cut off; retrying)".to_owned(),
             CallFault::Transient { message } => {
-                format!("(the model failed: {}; asking again)", sanitize::line(message))
+                format!("(the model call failed: {}; retrying)", sanitize::line(message))
             }
             CallFault::GivenUp { .. } => format!("({})", sanitize::line(&cause.to_string())),
             CallFault::Fatal { .. } | CallFault::Overflow { .. } if was_cut => {
-                "(that reply was cut off)".to_owned()
+                "(the reply was cut off)".to_owned()
             }
             CallFault::Fatal { .. }
             | CallFault::Overflow { .. }
@@ -257,7 +259,7 @@ impl TranscriptWriter {
     }
 }
 
-/// How the end of an agent is announced.
+/// Announcement of an agent's end.
 pub(super) fn end_notice(label: &str, outcome: &Outcome) -> String {
     let label = sanitize::line(label);
     let result = match first_line(outcome.text.as_str()) {
@@ -268,7 +270,7 @@ pub(super) fn end_notice(label: &str, outcome: &Outcome) -> String {
         Status::Done | Status::Detached => format!("{label} is done{result}"),
         Status::Incomplete { limit } => format!("{label} reached its {}{result}", limit.label()),
         Status::Failed { cause } => format!("{label} failed: {}", first_line(cause)),
-        Status::Lost { cause } => format!("{label} is lost: {}", first_line(cause)),
+        Status::Lost { cause } => format!("{label}: outcome unknown: {}", first_line(cause)),
         Status::Cancelled { .. } => format!("{label} was stopped{result}"),
     }
 }
@@ -277,14 +279,14 @@ fn first_line(text: &str) -> String {
     fit(&sanitize::line(text.trim().lines().next().unwrap_or_default()), MAX_RESULT_COLUMNS)
 }
 
-/// What the person says, as it stands in the conversation.
+/// Message of the user, as it is shown in the conversation.
 pub(super) fn echo(text: &str, colour: Colour) -> Vec<String> {
     let lines = sanitize::lines(text);
     let marks = std::iter::once("> ").chain(std::iter::repeat("  "));
     lines.lines().zip(marks).map(|(line, mark)| colour.paint("1", &format!("{mark}{line}"))).collect()
 }
 
-/// The last messages of an earlier conversation.
+/// Last messages of an earlier conversation.
 pub(super) fn recent_messages(records: &[Record], colour: Colour, columns: usize) -> Vec<String> {
     let mut messages: Vec<Vec<String>> = Vec::new();
     for record in records {

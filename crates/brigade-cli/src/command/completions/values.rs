@@ -1,4 +1,4 @@
-//! Values that a shell completes: what exists on this machine.
+//! Completion values that exist on this machine: sessions, agents and models.
 
 use brigade::AgentCatalog;
 
@@ -15,12 +15,12 @@ use crate::settings::{LEAD_AGENT, Settings};
 use crate::setup;
 use crate::units;
 
-/// The most sessions that are offered, the newest first.
+/// Maximum number of sessions, the newest first.
 const MAX_SESSIONS: usize = 100;
 /// Columns of the description of a value.
 const MAX_DESCRIPTION_COLUMNS: usize = 60;
 
-/// A kind of values.
+/// Kind of completion values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CompletionKind {
     Sessions,
@@ -40,7 +40,7 @@ impl CompletionKind {
         }
     }
 
-    /// The text that stands for these values while a script is generated.
+    /// Placeholder for these values during the generation of a script.
     pub(super) fn marker(self) -> &'static str {
         match self {
             CompletionKind::Sessions => "BRIGADE_COMPLETES_SESSIONS",
@@ -49,19 +49,19 @@ impl CompletionKind {
         }
     }
 
-    /// The command that lists them.
+    /// Command that lists the values.
     pub(super) fn command(self) -> String {
         format!("brigade {} {} 2>/dev/null", crate::COMPLETE_ARG, self.name())
     }
 
-    /// The zsh function that offers them.
+    /// Zsh function that offers the values.
     pub(super) fn function(self) -> String {
         format!("_brigade_{}", self.name())
     }
 }
 
-/// Prints the values of a kind, one a line: the value, a tab, and a description. A shell shows no errors while the user
-/// types, so there are none.
+/// Prints the values of a kind, one per line: the value, a tab and a description. Errors are not printed, because a
+/// shell cannot show them during completion.
 pub(crate) fn print(kind: &str) {
     let Some(values) = CompletionKind::ALL.into_iter().find(|values| values.name() == kind) else { return };
     let listed = match values {
@@ -107,7 +107,7 @@ fn agents() -> Result<CompletionList, CliError> {
     Ok(defined.chain([(LEAD_AGENT.to_owned(), "the built-in agent".to_owned())]).collect())
 }
 
-/// The models that can be used now; if there are none, one of each provider.
+/// Models that can be used now. If there are none, the suggested model of each provider.
 fn models() -> Result<CompletionList, CliError> {
     let settings = Settings::load(&Global::default())?;
     let offers = settings.providers.list(&settings.environment);

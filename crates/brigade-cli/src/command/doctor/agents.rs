@@ -1,4 +1,4 @@
-//! Agents, skills, and the rules for tools.
+//! Checks of agents, instructions, skills and permission rules.
 
 use std::sync::Arc;
 
@@ -14,32 +14,32 @@ use crate::project_context;
 use crate::settings::{McpServer, Settings};
 use crate::setup;
 
-/// The agents that can be named, and the files that are none.
+/// Checks the agent files.
 pub(super) fn agents(settings: &Settings) -> Vec<Finding> {
     let found = agents::discover_all(&settings.agent_dirs());
     let count = found.definitions.len();
     let mut findings = vec![match count {
-        0 => Finding::ok("the built-in lead; brigade agents new ID writes more"),
+        0 => Finding::ok("the built-in lead. Create others with: brigade agents new ID"),
         _ => Finding::ok(format!("the built-in lead and {count} from files")),
     }];
     findings.extend(found.problems.iter().map(|problem| match problem.kind {
         ProblemKind::Shadowed => Finding::note(problem.to_string()),
         ProblemKind::Refused | ProblemKind::Duplicate => Finding::problem(
             problem.to_string(),
-            format!("Mend or remove it, then check: brigade agents lint {}", problem.file.display()),
+            format!("Fix or remove it, then check: brigade agents lint {}", problem.file.display()),
         ),
     }));
     findings
 }
 
-/// The instruction files that agents follow, and those that are not used.
+/// Checks the instruction files.
 pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError> {
-    // What is wrong with the store is said elsewhere.
+    // Problems of the store are reported by its own check.
     let store = setup::open_store_read_only(settings).unwrap_or_else(|_| Arc::new(MemoryStore::new()));
     let found = match block_on(project_context::instructions(settings, &*store))? {
         Ok(found) => found,
         Err(failure) => {
-            return Ok(vec![Finding::problem(failure.to_string(), "No run starts before that is mended")]);
+            return Ok(vec![Finding::problem(failure.to_string(), "Fix this first; no run can start")]);
         }
     };
     let mut findings: Vec<Finding> =
@@ -49,33 +49,33 @@ pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError
     }
     findings.extend(found.problems.into_iter().map(|problem| {
         let fix = match problem.accept {
-            Some(command) => format!("Look at it, and accept it with: {command}"),
-            None => "Make it a shorter file of that folder".to_owned(),
+            Some(command) => format!("Review it, then accept it with: {command}"),
+            None => "Replace it with a shorter file in that folder".to_owned(),
         };
         Finding::warn(format!("{} {}", problem.path.display(), problem.cause), fix)
     }));
     Ok(findings)
 }
 
-/// The skills, and the folders that are none.
+/// Checks the skill folders.
 pub(super) fn skills(settings: &Settings) -> Vec<Finding> {
     let (skills, problems) = project_context::discover_skills(settings);
     let mut findings = vec![Finding::ok(match skills.list().len() {
         0 => "none".to_owned(),
         count => format!("{count} found"),
     })];
-    findings.extend(problems.iter().map(|problem| Finding::warn(problem.to_string(), "Mend or remove it")));
+    findings.extend(problems.iter().map(|problem| Finding::warn(problem.to_string(), "Fix or remove it")));
     findings
 }
 
-/// Whether the tools can be made, and whether every rule names one.
+/// Checks the tools, the permission rules and the presets.
 pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     let made =
         settings.web.to_web_settings(&settings.environment).map(|web| Toolbox::standard().with_web(web));
     let (tools, mut findings) = match made {
         Ok(tools) => (tools, Vec::new()),
         Err(failure) => {
-            let problem = Finding::problem(failure.to_string(), "No run starts before that is mended");
+            let problem = Finding::problem(failure.to_string(), "Fix this first; no run can start");
             (Toolbox::standard().with_web(brigade::tool::WebSettings::default()), vec![problem])
         }
     };
@@ -83,11 +83,13 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     let rules = permissions.allow.len() + permissions.ask.len() + permissions.deny.len();
     let unmatched = rules_for_unknown_servers(settings);
     findings.push(match setup::check_rules(permissions, &tools) {
-        Ok(()) if !unmatched.is_empty() => Finding::ok(format!("mode {}, {rules} rules", permissions.mode)),
-        Ok(()) => {
-            Finding::ok(format!("mode {}, {rules} rules, all for tools that there are", permissions.mode))
-        }
-        Err(failure) => Finding::problem(failure.to_string(), "Mend the rule; as it is, it protects nothing"),
+        Ok(()) if rules == 0 => Finding::ok(format!("mode {}, no rules", permissions.mode)),
+        Ok(()) => Finding::ok(format!(
+            "mode {}, {rules} rule{}",
+            permissions.mode,
+            if rules == 1 { "" } else { "s" }
+        )),
+        Err(failure) => Finding::problem(failure.to_string(), "Fix the rule; it currently has no effect"),
     });
     findings.extend(unmatched);
     let unknown = presets::unknown_tools(settings, &tools).into_iter();
@@ -96,7 +98,7 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Rules for tools of MCP servers that are not defined here.
+/// Warns about rules for tools of MCP servers that are not defined here.
 fn rules_for_unknown_servers(settings: &Settings) -> Vec<Finding> {
     let permissions = &settings.permissions;
     let lists = [("allow", &permissions.allow), ("ask", &permissions.ask), ("deny", &permissions.deny)];
@@ -111,8 +113,8 @@ fn rules_for_unknown_servers(settings: &Settings) -> Vec<Finding> {
     };
     let warning = |(list, rule): (&str, &Rule)| {
         Finding::warn(
-            format!("permissions.{list}: `{rule}` is for an MCP server that is not defined here"),
-            "Mend the name, or leave the rule for another project that has such a server",
+            format!("permissions.{list}: the MCP server in the rule `{rule}` is not defined here"),
+            "Fix the name, or keep the rule if another project defines that server",
         )
     };
     rules.filter(|(_, rule)| is_unmatched(rule)).map(warning).collect()

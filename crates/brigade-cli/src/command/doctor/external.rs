@@ -1,14 +1,14 @@
-//! Agents that other programs run.
+//! Checks of external agents.
 
 use super::{Finding, block_on};
 use crate::error::CliError;
 use crate::settings::Settings;
 use crate::setup;
 
-/// Starts every program and greets it; offline, they are only named.
+/// Starts each external agent and initializes a connection. Only lists them if offline.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.acp.is_empty() {
-        return Ok(vec![Finding::note("none; acp.servers in the configuration names them")]);
+        return Ok(vec![Finding::note("none. Define them in acp.servers of the configuration.")]);
     }
     if offline {
         let names = settings.acp.iter().map(|server| server.name.as_str());
@@ -16,7 +16,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
     }
     block_on(async {
         let (acp, problems) = setup::external_agents(settings)?;
-        let fix = "Mend its entry in acp.servers; runs go on without it";
+        let fix = "Fix its entry in acp.servers; runs continue without it";
         let mut findings = Vec::new();
         for server in &settings.acp {
             let problem =
@@ -26,7 +26,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
                 None => acp.probe(&server.name).await,
             };
             findings.push(match found {
-                Ok(title) if title.is_empty() => Finding::ok(format!("{}: it answers", server.name)),
+                Ok(title) if title.is_empty() => Finding::ok(format!("{}: responds", server.name)),
                 Ok(title) => Finding::ok(format!("{}: {title}", server.name)),
                 Err(what) => Finding::warn(format!("{}: {what}", server.name), fix),
             });

@@ -1,4 +1,4 @@
-//! This program, its guard, the kernel and the terminal.
+//! Checks of the executable, its guard, the kernel and the terminal.
 
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::settings::{Environment, Settings, Withheld};
 use crate::setup;
 use crate::terminal::{self, Colour};
 
-/// A guard that takes longer makes every command slow.
+/// A slower guard delays every command.
 const SLOW_GUARD: Duration = Duration::from_secs(1);
 
-/// What this program is.
+/// Reports the version.
 pub(super) fn version() -> Finding {
     let (version, system, machine) =
         (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
@@ -36,24 +36,23 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
     let since = Instant::now();
     let ended = block_on(brigade_sandbox::run(&guard, job, pending()))?;
     let took = since.elapsed();
-    let fix =
-        "Agents cannot run commands here: check that /bin/sh is there and that processes may be started";
+    let fix = "Agents cannot run commands here. Check that /bin/sh exists and that processes can be started";
     Ok(match ended {
         Ok(finished) if finished.end == ExitReason::Exited(0) && took < SLOW_GUARD => {
             Finding::ok(format!("a command ran under its guard in {} ms", took.as_millis()))
         }
         Ok(finished) if finished.end == ExitReason::Exited(0) => Finding::warn(
             format!("a command that does nothing took {:.1} s under its guard", took.as_secs_f64()),
-            "The machine is busy or slow; commands of agents take that long at least",
+            "The machine is busy or slow; each command of an agent takes at least as long",
         ),
         Ok(finished) => {
-            Finding::problem(format!("a command that does nothing ended as {:?}", finished.end), fix)
+            Finding::problem(format!("a command that does nothing ended with {:?}", finished.end), fix)
         }
         Err(error) => Finding::problem(error.to_string(), fix),
     })
 }
 
-/// Which variables commands get, and which are withheld.
+/// Lists the environment variables that are withheld from commands.
 pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     let count = settings.command_environment().len();
     let mut findings = vec![Finding::ok(format!("commands get {count} of your environment variables"))];
@@ -61,7 +60,7 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     let reasons = [
         (Withheld::Name, "their names look like secrets"),
         (Withheld::Value, "their values contain a password"),
-        (Withheld::Provider, "they have the key of a provider"),
+        (Withheld::Provider, "they hold the key of a provider"),
         (Withheld::BrigadeVariable, "they configure Brigade"),
         (Withheld::Denied, "shell.deny_env names them"),
     ];
@@ -81,17 +80,17 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// What the kernel offers, and that it is not used.
+/// Reports the sandbox features of the kernel, which are not used.
 pub(super) fn sandbox() -> Vec<Finding> {
     let KernelFeatures { landlock, seccomp, user_namespaces, cgroups } = KernelFeatures::detect();
     let namespaces = match user_namespaces {
         Namespaces::Open => "user namespaces: yes".to_owned(),
-        Namespaces::Closed(setting) => format!("user namespaces: closed by {setting}"),
+        Namespaces::Closed(setting) => format!("user namespaces: disabled by {setting}"),
         Namespaces::Missing => "user namespaces: none".to_owned(),
     };
     let groups = match cgroups {
-        Cgroups::Delegated => "cgroups: version 2, groups can be made",
-        Cgroups::Foreign => "cgroups: version 2, no groups can be made here",
+        Cgroups::Delegated => "cgroups: version 2, groups can be created",
+        Cgroups::Foreign => "cgroups: version 2, groups cannot be created here",
         Cgroups::Old => "cgroups: version 1 only",
         Cgroups::Missing => "cgroups: none",
     };
@@ -100,18 +99,18 @@ pub(super) fn sandbox() -> Vec<Finding> {
     let seccomp = if seccomp { "seccomp: yes" } else { "seccomp: none" };
     vec![
         Finding::note(
-            "commands are guarded, not confined: what runs has your rights, and none of the following is used yet; what \
-             agents may run is decided by mode and rules",
+            "commands run with your permissions and are not sandboxed; the mode and the rules decide what agents may \
+             run. The kernel features below are not used yet",
         ),
         Finding::note([landlock.as_str(), seccomp, &namespaces, groups].join("; ")),
     ]
 }
 
-/// What the terminal can show.
+/// Reports what the terminal supports.
 pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
     if !terminal::can_redraw(environment) {
         return vec![Finding::note(
-            "standard error is no terminal that can be drawn on: progress comes as lines",
+            "standard error is not a terminal that supports redrawing; progress is printed line by line",
         )];
     }
     let colours = match terminal::stderr_colour(environment) {
@@ -124,7 +123,7 @@ pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
         Some(locale) if is_utf8(&locale) => Finding::ok(format!("the locale {locale} is UTF-8")),
         locale => Finding::warn(
             format!(
-                "the locale {} is not UTF-8: trees may look broken",
+                "the locale {} is not UTF-8; trees may look broken",
                 locale.as_deref().unwrap_or("(none)")
             ),
             "export LC_ALL=C.UTF-8",
@@ -133,7 +132,7 @@ pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
     findings
 }
 
-/// The locale of characters: of three variables, the first that is set.
+/// Locale of characters: the first of three variables that is set.
 fn locale(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let value = |name: &&str| variable(name).filter(|value| !value.is_empty());
     ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(value)

@@ -1,4 +1,4 @@
-//! Whether there is a model, and whether its provider can be reached.
+//! Checks of the configured models and their providers.
 
 use super::{Finding, block_on};
 use crate::command::models::{self, Availability, ProbeScope, ProviderStatus};
@@ -6,7 +6,7 @@ use crate::error::CliError;
 use crate::model_hints;
 use crate::settings::{ApiKey, SCRIPT_PREFIX, Settings};
 
-/// What there is to say of the model, and of all providers.
+/// Findings about the configured models, and about all providers.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<(Vec<Finding>, Vec<Finding>), CliError> {
     let probe_scope = if offline { ProbeScope::LocalOnly } else { ProbeScope::WithKeys };
     let offers = settings.providers.list(&settings.environment);
@@ -14,7 +14,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<(Vec<Findin
     Ok((models(settings, &found, probe_scope), providers(settings, &found, probe_scope)))
 }
 
-/// The model and its fallbacks, in their order.
+/// Configured model and its fallbacks, in order.
 fn configured_models(settings: &Settings) -> impl Iterator<Item = &String> {
     settings.model.iter().chain(&settings.fallbacks)
 }
@@ -22,9 +22,9 @@ fn configured_models(settings: &Settings) -> impl Iterator<Item = &String> {
 fn models(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeScope) -> Vec<Finding> {
     if settings.model.is_none() {
         let now = model_hints::ready_model(settings).map_or_else(String::new, |(model, variable)| {
-            format!("; {variable} is set, so --model {model} works now")
+            format!(". {variable} is set, so you can also use --model {model}")
         });
-        return vec![Finding::warn("no model is set", format!("Choose one: brigade init{now}"))];
+        return vec![Finding::warn("no model is set", format!("Choose one with: brigade init{now}"))];
     }
     configured_models(settings).map(|name| model(settings, name, found, probe_scope)).collect()
 }
@@ -36,7 +36,7 @@ fn model(settings: &Settings, name: &str, found: &[ProviderStatus], probe_scope:
     let (provider, model) = name.split_once('/').unwrap_or((name, ""));
     let Some(found) = found.iter().find(|found| found.offer.name == provider) else {
         return Finding::problem(
-            format!("{name}: there is no provider '{provider}'"),
+            format!("{name}: unknown provider '{provider}'"),
             model_hints::hint_for_model(settings, name),
         );
     };
@@ -47,14 +47,14 @@ fn model(settings: &Settings, name: &str, found: &[ProviderStatus], probe_scope:
     };
     if !found.availability.is_usable() {
         return Finding::problem(
-            format!("{name} cannot be used now"),
-            format!("See {provider} among the providers below, or choose another: brigade models"),
+            format!("{name} is currently not available"),
+            format!("See {provider} in the providers below, or choose another model: brigade models"),
         );
     }
     if has_list && !found.models.contains_key(model) {
         return Finding::warn(
-            format!("{name} is not in the list that {provider} gives of its models"),
-            format!("Compare: brigade models {provider}"),
+            format!("{name} is not in the model list of {provider}"),
+            format!("List its models with: brigade models {provider}"),
         );
     }
     Finding::ok(name)
@@ -91,14 +91,14 @@ fn providers(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeSc
     findings
 }
 
-/// How much it matters that a provider can be used.
+/// Importance of a provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Importance {
-    /// A model of it is set.
+    /// It provides a configured model.
     Used,
-    /// The configuration speaks of it.
+    /// The configuration mentions it.
     Configured,
-    /// It is just there.
+    /// It is only built in.
     Offered,
 }
 
@@ -114,38 +114,35 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
                 ApiKey::Set(variable) => format!("{variable} is set"),
                 ApiKey::NotNeeded | ApiKey::Missing(_) => "no key is needed".to_owned(),
             };
-            let reached = if probe_scope == ProbeScope::WithKeys {
-                "it answers"
-            } else {
-                "it was not asked (--offline)"
-            };
+            let reached =
+                if probe_scope == ProbeScope::WithKeys { "it responds" } else { "not queried (--offline)" };
             Finding::ok(format!("{name}: {key}; {reached}"))
         }
         Availability::Running(0) => problem(
-            format!("{name}: it runs at {address}, but has no models"),
+            format!("{name}: running at {address}, but has no models"),
             format!(
-                "Fetch one, such as: {}",
+                "Install a model: {}",
                 if name == "ollama" { "ollama pull qwen3" } else { "brigade models" }
             ),
         ),
         Availability::Running(count) => {
-            Finding::ok(format!("{name}: it runs at {address} and has {count} models"))
+            Finding::ok(format!("{name}: running at {address} with {count} models"))
         }
         Availability::NotRunning => problem(
-            format!("{name}: nobody answers at {address}"),
-            format!("Start it, or say where it is in providers.{name}.base_url"),
+            format!("{name}: no response from {address}"),
+            format!("Start it, or set its address in providers.{name}.base_url"),
         ),
         Availability::NoKey(variable) => problem(
             format!("{name}: {variable} is not set"),
-            format!("export {variable}=..., or name another variable in providers.{name}.api_key_env"),
+            format!("export {variable}=..., or set another variable in providers.{name}.api_key_env"),
         ),
-        // The cause says what to check.
+        // The cause contains the fix.
         Availability::Failed(cause) => {
             problem(format!("{name}: {cause}"), format!("Its address is {address}"))
         }
         Availability::Misconfigured(cause) => Finding::problem(
             format!("{name}: {cause}"),
-            format!("Mend providers.{name} in your configuration"),
+            format!("Fix providers.{name} in your configuration"),
         ),
     }
 }

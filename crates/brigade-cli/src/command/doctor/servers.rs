@@ -1,4 +1,4 @@
-//! The servers of tools.
+//! Checks of MCP servers.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,17 @@ use crate::error::CliError;
 use crate::settings::{McpServer, Settings};
 use crate::setup;
 
-/// Starts every server and counts its tools; offline, servers are only named.
+/// Starts each server and counts its tools. Only lists them if offline.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.servers.is_empty() {
         return Ok(vec![Finding::note(
-            "none; mcpServers in the configuration or .mcp.json of a project name them",
+            "none. Define them in mcpServers of the configuration, or in .mcp.json of a project.",
         )]);
     }
     let (disabled, wanted): (Vec<&McpServer>, Vec<&McpServer>) =
         settings.servers.iter().partition(|server| server.is_disabled);
-    let disabled = disabled
-        .into_iter()
-        .map(|server| Finding::note(format!("{}: disabled in its entry, so it is not started", server.name)));
+    let disabled =
+        disabled.into_iter().map(|server| Finding::note(format!("{}: disabled, not started", server.name)));
     if offline {
         let named = wanted.iter().map(|server| Finding::note(format!("{}: not started", server.name)));
         return Ok(named.chain(disabled).collect());
@@ -33,7 +32,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
         counts.into_iter().map(|(name, count)| Finding::ok(format!("{name}: {count} tools"))).collect();
     findings.extend(disabled);
     findings.extend(problems.iter().map(|problem| {
-        Finding::warn(problem.to_string(), "Mend its entry in mcpServers; runs go on without it")
+        Finding::warn(problem.to_string(), "Fix its entry in mcpServers; runs continue without it")
     }));
     Ok(findings)
 }

@@ -1,4 +1,4 @@
-//! Whether sessions can be kept.
+//! Checks of the session store.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
 
-/// A larger store is not looked through: that would take more than a moment.
+/// A larger store is not verified, because that would take too long.
 const MAX_CHECKED_BYTES: u64 = 512 << 20;
-/// With less room, a long session may not find any.
+/// With less free space, a long session may fill the disk.
 const LOW_SPACE_BYTES: u64 = 500 << 20;
-/// With less room, the next session will not find any.
+/// With less free space, the next session cannot be stored.
 const MIN_SPACE_BYTES: u64 = 20 << 20;
 
-/// The file, its folder and its disk.
+/// Checks the file, its folder and the free disk space.
 pub(super) fn findings(file: &Path) -> Vec<Finding> {
     let mut findings = vec![match file.symlink_metadata() {
         Ok(_) => check_file(file),
@@ -27,7 +27,7 @@ pub(super) fn findings(file: &Path) -> Vec<Finding> {
 }
 
 const STORE_FIX: &str =
-    "Make it writable for you, or name another place: --store PATH, or store = \"PATH\" in config.toml";
+    "Make it writable, or choose another path with --store PATH, or with store = \"PATH\" in config.toml";
 
 fn check_file(file: &Path) -> Finding {
     let place = file.display();
@@ -35,36 +35,36 @@ fn check_file(file: &Path) -> Finding {
         return Finding::problem(format!("{place} is a folder"), STORE_FIX);
     }
     if let Err(error) = access(file, Access::READ_OK | Access::WRITE_OK) {
-        return Finding::problem(format!("{place} cannot be written: {error}"), STORE_FIX);
+        return Finding::problem(format!("cannot write {place}: {error}"), STORE_FIX);
     }
-    // Beside the file there are two more while it is in use.
+    // SQLite keeps two more files next to it while it is in use.
     let folder = file.parent().unwrap_or(Path::new("/"));
     if let Err(error) = check_writable(folder) {
-        return Finding::problem(format!("{} cannot be written: {error}", folder.display()), STORE_FIX);
+        return Finding::problem(format!("cannot write to {}: {error}", folder.display()), STORE_FIX);
     }
     match SqliteStore::check_health(file, MAX_CHECKED_BYTES) {
         Ok(found) => {
-            let format = found
-                .format
-                .map_or_else(|| "nothing in it yet".to_owned(), |format| format!("format {format}"));
+            let format = found.format.map_or_else(|| "empty".to_owned(), |format| format!("format {format}"));
             let size = size(found.bytes);
             match found.integrity {
-                Integrity::Intact => Finding::ok(format!("{place}: {format}, {size}, whole")),
+                Integrity::Intact => Finding::ok(format!("{place}: {format}, {size}, intact")),
                 Integrity::Unknown => {
-                    Finding::ok(format!("{place}: {format}, {size}, too large to be looked through here"))
+                    Finding::ok(format!("{place}: {format}, {size}, too large to verify here"))
                 }
                 Integrity::Damaged(places) => Finding::problem(
                     format!("{place} is damaged: {}", places.join("; ")),
-                    "Save what can still be read: brigade sessions export ID; then move the file away",
+                    "Save what is still readable with: brigade sessions export ID. Then move the file away",
                 ),
             }
         }
-        Err(error @ StoreError::NewerStore { .. }) => {
-            Finding::problem(error.to_string(), "Use the newer brigade, or another place: --store PATH")
-        }
-        Err(error) => {
-            Finding::problem(error.to_string(), "Move the file away, or name another place: --store PATH")
-        }
+        Err(error @ StoreError::NewerStore { .. }) => Finding::problem(
+            error.to_string(),
+            "Use a newer version of brigade, or choose another path with --store PATH",
+        ),
+        Err(error) => Finding::problem(
+            error.to_string(),
+            "Move the file away, or choose another path with --store PATH",
+        ),
     }
 }
 
@@ -75,28 +75,28 @@ fn check_missing(file: &Path) -> Finding {
             Finding::problem(format!("{place}: {} is not a folder", folder.display()), STORE_FIX)
         }
         Some(folder) => match check_writable(folder) {
-            Ok(()) => Finding::ok(format!("{place} is made by the first run")),
+            Ok(()) => Finding::ok(format!("{place} will be created by the first run")),
             Err(error) => Finding::problem(
-                format!("{place} cannot be made: {} cannot be written: {error}", folder.display()),
+                format!("cannot create {place}: cannot write to {}: {error}", folder.display()),
                 STORE_FIX,
             ),
         },
-        None => Finding::problem(format!("{place} cannot be made"), STORE_FIX),
+        None => Finding::problem(format!("cannot create {place}"), STORE_FIX),
     }
 }
 
-/// Writes a file without a name into a folder. Rights alone do not tell: some file systems take no file from anybody.
+/// Creates an unnamed file in a folder. Permissions alone are not sufficient: a file system may be read-only.
 fn check_writable(folder: &Path) -> std::io::Result<()> {
     tempfile::tempfile_in(folder).map(drop)
 }
 
 fn free_space(file: &Path) -> Option<Finding> {
     let folder = existing_folder(file)?;
-    // What is no disk has no size.
+    // A pseudo file system has no size.
     let disk = statvfs(folder).ok().filter(|disk| disk.f_blocks > 0)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     let text = format!("{} free on the disk of {}", size(free), folder.display());
-    let fix = "Free some room, or name another place: --store PATH";
+    let fix = "Free some space, or choose another path with --store PATH";
     Some(match free {
         free if free < MIN_SPACE_BYTES => Finding::problem(text, fix),
         free if free < LOW_SPACE_BYTES => Finding::warn(text, fix),
@@ -104,7 +104,7 @@ fn free_space(file: &Path) -> Option<Finding> {
     })
 }
 
-/// The nearest that is there, of the file's folder and those around it.
+/// Nearest existing ancestor of a file.
 fn existing_folder(file: &Path) -> Option<&Path> {
     file.ancestors().skip(1).find(|folder| folder.exists())
 }

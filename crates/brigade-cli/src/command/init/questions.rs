@@ -1,4 +1,4 @@
-//! The two questions, over any lines: whoever answers need not be at a terminal.
+//! The questions of `init`, over any reader and writer, so that no terminal is required.
 
 use std::io::{BufRead, Result, Write};
 
@@ -7,70 +7,68 @@ use brigade_core::permission::Mode;
 use crate::render::{pad, wrap_hanging, wrap_text};
 use crate::sanitize;
 
-/// Models and servers that can be chosen.
+/// Models and servers in the menu.
 #[derive(Debug, Default)]
 pub(super) struct Menu {
-    /// Models that are chosen by their number.
+    /// Models that are chosen by number.
     pub(super) choices: Vec<Choice>,
-    /// Providers without a suggested model, and what each needs.
+    /// Providers without a suggested model, with their requirements.
     pub(super) others: Vec<Choice>,
-    /// Whether the first model can be used now. Otherwise all choices say what they need.
+    /// Whether the first model can be used now. Otherwise all choices show their requirements.
     pub(super) is_ready: bool,
-    /// Whether a server of the user can be added.
+    /// Whether the user can add a server.
     pub(super) offers_server: bool,
     /// Columns of the terminal.
     pub(super) columns: usize,
 }
 
-/// A model that can be chosen by its number.
+/// Model that is chosen by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Its name, as it is written.
     pub(super) model: String,
-    /// Why it is offered, or what it needs.
+    /// Reason why it is offered, or what it requires.
     pub(super) why: String,
 }
 
 /// Answer to the question for a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ModelAnswer {
-    /// A model of a provider that is known.
+    /// Model of a known provider.
     Model(String),
-    /// A model of another server.
+    /// Model of the user's own server.
     Server(Server),
-    /// None for now.
+    /// No model for now.
     Skipped,
 }
 
-/// An OpenAI-compatible server of the user.
+/// OpenAI-compatible server of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Its address.
     pub(super) base_url: String,
-    /// The model, as the server calls it.
+    /// Name of the model on the server.
     pub(super) model: String,
-    /// The environment variable that holds its key, if it needs one.
+    /// Environment variable with the key, if the server needs one.
     pub(super) key: Option<String>,
 }
 
-/// The modes, and what they mean to a person who reads them for the first time.
+/// Modes with explanations for a new user.
 const MODES: [(Mode, &str); 4] = [
-    (Mode::Plan, "read; nothing else is done at all"),
-    (Mode::Ask, "read; you are asked about all else"),
-    (Mode::Edit, "read and edit files of their folder; you are asked about commands"),
-    (Mode::Auto, "all that no rule forbids or asks about, commands too"),
+    (Mode::Plan, "only read"),
+    (Mode::Ask, "read; anything else requires your approval"),
+    (Mode::Edit, "read and edit files in their folder; commands require your approval"),
+    (Mode::Auto, "everything that no rule denies or asks about, including commands"),
 ];
-/// The mode for whoever just presses Enter.
+/// Mode if the user only presses Enter.
 pub(super) const DEFAULT_MODE: Mode = Mode::Edit;
-/// Columns before the name of a choice: its number and blanks.
+/// Columns before the name of a choice: its number and spaces.
 const INDENT: usize = 6;
 
-/// What somebody said to a question. Where there is nobody any more, there is no answer: `None`.
+/// Answer of the user; `None` if the input has ended.
 type Answer<T> = Result<Option<T>>;
-/// Judges an answer; the error is shown, and the question is asked again.
+/// Validates an answer. The error is shown, and the question is repeated.
 type Check<'a> = &'a dyn Fn(&str) -> std::result::Result<(), String>;
 
-/// Asks for a model. `check` judges the name of a model, `check_address` the address of a server.
+/// Asks for a model. `check` validates the name of a model, `check_address` the address of a server.
 pub(super) fn model(
     menu: &Menu,
     check: Check<'_>,
@@ -80,8 +78,8 @@ pub(super) fn model(
 ) -> Answer<ModelAnswer> {
     let numbers = show(menu, output)?;
     let prompt = match menu.is_ready {
-        true => "A number, or PROVIDER/MODEL [1]: ",
-        false => "A number, or PROVIDER/MODEL: ",
+        true => "Number or PROVIDER/MODEL [1]: ",
+        false => "Number or PROVIDER/MODEL: ",
     };
     loop {
         let Some(text) = line(prompt, input, output)? else { return Ok(None) };
@@ -93,7 +91,7 @@ pub(super) fn model(
             }
             Some(number) => match number.checked_sub(1).and_then(|at| menu.choices.get(at)) {
                 Some(choice) => return Ok(Some(ModelAnswer::Model(choice.model.clone()))),
-                None => format!("there is no {number}; the numbers are 1 to {numbers}"),
+                None => format!("{number} is not in the list; choose a number from 1 to {numbers}"),
             },
             None if text.is_empty() => format!("choose a number from 1 to {numbers}"),
             None => match check(&text) {
@@ -105,13 +103,13 @@ pub(super) fn model(
     }
 }
 
-/// Shows the menu. Returns the last number, which chooses nothing.
+/// Shows the menu. Returns the last number, which means no model.
 fn show(menu: &Menu, output: &mut impl Write) -> Result<usize> {
     let head = match menu.is_ready {
-        true => "Which model is to work for you?",
+        true => "Which model do you want to use?",
         false => {
-            "No model can be used here yet. Choose one, and set up what it needs before the first run. \
-             Which model is to work for you?"
+            "No model is available yet. Choose one, and set up its requirements before the first run. \
+             Which model do you want to use?"
         }
     };
     writeln!(output, "{}", wrap_text(head, menu.columns))?;
@@ -131,14 +129,14 @@ fn show(menu: &Menu, output: &mut impl Write) -> Result<usize> {
     let mut last = menu.choices.len();
     if menu.offers_server {
         last += 1;
-        row(&last.to_string(), "another server", "OpenAI-compatible; you are asked for its address")?;
+        row(&last.to_string(), "another server", "OpenAI-compatible; asks for its address")?;
     }
     last += 1;
     row(&last.to_string(), "none for now", "")?;
     Ok(last)
 }
 
-/// Asks for a server of the user.
+/// Asks for the user's own server.
 fn server(
     check_address: Check<'_>,
     columns: usize,
@@ -146,32 +144,32 @@ fn server(
     output: &mut impl Write,
 ) -> Answer<Server> {
     let some = |what: &'static str| {
-        move |text: &str| if text.is_empty() { Err(format!("write {what}")) } else { Ok(()) }
+        move |text: &str| if text.is_empty() { Err(format!("enter {what}")) } else { Ok(()) }
     };
-    let address = "Its address, such as http://127.0.0.1:8000/v1: ";
+    let address = "Address, such as http://127.0.0.1:8000/v1: ";
     let Some(base_url) = ask_until_valid(address, check_address, columns, input, output)? else {
         return Ok(None);
     };
-    let name = "The name of the model on that server: ";
-    let is_named = some("the name of a model");
+    let name = "Model name on that server: ";
+    let is_named = some("a model name");
     let Some(model) = ask_until_valid(name, &is_named, columns, input, output)? else { return Ok(None) };
-    let variable = "The environment variable that holds its key (Enter for none): ";
+    let variable = "Environment variable with its key (Enter for none): ";
     let Some(key) = ask_until_valid(variable, &check_variable_name, columns, input, output)? else {
         return Ok(None);
     };
     Ok(Some(Server { base_url, model, key: Some(key).filter(|key| !key.is_empty()) }))
 }
 
-/// Whether a text can be the name of an environment variable. It is never a key itself.
+/// Checks that a text is the name of an environment variable, and not a key.
 fn check_variable_name(text: &str) -> std::result::Result<(), String> {
     let fits = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     match text.chars().all(fits) && !text.starts_with(|c: char| c.is_ascii_digit()) {
         true => Ok(()),
-        false => Err("write the name of a variable, such as WORK_API_KEY, and not the key itself".to_owned()),
+        false => Err("enter the name of a variable, such as WORK_API_KEY, not the key itself".to_owned()),
     }
 }
 
-/// Asks until the answer passes the check.
+/// Asks until the answer is valid.
 fn ask_until_valid(
     question: &str,
     check: Check<'_>,
@@ -192,7 +190,7 @@ fn ask_until_valid(
 
 /// Asks for a mode.
 pub(super) fn mode(columns: usize, input: &mut impl BufRead, output: &mut impl Write) -> Answer<Mode> {
-    writeln!(output, "What may agents do without asking?")?;
+    writeln!(output, "What may agents do without your approval?")?;
     for (number, (mode, meaning)) in (1..).zip(MODES) {
         let line = format!("  {number:>2}  {}  {meaning}", pad(mode.as_str(), 4));
         for line in wrap_hanging(&line, columns, INDENT + 6) {
@@ -201,18 +199,18 @@ pub(super) fn mode(columns: usize, input: &mut impl BufRead, output: &mut impl W
     }
     let default_number = MODES.iter().position(|(mode, _)| *mode == DEFAULT_MODE).map_or(1, |at| at + 1);
     loop {
-        let question = format!("A number or a word [{default_number}]: ");
+        let question = format!("Number or name [{default_number}]: ");
         let Some(text) = line(&question, input, output)? else { return Ok(None) };
         let number = if text.is_empty() { Some(default_number) } else { text.parse::<usize>().ok() };
         let by_number = number.and_then(|number| MODES.get(number.checked_sub(1)?)).map(|(mode, _)| *mode);
         if let Some(mode) = by_number.or_else(|| text.to_lowercase().parse().ok()) {
             return Ok(Some(mode));
         }
-        writeln!(output, "  '{}' is no mode; write plan, ask, edit or auto", sanitize::line(&text))?;
+        writeln!(output, "  '{}' is not a mode; choose plan, ask, edit or auto", sanitize::line(&text))?;
     }
 }
 
-/// A line that somebody typed, without blanks around it.
+/// Reads a line, without surrounding whitespace.
 fn line(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> Answer<String> {
     write!(output, "{question}")?;
     output.flush()?;
@@ -260,20 +258,20 @@ mod tests {
         let named = |name: &str| Some(ModelAnswer::Model(name.to_owned()));
         assert_eq!(ask("\n").0, named("anthropic/a"));
         assert_eq!(ask(" 2 \n").0, named("ollama/\u{1b}[2Jb"));
-        assert_eq!(ask("groq/x").0, named("groq/x"), "the last line needs no end");
+        assert_eq!(ask("groq/x").0, named("groq/x"), "the last line needs no newline");
         assert_eq!(ask("3\n").0, Some(ModelAnswer::Skipped));
-        assert_eq!(ask("").0, None, "nobody is there");
+        assert_eq!(ask("").0, None, "the input ended");
     }
 
     #[test]
     fn invalid_answer_is_explained_and_asked_again() {
         let (answer, shown) = ask("9\n0\nclaude\n1\n");
         assert_eq!(answer, Some(ModelAnswer::Model("anthropic/a".to_owned())));
-        assert!(shown.contains("there is no 9; the numbers are 1 to 3"), "{shown}");
-        assert!(shown.contains("there is no 0") && shown.contains("no model 'claude'"), "{shown}");
+        assert!(shown.contains("9 is not in the list; choose a number from 1 to 3"), "{shown}");
+        assert!(shown.contains("0 is not in the list") && shown.contains("no model 'claude'"), "{shown}");
         let (answer, shown) = ask_mode("7\nyolo\n\u{1b}c\nAUTO\n");
         assert_eq!(answer, Some(Mode::Auto));
-        assert!(shown.contains("'yolo' is no mode; write plan, ask, edit or auto"), "{shown}");
+        assert!(shown.contains("'yolo' is not a mode; choose plan, ask, edit or auto"), "{shown}");
         assert!(!shown.contains('\u{1b}'), "{shown:?}");
     }
 
@@ -284,11 +282,11 @@ mod tests {
         let server =
             Server { base_url: "http://h/v1".into(), model: "big".into(), key: Some("WORK_KEY".into()) };
         assert_eq!(answer, Some(ModelAnswer::Server(server)));
-        assert!(shown.contains("no address") && shown.contains("write the name of a model"), "{shown}");
+        assert!(shown.contains("no address") && shown.contains("enter a model name"), "{shown}");
         assert!(shown.contains("not the key itself") && !shown.contains("sk-123"), "{shown}");
         let (answer, _) = ask_with(&menu, "3\nhttp://h/v1\nbig\n\n");
         assert!(matches!(answer, Some(ModelAnswer::Server(Server { key: None, .. }))), "{answer:?}");
-        assert_eq!(ask_with(&menu, "3\nhttp://h/v1\n").0, None, "nobody is there any more");
+        assert_eq!(ask_with(&menu, "3\nhttp://h/v1\n").0, None, "the input ended");
         assert_eq!(ask_with(&menu, "4\n").0, Some(ModelAnswer::Skipped));
     }
 

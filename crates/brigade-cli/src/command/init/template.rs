@@ -1,4 +1,4 @@
-//! The file that is written. A line with `#` and no blank after it is a setting that can be switched on.
+//! Template of the configuration file. A line with `#` and no space after it is a commented-out setting.
 
 use brigade_core::permission::Mode;
 use toml::Value;
@@ -8,81 +8,81 @@ use super::{CUSTOM, ConfigScope};
 use crate::model_hints;
 
 const HEAD: &str = "\
-# Settings of brigade. What is in force, and why: brigade config show
-# All keys with their meaning: brigade config schema
-# To switch on a line that begins with # and no blank, take the # away.
+# Brigade settings. Show the effective values and their origins: brigade config show
+# All keys with descriptions: brigade config schema
+# Uncomment a line to change it. Values shown are the defaults, or examples if the default is empty.
 ";
 
 const PROJECT_HEAD: &str = "\
-# Settings of this project, for all who work in it and trust it: brigade trust
-# What is in force, and why: brigade config show. All keys with their meaning: brigade config schema
-# To switch on a line that begins with # and no blank, take the # away.
+# Brigade settings of this project, for everyone who works in it and trusts it: brigade trust
+# Show the effective values and their origins: brigade config show. All keys: brigade config schema
+# Uncomment a line to change it. Values shown are the defaults, or examples if the default is empty.
 ";
 
 const RULES: &str = r#"
-# Rules for calls of tools; deny beats ask beats allow. The tools: brigade tools list
+# Rules for tool calls; deny takes precedence over ask, and ask over allow. List the tools: brigade tools list
 #allow = ["shell(cargo test *)", "shell(git diff *)"]
 #deny = ["read_file(**/.env*)", "shell(git push)"]
 
-# What one task may use up, all its agents together; "unlimited" is a number too.
+# Limits of one task, for all its agents together; "unlimited" is also accepted.
 [budget]
-#tokens = 500000
-#usd = 2.50
-#agents = 20
+#tokens = 2000000
+#usd = "unlimited"
+#agents = 100
 
 [limits]
-# Model calls of the agent that takes the task, and of those that work for it.
+# Maximum model calls of the lead agent, and of each sub-agent.
 #lead_turns = 50
-#child_turns = 20
-# How long a command may take, and how many agents may be active at once.
+#child_turns = 50
+# Maximum duration of a command, and number of agents that may be active at once.
 #shell_timeout = "2m"
-#concurrency = 8
+#concurrency = 64
 
-# Agents that the lead makes up with `delegate`, and roles that are prepared for it.
+# Sub-agents started with `delegate`, and preset roles for them.
 [swarm]
-#max_depth = 2
+#max_depth = 1
 #max_concurrent = 3
 #roles.researcher = { system_prompt = "You find things out and name your sources.", tools = ["grep", "glob", "read_file"] }
 
-# More ways to delegate.
+# Delegation styles: "auto", or a list such as ["delegate", "subagent"]; and optional parameters of their tools.
 [delegation]
-#faces = ["delegate", "subagent"]
+#faces = "auto"
 #extras = ["background"]
 "#;
 
 const USER_SECTIONS: &str = r#"
-# Servers of your own, and changes to those that brigade models lists. A key stands in a variable, never here.
+# Your own servers, and changes to those that `brigade models` lists. Keys belong in environment variables, not here.
 [providers]
 #work = { kind = "openai", base_url = "https://llm.example/v1", api_key_env = "WORK_API_KEY" }
 #ollama = { base_url = "http://127.0.0.1:11434/v1", concurrency = 2 }
 
-# What you pay, in dollars for a million tokens, where the built-in table is wrong or has no entry.
+# Prices in USD per million tokens, for models that the built-in table lacks or has wrong.
 [prices]
 #"openrouter/some/model" = { input = 0.50, output = 1.50 }
 
-# An engine makes web_search a tool: "tavily" and "brave" need a key in a variable, a SearXNG its address.
+# Search engine of the web_search tool: "tavily" or "brave" (with a key in a variable), or the address of a SearXNG.
 [web]
 #search = "https://searx.example"
-#allow_loopback = true
+#allow_loopback = false
 
 [skills]
 #paths = ["/srv/skills"]
 
 [memory]
-#enabled = false
+#enabled = true
 "#;
 
-/// The section of providers in the file.
+/// Header of the providers section in the file.
 const PROVIDERS_HEADER: &str = "[providers]\n";
 
-/// The line for a server of the user.
+/// Line for the user's own server.
 fn provider(server: &Server) -> String {
     let text = |text: &str| Value::String(text.to_owned()).to_string();
     let key = server.key.as_deref().map(|key| format!(", api_key_env = {}", text(key))).unwrap_or_default();
     format!("{CUSTOM} = {{ kind = \"openai\", base_url = {}{key} }}\n", text(&server.base_url))
 }
 
-/// The whole file.
+/// Content of the file.
 pub(super) fn config(
     scope: ConfigScope,
     model: Option<&str>,
@@ -110,17 +110,17 @@ pub(super) fn config(
     };
     let mode = match mode {
         Some(mode) => format!("mode = {}", text(mode.as_str())),
-        None => "#mode = \"edit\"".to_owned(),
+        None => "#mode = \"ask\"".to_owned(),
     };
     format!(
         "{head}\n\
-         # The model of agents that name none. Those that can be used here: brigade models\n\
+         # Default model. List available models: brigade models\n\
          {model}\n\
-         # Models that take over where that one fails for good.\n\
+         # Fallback models, used in this order if the default model fails permanently.\n\
          #fallbacks = [\"ollama/qwen3\"]\n\n\
          [permissions]\n\
-         # What agents do without asking: plan (only read), ask (also what rules allow), edit (also edit files), auto (all\n\
-         # that no rule forbids).\n\
+         # What runs without approval: plan (read only), ask (only what rules allow), edit (also edit files), auto\n\
+         # (everything that no rule denies).\n\
          {mode}\
          {RULES}{user_sections}"
     )

@@ -1,4 +1,4 @@
-//! Where the token of a server comes from, and where it is kept.
+//! Token of the HTTP server: read from a variable, or generated.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use brigade_mcp::http::Token;
 use crate::error::CliError;
 use crate::settings::{Environment, Settings};
 
-/// A file with a token, which goes with the server.
+/// File with a token, which is removed with the server.
 pub(super) struct TokenFile(PathBuf);
 
 impl TokenFile {
@@ -18,33 +18,34 @@ impl TokenFile {
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        // Where it cannot be removed, it is a token of nothing any more.
+        // If it cannot be removed, the token is not valid any more anyway.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// The token that a variable holds.
+/// Token from an environment variable.
 pub(super) fn from_variable(environment: &Environment, name: &str) -> Result<Token, CliError> {
     let secret = environment.secret(name).ok_or_else(|| {
         let state = if environment.variable(name).is_some() { "empty" } else { "not set" };
-        CliError::usage(format!("{name} is {state}; put the token for clients there"))
+        CliError::usage(format!(
+            "cannot use --token-env {name}: the variable is {state}. Set it to the token for clients."
+        ))
     })?;
     Token::new(secret.expose()).map_err(|error| CliError::usage(format!("{name}: {error}")))
 }
 
-/// A new token, in a file beside the sessions that only its owner can read.
+/// Generates a token in a file next to the session store. Only its owner can read the file.
 pub(super) fn generate(settings: &Settings, port: u16) -> Result<(Token, TokenFile), CliError> {
     use std::io::Write;
     let folder = settings.store.parent().unwrap_or(Path::new("."));
     let path = folder.join(format!("mcp-{port}.token"));
     let (token, text) = Token::generate().map_err(CliError::failed)?;
-    // It is written under another name first: nobody else's file, and never one with wider permissions.
+    // It is written under another name first, so that no existing file with wider permissions is used.
     let persisted = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.persist(&path).map_err(|error| error.error)
     });
-    let refused =
-        |error| CliError::failed(format!("the token cannot be written to {}: {error}", path.display()));
+    let refused = |error| CliError::failed(format!("cannot write the token to {}: {error}", path.display()));
     persisted.map_err(refused)?;
     Ok((token, TokenFile(path)))
 }

@@ -13,13 +13,13 @@ use crate::settings::{ApiKey, Settings};
 use crate::terminal::Colour;
 use crate::units;
 
-/// How many models of a server are shown where nobody asked for it by name.
+/// Maximum number of models of a server, unless the user names it.
 const MAX_SHOWN_MODELS: usize = 20;
 const MAX_NAME_COLUMNS: usize = 52;
-/// The columns of models that are left out first where there is little room: cache write, cache read, most output.
+/// Columns that are dropped first if space is limited: cache write, cache read, maximum output.
 const DROPPED_COLUMNS: [usize; 3] = [4, 3, 6];
 
-/// All of it for people, in at most so many columns.
+/// Table of providers and models of at most this width.
 pub(super) fn text(
     settings: &Settings,
     found: &[ProviderStatus],
@@ -32,18 +32,18 @@ pub(super) fn text(
     let models = models(settings, &shown, probe_scope, max_columns);
     if !models.is_empty() {
         let date = settings.prices.date().unwrap_or_default();
-        let head = format!("Dollars for a million tokens, at the dearest, as of {date}; - is not known.");
+        let head = format!("USD per million tokens (highest tier), as of {date}; \"-\" = unknown");
         text.push_str(&format!("\n{head}\n\n{models}"));
     }
     text.push('\n');
     text.push_str(&default_model_line(settings));
     if probe_scope == ProbeScope::LocalOnly {
-        text.push_str("brigade models PROVIDER asks a provider for all its models.\n");
+        text.push_str("List all models of a provider with: brigade models PROVIDER\n");
     }
     text
 }
 
-/// The providers: a line each where there is room, otherwise two.
+/// Provider list: one line each, or two if space is limited.
 fn providers(found: &[ProviderStatus], max_columns: usize) -> String {
     let cells = |found: &ProviderStatus| {
         let offer = &found.offer;
@@ -81,8 +81,8 @@ fn state(found: &ProviderStatus) -> String {
         Availability::Running(count) => format!("running, {count} models"),
         Availability::NotRunning => format!("not running at {}", sanitize::line(&offer.base_url)),
         Availability::NoKey(variable) => format!("no key: set {variable}"),
-        Availability::Failed(cause) => format!("no list of models: {}", sanitize::line(cause)),
-        Availability::Misconfigured(cause) => format!("cannot be used: {}", sanitize::line(cause)),
+        Availability::Failed(cause) => format!("no model list: {}", sanitize::line(cause)),
+        Availability::Misconfigured(cause) => format!("misconfigured: {}", sanitize::line(cause)),
     }
 }
 
@@ -127,18 +127,18 @@ fn cells(settings: &Settings, name: &str, about: &ModelInfo) -> [String; 7] {
     [name, input, output, read, write, tokens(about.window), tokens(about.max_output)]
 }
 
-/// Which model runs have that name none.
+/// Line with the default model.
 fn default_model_line(settings: &Settings) -> String {
     match &settings.model {
-        Some(model) => format!("* Runs use {} where nothing else is said.\n", sanitize::line(model)),
+        Some(model) => format!("* Default model: {}\n", sanitize::line(model)),
         None => format!(
-            "No model is set: name one with --model, or write model = \"PROVIDER/MODEL\" into\n{}\n",
+            "No model is set. Pass one with --model, or set model = \"PROVIDER/MODEL\" in\n{}\n",
             sanitize::line(&settings.config_file.display().to_string())
         ),
     }
 }
 
-/// All of it for programs.
+/// Providers and models as JSON.
 pub(super) fn json(settings: &Settings, found: &[ProviderStatus]) -> Value {
     let providers: Vec<Value> = found.iter().map(|found| provider(settings, found)).collect();
     json!({ "prices_of": settings.prices.date(), "model": settings.model, "providers": providers })

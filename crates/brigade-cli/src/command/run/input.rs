@@ -1,4 +1,4 @@
-//! The task of a run, from the command line and standard input.
+//! Task of a run, from the command line and standard input.
 
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
@@ -8,24 +8,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::error::CliError;
 use crate::output;
 
-/// The word for a task from standard input.
+/// Argument that means a task from standard input.
 const STDIN_ARG: &str = "-";
-/// How long the first byte of standard input is waited for if there is a task without it: a pipe that nobody writes to
-/// must not stop a run.
+/// Timeout for the first byte of standard input if there is a task without it. An idle pipe must not block a run.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(3);
-/// More does not fit into any context window.
+/// A larger input does not fit into any context window.
 const MAX_INPUT_BYTES: usize = 10 * 1024 * 1024;
 
-/// Whether a run needs its task from standard input if the command line has none.
+/// Whether a run requires a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskNeed {
-    /// There is nothing to do without it.
+    /// A new session needs a task.
     Required,
-    /// A session can be continued without it.
+    /// A session can be continued without one.
     Optional,
 }
 
-/// The task: the words of the command line, standard input, or the words with standard input below them.
+/// Task: the command line, standard input, or the command line followed by standard input.
 pub(super) fn task(prompt: &[String], need: TaskNeed) -> Result<Option<String>, CliError> {
     let prompt = prompt.join(" ");
     if prompt == STDIN_ARG {
@@ -52,7 +51,7 @@ pub(super) fn task(prompt: &[String], need: TaskNeed) -> Result<Option<String>, 
     Ok(task.filter(|task| !task.trim().is_empty()))
 }
 
-/// The words, and what was piped in with them as a block of its own.
+/// Appends standard input to the prompt, as a block.
 fn append_stdin(prompt: &str, input: &str) -> String {
     if input.trim().is_empty() {
         return prompt.to_owned();
@@ -61,11 +60,11 @@ fn append_stdin(prompt: &str, input: &str) -> String {
     format!("{prompt}\n\n<stdin>\n{input}{end}</stdin>")
 }
 
-/// Whether standard input has a byte or an end within the time limit.
+/// Whether standard input has data, or ends, within the timeout.
 fn stdin_has_data() -> bool {
     let stdin = std::io::stdin();
     let timeout = Timespec { tv_sec: FIRST_BYTE_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-    // An error shows when it is read.
+    // A read reports the error.
     poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout)).map_or(true, |ready| ready > 0)
 }
 
@@ -86,7 +85,7 @@ fn read() -> Result<Vec<u8>, CliError> {
     Ok(input)
 }
 
-/// A task that is standard input alone.
+/// Standard input as the complete task.
 fn text(input: Vec<u8>) -> Result<String, CliError> {
     String::from_utf8(input).map_err(|_| {
         CliError::usage("cannot use standard input as a task: it is not UTF-8. Convert it first.")

@@ -1,4 +1,4 @@
-//! `brigade sessions export`: a tree as lines of JSON, as Markdown or as a page.
+//! `brigade sessions export`: a tree as JSON lines, Markdown or HTML.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::args::{ExportFormat, SessionsExport};
 use crate::error::CliError;
 
-/// The format that is meant: what was said, or what the end of the file's name says.
+/// Export format: from the flag, or from the file extension.
 pub(super) fn format(export: &SessionsExport) -> ExportFormat {
     let named = || match file(export)?.extension()?.to_str()?.to_ascii_lowercase().as_str() {
         "md" | "markdown" => Some(ExportFormat::Md),
@@ -16,25 +16,25 @@ pub(super) fn format(export: &SessionsExport) -> ExportFormat {
     export.format.or_else(named).unwrap_or(ExportFormat::Jsonl)
 }
 
-/// The file that is meant, if it is one.
+/// Output file; none for standard output.
 pub(super) fn file(export: &SessionsExport) -> Option<&Path> {
     export.output.as_deref().filter(|file| file.as_os_str() != "-")
 }
 
-/// Refuses before anything is read what could not be written in the end.
+/// Rejects invalid outputs before anything is read.
 pub(super) fn check(export: &SessionsExport) -> Result<(), CliError> {
     let Some(file) = file(export) else { return Ok(()) };
     let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
     let known = ["", "jsonl", "ndjson", "json", "txt", "log", "md", "markdown", "html", "htm"];
     if export.format.is_none() && !known.contains(&ending.as_str()) {
         return Err(CliError::usage(format!(
-            "{} could be anything: end the name with .html, .md or .jsonl, or say --format",
+            "cannot determine the format from the name {}. Use .html, .md or .jsonl, or pass --format.",
             file.display()
         )));
     }
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => Err(CliError::usage(format!(
-            "{} is no file that could be replaced; for a pipe or a device, leave --output out",
+            "cannot replace {}: it is not a regular file. For a pipe or a device, omit --output.",
             file.display()
         ))),
         Ok(_) if !export.force => Err(exists(file)),
@@ -42,10 +42,10 @@ pub(super) fn check(export: &SessionsExport) -> Result<(), CliError> {
     }
 }
 
-/// Writes a file that only its owner can read: it holds all that was said. It is there as a whole or not at all.
+/// Writes the file atomically. Only its owner can read it, because it contains all messages.
 pub(super) fn write(file: &Path, text: &str, export: &SessionsExport) -> Result<(), CliError> {
     let unwritable =
-        |error: std::io::Error| CliError::failed(format!("{} cannot be written: {error}", file.display()));
+        |error: std::io::Error| CliError::failed(format!("cannot write {}: {error}", file.display()));
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut partial =
         tempfile::Builder::new().prefix(".brigade-export-").tempfile_in(folder).map_err(unwritable)?;
@@ -59,5 +59,5 @@ pub(super) fn write(file: &Path, text: &str, export: &SessionsExport) -> Result<
 }
 
 fn exists(file: &Path) -> CliError {
-    CliError::usage(format!("{} is there already; --force replaces it", file.display()))
+    CliError::usage(format!("{} already exists. Use --force to overwrite it.", file.display()))
 }

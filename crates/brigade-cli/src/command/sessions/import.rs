@@ -1,11 +1,11 @@
-//! What an import shows: where the tree worked, how freely, and what was open in it.
+//! Report of an import: the recorded agent, model, mode and folder, and the pending calls.
 
 use brigade::store::{ImportReport, PendingCall};
 use serde_json::{Value, json};
 
 use crate::sanitize;
 
-/// Number of open calls that are listed.
+/// Maximum number of pending calls that are listed.
 const MAX_SHOWN_CALLS: usize = 10;
 
 /// Notes for the user.
@@ -38,7 +38,7 @@ pub(super) fn notes(imported: &ImportReport) -> Vec<String> {
     notes
 }
 
-/// The same for programs.
+/// Report as JSON.
 pub(super) fn json(imported: &ImportReport) -> Value {
     let cut = imported.cut.as_ref().map(|cut| json!({ "line": cut.line, "cause": cut.cause }));
     let round = imported.round.as_ref();

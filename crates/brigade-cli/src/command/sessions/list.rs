@@ -15,27 +15,25 @@ use crate::render::{self, fit};
 use crate::sanitize;
 use crate::units;
 
-/// How many are shown to people who do not say.
+/// Default number of sessions in text output.
 const DEFAULT_LIMIT: usize = 20;
-/// The fewest characters of an id that are shown.
+/// Minimum length of a displayed id.
 const MIN_ID_CHARS: usize = 8;
 const MAX_AGENT_COLUMNS: usize = 16;
-/// Columns of a task, also where nothing says how wide the terminal is.
+/// Columns of a task, even if the output is not a terminal.
 const MAX_TASK_COLUMNS: usize = 200;
-/// Number of sessions whose totals are looked up at a time.
+/// Number of sessions whose totals are loaded at a time.
 const PAGE_SIZE: usize = 64;
 
-/// How many sessions are wanted.
+/// Number of sessions to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListLimit {
-    /// At most so many.
     AtMost(usize),
-    /// All.
     All,
 }
 
 impl ListLimit {
-    /// What was typed; people who say nothing get a screen, programs get all.
+    /// Limit from the flags. The default is one screen for text, and all sessions for JSON.
     pub(super) fn new(list: &SessionsList, is_text: bool) -> ListLimit {
         match list.limit.and_then(|limit| usize::try_from(limit).ok()) {
             Some(limit) => ListLimit::AtMost(limit),
@@ -45,33 +43,33 @@ impl ListLimit {
     }
 }
 
-/// The sessions that were found.
+/// Sessions that were found.
 pub(super) struct Listing {
     /// Newest first.
     entries: Vec<SessionEntry>,
-    /// Whether there are more than were wanted.
+    /// Whether there are more sessions than the limit.
     has_more: bool,
-    /// How many there are in the store.
+    /// Number of sessions in the store.
     all: usize,
-    /// How much of an id tells them apart.
+    /// Length of an id that makes it unique.
     id_length: usize,
 }
 
-/// A session in the list.
+/// Session in the list.
 struct SessionEntry {
     id: SessionId,
     at: Option<u64>,
     state: SessionState,
     agent: String,
     task: String,
-    /// Where the words were found, or the agent, if not in the task and in the agent of this session.
+    /// Excerpt with the text or the agent, if it is not in the task or the agent of this session.
     found: Option<String>,
     problem: Option<String>,
     agents: u64,
     spent: Spent,
 }
 
-/// Looks for the sessions that are wanted. Whole logs are read only to search in them.
+/// Finds the sessions that match. Complete logs are read only for a text search.
 pub(super) async fn find(
     store: &dyn Store,
     list: &SessionsList,
@@ -123,7 +121,7 @@ pub(super) async fn find(
     Ok(Listing { entries, has_more, all, id_length })
 }
 
-/// The first session below this one that the agent ran, and its task. Sessions that cannot be read are skipped.
+/// First session below this one that the agent ran, with its task. Unreadable sessions are skipped.
 async fn find_agent_below(store: &dyn Store, root: &SessionId, agent: &str) -> Option<String> {
     for session in store.sessions(root).await.unwrap_or_default() {
         let Ok((records, _)) = store.read_prefix(&session).await else { continue };
@@ -142,7 +140,7 @@ fn same_name(one: &str, other: &str) -> bool {
     one.trim().to_lowercase() == other.trim().to_lowercase()
 }
 
-/// How many characters tell the sessions apart.
+/// Length of the shortest prefixes that are unique.
 fn unique_prefix_length(summaries: &[RootSummary]) -> usize {
     let mut roots: Vec<SessionId> = summaries.iter().map(|summary| summary.root.root_id()).collect();
     roots.sort();
@@ -162,7 +160,7 @@ fn state(summary: &RootSummary, totals: &TreeTotals) -> SessionState {
         (Err(StoreError::Newer { .. }), _) => SessionState::Newer,
         (Err(_), _) => SessionState::Damaged,
         (Ok(Record { event: Event::Ended { outcome, .. }, .. }), _) => parse_state(outcome.status.as_str()),
-        // Words after the end of a round begin no other by themselves.
+        // A message after the end of a round does not start another one.
         (Ok(last), Ok(totals)) if last.event.is_external() => {
             totals.ended.as_ref().map_or(SessionState::Interrupted, |status| parse_state(status.as_str()))
         }
@@ -171,7 +169,7 @@ fn state(summary: &RootSummary, totals: &TreeTotals) -> SessionState {
     }
 }
 
-/// The state that a word of the log names.
+/// State for a status name of the log.
 fn parse_state(word: &str) -> SessionState {
     SessionState::from_str(word, false).unwrap_or(SessionState::Damaged)
 }
@@ -255,17 +253,16 @@ impl SessionEntry {
 }
 
 impl Listing {
-    /// Whether nothing was found.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// For programs.
+    /// Sessions as JSON.
     pub(super) fn json(&self) -> Vec<Value> {
         self.entries.iter().map(SessionEntry::json).collect()
     }
 
-    /// For people, in at most so many columns. Where nothing breaks the lines, ids are whole.
+    /// Sessions as a table of at most this width. If the width is unlimited, ids are complete.
     pub(super) fn text(&self, max_columns: usize) -> String {
         let entries = &self.entries;
         let id_length = if max_columns == usize::MAX { usize::MAX } else { self.id_length };
@@ -291,22 +288,21 @@ impl Listing {
         table(&columns, &found, max_columns)
     }
 
-    /// What is to be said beside the list.
+    /// Note about the list, if one is useful.
     pub(super) fn remark(&self, list: &SessionsList) -> Option<String> {
         let is_filtered =
             !list.text.is_empty() || !list.status.is_empty() || list.agent.is_some() || list.since.is_some();
         let shown = self.entries.len();
         match (self.all, shown) {
-            (0, _) => Some(
-                "There are no sessions yet. Start one with: brigade run \"TASK\", or look at: brigade demo"
-                    .to_owned(),
-            ),
-            (all, 0) => Some(format!("None of {} fits. {}", session_count(all), widen_hint(list))),
-            (_, shown) if self.has_more && is_filtered => {
-                Some(format!("The newest {shown} that fit; --all shows every one."))
+            (0, _) => {
+                Some("No sessions yet. Start one with: brigade run \"TASK\", or try: brigade demo".to_owned())
             }
+            (all, 0) => Some(format!("No match in {}. {}", session_count(all), widen_hint(list))),
+            (_, shown) if self.has_more && is_filtered => Some(format!(
+                "Showing {shown} of the matching sessions, newest first. Use --all to show all."
+            )),
             (all, shown) if self.has_more => {
-                Some(format!("The newest {shown} of {all}; --all shows every one."))
+                Some(format!("Showing {shown} of {all} sessions, newest first. Use --all to show all."))
             }
             _ => None,
         }
@@ -317,20 +313,20 @@ fn session_count(sessions: usize) -> String {
     if sessions == 1 { "1 session".to_owned() } else { format!("{sessions} sessions") }
 }
 
-/// How to find more.
+/// Hint that lists the ways to widen the search.
 fn widen_hint(list: &SessionsList) -> String {
     let mut ways = Vec::new();
     if !list.text.is_empty() {
-        ways.push("search for fewer words");
+        ways.push("search for less text");
     }
     if !list.status.is_empty() {
-        ways.push("leave out --status");
+        ways.push("omit --status");
     }
     if list.agent.is_some() {
-        ways.push("leave out --agent");
+        ways.push("omit --agent");
     }
     if list.since.is_some() {
-        ways.push("go back further with --since");
+        ways.push("use an earlier --since");
     }
-    format!("To see more, {}.", ways.join(", or "))
+    format!("To find more, {}.", ways.join(", or "))
 }

@@ -1,30 +1,31 @@
-//! Words in the logs of a tree.
+//! Text search in the logs of a tree.
 
 use brigade::Store;
 use brigade_core::{Delegation, Event, SessionId};
 
 use crate::sanitize;
 
-/// How much of what was said around the words is shown, on each side.
+/// Characters of context on each side of a match.
 const CONTEXT_CHARS: usize = 30;
 
-/// What somebody looks for, in any case.
+/// Text to search for, ignoring case.
 pub(super) struct TextQuery {
     lower: String,
 }
 
 impl TextQuery {
-    /// The words of the command line, if there are any.
+    /// Query from the command line, if there is one.
     pub(super) fn new(query: &[String]) -> Option<TextQuery> {
         let lower = query.join(" ").trim().to_lowercase();
         (!lower.is_empty()).then_some(TextQuery { lower })
     }
 
-    /// The words with some of what stands around them, if they are in a text.
+    /// Match with some context, if the text contains the query.
     pub(super) fn excerpt(&self, text: &str) -> Option<String> {
         let lower = text.to_lowercase();
         let place = lower.find(&self.lower)?;
-        // Cases can differ in length, so this is about where the words are, which is enough to show them.
+        // Upper and lower case can differ in length, so the position is approximate. That is sufficient for an
+        // excerpt.
         let before = lower[..place].chars().count();
         let whole = self.lower.chars().count();
         let skipped = before.saturating_sub(CONTEXT_CHARS);
@@ -37,7 +38,7 @@ impl TextQuery {
         Some(format!("{left}{}{right}", sanitize::line(&shown)))
     }
 
-    /// The first place in a tree where the words are. What cannot be read is passed over.
+    /// First match in a tree. Unreadable sessions are skipped.
     pub(super) async fn find_in_tree(&self, store: &dyn Store, root: &SessionId) -> Option<String> {
         for session in store.sessions(root).await.unwrap_or_default() {
             let Ok((records, _)) = store.read_prefix(&session).await else { continue };
@@ -49,7 +50,7 @@ impl TextQuery {
         None
     }
 
-    /// The words in what was said with a fact. What providers and schemas say among themselves does not count.
+    /// Match in the messages of an event. Provider data and schemas are not searched.
     fn find_in_event(&self, event: &Event) -> Option<String> {
         match event {
             Event::Started { delegation, .. } => self.find_in_delegation(delegation),
@@ -65,7 +66,7 @@ impl TextQuery {
             Event::Asked { what, .. } => self.excerpt(what.as_str()),
             Event::Compacted { summary, .. } => self.excerpt(summary.as_str()),
             Event::Ended { outcome, .. } => self.excerpt(outcome.text.as_str()),
-            // What children were asked and returned stands in their own logs.
+            // Tasks and results of children are in their own logs.
             Event::Delegated { .. }
             | Event::Returned { .. }
             | Event::Resumed { .. }

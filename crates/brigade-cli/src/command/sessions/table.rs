@@ -1,21 +1,21 @@
-//! A table whose last column takes what room is left.
+//! Table whose last column takes the remaining width.
 
 use unicode_width::UnicodeWidthStr;
 
 use crate::render::{fit, pad};
 
-/// The room that the last column should have before others are left out for it.
+/// Minimum width of the last column. Other columns are dropped if it is not available.
 const MIN_LAST_COLUMN_WIDTH: usize = 24;
 const GAP: usize = 2;
 
-/// A column.
+/// One column.
 pub(super) struct Column {
     head: &'static str,
     cells: Vec<String>,
-    /// Columns that the widest of them takes.
+    /// Width of the widest cell.
     width: usize,
     align: Align,
-    /// Columns with a rank are left out where there is little room, the lowest first.
+    /// Columns with a rank are dropped if space is limited, the lowest rank first.
     rank: Option<u8>,
 }
 
@@ -26,12 +26,12 @@ enum Align {
 }
 
 impl Column {
-    /// A column of texts.
+    /// Column of left-aligned text.
     pub(super) fn text(head: &'static str, cells: Vec<String>) -> Column {
         Column::new(head, cells, Align::Left)
     }
 
-    /// A column of numbers.
+    /// Column of right-aligned numbers.
     pub(super) fn number(head: &'static str, cells: Vec<String>) -> Column {
         Column::new(head, cells, Align::Right)
     }
@@ -41,7 +41,7 @@ impl Column {
         Column { head, cells, width, align, rank: None }
     }
 
-    /// The same column, left out where there is little room.
+    /// Makes the column droppable.
     pub(super) fn droppable(self, rank: u8) -> Column {
         Column { rank: Some(rank), ..self }
     }
@@ -54,7 +54,7 @@ impl Column {
     }
 }
 
-/// Lays the columns out in so much room, a line for each row and one more for what is said of it.
+/// Lays out the columns within a width: one line per row, and one more for its remark.
 pub(super) fn table(columns: &[Column], remarks: &[Option<String>], max_columns: usize) -> String {
     let Some((last, others)) = columns.split_last() else { return String::new() };
     let mut shown: Vec<&Column> = others.iter().collect();

@@ -1,4 +1,4 @@
-//! `brigade tools add` and `remove`: entries of `mcpServers` in the configuration of the user.
+//! `brigade tools add` and `remove`: edit `mcpServers` in the user's configuration.
 
 use std::fs::Permissions;
 use std::io::{ErrorKind, Write};
@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::summary::shell_quoted;
 
 const SERVERS: &str = "mcpServers";
-/// Longer names leave no room for the names of tools.
+/// Longer names leave too few characters for the names of tools.
 const MAX_NAME_CHARS: usize = 40;
 
 /// Adds a server.
@@ -41,7 +41,7 @@ pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, CliError> {
     }
     append(&mut config.document, name, entry).map_err(|cause| config.unusable(cause))?;
     config.write()?;
-    let hint = "To see its tools: brigade tools list --servers";
+    let hint = "List its tools with: brigade tools list --servers";
     report(
         global,
         &config,
@@ -96,7 +96,7 @@ fn report(
     Ok(Exit::Done)
 }
 
-/// The entry of a server.
+/// Configuration entry of a server.
 fn entry(add: &ToolsAdd) -> Table {
     let mut entry = Table::new();
     if let Some(url) = &add.url {
@@ -114,7 +114,7 @@ fn entry(add: &ToolsAdd) -> Table {
     entry
 }
 
-/// The entry as it has to be written into `config.json`.
+/// Entry in the format of `config.json`.
 fn as_json(add: &ToolsAdd) -> serde_json::Value {
     let mut entry = json!({});
     if let Some(url) = &add.url {
@@ -132,7 +132,7 @@ fn as_json(add: &ToolsAdd) -> serde_json::Value {
     entry
 }
 
-/// Puts an entry at the end of the file, below all comments there.
+/// Appends an entry at the end of the file, below any comments.
 fn append(document: &mut DocumentMut, name: &str, mut entry: Table) -> Result<(), &'static str> {
     let is_empty = document.is_empty();
     let last = last_position(document.as_table());
@@ -153,7 +153,7 @@ fn append(document: &mut DocumentMut, name: &str, mut entry: Table) -> Result<()
         }
         other => {
             let servers = other.as_inline_table_mut().ok_or("mcpServers is not a table")?;
-            // The blank before the closing brace would stand before a comma.
+            // The space before the closing brace would end up before a comma.
             let last = servers.iter_mut().last().map(|(_, last)| last.decor_mut());
             if let Some(decor) = last
                 && decor.suffix().and_then(|suffix| suffix.as_str()).is_some_and(|suffix| suffix == " ")
@@ -166,7 +166,7 @@ fn append(document: &mut DocumentMut, name: &str, mut entry: Table) -> Result<()
     Ok(())
 }
 
-/// Takes an entry out, with the comment lines directly above it. Comments that an empty line separates from it stay.
+/// Removes an entry and the comment lines directly above it. Comments that are separated by an empty line stay.
 fn remove_entry(document: &mut DocumentMut, name: &str) -> Result<(), &'static str> {
     let servers =
         document.get_mut(SERVERS).and_then(Item::as_table_like_mut).ok_or("mcpServers is not a table")?;
@@ -191,7 +191,7 @@ fn remove_entry(document: &mut DocumentMut, name: &str) -> Result<(), &'static s
     Ok(())
 }
 
-/// The text up to the last empty line.
+/// Text up to the last empty line.
 fn up_to_last_blank_line(prefix: &str) -> &str {
     let mut end = 0;
     let mut at = 0;
@@ -213,7 +213,7 @@ fn last_position(table: &Table) -> isize {
     below.max().unwrap_or_default().max(table.position().unwrap_or_default())
 }
 
-/// The first table after this position that has a header of its own.
+/// First table after this position that has its own header.
 fn next_table(table: &mut Table, after: isize) -> Option<&mut Table> {
     let mut next: Option<&mut Table> = None;
     for (_, item) in table.iter_mut() {
@@ -241,14 +241,14 @@ fn next_table(table: &mut Table, after: isize) -> Option<&mut Table> {
     next
 }
 
-/// The configuration of the user, as it is written.
+/// The user's configuration file.
 struct ConfigFile {
     file: PathBuf,
     document: DocumentMut,
 }
 
 impl ConfigFile {
-    /// Reads `config.toml`. A `config.json` is not edited; the user is told what to change in it.
+    /// Reads `config.toml`. A `config.json` is not edited; the error says what to change in it.
     fn open(global: &Global, advice: impl Fn() -> String) -> Result<ConfigFile, CliError> {
         let file = Settings::load_defaults(global)?.config_file;
         let json_file = file.with_extension("json");
@@ -259,7 +259,7 @@ impl ConfigFile {
                 sanitize::line(&advice())
             )));
         }
-        // A link stays one, and the file behind it is replaced.
+        // A symbolic link is kept, and its target is replaced.
         let file = file.canonicalize().unwrap_or(file);
         let text = match std::fs::read_to_string(&file) {
             Ok(text) => text,
@@ -285,12 +285,12 @@ impl ConfigFile {
         servers.map_or_else(Vec::new, |servers| servers.iter().map(|(name, _)| name.to_owned()).collect())
     }
 
-    /// A server as its name is written. Names of servers do not differ by case alone.
+    /// Name of a server as it is written in the file. Names are compared without regard to case.
     fn server(&self, name: &str) -> Option<String> {
         self.servers().into_iter().find(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// Writes the file as a whole, so that nobody ever reads a part of it.
+    /// Writes the file atomically.
     fn write(&self) -> Result<(), CliError> {
         let failed = |error: std::io::Error| {
             CliError::failed(format!("cannot write {}: {error}", self.file.display()))

@@ -11,7 +11,7 @@ use crate::sanitize;
 use crate::settings::Settings;
 use crate::setup;
 
-/// How long a person may take in the browser.
+/// Time limit for the login in the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Logs in to a server.
@@ -19,7 +19,7 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, CliError>
     let address = settings.mcp_address(server, &setup::guard_command()?)?;
     let shown = sanitize::line(server);
     let failed =
-        |error: LoginError| CliError::failed(sanitize::line(&format!("no login to {server}: {error}")));
+        |error: LoginError| CliError::failed(sanitize::line(&format!("cannot log in to {server}: {error}")));
     setup::current_thread_runtime()?.block_on(async {
         let started = tokio::time::timeout(DEFAULT_START_TIMEOUT, LoginFlow::begin(&address)).await;
         let late = || format!("{shown} did not answer within {} seconds", DEFAULT_START_TIMEOUT.as_secs());
@@ -33,24 +33,24 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, CliError>
             Err(_) => {
                 let minutes = LOGIN_TIMEOUT.as_secs() / 60;
                 return Err(CliError::failed(format!(
-                    "nobody logged in to {shown} within {minutes} minutes"
+                    "the login to {shown} was not completed within {minutes} minutes"
                 )));
             }
         }
-        output::text(&format!("You are logged in to {shown}."))?;
+        output::text(&format!("Logged in to {shown}."))?;
         Ok(Exit::Done)
     })
 }
 
-/// Forgets a login.
+/// Removes a stored login.
 pub(super) fn logout(settings: &Settings, server: &str) -> Result<Exit, CliError> {
     let address = settings.mcp_address(server, &setup::guard_command()?)?;
     let was_logged_in = setup::current_thread_runtime()?.block_on(forget(&address));
     let was_logged_in = was_logged_in.map_err(|error| CliError::failed(error.to_string()))?;
     let shown = sanitize::line(server);
     output::text(&match was_logged_in {
-        true => format!("The login to {shown} is forgotten."),
-        false => format!("There was no login to {shown}."),
+        true => format!("Logged out of {shown}."),
+        false => format!("Not logged in to {shown}."),
     })?;
     Ok(Exit::Done)
 }

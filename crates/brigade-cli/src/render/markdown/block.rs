@@ -1,4 +1,4 @@
-//! One complete block: a paragraph, a heading, an item, a table.
+//! Rendering of one complete block: a paragraph, a heading, a list item or a table.
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use unicode_width::UnicodeWidthStr;
@@ -8,16 +8,16 @@ use super::flow::{StyledText, TextStyle};
 use crate::sanitize;
 use crate::terminal::Colour;
 
-/// Deeper nesting is not indented any further.
+/// Deeper nesting is not indented further.
 const MAX_NESTING: usize = 12;
 
-/// Whether a line is a heading by itself.
+/// Whether a line is a complete heading.
 pub(super) fn is_heading(line: &str) -> bool {
     let marks = line.chars().take_while(|c| *c == '#').count();
     (1..=6).contains(&marks) && line[marks..].starts_with([' ', '\t'])
 }
 
-/// Whether a line begins an item of a list that is not inside another.
+/// Whether a line starts a top-level list item.
 pub(super) fn is_item(line: &str) -> bool {
     let line = line.strip_prefix(' ').unwrap_or(line);
     let digits = line.chars().take_while(char::is_ascii_digit).count();
@@ -26,17 +26,17 @@ pub(super) fn is_item(line: &str) -> bool {
         1..=9 => line[digits..].strip_prefix(['.', ')']),
         _ => None,
     };
-    // A row of such marks is a rule.
+    // A row of such markers is a thematic break.
     let is_rule = line.len() > 2 && line.chars().all(|c| matches!(c, '-' | '*' | ' '));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t'])) && !is_rule
 }
 
-/// Whether a line is a row of a table.
+/// Whether a line is a table row.
 pub(super) fn is_table_row(line: &str) -> bool {
     line.trim_start().starts_with('|')
 }
 
-/// The lines of a block.
+/// Renders a block as lines.
 pub(super) fn render(block: &str, colour: Colour, columns: usize) -> Vec<String> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut renderer = BlockRenderer { colour, columns, ..BlockRenderer::default() };
@@ -47,7 +47,7 @@ pub(super) fn render(block: &str, colour: Colour, columns: usize) -> Vec<String>
     renderer.lines
 }
 
-/// What is open while a block is read.
+/// Parser state while a block is rendered.
 struct BlockRenderer {
     colour: Colour,
     columns: usize,
@@ -55,13 +55,13 @@ struct BlockRenderer {
     text: StyledText,
     style: TextStyle,
     heading: Option<HeadingLevel>,
-    /// The next number of each open list; none for one without numbers.
+    /// Next number of each open list. `None` for an unordered list.
     lists: Vec<Option<u64>>,
-    /// What stands before the first line of the next paragraph.
+    /// Prefix of the first line of the next paragraph.
     bullet: Option<String>,
-    /// What stands before every line.
+    /// Prefixes of every line.
     margins: Vec<String>,
-    /// The address of the open link, and where its text began.
+    /// Address of the open link, and the position at which its text starts.
     link: Option<(String, usize)>,
     is_code: bool,
     table: Vec<Vec<StyledText>>,
@@ -96,11 +96,11 @@ impl BlockRenderer {
                 self.text.push(self.style, &text)
             }
             Event::Code(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
-                // Without colours the marks say that it is code.
+                // Without colours, backticks mark the code.
                 let text = if self.colour == Colour::On { text.to_string() } else { format!("`{text}`") };
                 self.text.push(TextStyle { code: true, ..self.style }, &text);
             }
-            // Models end lines where they mean it.
+            // Models put line breaks where they want them.
             Event::SoftBreak => self.text.push(self.style, "\n"),
             Event::HardBreak => self.text.push(self.style, "\n"),
             Event::Rule => {
@@ -195,7 +195,7 @@ impl BlockRenderer {
         self.bullet = Some(bullet);
     }
 
-    /// The address of a link stands behind its text, unless it is the text.
+    /// Adds the address of a link after its text, unless they are the same.
     fn end_link(&mut self) {
         let Some((address, from)) = self.link.take() else { return };
         let text = self.text.plain();
@@ -224,7 +224,7 @@ impl BlockRenderer {
         lines.iter().for_each(|line| self.line(line));
     }
 
-    /// Adds a line behind the margin, or behind the bullet that stands in its place.
+    /// Adds a line with its prefix: the margin, or the bullet in its place.
     fn line(&mut self, line: &str) {
         let bullet = self.bullet.take();
         let depth = self.margins.len() - usize::from(bullet.is_some() && !self.margins.is_empty());
@@ -241,7 +241,7 @@ impl BlockRenderer {
         }
     }
 
-    /// A table in columns where they fit; else each row as a list of what its columns say.
+    /// Renders a table in columns if they fit, otherwise each row as a list of its cells.
     fn end_table(&mut self) {
         let rows = std::mem::take(&mut self.table);
         let count = rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Styled words in lines of a width.
+//! Wrapping of styled text.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::sanitize;
 use crate::terminal::Colour;
 
-/// How a piece of text looks.
+/// Style of a piece of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TextStyle {
     pub(super) bold: bool,
@@ -23,21 +23,21 @@ impl TextStyle {
         all.iter().filter(|(is_so, _)| *is_so).map(|(_, code)| *code).collect::<Vec<_>>().join(";")
     }
 
-    /// A text that looks like this.
+    /// Applies the style to a text.
     pub(super) fn paint(self, text: &str, colour: Colour) -> String {
         let codes = self.codes();
         if codes.is_empty() { text.to_owned() } else { colour.paint(&codes, text) }
     }
 }
 
-/// Pieces of text, each with its look.
+/// Pieces of text with their styles.
 #[derive(Debug, Default, Clone)]
 pub(super) struct StyledText {
     pieces: Vec<(TextStyle, String)>,
 }
 
 impl StyledText {
-    /// Adds text of any origin: what is added is safe from here on.
+    /// Adds untrusted text, which is sanitized here.
     pub(super) fn push(&mut self, style: TextStyle, text: &str) {
         let text = sanitize::lines(text).replace('\t', " ");
         match self.pieces.last_mut() {
@@ -50,22 +50,22 @@ impl StyledText {
         self.pieces.iter().all(|(_, text)| text.is_empty())
     }
 
-    /// All of it, without looks.
+    /// Text without styles.
     pub(super) fn plain(&self) -> String {
         self.pieces.iter().map(|(_, text)| text.as_str()).collect()
     }
 
-    /// The columns that it takes on one line.
+    /// Width on one line.
     pub(super) fn width(&self) -> usize {
         self.plain().width()
     }
 
-    /// All of it on one line.
+    /// Styled text on one line.
     pub(super) fn on_one_line(&self, colour: Colour) -> String {
         self.pieces.iter().map(|(style, text)| style.paint(&text.replace('\n', " "), colour)).collect()
     }
 
-    /// Lines of at most so many columns, broken at blanks where there are any.
+    /// Lines of at most `columns`, broken at spaces if possible.
     pub(super) fn lines(&self, columns: usize, colour: Colour) -> Vec<String> {
         let mut breaker =
             LineBreaker { columns: columns.max(1), colour, lines: Vec::new(), line: Vec::new(), used: 0 };
@@ -88,7 +88,7 @@ impl StyledText {
     }
 }
 
-/// Puts words into lines.
+/// Builds lines from words.
 struct LineBreaker {
     columns: usize,
     colour: Colour,
@@ -100,7 +100,7 @@ struct LineBreaker {
 impl LineBreaker {
     fn word(&mut self, word: Vec<(TextStyle, String)>) {
         let width: usize = word.iter().map(|(_, text)| text.width()).sum();
-        // Wide letters are not written with blanks between words: their lines break anywhere.
+        // Scripts with wide characters have no spaces between words, so their lines may break anywhere.
         let is_wide = |text: &str| text.graphemes(true).any(|grapheme| grapheme.width() > 1);
         let breaks = width > self.columns || word.iter().any(|(_, text)| is_wide(text));
         if self.used + width > self.columns && self.used > 0 && !breaks {
@@ -120,7 +120,7 @@ impl LineBreaker {
         if is_line_end {
             self.end_line();
         } else if self.used > 0 && self.used < self.columns {
-            // A blank between two pieces of one look belongs to it: what is struck out is struck out whole.
+            // A space between two pieces of the same style has that style too, so that strikethrough has no gaps.
             self.add(style, " ");
         }
     }
@@ -144,7 +144,7 @@ impl LineBreaker {
     }
 }
 
-/// One line of plain text in parts of at most so many columns.
+/// Wraps one line of plain text to `columns`.
 pub(super) fn wrap_plain(line: &str, columns: usize) -> Vec<String> {
     let mut flow = StyledText::default();
     flow.push(TextStyle::default(), line);

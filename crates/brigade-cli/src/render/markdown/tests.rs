@@ -92,7 +92,7 @@ fn control_sequences_are_escaped() {
         }
         lines.extend(markdown.end());
         for line in &lines {
-            // Our own colours are all that is left.
+            // Only our own colours remain.
             let mut rest = line.clone();
             while let Some(at) = rest.find("\u{1b}[") {
                 let end = rest[at..].find('m').unwrap();

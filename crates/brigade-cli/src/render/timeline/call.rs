@@ -1,4 +1,4 @@
-//! A tool call and all that belongs to it.
+//! Tool call with everything that belongs to it.
 
 use brigade_core::delegation::Outcome;
 use brigade_core::{CallId, Hash, SessionId, Spent, ToolCall, ToolOutput};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::change::FileChange;
 use crate::sanitize;
 
-/// The arguments that say most of a call, the first of them first.
+/// Arguments that describe a call best, in order of preference.
 const MAIN_ARGUMENT_KEYS: [&str; 17] = [
     "command",
     "pattern",
@@ -28,52 +28,50 @@ const MAIN_ARGUMENT_KEYS: [&str; 17] = [
     "session_id",
 ];
 
-/// A call that the model made.
+/// Tool call of the model.
 pub(crate) struct CallItem<'a> {
-    /// Its id.
     pub(crate) id: CallId,
-    /// The tool.
+    /// Name of the tool.
     pub(crate) name: &'a str,
-    /// The arguments as the model wrote them.
+    /// Arguments as the model wrote them.
     pub(crate) raw: &'a str,
-    /// The arguments, where they are an object.
+    /// Arguments, if they are an object.
     pub(crate) arguments: Map<String, Value>,
-    /// What it did to a file.
+    /// Effect on a file.
     pub(crate) change: Option<FileChange>,
-    /// What it gave.
+    /// Result.
     pub(crate) output: Option<&'a ToolOutput>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub(crate) took: Option<u64>,
-    /// The sessions that it started.
+    /// Sessions that it started.
     pub(crate) children: Vec<Child<'a>>,
-    /// What somebody was asked about it.
+    /// Approval requests for it.
     pub(crate) approvals: Vec<ApprovalItem<'a>>,
-    /// What it said to the person.
+    /// Text that it sent to the user.
     pub(crate) user_message: Option<&'a str>,
-    /// When it began, as far as is known.
+    /// Start time, as far as it is known.
     pub(super) at: u64,
-    /// The content that an edit found and left.
+    /// Hash of the file before and after an edit.
     pub(super) before: Option<Hash>,
     pub(super) after: Option<Hash>,
 }
 
-/// A session that a call started.
+/// Session that a call started.
 pub(crate) struct Child<'a> {
-    /// The session.
     pub(crate) session: &'a SessionId,
-    /// The role, or the agent's id.
+    /// Role, or id of the agent.
     pub(crate) label: &'a str,
-    /// How it ended, what it used up and how long it took, if it has ended.
+    /// Outcome, usage and duration, if it has ended.
     pub(crate) returned: Option<(&'a Outcome, Spent, u64)>,
-    /// When it was started.
+    /// Start time.
     pub(super) at: u64,
 }
 
-/// What somebody was asked about a call.
+/// Approval request for a call.
 pub(crate) struct ApprovalItem<'a> {
-    /// The question.
+    /// Reason for the request.
     pub(crate) what: &'a str,
-    /// The answer and who gave it.
+    /// Answer and its author.
     pub(crate) answer: Option<String>,
 }
 
@@ -107,17 +105,17 @@ impl<'a> CallItem<'a> {
         self.after = after;
     }
 
-    /// Whether it failed.
+    /// Whether the call failed.
     pub(crate) fn failed(&self) -> bool {
         self.output.is_some_and(ToolOutput::is_error)
     }
 
-    /// A string among the arguments.
+    /// String argument by name.
     pub(super) fn argument(&self, key: &str) -> Option<&str> {
         self.arguments.get(key)?.as_str()
     }
 
-    /// The argument that says most, in one line; nothing where it is what the person was told.
+    /// Argument that describes the call best, on one line. Empty if it is the message to the user.
     pub(crate) fn main_argument(&self) -> String {
         match self.main_argument_key() {
             Some(_) if self.user_message.is_some() => String::new(),
@@ -129,7 +127,7 @@ impl<'a> CallItem<'a> {
         }
     }
 
-    /// The other arguments, in the words of the model. What is shown as a diff is left out.
+    /// Other arguments, as the model wrote them. Those shown as a diff are omitted.
     pub(crate) fn other_arguments(&self) -> Vec<(String, String)> {
         let main_argument = self.main_argument_key();
         let other_arguments = self.arguments.iter().filter(|(key, _)| {
@@ -139,7 +137,7 @@ impl<'a> CallItem<'a> {
         other_arguments.map(|(key, value)| (sanitize::line(key), plain(value))).collect()
     }
 
-    /// The output, unless all that it says is shown as a diff.
+    /// Output, unless the diff shows all of it.
     pub(crate) fn shown_output(&self) -> Option<&'a str> {
         let is_shown = self.change.is_some() && !self.failed();
         self.output.map(|output| output.text.as_str()).filter(|text| !is_shown && !text.trim().is_empty())
@@ -152,7 +150,7 @@ impl<'a> CallItem<'a> {
     }
 }
 
-/// A value as people read it: a text without its quotes.
+/// Value for display. A string has no quotes.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,7 +1,7 @@
-//! What an edit did to a file, as a unified diff.
+//! Effect of an edit on a file, as a unified diff.
 //!
-//! The log has the arguments of an edit and the hashes of what it found and left, but not the file. What a session
-//! wrote itself is known, so a later edit of it can be compared with the whole.
+//! The log contains the arguments of an edit and the hashes of the file before and after, but not the file. Content
+//! that the session wrote itself is known, so a later edit of it can be compared with the whole file.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use similar::{Algorithm, TextDiff};
 
 use super::call::CallItem;
 
-/// How long computing a diff may take before it becomes a coarse one.
+/// Time after which a coarse diff is computed instead.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
-/// The line in an output that says that its diff was cut.
-const TRUNCATED_NOTE: &str = "(the diff goes on)";
+/// Lines in an output that mark its diff as truncated. Logs of earlier versions contain the second one.
+const TRUNCATED_NOTES: [&str; 2] = ["(the rest of the diff is omitted)", "(the diff goes on)"];
 
-/// What became of a file.
+/// Change of a file.
 pub(crate) struct FileChange {
-    /// Unified, without the names of files.
+    /// Unified diff without file names.
     pub(crate) diff: String,
-    /// What the diff does not say.
+    /// Note on what the diff does not show.
     pub(crate) remark: Option<&'static str>,
-    /// Lines that came and went.
+    /// Lines added and removed.
     pub(crate) added: usize,
     pub(crate) removed: usize,
 }
 
-/// Contents of files that are known, by their hash.
+/// Known file contents by hash.
 #[derive(Default)]
 pub(super) struct KnownContents(HashMap<Hash, String>);
 
-/// What a call changed, if it is an edit that worked.
+/// Change made by a call, if it is a successful edit.
 pub(super) fn change_of(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<FileChange> {
     if call.failed() {
         return None;
@@ -54,14 +54,15 @@ fn edit_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<File
             return Some(change);
         }
     }
-    // The tool says where in the file it happened, unless there was too much of it to say.
+    // The output contains the diff with line numbers, unless it was too long.
     let reported = call.output.and_then(|output| output.text.as_str().split_once('\n')).map(|(_, diff)| diff);
-    match reported.filter(|diff| diff.starts_with("@@") && !diff.contains(TRUNCATED_NOTE)) {
+    let is_truncated = |diff: &str| TRUNCATED_NOTES.iter().any(|note| diff.contains(note));
+    match reported.filter(|diff| diff.starts_with("@@") && !is_truncated(diff)) {
         Some(diff) => Some(FileChange::new(diff.to_owned(), None)),
         None => Some(FileChange::between(
             old,
             new,
-            Some("the lines of the call; where they stand in the file is not on record"),
+            Some("lines of the call; their position in the file is not recorded"),
         )),
     }
 }
@@ -69,10 +70,14 @@ fn edit_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<File
 fn write_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<FileChange> {
     let content = call.argument("content")?;
     let change = match call.before {
-        None => FileChange::between("", content, Some("a new file")),
+        None => FileChange::between("", content, Some("new file")),
         Some(before) => match contents.0.get(&before) {
             Some(known) => FileChange::between(known, content, None),
-            None => FileChange::between("", content, Some("replaces a file; what it held is not on record")),
+            None => FileChange::between(
+                "",
+                content,
+                Some("replaces a file; its previous content is not recorded"),
+            ),
         },
     };
     contents.0.insert(Hash::of(content.as_bytes()), content.to_owned());
@@ -80,7 +85,7 @@ fn write_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<Fil
 }
 
 impl FileChange {
-    /// The difference between two contents of a file.
+    /// Difference between two contents of a file.
     pub(crate) fn between(before: &str, after: &str, remark: Option<&'static str>) -> FileChange {
         let diff =
             TextDiff::configure().algorithm(Algorithm::Myers).timeout(DIFF_TIMEOUT).diff_lines(before, after);

@@ -1,4 +1,5 @@
-//! The table of keys. Checks, the environment and `brigade config schema` read it, so a key is added here and only here.
+//! Table of configuration keys. Checks, the environment and `brigade config schema` use it, so a key is added here
+//! and nowhere else.
 
 use super::super::providers::KINDS;
 use super::super::servers::OAUTH_GRANTS;
@@ -9,75 +10,76 @@ use super::ValueKind::{
 use super::{KeySpec, MODES, ValueKind};
 
 const KEEP: ValueKind = OneOf(&["root", "none"]);
-const KEEP_ABOUT: &str = "How long sessions of children are kept: as long as their root, or until it ends";
+const KEEP_ABOUT: &str =
+    "How long sub-agent sessions are kept: as long as the root session (root), or only until it ends (none)";
 
-/// All keys, each with what stands there and what it means.
+/// All keys, each with its type and description.
 pub(in crate::settings) static ROOT: &[KeySpec] = &[
-    ("model", Text, "The model of agents that name none: PROVIDER/MODEL, or script:FILE for a scripted one"),
-    ("fallbacks", Texts, "Models that take over, one after the other, where the model fails for good"),
-    ("default_agent", Text, "The agent that takes a task where no other is named"),
+    ("model", Text, "Default model of agents: PROVIDER/MODEL, or script:FILE for a scripted model"),
+    ("fallbacks", Texts, "Fallback models, tried in order if the model fails permanently"),
+    ("default_agent", Text, "Agent that receives a task if no other is named"),
     (
         "notify",
         Text,
-        "A command that is run when a question opens or a run ends; variables NOTIFY_… say what happened",
+        "Command to run when an approval is requested or a run ends; variables NOTIFY_… describe the event",
     ),
-    ("store", Text, "Where sessions are kept: `sqlite` is the usual place, anything else is a path"),
-    ("agents", Section(&[("paths", Texts, "More folders with agent files")]), "Where agents are looked for"),
-    ("skills", Section(&[("paths", Texts, "More folders with skills")]), "Where skills are looked for"),
+    ("store", Text, "File that stores the sessions: `sqlite` for the default location, or a path"),
+    ("agents", Section(&[("paths", Texts, "Additional folders with agent files")]), "Agent definitions"),
+    ("skills", Section(&[("paths", Texts, "Additional folders with skills")]), "Skills"),
     (
         "memory",
-        Section(&[("enabled", Bool, "Whether agents have the tools that remember")]),
-        "What agents store for later sessions",
+        Section(&[("enabled", Bool, "Whether agents have the memory tools")]),
+        "Memory that agents keep across sessions",
     ),
-    (
-        "providers",
-        Named(&PROVIDER),
-        "Providers of models by name: new ones, and changes to those that are built in",
-    ),
-    (
-        "prices",
-        Models(&FIGURES),
-        "What models cost, by PROVIDER/MODEL, where the built-in table is wrong or has no entry",
-    ),
+    ("providers", Named(&PROVIDER), "Model providers by name: new ones, and changes to the built-in ones"),
+    ("prices", Models(&FIGURES), "Model prices by PROVIDER/MODEL, to correct or extend the built-in table"),
     (
         "delegation",
         Section(&[
-            ("faces", TextOrTexts, "`auto`, or some of delegate, subagent, dispatch, spawn"),
-            ("extras", Texts, "Parameters beyond the contracts: background, schema, tokens, usd"),
+            (
+                "faces",
+                TextOrTexts,
+                "Delegation styles: `auto`, or a list of delegate, subagent, dispatch, spawn",
+            ),
+            ("extras", Texts, "Additional tool parameters: background, schema, tokens, usd"),
         ]),
-        "In which ways agents may delegate",
+        "How agents may delegate",
     ),
-    ("swarm", SWARM, "The face `delegate`"),
-    ("subagent", SUBAGENT, "The face `subagent`; the section alone, even an empty one, switches it on"),
-    ("spawn", SPAWN, "The face `spawn`; the section alone, even an empty one, switches it on"),
+    ("swarm", SWARM, "Delegation style `delegate`"),
+    (
+        "subagent",
+        SUBAGENT,
+        "Delegation style `subagent`; enabled if this section exists, even if it is empty",
+    ),
+    ("spawn", SPAWN, "Delegation style `spawn`; enabled if this section exists, even if it is empty"),
     (
         "budget",
         Section(&[
-            ("tokens", Count, "Tokens, input and output together"),
-            ("usd", Dollars, "Dollars"),
-            ("agents", Count, "Agents that may be started below the lead"),
+            ("tokens", Count, "Maximum tokens, input and output together"),
+            ("usd", Dollars, "Maximum cost in dollars"),
+            ("agents", Count, "Maximum number of sub-agents"),
         ]),
-        "What the whole tree of one task may use up",
+        "Budget of one task, including all sub-agents",
     ),
-    ("limits", LIMITS, "Limits of single sessions and of the tree"),
+    ("limits", LIMITS, "Limits of single sessions and of the whole tree"),
     (
         "permissions",
         Section(&[
             (
                 "mode",
                 OneOf(&MODES),
-                "What is done without asking: only reading ever (plan), only reading (ask), edits too (edit), or all (auto)",
+                "Calls that need no approval: reads, and nothing else is possible (plan), reads (ask), reads and edits (edit), or all (auto)",
             ),
             (
                 "questions",
                 OneOf(&["auto", "wait", "refuse"]),
-                "Who is asked: a person at the terminal, whoever runs `brigade answer`, or nobody",
+                "Who approves calls: the user at the terminal (auto), the user of `brigade answer` (wait), or no one, so they are refused (refuse)",
             ),
-            ("allow", Rules, "Calls that are allowed, such as shell(cargo test *)"),
-            ("ask", Rules, "Calls that are asked about"),
-            ("deny", Rules, "Calls that are refused, whatever allows them, such as read_file(**/.env*)"),
+            ("allow", Rules, "Calls to allow, such as shell(cargo test *)"),
+            ("ask", Rules, "Calls that need approval"),
+            ("deny", Rules, "Calls to refuse, even if another rule allows them, such as read_file(**/.env*)"),
         ]),
-        "What agents may do; deny beats ask beats allow",
+        "Permissions of agents; deny overrides ask, and ask overrides allow",
     ),
     (
         "shell",
@@ -85,173 +87,181 @@ pub(in crate::settings) static ROOT: &[KeySpec] = &[
             (
                 "env",
                 Texts,
-                "Variables that commands get although they look like secrets, such as DATABASE_URL or AWS_*",
+                "Variables to pass to commands although they look like secrets, such as DATABASE_URL or AWS_*",
             ),
-            ("deny_env", Texts, "Variables that commands do not get; this beats `env`"),
+            ("deny_env", Texts, "Variables to withhold from commands; overrides `env`"),
         ]),
-        "The environment of commands: yours without secrets, changed by these lists",
+        "Environment of commands: yours without secrets, as changed by these lists",
     ),
     (
         "web",
         Section(&[
-            ("allow_loopback", Bool, "Whether web_fetch may read from this machine"),
-            ("search", Text, "The engine of web_search: brave, tavily, or the address of a SearXNG"),
-            ("search_key_env", Text, "The variable that holds the key of the engine; never the key itself"),
-            ("timeout", Time, "How long a fetch may take"),
-            ("max_bytes", Number, "How many bytes of a page are read"),
+            ("allow_loopback", Bool, "Whether web_fetch may access this machine"),
+            ("search", Text, "Search engine of web_search: brave, tavily, or the URL of a SearXNG instance"),
+            (
+                "search_key_env",
+                Text,
+                "Environment variable that contains the key of the search engine; never the key itself",
+            ),
+            ("timeout", Time, "Timeout of a fetch"),
+            ("max_bytes", Number, "Maximum bytes read from a page"),
         ]),
-        "How the network is read",
+        "Web access",
     ),
-    ("mcpServers", Named(&MCP_SERVER), "Servers of tools, by name"),
+    ("mcpServers", Named(&MCP_SERVER), "MCP servers by name"),
     (
         "acp",
-        Section(&[("servers", Named(&ACP_SERVER), "Servers, by name")]),
-        "Agents that other programs run",
+        Section(&[("servers", Named(&ACP_SERVER), "ACP servers by name")]),
+        "External agents (Agent Client Protocol)",
     ),
 ];
 
 const PROVIDER: ValueKind = Section(&[
-    ("kind", OneOf(&KINDS), "The API that it speaks; openai is Chat Completions"),
-    ("base_url", Text, "Where it is"),
+    ("kind", OneOf(&KINDS), "API of the provider; openai is Chat Completions"),
+    ("base_url", Text, "Base URL of the API"),
     (
         "api_key_env",
         Text,
-        "The variable that holds the key, never the key itself; empty where none is needed",
+        "Environment variable that contains the key, never the key itself; empty if no key is needed",
     ),
-    ("concurrency", Positive, "How many requests may be under way at once"),
-    ("requests_per_minute", Positive, "How many requests a minute may have"),
-    ("tokens_per_minute", Positive, "How many tokens a minute may have"),
-    ("connect_timeout", Time, "How long connecting may take"),
-    ("first_byte_timeout", Time, "How long the first byte of a reply may take"),
-    ("idle_timeout", Time, "How long a reply may pause"),
-    ("total_timeout", Time, "How long a whole reply may take"),
-    ("longest_wait", Time, "The longest wait for a provider that wants to be asked later"),
+    ("concurrency", Positive, "Maximum concurrent requests"),
+    ("requests_per_minute", Positive, "Maximum requests per minute"),
+    ("tokens_per_minute", Positive, "Maximum tokens per minute"),
+    ("connect_timeout", Time, "Timeout for connecting"),
+    ("first_byte_timeout", Time, "Timeout for the first byte of a reply"),
+    ("idle_timeout", Time, "Timeout for a pause within a reply"),
+    ("total_timeout", Time, "Timeout for a whole reply"),
+    ("longest_wait", Time, "Longest wait when the provider asks to retry later"),
 ]);
 
 const FIGURES: ValueKind = Section(&[
-    ("input", Price, "Dollars for a million tokens of input"),
-    ("output", Price, "Dollars for a million tokens of output"),
-    ("cache_read", Price, "Dollars for a million tokens of input that were cached before"),
-    ("cache_write", Price, "Dollars for a million tokens of input that are cached now"),
-    ("context_window", Tokens, "How many tokens a request may have"),
-    ("max_output", Tokens, "How many tokens a reply may have"),
+    ("input", Price, "Dollars per million input tokens"),
+    ("output", Price, "Dollars per million output tokens"),
+    ("cache_read", Price, "Dollars per million input tokens read from the cache"),
+    ("cache_write", Price, "Dollars per million input tokens written to the cache"),
+    ("context_window", Tokens, "Maximum tokens of a request"),
+    ("max_output", Tokens, "Maximum tokens of a reply"),
 ]);
 
 const SWARM: ValueKind = Section(&[
-    ("enabled", Bool, "Whether `delegate` is offered"),
-    ("max_depth", Number, "How deep agents may delegate; 1 is the lead only, 0 nobody"),
-    ("max_concurrent", Number, "How many children of `delegate` may be active at once"),
-    ("adhoc_prompt", Text, "The prompt of roles that are not prepared, with {role} in it"),
+    ("enabled", Bool, "Whether agents have the tool `delegate`"),
+    ("max_depth", Number, "Maximum depth of delegation; 1: only the lead delegates, 0: no agent does"),
+    ("max_concurrent", Number, "Maximum concurrent sub-agents of `delegate`"),
+    ("adhoc_prompt", Text, "System prompt of roles without a preset; {role} is replaced by the role"),
     ("keep", KEEP, KEEP_ABOUT),
-    ("model", Text, "The model of children that name none"),
-    ("roles", Named(&ROLE), "Prepared roles, by name"),
+    ("model", Text, "Default model of sub-agents"),
+    ("roles", Named(&ROLE), "Role presets by name"),
 ]);
 
 const ROLE: ValueKind = Section(&[
-    ("system_prompt", Text, "What the role is told"),
-    ("tools", Texts, "The tools of the role; left out, those that its parent lends"),
-    ("locked", Bool, "Whether a call may not change the tools"),
-    ("lend", Texts, "The tools that the role may lend to its own children"),
-    ("model", Text, "The model of the role"),
-    ("acp", Text, "The agent of another program that plays the role"),
-    ("tokens", Count, "Tokens that the role may use up, its children included"),
-    ("usd", Dollars, "Dollars that the role may spend, its children included"),
+    ("system_prompt", Text, "System prompt of the role"),
+    ("tools", Texts, "Tools of the role; by default those that its parent lends"),
+    ("locked", Bool, "Whether a call can only narrow the tools"),
+    ("lend", Texts, "Tools that the role may lend to its own sub-agents"),
+    ("model", Text, "Model of the role"),
+    ("acp", Text, "External agent that takes the role"),
+    ("tokens", Count, "Maximum tokens of the role, including its sub-agents"),
+    ("usd", Dollars, "Maximum cost of the role in dollars, including its sub-agents"),
 ]);
 
 const SUBAGENT: ValueKind = Section(&[
-    ("max_depth", Number, "How deep agents may go, the root counted"),
-    ("default_max_turns", Number, "Model calls of a child where a call names no other number"),
-    ("output_max_size", Number, "How many bytes of a report the caller reads, at least 1"),
+    ("max_depth", Number, "Maximum depth, including the root"),
+    ("default_max_turns", Number, "Default maximum of model calls of a sub-agent"),
+    ("output_max_size", Number, "Maximum bytes of a report that the caller reads, at least 1"),
     ("keep", KEEP, KEEP_ABOUT),
 ]);
 
 const SPAWN: ValueKind = Section(&[
-    ("max_depth", Number, "How deep agents may go"),
-    ("default_max_turns", Number, "Model calls of a child where a call names no other number"),
-    (
-        "server",
-        Text,
-        "The server that `subagent_delegate` asks if a call names none, by its name in acp.servers",
-    ),
-    ("agent", Text, "The agent of that server"),
-    ("system_prompt", Text, "The system prompt of `subagent_spawn` if a call has none"),
+    ("max_depth", Number, "Maximum depth"),
+    ("default_max_turns", Number, "Default maximum of model calls of a sub-agent"),
+    ("server", Text, "Default server of `subagent_delegate`, by its name in acp.servers"),
+    ("agent", Text, "Default agent of that server"),
+    ("system_prompt", Text, "Default system prompt of `subagent_spawn`"),
 ]);
 
 const LIMITS: ValueKind = Section(&[
-    ("lead_turns", Number, "Model calls of the lead"),
-    ("child_turns", Number, "Model calls of a child"),
-    ("child_timeout", Time, "How long a child may take"),
-    ("question_timeout", Time, "How long a question waits for its answer"),
-    ("retry_pause", Time, "The pause after a model failed; it doubles with each failure that follows"),
-    ("shell_timeout", Time, "How long a command may take"),
-    ("max_depth", Number, "How deep the tree may be, whatever faces led there"),
-    ("concurrency", Number, "How many agents of a tree may be active at once"),
-    ("result_bytes", Number, "How many bytes of a result its caller reads at once"),
-    ("max_tokens", Number, "Output tokens of one reply, at most, for agents that set none"),
+    ("lead_turns", Number, "Maximum model calls of the lead"),
+    ("child_turns", Number, "Maximum model calls of a sub-agent"),
+    ("child_timeout", Time, "Timeout of a sub-agent"),
+    ("question_timeout", Time, "Time after which an unanswered approval request is denied"),
+    ("retry_pause", Time, "Pause before a failed model call is retried; doubles with each failure"),
+    ("shell_timeout", Time, "Timeout of a command"),
+    ("max_depth", Number, "Maximum depth of the tree, over all delegation styles"),
+    ("concurrency", Number, "Maximum concurrent agents of a tree"),
+    ("result_bytes", Number, "Maximum bytes of a result that the caller reads at once"),
+    ("max_tokens", Number, "Default maximum of output tokens of a reply"),
     (
         "loop_warning",
         Number,
-        "Turns with the same calls and results after which an agent is warned; 0 for never",
+        "Number of turns with the same calls and results after which an agent is warned; 0: never",
     ),
     (
         "loop_limit",
         Number,
-        "Turns with the same calls and results after which an agent is stopped; 0 for never",
+        "Number of turns with the same calls and results after which an agent is stopped; 0: never",
     ),
 ]);
 
 const MCP_SERVER: ValueKind = Section(&[
-    ("command", Text, "The program that is started"),
-    ("args", Texts, "Its arguments"),
-    ("env", Named(&Text), "Its variables"),
-    ("cwd", Text, "The folder that it starts in, if that is not the one that is worked in"),
-    ("url", Text, "Where it is, if it is not started here"),
-    ("headers", Named(&Text), "Headers of requests to it"),
-    ("oauth", OAUTH, "How you are logged in to it, where it asks for that"),
-    ("timeout", Time, "How long a call may take; a plain number is seconds, from 1000 on milliseconds"),
-    ("disabled", Bool, "Whether it is left alone: it is not started, and its tools are missing"),
-    ("type", Text, "How it is spoken to: stdio or http; it also follows from command and url"),
+    ("command", Text, "Program to start"),
+    ("args", Texts, "Arguments of the program"),
+    ("env", Named(&Text), "Environment variables of the program"),
+    ("cwd", Text, "Folder to start it in; by default the working folder"),
+    ("url", Text, "URL of a remote server"),
+    ("headers", Named(&Text), "HTTP headers of requests"),
+    ("oauth", OAUTH, "OAuth login, if the server requires one"),
+    ("timeout", Time, "Timeout of a call; a plain number is seconds, or milliseconds from 1000 on"),
+    ("disabled", Bool, "Whether the server is disabled"),
+    ("type", Text, "Transport: stdio or http; by default derived from command and url"),
 ]);
 
 const OAUTH: ValueKind = Section(&[
-    ("clientId", Text, "A client that the server knows, or the address of a document about one"),
-    ("clientSecret", Text, "Its secret; best written as a variable"),
-    ("scopes", Texts, "What is asked for; the server says so where this is absent"),
-    ("grant", OneOf(&OAUTH_GRANTS), "Who logs in: you in a browser, or the client with its secret"),
+    ("clientId", Text, "Id of a registered client, or the URL of a client metadata document"),
+    ("clientSecret", Text, "Secret of the client; preferably a variable such as ${CLIENT_SECRET}"),
+    ("scopes", Texts, "Scopes to request; by default those that the server names"),
+    (
+        "grant",
+        OneOf(&OAUTH_GRANTS),
+        "Login by you in a browser (authorization_code), or by the client with its secret (client_credentials)",
+    ),
 ]);
 
 const ACP_SERVER: ValueKind = Section(&[
-    ("command", Text, "The program that is started"),
-    ("args", Texts, "Its arguments"),
-    ("env", Named(&Text), "Its variables"),
-    ("mode", Text, "The mode that its sessions are put into, by the name that it has there"),
-    ("model", Text, "The model that it is told to use, by the name that it has there"),
-    ("pool", Bool, "Whether one process serves many sessions; if not, each session has its own"),
-    ("max_sessions", Positive, "How many sessions one process serves at once"),
-    ("start_timeout", Time, "How long starting it and opening a session may take"),
-    ("timeout", Time, "How long one of its sessions may take"),
-    ("turns", Positive, "How often one of its sessions may ask something of us"),
+    ("command", Text, "Program to start"),
+    ("args", Texts, "Arguments of the program"),
+    ("env", Named(&Text), "Environment variables of the program"),
+    ("mode", Text, "Mode of its sessions, by the name that the server uses"),
+    ("model", Text, "Model of its sessions, by the name that the server uses"),
+    ("pool", Bool, "Whether one process serves several sessions; otherwise each session has its own"),
+    ("max_sessions", Positive, "Maximum concurrent sessions of one process"),
+    ("start_timeout", Time, "Timeout for starting it and opening a session"),
+    ("timeout", Time, "Timeout of a session"),
+    ("turns", Positive, "Maximum number of requests that a session may send to Brigade"),
     (
         "tokens",
         Tokens,
-        "Tokens that a session of it is lent; left out, none, and those that it reports count for nothing",
+        "Tokens lent to a session; by default none, and the tokens that it reports are not counted",
     ),
     (
         "usd",
         Dollars,
-        "Dollars that a session of it is lent; left out, none, and those that it reports count for nothing",
+        "Dollars lent to a session; by default none, and the cost that it reports is not counted",
     ),
     (
         "max_agents",
         Number,
-        "Agents that a session of it is lent, where it is a Brigade that delegates in its turn; left out, none",
+        "Agents lent to a session, if it is another Brigade that delegates; by default none",
     ),
-    ("allow_in_plan", Bool, "Whether to start it in plan mode even if none of its modes is known to be safe"),
-    ("agents", Named(&ACP_AGENT), "Its agents, by name"),
+    (
+        "allow_in_plan",
+        Bool,
+        "Whether to start it in plan mode even if none of its modes is known to be read-only",
+    ),
+    ("agents", Named(&ACP_AGENT), "Agents of the server by name"),
 ]);
 
 const ACP_AGENT: ValueKind = Section(&[
-    ("mode", Text, "The mode that it is put into"),
-    ("model", Text, "The model that it is told to use"),
-    ("args", Texts, "More arguments of the program"),
+    ("mode", Text, "Mode of the agent"),
+    ("model", Text, "Model of the agent"),
+    ("args", Texts, "Additional arguments of the program"),
 ]);

@@ -1,33 +1,30 @@
-//! What is known of a provider before it is asked.
+//! Static information about providers.
 
 use brigade::model::{Api, Endpoint};
 
 use super::super::did_you_mean::did_you_mean;
 use super::{ApiKind, BUILT_IN, Environment, Provider, Providers};
 
-/// A provider as it can be used here.
+/// Provider with its configuration.
 #[derive(Debug)]
 pub(crate) struct ProviderInfo {
-    /// Its name.
     pub(crate) name: String,
-    /// The API that it speaks, as people call it.
+    /// Common name of its API.
     pub(crate) api_name: &'static str,
-    /// The API in which it lists its models.
+    /// API for listing its models.
     pub(crate) api: Api,
-    /// Its address.
     pub(crate) base_url: String,
-    /// Whether there is a key.
     pub(crate) key: ApiKey,
 }
 
-/// Whether there is a key.
+/// Whether a key is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ApiKey {
-    /// None is needed.
+    /// No key is needed.
     NotNeeded,
-    /// It stands in this variable.
+    /// This variable contains the key.
     Set(String),
-    /// This variable should hold it and does not.
+    /// This variable should contain the key, but is not set.
     Missing(String),
 }
 
@@ -51,7 +48,7 @@ impl ApiKind {
 }
 
 impl Providers {
-    /// All of them, by name.
+    /// All providers, by name.
     pub(crate) fn list(&self, environment: &Environment) -> Vec<ProviderInfo> {
         self.0.iter().map(|(name, provider)| provider_info(name, provider, environment)).collect()
     }
@@ -61,26 +58,26 @@ impl Providers {
         BUILT_IN.iter().any(|(built_in, ..)| *built_in == name)
     }
 
-    /// Where the provider of this name is.
+    /// Address of the provider of this name.
     pub(crate) fn address(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|provider| provider.base_url.as_str())
     }
 
-    /// The name that somebody may have meant.
+    /// Name that is likely meant.
     pub(crate) fn did_you_mean(&self, name: &str) -> Option<&str> {
         did_you_mean(name, self.names())
     }
 
-    /// What to say to somebody who names a provider that is not there.
+    /// Error message for an unknown provider.
     pub(crate) fn unknown(&self, name: &str) -> String {
         let near =
-            self.did_you_mean(name).map_or_else(String::new, |near| format!(" the nearest is '{near}';"));
-        format!("there is no provider '{name}';{near} all are listed by: brigade models")
+            self.did_you_mean(name).map_or_else(String::new, |near| format!(" Did you mean '{near}'?"));
+        format!("unknown provider '{name}'.{near} To list all providers: brigade models")
     }
 }
 
 impl ProviderInfo {
-    /// The way to it, with the key that the environment holds.
+    /// Endpoint of the provider, with the key from the environment.
     pub(crate) fn endpoint(&self, environment: &Environment) -> Result<Endpoint, String> {
         let key = match &self.key {
             ApiKey::Set(variable) => environment.secret(variable),

@@ -1,14 +1,14 @@
-//! Variables that other programs read too: where providers are, and which variable holds a key.
+//! Environment variables that other programs use too: addresses of providers, and variables with keys.
 
 use toml::Value;
 
 use super::GEMINI_KEYS;
 
-/// Port that Ollama listens on.
+/// Default port of Ollama.
 const OLLAMA_PORT: u16 = 11434;
 
-/// Values that the variables set, each with the variable and the key of the configuration. They replace defaults only:
-/// the configuration counts before them.
+/// Values set by these variables, each with the variable and the configuration key. They replace defaults only; the
+/// configuration overrides them.
 pub(in crate::settings) fn variables(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Vec<(&'static str, &'static [&'static str], Value)> {
@@ -32,8 +32,8 @@ pub(in crate::settings) fn variables(
     values
 }
 
-/// The address of an Ollama server, from what the `ollama` program accepts: a host, a port, both, or a URL. An address
-/// to listen on at all interfaces is reached at this machine.
+/// URL of an Ollama server from the forms that `ollama` accepts: a host, a port, both, or a URL. A wildcard listen
+/// address becomes the loopback address.
 fn ollama_url(host: &str) -> String {
     let host = host.trim_matches(['"', '\'']).trim();
     let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));

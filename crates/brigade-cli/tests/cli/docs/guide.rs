@@ -1,4 +1,4 @@
-//! The guide: its commands can be typed, those after a `$` do what the page shows, and its links lead somewhere.
+//! Checks of the guide: its commands parse, those after a `$` print what the page shows, and its links resolve.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::{normalized, page, repository, run_shell};
 use crate::support::{Home, text};
 
-/// All pages below a folder, and in it.
+/// All pages in a folder and below it.
 fn pages(folder: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(repository().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let is_page = |file: &PathBuf| file.extension().is_some_and(|end| end == "md");
@@ -16,11 +16,11 @@ fn pages(folder: &str) -> Vec<PathBuf> {
     pages
 }
 
-/// A part of a page.
+/// Part of a page.
 enum Part<'a> {
-    /// A line of a fenced block, with what stands beside the fence.
+    /// Line of a fenced block, with the info string of the fence.
     Fenced(&'a str, &'a str),
-    /// A line that is set apart by its indent.
+    /// Indented line.
     Indented(&'a str),
     /// Any other line.
     Prose(&'a str),
@@ -42,7 +42,7 @@ fn parts(page: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The commands of a page that are not run below: what is set apart, and what stands in the text between backquotes.
+/// Commands of a page that are not run below: those in blocks, and those between backquotes in the text.
 fn commands(page: &str) -> Vec<String> {
     let mut commands = Vec::new();
     for part in parts(page) {
@@ -55,7 +55,7 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
-/// The words of every call of `brigade` in a line of shell.
+/// Arguments of every `brigade` call in a line of shell.
 fn calls(line: &str) -> Vec<Vec<String>> {
     let mut calls = vec![Vec::new()];
     let (mut word, mut quote) = (None::<String>, None);
@@ -103,7 +103,7 @@ fn commands_of_the_pages_parse() {
     for file in [vec![repository().join("README.md")], pages("docs/guide")].concat() {
         for line in commands(&text(&file)) {
             for mut words in calls(&line) {
-                // What follows its name are words for an agent, also such as look like flags.
+                // The arguments after its name are text for an agent, even if they look like flags.
                 if words.first().is_some_and(|word| word == "answer") {
                     words.truncate(1);
                 }
@@ -118,7 +118,7 @@ fn commands_of_the_pages_parse() {
     assert!(count > 60, "only {count} were found");
 }
 
-/// A line with blanks and figures that do not matter made equal.
+/// Line with normalized spaces and numbers.
 fn normalized_line(line: &str) -> String {
     let is_figure = |word: &str| {
         word.contains(|c: char| c.is_ascii_digit())
@@ -130,7 +130,7 @@ fn normalized_line(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a line is what the page shows, where `…` stands for anything.
+/// Whether a line matches the page, where `…` matches anything.
 fn matches_shown(shown: &str, line: &str) -> bool {
     let mut parts = shown.split('…').map(normalized_line);
     let line = normalized_line(line);
@@ -152,7 +152,7 @@ fn matches_shown_ignores_numbers_spaces_and_ellipses() {
     assert!(!matches_shown("a b", "a b c") && !matches_shown("exit 3", "exit 0"));
 }
 
-/// Types the commands after a `$`, one after the other, and looks for the lines below each.
+/// Runs the commands after a `$` in order, and compares the lines below each.
 #[track_caller]
 fn check(name: &str) {
     let home = Home::new();
@@ -226,7 +226,7 @@ fn guide_embedding_program_is_the_example() {
     );
 }
 
-/// The places of a page that links can name.
+/// Anchors of a page.
 fn anchors(page: &str) -> Vec<String> {
     let heading = |part| match part {
         Part::Prose(line) => {
@@ -239,7 +239,7 @@ fn anchors(page: &str) -> Vec<String> {
     parts(page).into_iter().filter_map(heading).map(anchor).collect()
 }
 
-/// What is wrong with a link of a page, if something is.
+/// Problem of a link on a page, if there is one.
 fn broken(file: &Path, link: &str) -> Option<String> {
     let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
     let target = if path.is_empty() { file.to_path_buf() } else { file.parent().unwrap().join(path) };

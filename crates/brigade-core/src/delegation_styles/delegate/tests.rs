@@ -1,4 +1,4 @@
-//! The contract of face A. A test that starts with `c` and a number stands for that point of the checklist.
+//! Contract of style A. A test name that starts with `c` and a number refers to that point of the checklist.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn list(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A root that may lend these tools and all that delegate.
+/// Root that may lend these tools and all delegation tools.
 fn root_with(tools: &[&str]) -> Authority {
     let mut all = set(tools);
     all.extend(DELEGATION_TOOLS.map(str::to_owned));
@@ -68,7 +68,7 @@ fn styles(swarm: &SwarmConfig) -> DelegationStyles {
     DelegationStyles { swarm: swarm.clone(), ..DelegationStyles::default() }
 }
 
-/// What a child at `depth` is to be given.
+/// Authority that a child at `depth` requests.
 fn authority_request(
     swarm: &SwarmConfig,
     delegation: &Delegation,
@@ -84,7 +84,7 @@ fn is_offered(swarm: &SwarmConfig, depth: u32, authority: &Authority) -> bool {
     styles(swarm).specs(&caller).iter().any(|spec| spec.name == NAME)
 }
 
-/// The tools that a child of the root ends up with.
+/// Tools that a child of the root receives.
 fn child_tools(swarm: &SwarmConfig, delegation: &Delegation) -> BTreeSet<String> {
     let parent = root();
     parent.attenuate(&authority_request(swarm, delegation, 1, &parent), 1).unwrap().authority.tools
@@ -148,7 +148,7 @@ fn c03_roles_parse() {
     assert_eq!(swarm.roles["writer"], writer);
 }
 
-/// What a TOML table becomes: the same keys in a tree of values, quoted keys included.
+/// Value of a TOML table: the same keys in a tree of values, quoted keys included.
 #[test]
 fn c03_roles_parse_from_a_tree_of_values() {
     let tables = json!({
@@ -189,7 +189,7 @@ fn c04_delegate_allowed_one_level_deeper_with_max_depth_2() {
     assert!(swarm.parse(2, &root(), GOOD).unwrap_err().contains("recursion"));
 }
 
-/// A child's remaining depth is the minimum over every face on its path, and the tree's.
+/// A child's remaining depth is the minimum over every style on its path, and the tree's.
 #[test]
 fn c04_delegate_blocked_by_what_the_path_allows() {
     let swarm = SwarmConfig { max_depth: 9, ..SwarmConfig::default() };
@@ -233,7 +233,7 @@ fn c07_delegate_disabled() {
     }
 }
 
-/// The caller is not a sub-agent, so the text does not speak of recursion.
+/// The caller is not a sub-agent, so the text does not mention recursion.
 #[test]
 fn c07_max_depth_0_disables_delegation() {
     let swarm = SwarmConfig { max_depth: 0, ..presets() };
@@ -256,7 +256,7 @@ fn c08_preset_found_case_insensitive() {
         let delegation = parse(&swarm, &arguments).unwrap();
         assert_eq!(swarm.agent(&delegation).prompt, "You search.", "{role}");
         assert_eq!(child_tools(&swarm, &delegation), set(&["web_search", "web_fetch"]), "{role}");
-        // What is shown keeps the caller's spelling.
+        // The display keeps the caller's spelling.
         assert_eq!(delegation.role.as_deref(), Some(role.trim()));
     }
 }
@@ -285,7 +285,7 @@ fn c08_c87_preset_with_a_non_ascii_name_found_case_insensitive() {
     ] {
         assert_eq!(swarm.agent(&call(role, None)).prompt, prompt, "{role}");
     }
-    // Lower-casing is not folding of accents: another word is another role.
+    // Lower-casing does not remove accents: a different word is a different role.
     assert!(swarm.agent(&call("editeur", None)).prompt.contains("editeur"));
 }
 
@@ -319,11 +319,11 @@ fn c09_adhoc_prompt_names_the_role() {
     assert!(agent.prompt.contains("result"));
     // The sentence about `message` is added if the child has the tool.
     assert_eq!(agent.guidance, Guidance::Role);
-    // A preset without a prompt gets the same.
+    // A preset without a prompt gets the same prompt.
     let thinker = presets().agent(&call("Thinker", None));
     assert!(thinker.prompt.contains("Thinker"));
     assert_eq!(thinker.guidance, Guidance::Role);
-    // Nothing is added to what the user wrote.
+    // Nothing is added to a prompt that the user wrote.
     assert_eq!(presets().agent(&call("Writer", None)).guidance, Guidance::None);
 }
 
@@ -332,7 +332,7 @@ fn c09_adhoc_prompt_can_be_replaced() {
     let swarm = config(r#"{"adhoc_prompt": "Be {role}, a good {role}."}"#);
     assert_eq!(swarm.agent(&call("Poet", None)).prompt, "Be Poet, a good Poet.");
     assert_eq!(swarm.agent(&call("Poet", None)).guidance, Guidance::None);
-    // A role that looks like the placeholder is put in once, not again and again.
+    // A role that looks like the placeholder is inserted once, not repeatedly.
     assert_eq!(swarm.agent(&call("{role}", None)).prompt, "Be {role}, a good {role}.");
 }
 
@@ -345,7 +345,7 @@ fn c10_call_tools_beat_preset() {
         set(&["web_search", "shell"])
     );
     assert_eq!(child_tools(&swarm, &call("researcher", None)), set(&["web_search", "web_fetch"]));
-    // An explicit list is exactly that, and an empty one is none.
+    // An explicit list is exact, and an empty one means no tools.
     assert_eq!(child_tools(&swarm, &call("researcher", Some(&[]))), set(&[]));
     assert_eq!(child_tools(&swarm, &call("nobody", Some(&[]))), set(&[]));
 }
@@ -382,7 +382,7 @@ fn unlocked_preset_under_a_narrow_caller_stays_within_its_own_and_the_callers_to
     let child = |tools: Option<&[&str]>| {
         reader.attenuate(&authority_request(&swarm, &call("researcher", tools), 1, &reader), 1).unwrap()
     };
-    // The user wrote what the preset has, so a root lends it even if it does not use it.
+    // The user wrote the preset's tools, so a root lends them even if it does not use them.
     assert_eq!(child(None).authority.tools, set(&["web_search", "web_fetch"]));
     let asked = child(Some(&["web_fetch", "read_file", "shell"]));
     assert_eq!(asked.authority.tools, set(&["web_fetch", "read_file"]));
@@ -428,7 +428,7 @@ fn c84_other_names_of_tools_in_calls_and_presets() {
     let swarm =
         config(r#"{"roles": {"reader": {"tools": ["Read", "fetch"], "lend": ["Read"], "locked": true}}}"#);
     let asked = parse(&swarm, r#"{"role":"x","task":"t","tools":["file_ops","terminal","Edit"]}"#).unwrap();
-    // Nobody here has `list_dir` to lend: a name of several stands for those that there are.
+    // No agent here can lend `list_dir`: a name for several tools means the available ones.
     assert_eq!(child_tools(&swarm, &asked), set(&["read_file", "shell", "edit_file"]));
     assert_eq!(child_tools(&swarm, &call("reader", None)), set(&["read_file", "web_fetch"]));
     let narrowed = parse(&swarm, r#"{"role":"reader","task":"t","tools":["cat","Bash"]}"#).unwrap();
@@ -439,7 +439,7 @@ fn c84_other_names_of_tools_in_calls_and_presets() {
     assert_eq!(child.unknown_tools, list(&["Teleport"]), "in the spelling of the call");
 }
 
-/// Names that are no tools do not fail the call; they are reported.
+/// Unknown tool names do not fail the call; they are reported.
 #[test]
 fn c10_unknown_names_are_reported() {
     let (swarm, parent) = (presets(), root());
@@ -498,7 +498,7 @@ fn c11_delegation_tools_below_the_limit() {
     assert_eq!(too_deep, Err(AttenuateError::Depth { max_depth: 2 }));
 }
 
-/// A config that became deeper after the child was born gives it nothing: what it was granted counts.
+/// A config with a larger depth does not affect an existing child: its grant counts.
 #[test]
 fn c11_a_deeper_config_does_not_widen_an_old_grant() {
     let parent = root();
@@ -529,11 +529,11 @@ fn c13_failure_format() {
 
 #[test]
 fn c13_failure_says_who_cancelled_and_what_there_is() {
-    let cancelled = rendered("Writer", Status::Cancelled { by: "the person".to_owned() }, "half a page");
+    let cancelled = rendered("Writer", Status::Cancelled { by: "the user".to_owned() }, "half a page");
     assert!(cancelled.is_error());
     let text = cancelled.text.as_str();
     assert!(text.starts_with("Sub-agent 'Writer' failed: "), "{text}");
-    assert!(text.contains("the person") && text.contains("half a page"), "{text}");
+    assert!(text.contains("the user") && text.contains("half a page"), "{text}");
 }
 
 #[test]
@@ -734,7 +734,7 @@ fn schema_matches_the_contract() {
 fn description_lists_example_roles() {
     for swarm in [presets(), SwarmConfig::default()] {
         let description = swarm.spec(&[]).description;
-        assert!(description.contains("for example Researcher, Writer or Security Auditor."), "{description}");
+        assert!(description.contains("e.g. Researcher, Writer or Security Auditor."), "{description}");
     }
 }
 
@@ -746,7 +746,8 @@ fn description_length_is_capped() {
     assert!(swarm.spec(&[]).description.len() < 8_000);
 }
 
-/// Model choice: preset, then face config, then (outside of here) the parent. What may not be used is refused.
+/// Model choice: preset, then the style's config, then (elsewhere) the parent. A model that is not permitted is
+/// refused.
 #[test]
 fn model_not_allowed_for_the_parent_is_refused() {
     let swarm = config(r#"{"model": "a/face", "roles": {"own": {"model": "a/own"}}}"#);

@@ -1,4 +1,4 @@
-//! The contract of face C. A test that starts with `c` and a number stands for that point of the checklist.
+//! Contract of style C. A test name that starts with `c` and a number refers to that point of the checklist.
 
 use super::*;
 use crate::delegation::LimitKind;
@@ -83,7 +83,7 @@ fn c54_the_caller_is_absent() {
     let spec = spec_of(&coder).unwrap();
     assert_eq!(spec.schema["properties"]["agent_id"]["enum"], json!(["reviewer"]));
     assert!(!spec.description.contains("coder"));
-    // The built-in lead is no definition.
+    // The built-in lead is not a definition.
     assert_eq!(
         spec_of(&root()).unwrap().schema["properties"]["agent_id"]["enum"],
         json!(["coder", "reviewer"])
@@ -148,7 +148,7 @@ fn c56_message_without_and_with_context() {
         );
     }
     assert_eq!(message(r#"{"agent_id":"reviewer","task":"Look","context":null}"#), "Look");
-    // What is to be known is passed on as it was written.
+    // The context is passed on as written.
     let context = "    fn main() {\n    }\n";
     let arguments = json!({ "agent_id": "reviewer", "task": "Look", "context": context }).to_string();
     assert_eq!(message(&arguments), format!("Look\n\nContext:\n{context}"));
@@ -191,7 +191,7 @@ fn c53_the_name_of_a_folder_stands_for_the_id() {
     for name in ["my-agent", "My Agent", "MY-AGENT"] {
         assert_eq!(plan(&coder, name), Ok(Some("my-agent".to_owned())), "{name}");
     }
-    // No spelling reaches the caller itself, or what it may not name.
+    // No spelling reaches the caller itself or an agent that it may not name.
     coder.agent = named("coder");
     assert_eq!(plan(&coder, "Coder"), Err("Agent 'coder' not found".to_owned()));
     coder.authority.agents = crate::grant::Names::Only(set(&["coder"]));
@@ -203,9 +203,9 @@ fn c58_failures_name_the_agent() {
     let output = rendered(Status::Failed { cause: "the model refuses".to_owned() }, "");
     assert!(output.is_error());
     assert_eq!(output.text.as_str(), "Agent 'reviewer' failed: the model refuses");
-    let output = rendered(Status::Cancelled { by: "the person".to_owned() }, "half");
+    let output = rendered(Status::Cancelled { by: "the user".to_owned() }, "half");
     assert!(output.is_error());
-    assert!(output.text.as_str().starts_with("Agent 'reviewer' failed: cancelled by the person"));
+    assert!(output.text.as_str().starts_with("Agent 'reviewer' failed: cancelled by the user"));
     assert!(output.text.as_str().ends_with("half"));
     let output = rendered(Status::Lost { cause: "gone".to_owned() }, "");
     assert!(output.text.as_str().contains("outcome unknown"));
@@ -236,7 +236,7 @@ fn c59_models_are_put_together_from_the_definition_and_its_caller() {
     is(model(Some("two"), None, Some("one/base")), "two/base");
 }
 
-/// Another address goes with its provider, and with no other.
+/// A base URL is inherited only together with its provider.
 #[test]
 fn c59_an_address_is_inherited_with_the_provider() {
     let address = |own: Option<&str>, model: Option<&str>| {
@@ -385,12 +385,12 @@ fn c62_nothing_is_offered_or_run_at_max_depth() {
     for tool in DELEGATION_TOOLS {
         assert!(child.refused(&styles, tool, GOOD).contains("recursion"), "{tool}");
     }
-    // The setting that is named is one that there is.
+    // The setting in the message exists.
     let refusal = child.refused(&styles, NAME, GOOD);
     assert!(refusal.contains("limits.max_depth") && !refusal.contains("dispatch.max_depth"), "{refusal}");
 }
 
-/// Depth is depth in the tree, whatever faces led there.
+/// Depth is depth in the tree, whatever styles led there.
 #[test]
 fn a_dispatched_agent_at_depth_1_cannot_delegate_while_swarm_max_depth_is_1() {
     let styles = all_styles();

@@ -1,4 +1,4 @@
-//! The contract of face D. A test that starts with `c` and a number stands for that point of the checklist.
+//! Contract of style D. A test name that starts with `c` and a number refers to that point of the checklist.
 
 use super::*;
 use crate::delegation::LimitKind;
@@ -54,7 +54,7 @@ fn c63_both_tools_at_depth_0_and_1_and_none_at_2() {
         }
         assert!(!two.authority.tools.contains(tool) && !two.authority.lend.contains(tool));
     }
-    // Whatever a grant says, the depth decides.
+    // The depth decides, whatever the grant contains.
     assert_eq!(own(&TestAgent::at(2)), Vec::<String>::new());
 }
 
@@ -106,7 +106,7 @@ fn c65_delegate_is_one_generation_without_tools() {
     assert_eq!((child.authority.tools.len(), child.authority.lend.len()), (0, 0));
     assert_eq!(child.offered(&all_styles()), Vec::<String>::new());
     assert!(!parsed(NAME, GOOD).single);
-    // What belongs to the other tool does not make a loop of it.
+    // A parameter of the other tool does not turn it into a loop.
     let delegation = parsed(DELEGATE_NAME, &with("maxTurns", 5.into()));
     assert_eq!((delegation.single, delegation.turns), (true, Some(1)));
 }
@@ -140,7 +140,7 @@ fn c67_a_missing_task_is_refused() {
     }
 }
 
-/// A description only names the task: any value is shown as its text.
+/// A description only names the task: any value is converted to text.
 #[test]
 fn c67_a_description_of_another_type_is_converted() {
     for tool in [NAME, DELEGATE_NAME] {
@@ -156,7 +156,7 @@ fn c70_child_has_the_parents_tools_and_these_two_again() {
     let child = TestAgent::root().child(&styles, NAME, GOOD);
     assert_eq!(child.non_delegation_tools(), set(&TOOLS));
     assert!(child.authority.tools.contains(NAME) && child.authority.tools.contains(DELEGATE_NAME));
-    // What the parent may not use the child does not get, even where it could be lent.
+    // The child does not get a tool that the parent may not use, even if it could be lent.
     let mut planner = TestAgent::root();
     planner.authority.tools = set(&["read_file", NAME, DELEGATE_NAME]);
     assert_eq!(planner.child(&styles, NAME, GOOD).authority.tools, set(&["read_file", NAME, DELEGATE_NAME]));
@@ -194,7 +194,7 @@ fn c72_system_prompt_of_the_call_then_of_the_config_then_ours() {
     }
 }
 
-/// The call overrides, else the section counts, else the model answers.
+/// The call takes precedence, then the section, then the model answers.
 #[test]
 fn c73_the_server_and_agent_of_the_call_and_of_the_config() {
     let config = |server: &str, agent: &str| {
@@ -228,7 +228,7 @@ fn c73_the_server_and_agent_of_the_call_and_of_the_config() {
     assert!(config("", "slow").problem().is_some_and(|problem| problem.contains("spawn.server")));
 }
 
-/// An external agent is no model of ours, and is told nothing but its task.
+/// An external agent is not one of the runtime's models, and receives only its task.
 #[test]
 fn c73_external_agent_gets_no_tools() {
     let child = TestAgent::root().child(&all_styles(), DELEGATE_NAME, &with("serverName", "zed".into()));
@@ -271,7 +271,7 @@ fn c81_child_at_this_styles_limit_has_no_other_delegation_tool() {
     }
 }
 
-/// The remaining depth is the least over every face on the path.
+/// The remaining depth is the minimum over every style on the path.
 #[test]
 fn c81_depth_over_mixed_styles() {
     let styles = all_styles();
@@ -291,11 +291,9 @@ fn c86_byte_exact_formats() {
     assert_eq!(output.text.as_str(), "half\n(incomplete: turns)");
     let output = rendered(Status::Failed { cause: "broke".to_owned() }, "");
     assert!(output.is_error() && output.text.as_str().contains("broke"));
-    let output = rendered(Status::Cancelled { by: "the person".to_owned() }, "half");
+    let output = rendered(Status::Cancelled { by: "the user".to_owned() }, "half");
     assert!(output.is_error());
-    assert!(
-        output.text.as_str().contains("cancelled by the person") && output.text.as_str().ends_with("half")
-    );
+    assert!(output.text.as_str().contains("cancelled by the user") && output.text.as_str().ends_with("half"));
     let output =
         all_styles().render(&parsed(NAME, GOOD), &Outcome::new(Status::Done, "x".repeat(50)), 20, "01abc");
     let (text, last) = output.text.as_str().rsplit_once('\n').unwrap();

@@ -1,4 +1,4 @@
-//! What a person permits a session for good.
+//! Calls that the user permanently allows in a session.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn always_allowed_rules_override_ask_but_not_deny() {
         lists.check_with(&rules(&["write_file(./build.rs)"]), &action)
     };
     assert!(is_allow(write("build.rs")) && is_allow(write("./build.rs")) && is_ask(write("vendor/build.rs")));
-    // Whether it is a push shows only when it runs.
+    // Whether this is a push is known only at run time.
     assert!(is_ask(check(&["shell"], "git $WHAT")));
     assert!(is_deny(permissions(Mode::Plan, &[], &[], &[]).check_with(&rules(&["shell"]), &shell("ls"))));
 }

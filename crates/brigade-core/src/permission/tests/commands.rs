@@ -1,10 +1,10 @@
-//! Tests of shell rules; those named after a letter and a number are hostile cases of the design.
+//! Tests of shell rules; names with a letter and a number refer to hostile cases of the design.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Auto mode, so that only the deny rule stands between the command and its running.
+/// Auto mode, so that only the deny rule prevents the command.
 fn no_clean() -> Permissions {
     permissions(Mode::Auto, &["shell"], &[], &["shell(git clean)"])
 }

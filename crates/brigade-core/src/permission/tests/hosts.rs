@@ -35,7 +35,7 @@ fn wildcard_host_rule_matches_subdomains() {
     for host in ["notexample.com", "example.com.net", "com"] {
         assert!(is_allow(fetch(&asks, host)), "{host}");
     }
-    // An allow rule is read narrowly. What is pure needs none, so the rule is tried on another kind of call.
+    // An allow rule is read narrowly. A pure call needs none, so the rule is tested with another kind of call.
     let allows = permissions(Mode::Ask, &["web_fetch(*.example.com)"], &[], &[]);
     let other = |host| {
         allows.check(&Action { tool: "web_fetch", kind: ActionKind::Other, subject: Subject::Host(host) })

@@ -1,4 +1,4 @@
-//! Conversations that grow too long for their model, and models that others stand in for.
+//! Conversations that exceed the context window, and fallback models.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn cost_model(window: u64) -> CostModel {
     CostModel { price: Price::default(), fixed_bytes: 0, max_output: 100, window: Some(window) }
 }
 
-/// A story of turns with one tool call each, whose results have this many bytes.
+/// Scenario of turns with one tool call each, whose results have this many bytes.
 fn scenario_of_turns(turns: u32, limit: u32, bytes: usize) -> Scenario {
     let mut scenario = Scenario::of([started(limit, LARGE_BUDGET)]);
     for turn in 1..=turns {
@@ -106,7 +106,7 @@ fn overflowing_compaction_shrinks_its_input_and_then_fails() {
         last = size;
         scenario.then(called(3, attempt, Purpose::Compaction)).then(failed(3, attempt, overflow()));
     }
-    let Step::End(outcome) = scenario.state.next() else { panic!("it goes on") };
+    let Step::End(outcome) = scenario.state.next() else { panic!("it continues") };
     assert!(matches!(outcome.status, Status::Failed { .. }), "{outcome:?}");
     scenario.ends();
 }
@@ -271,7 +271,7 @@ fn agent_stopped_by_a_denied_permission_is_incomplete() {
     let done = Outcome::new(Status::Done, "I cannot.");
     scenario.refuses(Event::Ended { outcome: done, spent: used(1) });
     scenario.crash().next(incomplete(LimitKind::Permission, "I cannot.")).ends();
-    // Words that came meanwhile are answered, and that answer counts.
+    // Messages that arrived in the meantime are answered, and that answer counts.
     let mut scenario = denied();
     scenario.then(Event::Heard { from: Speaker::Person, text: "Do it without.".into() });
     scenario.next(Step::CallModel(Purpose::Turn)).then(called(2, 1, Purpose::Turn)).then(replied(

@@ -1,15 +1,15 @@
-//! Stories of usage that was not expected, of limits, and of agents that repeat themselves.
+//! Scenarios of unexpected usage, limits and repetition.
 
 use super::*;
 
-/// The next call as the runtime would make it.
+/// Creates the next call as the runtime would.
 fn priced(scenario: &Scenario, cost_model: &CostModel, purpose: Purpose) -> Event {
     let (turn, attempt) = scenario.state.next_attempt();
     let WorstCase { amount, input, .. } = scenario.state.worst_case(cost_model, purpose).unwrap();
     Event::Called { turn, attempt, purpose, reserved: amount, input, request: Hash::of(b"request") }
 }
 
-/// A reply to the open call, with what its books say of it.
+/// Creates a reply to the open call, with the usage of its ledger.
 fn answered(scenario: &Scenario, text: &str, tools: &[&str], usage: Usage) -> Event {
     let open = scenario.state.open_call().unwrap();
     let spent = Spent { usage, turns: 1, ..Spent::default() };
@@ -54,7 +54,7 @@ fn usage_above_the_reserve_enters_the_next_reserve() {
     scenario.then(tool_ended(1, 0, &"x".repeat(10_000)));
     let next = scenario.state.worst_case(&COST_MODEL, Purpose::Turn).unwrap();
     assert_eq!(first.max_output, next.max_output);
-    // The tokeniser takes nearly a token for each byte, and the server does not keep to the output limit.
+    // The tokeniser uses nearly a token for each byte, and the server exceeds the output limit.
     assert!(next.input >= 4_400 + 8_000, "{next:?}");
     assert_eq!(next.amount.tokens, next.input + 500 + 400);
     scenario.then(priced(&scenario, &COST_MODEL, Purpose::Turn));
@@ -64,7 +64,7 @@ fn usage_above_the_reserve_enters_the_next_reserve() {
         scenario.state.ledger().spent().usage.total() < 4_400 + open,
         "the second call kept to its reserve"
     );
-    // Another model counts in another way.
+    // Another model counts tokens differently.
     let next = CallFault::GivenUp { message: "gone".to_owned(), next: "another".to_owned() };
     let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
     scenario.then(priced(&scenario, &COST_MODEL, Purpose::Turn));
@@ -94,11 +94,11 @@ fn child_overrun_is_charged_to_the_parents_free_budget() {
     let mut scenario = Scenario::of([started(9, tokens_only(1_000)), called(1, 1, Purpose::Turn)]);
     scenario.then(replied(1, "", &["delegate", "delegate"]));
     scenario.then(delegated(1, 0, loan(300))).then(delegated(1, 1, loan(600)));
-    // It was lent 300 and used 340; 90 were free beside both loans.
+    // It was lent 300 and used 340; 90 were free in addition to both loans.
     scenario.then(returned(1, 0, used(340)));
     assert_eq!(scenario.state.ledger().overrun(), Resources::default());
     assert_eq!(scenario.state.stop_reason(), None);
-    // The other was lent 600 and used 700, of which 50 are covered by nobody here.
+    // The other was lent 600 and used 700, of which 50 are covered by no grant here.
     scenario.then(returned(1, 1, Spent { overrun: tokens(50), ..used(700) }));
     assert_eq!(scenario.state.ledger().overrun(), tokens(50));
     scenario.then(tool_ended(1, 0, "a")).then(tool_ended(1, 1, "b"));
@@ -143,7 +143,7 @@ fn shortfall_names_what_the_next_call_needs() {
         .state
         .worst_case(&CostModel { fixed_bytes: 8_000, ..cost_model }, Purpose::Turn)
         .unwrap_err();
-    // Twice the input, the least output of a turn and what is kept for the wrap-up call.
+    // Twice the input, the minimum output of a turn and the reserve for the wrap-up call.
     assert_eq!(shortfall.which, LimitKind::Tokens);
     assert_eq!(shortfall.needed.tokens, 2 * 4_003 + 64 + 500);
     let enough = Scenario::of([started(9, tokens_only(shortfall.needed.tokens))]);
@@ -229,7 +229,7 @@ fn repeat(scenario: &mut Scenario, turn: u32, output: &str) {
         &format!("try {turn}"),
         &["read", "grep"],
     ));
-    // Results may come in any order.
+    // Results may arrive in any order.
     scenario.then(tool_ended(turn, turn % 2, output)).then(tool_ended(turn, (turn + 1) % 2, output));
 }
 
@@ -261,7 +261,7 @@ fn repeated_calls_with_equal_results_are_counted() {
 fn counted_tokens_are_not_a_lower_bound_of_the_next_request() {
     let cost_model = CostModel { window: Some(32_000), ..COST_MODEL };
     let mut scenario = Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn)]);
-    // It thought for 31,000 tokens, which nobody sends back.
+    // The model used 31,000 tokens for reasoning, which is not sent back.
     let spent = Spent { usage: usage(2_000, 31_000), turns: 1, ..Spent::default() };
     scenario.then(Event::Replied { turn: 1, reply: reply("Hi.", &[]), spent, waited_ms: 0 }).ends();
     scenario.then(heard("Thanks.")).then(started(9, LARGE_BUDGET));
@@ -338,7 +338,7 @@ fn one_call_takes_at_most_a_quarter_of_the_free_budget() {
     assert_eq!(turn.max_output, (free - turn.input) / 4);
     let summary = scenario.state.worst_case_summary(&cost_model, 4_000).unwrap();
     assert_eq!(summary.max_output, (free - summary.input) / 4);
-    // A small budget still pays for a reply of some length.
+    // A small budget still covers a reply of some length.
     let scenario = Scenario::of([started(9, tokens_only(12_000))]);
     assert_eq!(scenario.state.worst_case(&cost_model, Purpose::Turn).unwrap().max_output, 4096);
 }

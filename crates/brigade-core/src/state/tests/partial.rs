@@ -1,4 +1,4 @@
-//! Text of replies that were stopped before their end.
+//! Partial text of replies that were stopped.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn stopped_with_partial(turn: u32, attempt: u32, text: &str) -> Event {
     Event::CallFailed { turn, attempt, cause, spent, partial: Some(text.into()), waited_ms: 0 }
 }
 
-/// A session whose second turn is being answered.
+/// Session whose second turn is being answered.
 fn second_turn() -> Scenario {
     let mut scenario = Scenario::of([
         started(9, LARGE_BUDGET),

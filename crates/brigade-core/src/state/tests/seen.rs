@@ -12,7 +12,7 @@ fn showed(turn: u32, index: u32, seen: SeenFile) -> Event {
     Event::ToolEnded { call: call(turn, index), output, spent, seen: Some(Box::new(seen)) }
 }
 
-/// A session whose turn `turn` has called `calls` tools.
+/// Lets turn `turn` call `calls` tools.
 fn calling(scenario: &mut Scenario, turn: u32, calls: usize) {
     scenario.then(called(turn, 1, Purpose::Turn)).then(replied(turn, "", &vec!["read_file"; calls]));
 }

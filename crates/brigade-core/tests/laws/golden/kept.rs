@@ -1,8 +1,9 @@
-//! Comparison of JSON that an earlier version wrote with what this version makes of it.
+//! Compares JSON from an earlier version with its round trip through this version.
 
 use serde_json::Value;
 
-/// The first place at which `now` lacks or changes something of `then`. Keys that only `now` has are additions.
+/// Returns the first path at which `now` lacks or changes something of `then`. Keys that only `now` has are
+/// additions.
 pub(crate) fn lost(then: &Value, now: &Value, place: &str) -> Option<String> {
     match (then, now) {
         (Value::Object(then), Value::Object(now)) => {

@@ -1,4 +1,4 @@
-//! The browser comes back to this machine.
+//! Local HTTP listener for the OAuth redirect.
 
 use std::time::Duration;
 
@@ -10,36 +10,35 @@ use url::Url;
 
 use super::LoginError;
 
-/// Where it comes back to.
+/// Path of the redirect URL.
 pub(super) const PATH: &str = "/callback";
-/// The most connections at a time.
+/// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 32;
-/// The longest request of a browser.
+/// Maximum size of a browser's request.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
-/// How long a browser may take to send it.
+/// Timeout for reading a request.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the browser brings.
+/// Parameters of the redirect.
 pub(super) struct AuthResponse {
-    /// A code, or why there is none.
+    /// The authorization code, or the error.
     pub(super) code: Result<String, String>,
-    /// Who says so, where they do.
+    /// The issuer, if given.
     pub(super) issuer: Option<String>,
 }
 
-/// Waits for a browser that brings the answer to our question, and tells the person what came of it. Whoever else comes
-/// is sent away.
+/// Waits for the redirect with our state, and shows its outcome to the user. Other requests are rejected.
 pub(super) async fn wait_for_redirect(
     listener: &TcpListener,
     state: &str,
     done: impl AsyncFn(AuthResponse) -> Result<(), LoginError>,
 ) -> Result<(), LoginError> {
-    // A browser opens connections that it may use later; nobody waits for those.
+    // Browsers open connections that they may use later. They must not block the redirect.
     let mut pending = FuturesUnordered::new();
     loop {
         let (mut stream, target) = tokio::select! {
             accepted = listener.accept(), if pending.len() < MAX_CONNECTIONS => {
-                let (stream, _) = accepted.map_err(|error| format!("nobody can be waited for: {error}"))?;
+                let (stream, _) = accepted.map_err(|error| format!("cannot accept a connection from the browser: {error}"))?;
                 pending.push(read_request(stream));
                 continue;
             }
@@ -49,26 +48,26 @@ pub(super) async fn wait_for_redirect(
             },
         };
         let Some(answer) = parse_response(&target, state) else {
-            respond(&mut stream, "404 Not Found", "This is not the login that was begun.").await;
+            respond(&mut stream, "404 Not Found", "This does not match the login in progress.").await;
             continue;
         };
         let outcome = done(answer).await;
         let message = match &outcome {
             Ok(()) => "You are logged in. You can close this page.",
-            Err(_) => "The login did not come about. The terminal says why.",
+            Err(_) => "The login failed. See the terminal for the cause.",
         };
         respond(&mut stream, "200 OK", message).await;
         return outcome;
     }
 }
 
-/// What somebody asks for, if they do in time.
+/// Reads the target of a request, within a timeout.
 async fn read_request(mut stream: TcpStream) -> (TcpStream, Option<String>) {
     let target = tokio::time::timeout(READ_TIMEOUT, request_target(&mut stream)).await;
     (stream, target.ok().flatten())
 }
 
-/// What a browser asks for.
+/// Reads the target of a browser's request.
 async fn request_target(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut chunk = [0; 2048];
@@ -85,7 +84,7 @@ async fn request_target(stream: &mut TcpStream) -> Option<String> {
     parts.next().map(str::to_owned)
 }
 
-/// The answer to the question with this state.
+/// Parses the redirect with this state.
 fn parse_response(target: &str, state: &str) -> Option<AuthResponse> {
     let url = format!("http://127.0.0.1{target}");
     let is_ours = Url::parse(&url).ok()?.path() == PATH && !state.is_empty();
@@ -93,12 +92,12 @@ fn parse_response(target: &str, state: &str) -> Option<AuthResponse> {
     let code = match (parameter(&url, "error"), parameter(&url, "code")) {
         (Some(error), _) => Err(parameter(&url, "error_description").unwrap_or(error)),
         (None, Some(code)) => Ok(code),
-        (None, None) => Err("it came without a code".to_owned()),
+        (None, None) => Err("the redirect has no code".to_owned()),
     };
     Some(AuthResponse { code, issuer: parameter(&url, "iss") })
 }
 
-/// A parameter of an address.
+/// Returns a query parameter of a URL.
 pub(super) fn parameter(url: &str, name: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())

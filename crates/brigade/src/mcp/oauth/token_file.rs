@@ -1,4 +1,4 @@
-//! A login in a file that nobody else can read.
+//! Stored login, in a file that only the user can read.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,25 +13,25 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// How long somebody else may hold the login. Renewing it asks a server.
+/// Maximum wait for the lock. Its holder may be refreshing the login over the network.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// A login in a file.
+/// A stored login.
 #[derive(Clone)]
 pub(super) struct TokenFile {
     file: PathBuf,
-    /// The secret of our client, which is kept with what it gets.
+    /// The client secret, which is stored with the tokens.
     secret: Option<String>,
 }
 
-/// What the file holds.
+/// Contents of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct StoredLogin {
     pub(super) credentials: Option<StoredCredentials>,
     pub(super) client_secret: Option<String>,
-    /// Rights that were found to be missing.
+    /// Scopes that were found to be missing.
     #[serde(rename = "wanted")]
     pub(super) missing_scopes: Option<String>,
 }
@@ -47,7 +47,7 @@ impl TokenFile {
 
     pub(super) async fn read(&self) -> Result<StoredLogin, String> {
         self.blocking(|file| match std::fs::read(file) {
-            // What cannot be read any more is no login.
+            // An unreadable file counts as no login.
             Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(StoredLogin::default()),
             Err(error) => Err(error),
@@ -55,14 +55,14 @@ impl TokenFile {
         .await
     }
 
-    /// Writes down which rights are missing, or that none are.
+    /// Stores the missing scopes, or clears them.
     pub(super) async fn set_missing_scopes(&self, scope: Option<&str>) -> Result<(), String> {
-        // Somebody who renews the login meanwhile would lose what they got.
+        // Without the lock, a concurrent refresh would lose its tokens.
         let lock = self.lock().await?;
         self.set_missing_scopes_locked(scope, &lock).await
     }
 
-    /// The same for somebody who holds the lock.
+    /// Stores the missing scopes while the caller holds the lock.
     pub(super) async fn set_missing_scopes_locked(
         &self,
         scope: Option<&str>,
@@ -75,7 +75,8 @@ impl TokenFile {
         self.write(StoredLogin { missing_scopes: scope.map(str::to_owned), ..stored }).await
     }
 
-    /// Forgets the login; whether there was one. The lock stays: somebody may hold it.
+    /// Deletes the login. Returns whether there was one. The lock file is kept, because another process may
+    /// hold it.
     pub(super) async fn delete(&self) -> Result<bool, String> {
         if !self.blocking(Path::try_exists).await? {
             return Ok(false);
@@ -89,7 +90,8 @@ impl TokenFile {
         .await
     }
 
-    /// Keeps everybody else from writing, in this process and in others, until it is dropped. It does not wait for ever.
+    /// Locks the login against writes by this and other processes until the guard is dropped. Fails after a
+    /// timeout.
     pub(super) async fn lock(&self) -> Result<File, String> {
         let open = |file: &Path| {
             create_parent(file)?;
@@ -104,7 +106,7 @@ impl TokenFile {
                     tokio::time::sleep(LOCK_RETRY_DELAY).await;
                 }
                 Err(Errno::WOULDBLOCK) => {
-                    return Err(self.unusable(&"another process has not let go of it for a long time"));
+                    return Err(self.unusable(&"another process has held its lock for too long"));
                 }
                 Err(error) => return Err(self.unusable(&io::Error::from(error))),
             }
@@ -112,7 +114,7 @@ impl TokenFile {
     }
 
     fn unusable(&self, why: &dyn std::fmt::Display) -> String {
-        format!("the login in {} cannot be used: {why}", self.file.display())
+        format!("cannot use the login in {}: {why}", self.file.display())
     }
 
     async fn write(&self, stored: StoredLogin) -> Result<(), String> {
@@ -121,7 +123,7 @@ impl TokenFile {
             let text = serde_json::to_vec(&stored)?;
             let mut random = [0; 8];
             getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
-            // Nobody else writes into the same one.
+            // The random name is not used by any other writer.
             let new = sibling(file, &format!("{:016x}.new", u64::from_le_bytes(random)));
             let placed = replace_file(&text, &new, file);
             if placed.is_err() {
@@ -144,7 +146,7 @@ impl TokenFile {
     }
 }
 
-/// Puts a new file in the place of another.
+/// Replaces a file with a new one.
 fn replace_file(text: &[u8], new: &Path, file: &Path) -> io::Result<()> {
     let mut output = private_options().create_new(true).open(new)?;
     output.write_all(text)?;
@@ -206,7 +208,7 @@ impl CredentialStore for TokenFile {
         Box::pin(async { self.delete().await.map(|_| ()).map_err(store_error) })
     }
 
-    /// Two processes that renewed the same login at once would each make the other's worthless.
+    /// Two processes that refresh the same login at once would invalidate each other's tokens.
     fn acquire_refresh_guard<'a, 'b>(
         &'a self,
     ) -> BoxFuture<'b, Result<Option<CredentialRefreshGuard>, AuthError>>

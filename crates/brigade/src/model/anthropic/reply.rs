@@ -1,4 +1,4 @@
-//! Streams of Messages.
+//! Decoder of Messages streams.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ enum StreamEvent {
         #[serde(default)]
         error: Value,
     },
-    /// Pings, and whatever is added to the API.
+    /// Pings and future event types.
     #[serde(other)]
     Unknown,
 }
@@ -73,7 +73,7 @@ enum Delta {
     Unknown,
 }
 
-/// Counts as they are sent: each may be absent, and none shrinks. Some servers end with zeros.
+/// Token counts. Each may be absent, and none decreases: some servers end with zeros.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default)]
 struct UsageCounts {
@@ -83,7 +83,7 @@ struct UsageCounts {
     cache_creation_input_tokens: Option<u64>,
 }
 
-/// A block that is open.
+/// An open content block.
 enum Block {
     Text,
     Call { id: Option<String>, name: String, whole: Option<String>, arguments: String },
@@ -92,7 +92,7 @@ enum Block {
     Unknown,
 }
 
-/// Makes chunks out of the events of one reply.
+/// Decodes the events of one reply into chunks.
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     request_bytes: usize,
@@ -104,7 +104,7 @@ pub(in super::super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder of the reply to a request of this size.
+    /// Creates a decoder for the reply to a request of this size.
     pub(in super::super) fn new(endpoint: Endpoint, request_bytes: usize) -> Decoder {
         Decoder {
             endpoint,
@@ -146,7 +146,7 @@ impl Decoder {
         chunks: &mut ChunkBuffer,
     ) -> Result<(), &'static str> {
         match (delta, self.open.get_mut(&index)) {
-            (_, None) => return Err("a delta belongs to no block"),
+            (_, None) => return Err("a delta does not belong to a block"),
             (Delta::Text { text }, Some(_)) => self.push_text(text, chunks),
             (Delta::Arguments { partial_json }, Some(Block::Call { arguments, .. })) => {
                 arguments.push_str(&partial_json);
@@ -159,7 +159,7 @@ impl Decoder {
             (Delta::Signature { signature: more }, Some(Block::Thinking { signature, .. })) => {
                 signature.push_str(&more);
             }
-            // Arguments of tools that run at the provider, and whatever is added to the API.
+            // Arguments of server-side tools, and future delta types.
             (_, Some(_)) => {}
         }
         Ok(())
@@ -167,7 +167,7 @@ impl Decoder {
 
     fn end_block(&mut self, index: u64, chunks: &mut ChunkBuffer) -> Result<(), &'static str> {
         match self.open.remove(&index) {
-            None => return Err("a block ends that did not begin"),
+            None => return Err("a block ends that was not started"),
             Some(Block::Call { id, name, whole, arguments }) => {
                 if name.is_empty() {
                     return Err("a tool call has no name");
@@ -188,7 +188,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A block that only this provider can read.
+    /// Wraps a block that only this provider can read.
     fn opaque_chunk(&self, block: &Value) -> Chunk {
         Chunk::Opaque(json!({ "provider": self.endpoint.name(), "messages": block }).to_string())
     }
@@ -200,7 +200,7 @@ impl Decoder {
         }
     }
 
-    /// The reply is whole: gives what was held back.
+    /// Ends the reply and emits what was held back.
     fn finish(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let Some(reason) = self.stop.take() else { return Err(http::truncated(&self.endpoint)) };
         if !self.open.is_empty() {
@@ -221,7 +221,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What was counted, and an estimate of what was not.
+    /// Returns the reported usage, with estimates for missing counts.
     fn usage(&self) -> CheckedUsage {
         let counted = Usage {
             input: self.count.input_tokens.unwrap_or_default(),
@@ -264,12 +264,12 @@ impl http::Decoder for Decoder {
             return Ok(());
         }
         let decoded: StreamEvent = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API")
+            http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API")
         })?;
         let before = chunks.added();
         self.handle_event(decoded, chunks)?;
         if chunks.added() == before {
-            // Calls and thinking are held back; whoever waits is to know that the model is at work.
+            // Calls and thinking are held back. This tells the consumer that the model is working.
             chunks.push(Chunk::Usage(self.usage().usage));
         }
         Ok(())

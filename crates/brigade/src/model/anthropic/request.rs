@@ -1,4 +1,4 @@
-//! Requests, byte for byte the same for the same conversation, with marks for the provider's cache.
+//! Messages requests with cache breakpoints. They are byte-for-byte reproducible for the same conversation.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -88,10 +88,10 @@ enum TypedBlock<'a> {
     },
 }
 
-/// The body of a request.
+/// Serializes the body of a request.
 pub(super) fn body(request: &Request, provider: &str, tool_cache: &ToolCache) -> serde_json::Result<Vec<u8>> {
     let mut messages = api_messages(&request.messages, provider)?;
-    // Where tools are on offer a next turn is likely, and it re-reads all that stands here.
+    // If tools are offered, another turn is likely, and it will read the whole conversation again.
     if !request.tools.is_empty()
         && let Some(Block::Typed(last)) = messages.last_mut().and_then(|line| line.content.last_mut())
     {
@@ -109,7 +109,7 @@ pub(super) fn body(request: &Request, provider: &str, tool_cache: &ToolCache) ->
         tools,
         tool_choice,
         messages,
-        // Above 1 it is refused here.
+        // This API rejects values above 1.
         temperature: request
             .temperature
             .filter(|_| accepts_temperature(&request.model))
@@ -132,8 +132,8 @@ fn tools(specs: &[ToolSpec]) -> serde_json::Result<Box<RawValue>> {
     to_raw_value(&tools)
 }
 
-/// A conversation with calls in it is refused without tools, so those that were called are named, and no use of them is
-/// allowed.
+/// The API rejects a conversation with tool calls but no tools. The tools that were called are declared, and
+/// their use is disabled.
 fn stubs(request: &Request) -> serde_json::Result<(Option<Arc<RawValue>>, Option<Value>)> {
     let calls = request.messages.iter().flat_map(|message| match message {
         Message::Assistant(reply) => reply.calls.as_slice(),
@@ -153,7 +153,7 @@ fn stubs(request: &Request) -> serde_json::Result<(Option<Arc<RawValue>>, Option
     Ok((Some(to_raw_value(&stubs)?.into()), Some(json!({ "type": "none" }))))
 }
 
-/// Messages of alternating roles: what follows on the same side is put together.
+/// Converts messages to alternating roles. Consecutive messages of the same role are merged.
 fn api_messages<'a>(messages: &'a [Message], provider: &str) -> serde_json::Result<Vec<ApiMessage<'a>>> {
     let mut api_messages: Vec<ApiMessage<'_>> = Vec::with_capacity(messages.len());
     let mut ids = Vec::new();
@@ -186,7 +186,7 @@ fn api_messages<'a>(messages: &'a [Message], provider: &str) -> serde_json::Resu
     Ok(api_messages)
 }
 
-/// Blocks without words are refused.
+/// Empty text blocks are rejected by the API.
 fn text(text: &str, cache_control: Option<CacheControl>) -> Option<Block<'_>> {
     (!text.trim().is_empty()).then_some(Block::Typed(TypedBlock::Text { text, cache_control }))
 }
@@ -206,7 +206,7 @@ fn assistant<'a>(
     Ok(blocks)
 }
 
-/// A block that this provider sent; those of others are left out.
+/// Returns a block that this provider sent. Blocks of other providers are omitted.
 fn opaque<'a>(text: &'a str, provider: &str) -> Option<&'a RawValue> {
     #[derive(serde::Deserialize)]
     struct OpaqueBlock<'a> {
@@ -220,7 +220,7 @@ fn opaque<'a>(text: &'a str, provider: &str) -> Option<&'a RawValue> {
 }
 
 impl TypedBlock<'_> {
-    /// The provider is to keep all up to here.
+    /// Marks the end of the prefix that the provider should cache.
     fn mark_cached(&mut self) {
         match self {
             TypedBlock::Text { cache_control, .. } | TypedBlock::ToolResult { cache_control, .. } => {

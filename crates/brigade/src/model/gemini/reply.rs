@@ -1,4 +1,4 @@
-//! Streams of Gemini.
+//! Decoder of Gemini streams.
 
 use brigade_core::Usage;
 use brigade_core::message::Stop;
@@ -60,7 +60,7 @@ struct Call {
     args: Option<Box<RawValue>>,
 }
 
-/// The prompt includes what came from the cache; thoughts stand beside the answer.
+/// Token counts. The prompt includes cached tokens; thoughts are counted separately from the answer.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct UsageCounts {
@@ -71,14 +71,14 @@ struct UsageCounts {
     thoughts_token_count: Option<u64>,
 }
 
-/// Makes chunks out of the events of one reply.
+/// Decodes the events of one reply into chunks.
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     model: String,
     request_bytes: usize,
-    /// How many bytes of text were said.
+    /// Bytes of text emitted so far.
     text_bytes: usize,
-    /// How many bytes of thoughts and calls came beside the text.
+    /// Bytes of thoughts and calls.
     other_bytes: usize,
     calls: Vec<(Option<String>, String, String)>,
     signed: Vec<SignedPart>,
@@ -88,7 +88,7 @@ pub(in super::super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder of the reply of this model to a request of this size.
+    /// Creates a decoder for this model's reply to a request of this size.
     pub(in super::super) fn new(endpoint: Endpoint, model: String, request_bytes: usize) -> Decoder {
         Decoder {
             endpoint,
@@ -108,7 +108,8 @@ impl Decoder {
         for part in candidate.content.and_then(|content| content.parts).unwrap_or_default() {
             self.part(part, chunks)?;
         }
-        // Some models give a reason with every piece, so it ends nothing by itself; the last one counts.
+        // Some models send a finish reason with every chunk. It does not end the reply, and the last one
+        // counts.
         if let Some(reason) = candidate.finish_reason.filter(|reason| !reason.is_empty()) {
             self.finish = Some((reason, candidate.finish_message.unwrap_or_default()));
         }
@@ -147,13 +148,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// The reply is whole: gives what was held back.
+    /// Ends the reply and emits what was held back.
     fn finish(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let stop = match (self.blocked.take(), self.finish.take()) {
             (Some(why), _) => {
                 let name = self.endpoint.name();
                 return Err(ModelError::Fatal(format!(
-                    "{name} blocked the request before the model saw it: {why}; asking again would not help"
+                    "{name} blocked the request before it reached the model: {why}. A retry would not help."
                 )));
             }
             (None, Some((reason, message))) => self.stop(&reason, &message)?,
@@ -186,7 +187,7 @@ impl Decoder {
             | "MISSING_THOUGHT_SIGNATURE"
             | "OTHER" => {
                 let message =
-                    serde_json::json!({ "message": format!("it stopped with '{reason}' {message}") });
+                    serde_json::json!({ "message": format!("the reply ended with '{reason}' {message}") });
                 return Err(http::stream_error(&self.endpoint, &message));
             }
             _ if self.calls.is_empty() => Stop::End,
@@ -194,7 +195,7 @@ impl Decoder {
         })
     }
 
-    /// What was counted, and an estimate of what was not.
+    /// Returns the reported usage, with estimates for missing counts.
     fn usage(&self) -> CheckedUsage {
         let UsageCounts { prompt_token_count, tool_use_prompt_token_count, .. } = self.count;
         let prompt = prompt_token_count.unwrap_or_default();
@@ -213,8 +214,9 @@ impl http::Decoder for Decoder {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let no_json = || http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API");
-        // An error may come as a list of one.
+        let no_json =
+            || http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API");
+        // An error may arrive as a list with one element.
         let decoded: StreamEvent = match data.starts_with('[') {
             true => {
                 let list: Vec<StreamEvent> = serde_json::from_str(data).map_err(|_| no_json())?;
@@ -232,20 +234,20 @@ impl http::Decoder for Decoder {
         }
         let before = chunks.added();
         for candidate in decoded.candidates.unwrap_or_default() {
-            // Only one reply was asked for.
+            // Only one candidate was requested.
             if candidate.index.is_none_or(|index| index == 0) {
                 self.candidate(candidate, chunks)?;
             }
         }
         if chunks.added() == before {
-            // Calls and thoughts are held back; whoever waits is to know that the model is at work.
+            // Calls and thoughts are held back. This tells the consumer that the model is working.
             chunks.push(Chunk::Usage(self.usage().usage));
         }
         Ok(())
     }
 
     fn end(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
-        // There is no terminal event: a reason and the proper end of the body stand for it.
+        // There is no terminal event. A finish reason and a complete body take its place.
         self.finish(chunks)
     }
 }

@@ -1,4 +1,4 @@
-//! Requests, byte for byte the same for the same conversation.
+//! Gemini requests. They are byte-for-byte reproducible for the same conversation.
 
 use brigade_core::{Message, Reply, ToolCall, ToolSpec};
 use serde::{Deserialize, Serialize};
@@ -9,15 +9,15 @@ use super::super::Request;
 use super::super::http::arguments_object;
 use super::super::tool_cache::{ToolCache, write};
 
-/// Stands for the signature of a call that another model made; Google's documentation names it for that.
+/// Placeholder signature for calls made by another model, as documented by Google.
 const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
-/// Something that goes back to where it came from, at the place where it stood.
+/// Opaque data that is sent back to the provider in its original position.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct OpaqueBlock {
-    /// Only this provider gets it back.
+    /// The provider that it came from.
     pub(super) provider: String,
-    /// Only this model gets it back: no other can read it.
+    /// The model that it came from. Other models cannot read it.
     pub(super) model: String,
     pub(super) gemini: SignedPart,
 }
@@ -26,9 +26,9 @@ pub(super) struct OpaqueBlock {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SignedPart {
-    /// The call of this number.
+    /// The call with this number.
     Call { number: usize, signature: String },
-    /// The text between these bytes, which may be none.
+    /// The text between these byte offsets, which may be empty.
     Text { from: usize, to: usize, signature: String },
 }
 
@@ -59,7 +59,7 @@ struct Tools<'a> {
 struct Declaration<'a> {
     name: &'a str,
     description: &'a str,
-    /// `parameters` knows only a part of JSON Schema, and refuses the rest.
+    /// `parameters` supports only a subset of JSON Schema and rejects the rest.
     parameters_json_schema: &'a Value,
 }
 
@@ -124,7 +124,7 @@ enum ToolResponse<'a> {
     Error(&'a str),
 }
 
-/// The body of a request.
+/// Serializes the body of a request.
 pub(super) fn body(request: &Request, provider: &str, tool_cache: &ToolCache) -> serde_json::Result<Vec<u8>> {
     let tools = tool_cache.tools(&request.tools, |tools| {
         let function_declarations = tools.iter().map(declaration).collect();
@@ -186,17 +186,17 @@ fn unsigned_part(data: PartData<'_>) -> Part<'_> {
     Part { data, thought_signature: None }
 }
 
-/// Parts without words are refused.
+/// Empty text parts are rejected by the API.
 fn text(text: &str) -> Option<Part<'_>> {
     (!text.is_empty()).then_some(unsigned_part(PartData::Text(text)))
 }
 
-/// Without ids calls and what they gave are told apart by their order.
+/// Calls without ids are matched to their results by order.
 fn id(call: &ToolCall) -> Option<&str> {
     call.provider_id.as_deref().filter(|id| !id.is_empty())
 }
 
-/// The parts of a reply, each with its signature.
+/// Returns the parts of a reply, each with its signature.
 fn reply_parts<'a>(reply: &'a Reply, provider: &str, name: &str) -> serde_json::Result<Vec<Part<'a>>> {
     let block =
         reply.opaque.iter().filter_map(|block| serde_json::from_str::<OpaqueBlock>(block.as_str()).ok());
@@ -234,7 +234,7 @@ fn reply_parts<'a>(reply: &'a Reply, provider: &str, name: &str) -> serde_json::
     Ok(parts)
 }
 
-/// From the third generation on, a turn whose first call has no signature is refused.
+/// Since Gemini 3, a turn whose first call has no signature is rejected.
 fn needs_signatures(model: &str) -> bool {
     let (_, name) = super::split_collection(model);
     name.starts_with("gemini-") && !["gemini-1", "gemini-2"].iter().any(|early| name.starts_with(early))

@@ -1,10 +1,11 @@
-//! The pieces of a reply on their way to whoever listens.
+//! Buffer of reply chunks that have not been consumed.
 
 use std::collections::VecDeque;
 
 use super::super::Chunk;
 
-/// Pieces that nobody has taken yet. Words that wait together are one piece, and only the last count is of interest.
+/// Chunks that have not been consumed. Adjacent texts are merged, and only the last of adjacent usage counts
+/// is kept.
 #[derive(Debug, Default)]
 pub(in super::super) struct ChunkBuffer {
     queue: VecDeque<Chunk>,
@@ -12,7 +13,7 @@ pub(in super::super) struct ChunkBuffer {
 }
 
 impl ChunkBuffer {
-    /// Adds words.
+    /// Appends text.
     pub(in super::super) fn push_text(&mut self, text: &str) {
         self.added += 1;
         match self.queue.back_mut() {
@@ -21,7 +22,7 @@ impl ChunkBuffer {
         }
     }
 
-    /// Adds anything else.
+    /// Appends any other chunk.
     pub(in super::super) fn push(&mut self, chunk: Chunk) {
         self.added += 1;
         match (self.queue.back_mut(), &chunk) {
@@ -30,19 +31,19 @@ impl ChunkBuffer {
         }
     }
 
-    /// Adds it where there is something.
+    /// Appends the chunk, if any.
     pub(in super::super) fn extend(&mut self, chunk: Option<Chunk>) {
         if let Some(chunk) = chunk {
             self.push(chunk);
         }
     }
 
-    /// How often something was added.
+    /// Returns the number of appended chunks.
     pub(in super::super) fn added(&self) -> usize {
         self.added
     }
 
-    /// Takes the first.
+    /// Takes the first chunk.
     pub(in super::super) fn next(&mut self) -> Option<Chunk> {
         self.queue.pop_front()
     }
@@ -51,7 +52,7 @@ impl ChunkBuffer {
         self.queue.is_empty()
     }
 
-    /// Whether the reply is whole.
+    /// Whether the reply is complete.
     pub(in super::super) fn is_done(&self) -> bool {
         matches!(self.queue.back(), Some(Chunk::Done(_)))
     }

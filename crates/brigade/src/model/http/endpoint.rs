@@ -1,4 +1,4 @@
-//! Where a provider is, and the key to it.
+//! Address and key of a provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,19 @@ use super::proxy::Proxies;
 use super::timeouts::{ResolvedTimeouts, Timeouts};
 use crate::secret::Secret;
 
-/// What providers put around a request themselves, in tokens: none is known to add more.
+/// Maximum number of tokens that a provider adds to a request. None is known to add more.
 const FRAMING_TOKENS: u64 = 512;
 const USER_AGENT: &str = concat!("brigade/", env!("CARGO_PKG_VERSION"));
-/// Shorter keys are those of local servers that take any word; to hide such a word would spoil messages.
+/// Shorter keys are placeholders for local servers that accept any key. Redacting such a word would garble
+/// messages.
 const MIN_REDACTED_KEY_BYTES: usize = 6;
-/// In replies a key is hidden from this length on, and only with letters and digits: a shorter one may be a word that is meant.
+/// Minimum length for redaction in replies. The key must also contain letters and digits. A shorter one may
+/// be an ordinary word.
 const MIN_REDACTED_KEY_BYTES_IN_REPLY: usize = 16;
 
-/// Where a provider is. All clones share one gate and one pool of connections. Redirects are not followed, so that a key
-/// goes to the address that the user wrote and to no other. A proxy is used only if [`Endpoint::with_proxies`] names
-/// one, and sees nothing of an encrypted request but the name of its host.
+/// A provider's address, key, connections and rate limits. Clones share the connection pool and the rate
+/// limiter. Redirects are not followed, so that the key is sent only to the configured address. A proxy is
+/// used only if [`Endpoint::with_proxies`] names one. It learns only the host name of an encrypted request.
 #[derive(Debug, Clone)]
 pub struct Endpoint(Arc<Shared>);
 
@@ -34,7 +36,7 @@ pub struct Endpoint(Arc<Shared>);
 struct Shared {
     name: String,
     base: Url,
-    /// What every request says about where it goes.
+    /// The `Host` header of every request.
     host: HeaderValue,
     key: Option<Secret>,
     timeouts: ResolvedTimeouts,
@@ -43,53 +45,51 @@ struct Shared {
     pool: Arc<ConnectionPool>,
 }
 
-/// Where an address leads.
+/// Whether an address refers to this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
-    /// To this machine.
+    /// This machine.
     Local,
-    /// To another one.
+    /// Another machine.
     Remote,
 }
 
-/// Why a provider cannot be used.
+/// Reasons why a provider cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// The address is none.
-    #[error(
-        "the base_url of the provider '{name}' cannot be used: {cause}; write one such as https://host/v1"
-    )]
+    /// The base URL is invalid.
+    #[error("invalid base_url of the provider '{name}': {cause}. Use a URL such as https://host/v1.")]
     Address {
         /// The provider.
         name: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
-    /// The key cannot be sent.
-    #[error("the key of the provider '{0}' is empty or has characters that no key has; copy it again")]
+    /// The key cannot be sent in a header.
+    #[error("the API key of the provider '{0}' is empty or contains invalid characters. Copy it again.")]
     Key(String),
-    /// There is no client.
-    #[error("no connection to the provider '{name}' can be prepared: {cause}")]
+    /// The HTTP client cannot be created.
+    #[error("cannot create a connection to the provider '{name}': {cause}")]
     Client {
         /// The provider.
         name: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
     /// The proxy cannot be used.
     #[error(
-        "cannot reach the provider '{name}' through a proxy: {cause}. Change HTTPS_PROXY, or list the host of the provider in NO_PROXY"
+        "cannot reach the provider '{name}' through a proxy: {cause}. Change HTTPS_PROXY, or list the host of the provider in NO_PROXY."
     )]
     Proxy {
         /// The provider.
         name: String,
-        /// Why.
+        /// The cause.
         cause: String,
     },
 }
 
 impl Locality {
-    /// Where the address of a provider leads. Nothing is asked for that.
+    /// Returns the locality of a provider's base URL, without network access.
     pub fn of(name: &str, base_url: &str) -> Result<Locality, EndpointError> {
         let cannot = |cause| EndpointError::Address { name: name.to_owned(), cause };
         parse_base_url(base_url).map(|base| locality(&base)).map_err(cannot)
@@ -97,7 +97,8 @@ impl Locality {
 }
 
 impl Endpoint {
-    /// The provider of this name at this address. Certificates of the system are read here, so make one and keep it.
+    /// Creates the provider with this name at this address. This loads the system's certificates, so create
+    /// it once and keep it.
     pub fn new(
         name: impl Into<String>,
         base_url: &str,
@@ -106,7 +107,7 @@ impl Endpoint {
         Endpoint::with_limits(name, base_url, key, RateLimits::default(), Timeouts::default())
     }
 
-    /// The same, with limits of its own.
+    /// Creates a provider with its own timeouts and rate limits.
     pub fn with_limits(
         name: impl Into<String>,
         base_url: &str,
@@ -130,7 +131,7 @@ impl Endpoint {
         Ok(Endpoint(Arc::new(Shared { name, base, host, key, timeouts, rate_limiter, prices, pool })))
     }
 
-    /// The same provider, reached through the proxy that these settings name for it, if they name one.
+    /// Reaches the provider through the proxy that these settings name for it, if any.
     pub fn with_proxies(mut self, proxies: &Proxies) -> Result<Endpoint, EndpointError> {
         let name = || self.0.name.clone();
         let proxy = proxies.for_address(&self.0.base);
@@ -144,20 +145,20 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// The same provider, with another limit for one whole reply.
+    /// Sets the timeout for a whole reply.
     pub fn with_total_timeout(mut self, total: Duration) -> Endpoint {
         Arc::make_mut(&mut self.0).timeouts.total = total;
         self
     }
 
-    /// The same provider, with another list of what models cost. At first it is the built-in one, which holds at the
-    /// addresses that it was made for.
+    /// Sets the price list. The default is the built-in one, which applies only at the addresses it was made
+    /// for.
     pub fn with_prices(mut self, prices: PriceList) -> Endpoint {
         Arc::make_mut(&mut self.0).prices = prices;
         self
     }
 
-    /// What the provider is called.
+    /// Returns the provider's name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -174,12 +175,12 @@ impl Endpoint {
         &self.0.pool
     }
 
-    /// Where its address leads.
+    /// Returns the locality of the address.
     pub(super) fn locality(&self) -> Locality {
         locality(&self.0.base)
     }
 
-    /// What is known of a model here.
+    /// Returns the price and limits of a model.
     pub(in super::super) fn model_info(&self, model: &str) -> ModelInfo {
         let auth = if self.0.key.is_some() { Auth::Keyed } else { Auth::Keyless };
         ModelInfo {
@@ -188,13 +189,13 @@ impl Endpoint {
         }
     }
 
-    /// A request for what is at a path below the address.
+    /// Starts a GET request to a path below the base URL.
     pub(in super::super) fn get(&self, path: &str) -> RequestBuilder {
         let accept = HeaderValue::from_static("application/json");
         self.builder(Method::GET, path, Vec::new()).header(header::ACCEPT, accept)
     }
 
-    /// A request to a path below the address, with this body.
+    /// Starts a POST request to a path below the base URL.
     pub(in super::super) fn post(&self, path: &str, body: Vec<u8>) -> RequestBuilder {
         self.builder(Method::POST, path, body)
             .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
@@ -209,12 +210,12 @@ impl Endpoint {
             .header(header::USER_AGENT, HeaderValue::from_static(USER_AGENT))
     }
 
-    /// Whether the path of the address ends like this.
+    /// Whether the path of the base URL ends with `part`.
     pub(in super::super) fn ends_with(&self, part: &str) -> bool {
         self.0.base.path().trim_end_matches('/').ends_with(part)
     }
 
-    /// Whether a part of the path names the version of an API, such as `v1beta`.
+    /// Whether a segment of the path is an API version such as `v1beta`.
     pub(in super::super) fn has_version(&self) -> bool {
         let is_version = |part: &str| {
             part.strip_prefix('v').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
@@ -222,12 +223,12 @@ impl Endpoint {
         self.0.base.path().split('/').any(is_version)
     }
 
-    /// The key as the value of a header, where there is one.
+    /// Returns the key as a header value, if there is one.
     pub(in super::super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
         sensitive_header(prefix, self.0.key.as_ref()?)
     }
 
-    /// The text of an error without the key.
+    /// Redacts the key in the text of an error.
     pub(super) fn redact(&self, text: String) -> String {
         match &self.0.key {
             Some(key) if key.expose().len() >= MIN_REDACTED_KEY_BYTES => {
@@ -237,7 +238,8 @@ impl Endpoint {
         }
     }
 
-    /// A part of a reply without the key, where it is in there and nobody can have meant anything else by it.
+    /// Redacts the key in a part of a reply. Returns `None` if it does not occur, or could be an ordinary
+    /// word.
     pub(super) fn redact_reply(&self, text: &str) -> Option<String> {
         let key = self.0.key.as_ref().filter(|key| is_random_looking(key.expose()))?;
         replace_key(text, key)
@@ -252,7 +254,7 @@ impl Endpoint {
     }
 }
 
-/// A request that is being written.
+/// A request under construction.
 pub(in super::super) struct RequestBuilder {
     method: Method,
     path: String,
@@ -261,7 +263,7 @@ pub(in super::super) struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    /// The same with one more header.
+    /// Adds a header.
     pub(in super::super) fn header(
         mut self,
         name: impl IntoHeaderName,
@@ -271,7 +273,7 @@ impl RequestBuilder {
         self
     }
 
-    /// The request as it is sent, or why it cannot be.
+    /// Builds the request.
     pub(super) fn build(self) -> Result<HttpRequest, String> {
         let RequestBuilder { method, path, headers, body } = self;
         let mut request = HttpRequest::new(Full::from(body));
@@ -282,7 +284,7 @@ impl RequestBuilder {
     }
 }
 
-/// A text without the key that is in it.
+/// Replaces the key in a text. Returns `None` if it does not occur.
 fn replace_key(text: &str, key: &Secret) -> Option<String> {
     text.contains(key.expose()).then(|| text.replace(key.expose(), "(key)"))
 }
@@ -312,17 +314,17 @@ pub(in super::super) fn locality(base: &Url) -> Locality {
 
 fn parse_base_url(text: &str) -> Result<Url, String> {
     if !text.contains("://") {
-        return Err("it does not begin with http:// or https://".to_owned());
+        return Err("it does not start with http:// or https://".to_owned());
     }
     let url = Url::parse(text.trim()).map_err(|error| error.to_string())?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
-        return Err("it is not http or https".to_owned());
+        return Err("it is not an http or https URL".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it has a user name or password".to_owned());
+        return Err("it contains a user name or password".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("it has a part after ? or #".to_owned());
+        return Err("it contains a query or a fragment".to_owned());
     }
     Ok(url)
 }
@@ -336,7 +338,7 @@ mod tests {
         for text in ["127.0.0.1:8000/v1", "localhost:8000/v1", "host/v1", ""] {
             let error = Endpoint::new("mock", text, None).unwrap_err().to_string();
             assert!(
-                error.contains("it does not begin with http:// or https://; write one such as"),
+                error.contains("it does not start with http:// or https://. Use a URL such as"),
                 "{error}"
             );
         }

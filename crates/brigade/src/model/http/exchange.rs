@@ -1,4 +1,4 @@
-//! One request and its reply: the wait at the gate, the head, the stream.
+//! One request and its reply: waiting for a permit, the response head and the stream.
 
 use std::mem;
 use std::pin::{Pin, pin};
@@ -20,37 +20,37 @@ use super::pool::{ConnectionError, HttpRequest, HttpResponse};
 use super::{ChunkBuffer, Decoder, failure, truncated};
 use crate::clock;
 
-/// The most bytes of one reply.
+/// Maximum size of a reply.
 const MAX_REPLY_BYTES: usize = 64 << 20;
-/// The most bytes of an error that are read.
+/// Maximum number of bytes read from an error response.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// How long an error's text is waited for.
+/// Maximum time to read the body of an error response.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the end of the body is waited for after the terminal event, so that the connection serves again.
+/// Maximum wait for the end of the body after the terminal event, so that the connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
-/// How often one request may be refused.
+/// Maximum number of refusals per request.
 const MAX_REFUSALS: u32 = 8;
-/// A wait that the provider asks for is worth a word when it is longer than this.
+/// Longer waits that the provider asks for are reported at once.
 const MIN_REPORTED_WAIT: Duration = Duration::from_secs(1);
-/// How often a wait at the gate, and one for the provider, is told.
+/// Interval of notices while a request is queued, and while the provider is silent.
 const WAIT_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 const SILENCE_NOTICE_INTERVAL: Duration = Duration::from_secs(30);
-/// How many pieces of a body are taken at a stretch.
+/// Maximum number of body chunks read without yielding.
 const MAX_CHUNKS_PER_READ: usize = 64;
 
-/// Writes a request, and makes who reads its reply.
+/// Builds a request and the decoder of its reply.
 type WriteRequest<D> = Box<dyn Fn() -> serde_json::Result<(RequestBuilder, D)> + Send>;
 
 pub(super) struct Exchange<D> {
     endpoint: Endpoint,
     write: WriteRequest<D>,
-    /// About how large the request is.
+    /// Approximate size of the request.
     bytes: usize,
     ticket: Option<Ticket>,
     permit: Option<Permit>,
     phase: Phase,
     refusals: u32,
-    /// Whether whoever listens was told that nothing is sent yet.
+    /// Whether the consumer was told that the request is queued.
     is_queued: bool,
     parser: SseParser,
     /// None until the request is sent.
@@ -59,10 +59,10 @@ pub(super) struct Exchange<D> {
     failed: Option<ModelError>,
     framing: Framing,
     received_bytes: usize,
-    /// When something came last, and when those who wait are told that nothing does.
+    /// Time of the last received data, and of the next notice about silence.
     last_received: Instant,
     next_notice: Instant,
-    /// When the reply has to be whole.
+    /// Deadline for the whole reply.
     total_deadline: Instant,
     timer: DeadlineTimer,
 }
@@ -76,19 +76,19 @@ enum Phase {
 
 type PendingResponse = BoxFuture<'static, Result<Box<HttpResponse>, ConnectionError>>;
 
-/// Whether the end of a body can be told from a cut.
+/// Whether a complete body can be distinguished from a truncated one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
     Known,
     None,
 }
 
-/// What came of waiting for a part of the reply.
+/// Outcome of waiting for a part of the reply.
 enum WaitOutcome<T> {
     Arrived(T),
-    /// Nothing yet, which is worth a word.
+    /// Nothing has arrived yet, and a notice is due.
     NoticeDue,
-    /// Nothing within the limit.
+    /// Nothing arrived within the limit.
     TimedOut,
     /// The whole reply takes too long.
     TotalTimedOut,
@@ -159,7 +159,7 @@ impl<D: Decoder> Exchange<D> {
         chunk
     }
 
-    /// Waits at the gate. Nobody stands in line who is not listened to.
+    /// Waits for a permit. The request enters the queue only when its stream is polled.
     async fn queue(&mut self) {
         if !self.is_queued {
             self.is_queued = true;
@@ -213,7 +213,7 @@ impl<D: Decoder> Exchange<D> {
         self.next_notice = if wait > MIN_REPORTED_WAIT { now } else { now + WAIT_NOTICE_INTERVAL };
     }
 
-    /// Waits for the head of the reply.
+    /// Waits for the response head.
     async fn receive_head(&mut self, mut reply: PendingResponse) {
         let limit = self.endpoint.timeouts().first_byte;
         let deadlines = self.deadlines(limit);
@@ -240,7 +240,7 @@ impl<D: Decoder> Exchange<D> {
         }
     }
 
-    /// How long the next part is waited for, which is late after this time.
+    /// Returns the deadlines for the next part of the reply, which times out after `limit`.
     fn deadlines(&self, limit: Duration) -> Deadlines {
         Deadlines {
             part_deadline: self.last_received + limit,
@@ -255,7 +255,8 @@ impl<D: Decoder> Exchange<D> {
         let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
         if !response.status().is_success() {
             let status = response.status().as_u16();
-            // Boxed, here and below, is what few replies need and would make the future of all of them large.
+            // Boxed here and below, because few replies need it and it would enlarge the future of all of
+            // them.
             let error = Box::pin(response_error(&self.endpoint, response)).await;
             return self.handle_error_status(status, error, &headers);
         }
@@ -274,8 +275,8 @@ impl<D: Decoder> Exchange<D> {
         self.phase = Phase::Reading(response);
     }
 
-    /// The reply is a failure. One that says no more than "later" is not shown to anybody: the request waits and is sent
-    /// again, since nobody worked on it.
+    /// Handles an error status. A request that was only deferred is queued and sent again without an error,
+    /// because the provider did no work for it.
     fn handle_error_status(&mut self, status: u16, error: ModelError, headers: &RateLimitHeaders) {
         let ModelError::Transient(message) = &error else { return self.failed = Some(error) };
         let is_refusal = status == 429 || (matches!(status, 503 | 529) && headers.has_wait());
@@ -294,7 +295,7 @@ impl<D: Decoder> Exchange<D> {
             }
             self.phase = Phase::Queued;
         } else {
-            let refused = format!("{message}; it refused the request {} times", self.refusals);
+            let refused = format!("{message} (refused {} times)", self.refusals);
             self.failed = Some(ModelError::Transient(refused));
         }
     }
@@ -310,12 +311,12 @@ impl<D: Decoder> Exchange<D> {
         });
     }
 
-    /// Tells whoever pays that the provider may have worked, whatever comes.
+    /// Marks the request as possibly billed, whatever its outcome.
     fn mark_billable(&mut self) {
         self.chunks.push(Chunk::Usage(Usage::default()));
     }
 
-    /// The provider failed, and is asked for less at once.
+    /// Fails the request and lowers the concurrency.
     fn fail(&mut self, error: ModelError) {
         if let (ModelError::Transient(_), Some(permit)) = (&error, &mut self.permit) {
             permit.overloaded();
@@ -343,7 +344,7 @@ impl<D: Decoder> Exchange<D> {
         }
     }
 
-    /// Takes what has come already too, so that whoever listens goes on once for all of it.
+    /// Reads the data that has already arrived, so that the consumer is woken once for all of it.
     fn read_ready(&mut self) {
         for _ in 0..MAX_CHUNKS_PER_READ {
             if self.failed.is_some() || self.chunks.is_done() {
@@ -370,7 +371,7 @@ impl<D: Decoder> Exchange<D> {
         }
     }
 
-    /// A provider that is slow is not dead: whoever waits is told so, and goes on waiting.
+    /// Reports that the provider is silent. The wait continues: a slow provider is not a dead one.
     fn push_silence_notice(&mut self) {
         let now = Instant::now();
         self.next_notice = now + SILENCE_NOTICE_INTERVAL;
@@ -392,7 +393,7 @@ impl<D: Decoder> Exchange<D> {
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
         let mut rest = bytes;
         while let Some(event) = self.parser.next(&mut rest).map_err(|error| transient(error.to_string()))? {
-            // Whoever says the key in a reply would have it stored and shown.
+            // A key in a reply would be stored and displayed.
             match self.endpoint.redact_reply(&event.data) {
                 None => decoder.take(event, &mut self.chunks)?,
                 Some(data) => {
@@ -410,10 +411,10 @@ impl<D: Decoder> Exchange<D> {
         Ok(())
     }
 
-    /// A connection serves again only once its body was read to the end.
+    /// Reads the body to its end, so that the connection can be reused.
     async fn drain(&mut self) {
         let Phase::Reading(mut response) = mem::replace(&mut self.phase, Phase::Done) else { return };
-        // Most often the end came together with the terminal event.
+        // The end usually arrives together with the terminal event.
         for _ in 0..MAX_CHUNKS_PER_READ {
             match response.chunk().now_or_never() {
                 Some(Ok(Some(_))) => {}
@@ -422,25 +423,25 @@ impl<D: Decoder> Exchange<D> {
             }
         }
         let rest = async move { while let Ok(Some(_)) = response.chunk().await {} };
-        // Whoever goes on sending loses the connection, and nothing else.
+        // A server that keeps sending only loses the connection.
         let _ = Box::pin(tokio::time::timeout(DRAIN_TIMEOUT, rest)).await;
     }
 }
 
-/// Until when a part of a reply is waited for.
+/// Deadlines while waiting for a part of a reply.
 struct Deadlines {
     part_deadline: Instant,
     next_notice: Instant,
     total_deadline: Instant,
 }
 
-/// One timer for all parts of a reply. Parts come far more often than a limit is reached, so it is set anew only when it
-/// has gone off, or would go off too late.
+/// One timer for all parts of a reply. Parts arrive far more often than deadlines pass, so the timer is reset
+/// only when it has fired or would fire too late.
 #[derive(Default)]
 struct DeadlineTimer(Option<Pin<Box<Sleep>>>);
 
 impl DeadlineTimer {
-    /// Waits for a part of the reply, until it is late or its absence is worth a word.
+    /// Waits for a part of the reply, until it times out or a notice is due.
     async fn wait_for<T>(&mut self, part: impl Future<Output = T>, deadlines: Deadlines) -> WaitOutcome<T> {
         let Deadlines { part_deadline, next_notice, total_deadline } = deadlines;
         let due = part_deadline.min(next_notice).min(total_deadline);
@@ -471,7 +472,7 @@ pub(super) async fn response_error(endpoint: &Endpoint, mut response: Box<HttpRe
     failure::status(endpoint, response.status().as_u16(), retry, &text)
 }
 
-/// The beginning of a body, without the key.
+/// Reads the start of a body and redacts the key.
 async fn read_error_body(endpoint: &Endpoint, response: &mut HttpResponse) -> String {
     let mut body = Vec::new();
     let read = async {
@@ -483,7 +484,7 @@ async fn read_error_body(endpoint: &Endpoint, response: &mut HttpResponse) -> St
             }
         }
     };
-    // What came in time is enough for a message.
+    // Whatever arrived in time is enough for a message.
     let _ = tokio::time::timeout(ERROR_BODY_TIMEOUT, read).await;
     endpoint.redact(String::from_utf8_lossy(&body).into_owned())
 }

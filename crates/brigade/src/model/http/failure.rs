@@ -1,4 +1,4 @@
-//! Failures of providers, in words that say what to do.
+//! Error messages for failed requests to providers.
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::endpoint::{Endpoint, Locality};
 use super::pool::ConnectionError;
 use super::proxy::TunnelError;
 
-/// How much of a provider's message is shown.
+/// Maximum length of a provider's message in an error.
 const MAX_MESSAGE_CHARS: usize = 400;
 
 const OVERFLOW_PHRASES: [&str; 15] = [
@@ -32,9 +32,9 @@ const OVERFLOW_PHRASES: [&str; 15] = [
     "exceeds the maximum number of tokens",
     "request_too_large",
 ];
-/// What a whole reply has, in one API or another.
+/// Keys of a complete reply in the various APIs.
 const COMPLETION_KEYS: [&str; 4] = ["choices", "content", "candidates", "output"];
-/// Words of errors that stay, whatever their number is.
+/// Error types that are permanent, whatever the status.
 const FATAL_ERROR_KINDS: [&str; 10] = [
     "invalid_request",
     "invalid_prompt",
@@ -48,7 +48,7 @@ const FATAL_ERROR_KINDS: [&str; 10] = [
     "unsupported",
 ];
 
-/// A reply with a status of failure.
+/// Error for a response with a failure status.
 pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body: &str) -> ModelError {
     let name = endpoint.name();
     let (message, kind) = parse_error_body(body);
@@ -60,75 +60,78 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
         None if message.is_empty() => String::new(),
         _ => format!(": {message}"),
     };
-    let fatal = |hint: &str| ModelError::Fatal(format!("{name} answered {status}{message}; {hint}"));
+    let fatal = |hint: &str| {
+        let message = message.trim_end_matches('.');
+        ModelError::Fatal(format!("{name} answered {status}{message}. {hint}"))
+    };
     match status {
         429 if kind.contains("insufficient_quota") || kind.contains("billing") => {
-            fatal("the account has no credit left")
+            fatal("The account has no credit left.")
         }
         408 | 409 | 425 | 429 | 500.. => {
             let wait = retry.map(sanitize).filter(|wait| !wait.is_empty());
             let wait = wait.map(|wait| format!(" (Retry-After: {wait})")).unwrap_or_default();
             ModelError::Transient(format!("{name} answered {status}{message}{wait}"))
         }
-        401 | 403 => fatal("check the key of this provider and what it may be used for"),
-        402 => fatal("the account has no credit left"),
-        404 => fatal("check the name of the model and the base_url of the provider"),
+        401 | 403 => fatal("Check the provider's API key and its permissions."),
+        402 => fatal("The account has no credit left."),
+        404 => fatal("Check the model name and the provider's base_url."),
         413 => overflow(name, message.trim_start_matches([':', ' '])),
-        300..=399 => fatal("redirects are not followed; write the final address as base_url"),
-        _ => fatal("asking again would not help"),
+        300..=399 => fatal("Redirects are not followed. Set base_url to the final address."),
+        _ => fatal("A retry would not help."),
     }
 }
 
-/// What came in the place of a stream.
+/// A response that is not a stream.
 pub(super) enum NonStreamReply {
-    /// An error, or the page of a gateway: nobody worked.
+    /// An error, or a gateway's page. The provider did no work.
     Failure(ModelError),
-    /// Something else, for which the provider may have worked.
+    /// Another response, for which the provider may charge.
     Billable(ModelError),
 }
 
-/// A reply that succeeded and is no stream.
+/// Classifies a successful response that is not a stream.
 pub(super) fn non_stream_reply(endpoint: &Endpoint, kind: &str, body: &str) -> NonStreamReply {
     let value: Option<Value> = serde_json::from_str(body).ok();
     let value = value.as_ref().map(first_or_self);
-    // Some servers fail with a status of success.
+    // Some servers report errors with a success status.
     if let Some(error) = value.and_then(|value| value.get("error")).filter(|error| !error.is_null()) {
-        return NonStreamReply::Failure(classify(endpoint, error, "instead of replying"));
+        return NonStreamReply::Failure(classify(endpoint, error, "instead of a reply"));
     }
     let (name, kind) = (endpoint.name(), sanitize(kind));
     let is_whole = COMPLETION_KEYS.iter().any(|key| match value {
         Some(value) => value.get(key).is_some(),
-        // A long reply is not read to its end.
+        // A long body is not read to its end, so it may not parse.
         None => kind.contains("json") && body.contains(&format!("\"{key}\"")),
     });
     if is_whole {
         return NonStreamReply::Billable(ModelError::Fatal(format!(
-            "{name} answered with a whole reply ({kind}) instead of an event stream; check the base_url of the \
-             provider: the server there, or a proxy before it, does not stream"
+            "{name} sent a complete reply ({kind}) instead of an event stream. Check the provider's base_url: the \
+             server, or a proxy in front of it, does not support streaming."
         )));
     }
     let (message, _) = parse_error_body(body);
-    let message = if message.is_empty() { String::new() } else { format!(": {message}") };
+    let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
     let error = ModelError::Transient(format!(
-        "{name} answered with {kind} instead of an event stream; check the base_url of the provider{message}"
+        "{name} answered with {kind} instead of an event stream{message}. Check the provider's base_url."
     ));
     if value.is_some() { NonStreamReply::Billable(error) } else { NonStreamReply::Failure(error) }
 }
 
-/// An error inside a stream: the provider's own object.
+/// Error for an error object inside a stream.
 pub(in super::super) fn stream_error(endpoint: &Endpoint, error: &Value) -> ModelError {
     classify(endpoint, error, "in the middle of its reply")
 }
 
 fn classify(endpoint: &Endpoint, error: &Value, when: &str) -> ModelError {
     let name = endpoint.name();
-    // The key is taken out before the text is shortened, so that no half of it is left.
+    // The key is redacted before the text is shortened, so that no part of it remains.
     let hidden: Value = serde_json::from_str(&endpoint.redact(error.to_string())).unwrap_or_default();
     let (message, kind) = message_and_kind(&hidden);
     if is_overflow(&message, &kind) {
         return overflow(name, &message);
     }
-    let message = if message.is_empty() { "it does not say why".to_owned() } else { message };
+    let message = if message.is_empty() { "no cause given".to_owned() } else { message };
     let code = error.get("code").or_else(|| error.get("status_code")).and_then(Value::as_u64);
     let is_fatal = match code {
         Some(408 | 409 | 425 | 429) | Some(500..) => false,
@@ -136,22 +139,22 @@ fn classify(endpoint: &Endpoint, error: &Value, when: &str) -> ModelError {
         Some(_) | None => FATAL_ERROR_KINDS.iter().any(|word| kind.contains(word)),
     };
     match is_fatal {
-        true => ModelError::Fatal(format!("{name} refused {when}: {message}")),
-        false => ModelError::Transient(format!("{name} failed {when}: {message}")),
+        true => ModelError::Fatal(format!("{name} sent an error {when}: {message}")),
+        false => ModelError::Transient(format!("{name} sent an error {when}: {message}")),
     }
 }
 
-/// A stream that is not what the API promises.
+/// Error for a stream that violates the API.
 pub(in super::super) fn invalid_reply(endpoint: &Endpoint, what: &str) -> ModelError {
-    ModelError::Transient(format!("{} sent a reply that cannot be used: {what}", endpoint.name()))
+    ModelError::Transient(format!("invalid reply from {}: {what}", endpoint.name()))
 }
 
-/// The request cannot be written.
+/// Error for a request that cannot be built.
 pub(super) fn invalid_request(endpoint: &Endpoint, cause: &str) -> ModelError {
-    ModelError::Fatal(format!("the request to {} cannot be made: {}", endpoint.name(), sanitize(cause)))
+    ModelError::Fatal(format!("cannot build the request to {}: {}", endpoint.name(), sanitize(cause)))
 }
 
-/// There is no connection, or it broke within the exchange.
+/// Error for a connection that failed or broke.
 pub(super) fn connection_error(endpoint: &Endpoint, error: ConnectionError) -> ModelError {
     let name = endpoint.name();
     let cause = match error {
@@ -161,17 +164,17 @@ pub(super) fn connection_error(endpoint: &Endpoint, error: ConnectionError) -> M
         ConnectionError::Unreachable(cause) => cause,
         ConnectionError::Proxy(error) => return tunnel_error(name, &error),
         ConnectionError::Broken(cause) => {
-            return ModelError::Transient(format!("the connection to {name} broke off: {cause}"));
+            return ModelError::Transient(format!("the connection to {name} was lost: {cause}"));
         }
     };
     let hint = match endpoint.locality() {
-        Locality::Local => "check that it runs and that its base_url is right",
-        Locality::Remote => "check your network connection and its base_url",
+        Locality::Local => "Check that it is running and that its base_url is correct.",
+        Locality::Remote => "Check your network connection and its base_url.",
     };
-    ModelError::Transient(format!("{name} cannot be reached: {cause}; {hint}"))
+    ModelError::Transient(format!("cannot reach {name}: {cause}. {hint}"))
 }
 
-/// The proxy does not connect to the provider.
+/// Error for a failed connection through a proxy.
 fn tunnel_error(name: &str, error: &TunnelError) -> ModelError {
     let cannot = |hint: &str| format!("cannot reach {name}: {error}. {hint}");
     match error {
@@ -187,19 +190,19 @@ fn tunnel_error(name: &str, error: &TunnelError) -> ModelError {
     }
 }
 
-/// The reply took too long as a whole.
+/// Error for a reply that took too long as a whole.
 pub(super) fn total_timeout(endpoint: &Endpoint) -> ModelError {
     let (name, limit) = (endpoint.name(), format_seconds(endpoint.timeouts().total));
     ModelError::Transient(format!("{name} took longer than {limit} for one reply (total_timeout)"))
 }
 
-/// The reply did not begin in time.
+/// Error for a reply that did not start in time.
 pub(super) fn first_byte_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
     let (name, limit) = (endpoint.name(), format_seconds(limit));
-    ModelError::Transient(format!("{name} did not begin to answer within {limit} (first_byte_timeout)"))
+    ModelError::Transient(format!("{name} did not start to answer within {limit} (first_byte_timeout)"))
 }
 
-/// The reply began and did not go on.
+/// Error for a reply that stalled.
 pub(super) fn idle_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
     let (name, limit) = (endpoint.name(), format_seconds(limit));
     ModelError::Transient(format!(
@@ -207,43 +210,40 @@ pub(super) fn idle_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
     ))
 }
 
-/// The provider asks for more patience than there is.
+/// Message about a requested wait that exceeds the limit.
 pub(super) fn wait_too_long(endpoint: &Endpoint, wait: Duration) -> String {
     let (name, limit) = (endpoint.name(), format_seconds(endpoint.rate_limiter().longest_wait()));
-    format!(
-        "{name} asks to wait {}, and the longest wait is {limit} (longest_wait)",
-        format_rounded_seconds(wait)
-    )
+    format!("{name} asks to wait {}, but the limit is {limit} (longest_wait)", format_rounded_seconds(wait))
 }
 
-/// What a request waits for at the gate.
+/// Message about the reason why a request is queued.
 pub(super) fn wait_message(endpoint: &Endpoint, reason: WaitReason) -> String {
     let name = endpoint.name();
     match reason {
         WaitReason::RetryAfter(wait) => {
             format!("{name} asks to wait {} (rate limit)", format_rounded_seconds(wait))
         }
-        WaitReason::Busy(count) => format!("in line for {name}, which has {count} requests under way"),
-        WaitReason::Paced => format!("in line for {name}, whose requests are spread over time"),
+        WaitReason::Busy(count) => format!("queued for {name}: {count} requests are in flight"),
+        WaitReason::Paced => format!("queued for {name}: requests are spread over time"),
     }
 }
 
-/// A provider that has said nothing for a while.
+/// Message about a provider that has been silent for a while.
 pub(super) fn silence_message(endpoint: &Endpoint, quiet: Duration) -> String {
-    format!("no word of {} for {}", endpoint.name(), format_rounded_seconds(quiet))
+    format!("no response from {} for {}", endpoint.name(), format_rounded_seconds(quiet))
 }
 
-/// A limit as it was set.
+/// Formats a configured limit.
 fn format_seconds(limit: Duration) -> String {
     format!("{} s", limit.as_secs_f64())
 }
 
-/// A wait in whole seconds.
+/// Formats a wait in whole seconds.
 fn format_rounded_seconds(wait: Duration) -> String {
     format!("{} s", wait.as_secs_f64().round().max(1.0))
 }
 
-/// The cause below all others; the outer ones carry addresses.
+/// Returns the innermost cause. The outer ones contain addresses.
 pub(super) fn root_cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -255,8 +255,8 @@ pub(super) fn root_cause(error: &dyn Error) -> String {
 fn overflow(name: &str, message: &str) -> ModelError {
     let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
     ModelError::Overflow(format!(
-        "the conversation is longer than the context window of the model of {name}{message}; give smaller parts to \
-         agents, or choose a model with a larger window"
+        "the conversation exceeds the context window of the {name} model{message}. Delegate smaller parts, or choose a \
+         model with a larger context window."
     ))
 }
 
@@ -265,12 +265,12 @@ fn is_overflow(message: &str, kind: &str) -> bool {
     OVERFLOW_PHRASES.iter().any(|phrase| message.contains(phrase) || kind.contains(phrase))
 }
 
-/// Standard reason phrase of a status, such as `Not Found`.
+/// Returns the standard reason phrase of a status, such as `Not Found`.
 fn reason(status: u16) -> Option<&'static str> {
     StatusCode::from_u16(status).ok()?.canonical_reason()
 }
 
-/// What a body says, and the words for its kind. The page of a web server says nothing about the request.
+/// Returns the message and the error type in a body. A web server's HTML page says nothing about the request.
 fn parse_error_body(body: &str) -> (String, String) {
     match serde_json::from_str::<Value>(body) {
         Ok(value) => message_and_kind(first_or_self(&value)),
@@ -279,7 +279,7 @@ fn parse_error_body(body: &str) -> (String, String) {
     }
 }
 
-/// Gemini's servers answer with a list, of one where it is an error.
+/// Unwraps a list, because Gemini's servers send errors as a list with one element.
 fn first_or_self(value: &Value) -> &Value {
     value.as_array().and_then(|list| list.first()).unwrap_or(value)
 }
@@ -290,14 +290,14 @@ fn message_and_kind(value: &Value) -> (String, String) {
         Value::String(text) => Some(text.as_str()),
         _ => ["message", "detail", "error"].iter().find_map(|key| inner.get(key)?.as_str()),
     };
-    // OpenRouter keeps the words of whoever failed behind it apart.
+    // OpenRouter reports the upstream provider's message separately.
     let raw = inner.pointer("/metadata/raw").and_then(Value::as_str);
     let message = [message, raw].into_iter().flatten().collect::<Vec<_>>().join(": ");
     let kinds = ["type", "code", "status"].iter().filter_map(|key| inner.get(key)?.as_str());
     (sanitize(&message), kinds.collect::<Vec<_>>().join(" ").to_lowercase())
 }
 
-/// Foreign text, fit to be shown in one line.
+/// Makes untrusted text fit for display in one line.
 fn sanitize(text: &str) -> String {
     let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let line = line.trim();

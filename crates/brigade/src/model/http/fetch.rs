@@ -1,4 +1,4 @@
-//! Whole replies, for what is not streamed.
+//! Requests whose reply is not streamed.
 
 use super::super::ModelError;
 use super::endpoint::{Endpoint, RequestBuilder};
@@ -6,15 +6,15 @@ use super::exchange::response_error;
 use super::failure;
 use super::pool::{ConnectionError, HttpResponse};
 
-/// Why there is no reply.
+/// Reasons why a request has no reply.
 pub(in super::super) enum FetchError {
-    /// Nobody answers there.
+    /// The server cannot be reached.
     Unreachable(ModelError),
-    /// Somebody does, but not with this.
+    /// The server answered with an error.
     Failed(ModelError),
 }
 
-/// Sends a request and reads the whole reply, which may have so many bytes. The endpoint has the limit in time.
+/// Sends a request and reads the whole reply, up to this many bytes. The endpoint's timeouts apply.
 pub(in super::super) async fn fetch(
     endpoint: &Endpoint,
     builder: RequestBuilder,

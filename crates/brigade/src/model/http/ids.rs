@@ -1,4 +1,4 @@
-//! Ids and arguments of calls, as every provider takes them.
+//! Ids and arguments of tool calls in a form that every provider accepts.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,8 +12,8 @@ use super::super::Chunk;
 
 const MAX_ID_BYTES: usize = 64;
 
-/// The ids of the calls of a reply that stands at `place` in the conversation. The provider's own are kept where they
-/// are there, different and of plain letters; others are made up, and are the same whenever they are made up again.
+/// Returns the call ids of the reply at `position` in the conversation. A provider's id is kept if it is
+/// unique and has only plain characters. Other ids are generated deterministically.
 pub(in super::super) fn call_ids(position: usize, reply: &Reply) -> Vec<Cow<'_, str>> {
     let mut taken = HashSet::new();
     let calls = reply.calls.iter().enumerate();
@@ -30,15 +30,15 @@ fn is_plain(id: &str) -> bool {
     letters && !id.is_empty() && id.len() <= MAX_ID_BYTES
 }
 
-/// The arguments of a call in a reply that stopped like this. A call that was cut off before its arguments is not one
-/// without arguments.
+/// Returns the arguments of a call in a reply with this stop reason. A call that was cut off before its
+/// arguments must not look like a call without arguments.
 pub(in super::super) fn arguments_chunk(stop: Stop, arguments: String) -> Chunk {
     let is_cut = matches!(stop, Stop::Length | Stop::Refusal) && arguments.trim().is_empty();
     Chunk::Arguments(if is_cut { "{".to_owned() } else { arguments })
 }
 
-/// The arguments of a call as an object of JSON. Servers refuse a conversation with anything else in it, so what the
-/// model wrote amiss is put into one.
+/// Returns the arguments of a call as a JSON object. Servers reject a conversation with anything else, so
+/// invalid arguments are wrapped in an object.
 pub(in super::super) fn arguments_object(text: &str) -> Cow<'_, str> {
     let whole = serde_json::from_str::<&RawValue>(text).is_ok();
     if whole && text.trim_start().starts_with('{') {

@@ -1,7 +1,7 @@
-//! Connections to one provider.
+//! Pooled connections to one provider.
 //!
-//! A connection is moved on by whoever waits for its reply, within the task of that one. With a task of its own it would
-//! wake the reader for each piece of a reply, and the reader would wake it for the next, from one thread to another.
+//! A connection is polled by the task that waits for its reply. In a task of its own it would wake the reader
+//! for each chunk, and the reader would wake it for the next, across threads.
 
 use std::error::Error;
 use std::fmt;
@@ -31,33 +31,33 @@ use super::failure::root_cause;
 use super::proxy::{Proxy, Tunnel, TunnelError};
 use crate::task::{AbortOnDrop, spawn};
 
-/// How long a connection is kept that nobody uses.
+/// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How often the system asks whether the other side is still there, and after how many questions it is not.
+/// Interval and number of TCP keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// How long the other side may leave what was sent without a word of having got it.
+/// Maximum time that sent data may remain unacknowledged.
 #[cfg(target_os = "linux")]
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a connection is moved on at a stretch.
+/// Maximum number of polls of a connection without yielding.
 const MAX_POLLS: usize = 32;
 
-/// A request as it is sent.
+/// An HTTP request with its whole body.
 pub(super) type HttpRequest = hyper::Request<Full<Bytes>>;
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
-/// Why there is no reply, or no more of it.
+/// Reasons why a reply did not arrive or broke off.
 #[derive(Debug)]
 pub(super) enum ConnectionError {
-    /// There was no connection in time.
+    /// The connection was not established in time.
     TimedOut,
-    /// There is no connection.
+    /// The connection failed.
     Unreachable(String),
-    /// The proxy opens no tunnel.
+    /// The proxy did not open a tunnel.
     Proxy(TunnelError),
-    /// It broke.
+    /// The connection broke.
     Broken(String),
 }
 
@@ -78,29 +78,28 @@ enum Connector {
 
 #[derive(Default)]
 struct IdleConnections {
-    /// Those that were used last stand last.
+    /// The most recently used connection is last.
     connections: Vec<Connection>,
-    /// Closes them when nobody wants them any more.
+    /// Closes idle connections when they expire.
     sweeper: Option<AbortOnDrop<()>>,
 }
 
-/// A connection, and how to send something over it.
+/// A connection with its request sender.
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Box<ConnectionDriver>,
     last_used: Instant,
 }
 
-/// What moves a connection on.
+/// Polls a connection.
 struct ConnectionDriver {
-    /// Gone when it is over, so that nobody waits for what it would have brought.
+    /// None after the connection has ended, so that no task waits for it.
     connection: Option<http1::Connection<Stream, Full<Bytes>>>,
     wake_flag: Arc<WakeFlag>,
     waker: Waker,
 }
 
-/// Rings when the connection can move on. Most of it is the connection's own doing, while it is being moved: that wakes
-/// nobody.
+/// Waker of a connection. Most wake-ups occur while the connection is polled anyway, and wake no task.
 #[derive(Default)]
 struct WakeFlag {
     is_set: AtomicBool,
@@ -119,7 +118,7 @@ impl Wake for WakeFlag {
 }
 
 impl ConnectionPool {
-    /// Connections to this address; only so many are kept that nobody uses.
+    /// Creates a pool for this address that keeps at most `max_idle` idle connections.
     pub(super) fn new(
         base: &Url,
         proxy: Option<Proxy>,
@@ -134,7 +133,7 @@ impl ConnectionPool {
         tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
         #[cfg(target_os = "linux")]
         tcp.set_tcp_user_timeout(Some(TCP_USER_TIMEOUT));
-        // Without TLS there is nothing to read certificates for.
+        // Without TLS, no certificates need to be loaded.
         let connector = match (base.scheme(), proxy) {
             ("http", _) => Ok(Connector::Plain(tcp)),
             (_, Some(proxy)) => with_tls(Tunnel::new(tcp, proxy)).map(Connector::Tunnelled),
@@ -147,8 +146,8 @@ impl ConnectionPool {
         Ok(Arc::new(ConnectionPool { to, connector, connect_timeout, max_idle, idle: Mutex::default() }))
     }
 
-    /// Sends a request and waits for the head of the reply. A connection that was closed while nobody used it does not
-    /// count: the request was not sent.
+    /// Sends a request and waits for the response head. If an idle connection turns out to be closed, the
+    /// request was not sent and another connection is used.
     pub(super) async fn send(
         self: Arc<Self>,
         mut request: HttpRequest,
@@ -158,7 +157,7 @@ impl ConnectionPool {
             let is_reused = idle.is_some();
             let mut connection = match idle {
                 Some(connection) => connection,
-                // Boxed, since it is large and most requests find a connection.
+                // Boxed, because it is large and most requests find a connection.
                 None => Box::pin(self.connect()).await?,
             };
             let mut reply = pin!(connection.sender.try_send_request(request));
@@ -185,7 +184,7 @@ impl ConnectionPool {
         Ok(Connection { sender, driver, last_used: Instant::now() })
     }
 
-    /// A connection that nobody uses and that is still open.
+    /// Takes an open idle connection.
     fn take(&self) -> Option<Connection> {
         loop {
             let mut connection = self.idle().connections.pop()?;
@@ -219,7 +218,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes what was not used for long. Whether something is left.
+    /// Closes expired idle connections. Returns whether any are left.
     fn sweep(&self) -> bool {
         let mut idle = self.idle();
         idle.connections
@@ -255,7 +254,7 @@ fn connect_error(error: Box<dyn Error + Send + Sync>) -> ConnectionError {
     }
 }
 
-/// TLS over the connections of another connector.
+/// Adds TLS to a connector.
 fn with_tls<C>(connector: C) -> std::io::Result<HttpsConnector<C>> {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     let builder = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(provider)?;
@@ -263,7 +262,7 @@ fn with_tls<C>(connector: C) -> std::io::Result<HttpsConnector<C>> {
 }
 
 impl Connection {
-    /// Whether another request can be sent. A close that nobody was there to notice is noticed here.
+    /// Whether another request can be sent. This also detects a connection that was closed while idle.
     fn can_send(&mut self) -> bool {
         self.driver.advance();
         self.driver.connection.is_some() && self.sender.is_ready()
@@ -271,7 +270,7 @@ impl Connection {
 }
 
 impl ConnectionDriver {
-    /// Does what can be done now.
+    /// Polls the connection once.
     fn advance(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         if let Some(connection) = &mut self.connection
@@ -281,11 +280,11 @@ impl ConnectionDriver {
         }
     }
 
-    /// Moves the connection on until it has brought what is waited for.
+    /// Polls the connection until `part` is ready.
     async fn drive_until<T>(&mut self, mut part: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         poll_fn(|context| {
             for _ in 0..MAX_POLLS {
-                // Nobody is woken by what happens in here.
+                // Wake-ups during this poll must not wake the task.
                 self.wake_flag.task.take();
                 self.advance();
                 if let Poll::Ready(part) = part(&mut Context::from_waker(&self.waker)) {
@@ -296,7 +295,7 @@ impl ConnectionDriver {
                     return Poll::Pending;
                 }
             }
-            // Others are to go on too, and what this task may do at a stretch is used up at some time.
+            // Yield to other tasks. The task's cooperative budget may also be used up.
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -304,7 +303,8 @@ impl ConnectionDriver {
     }
 }
 
-/// A reply whose head has come. Read to its end, its connection serves again; dropped before, it is closed.
+/// A response whose head has arrived. The connection is reused if the body is read to its end, and closed if
+/// the response is dropped before.
 pub(super) struct HttpResponse {
     pool: Arc<ConnectionPool>,
     connection: Option<Connection>,
@@ -334,21 +334,21 @@ impl HttpResponse {
         self.head.version()
     }
 
-    /// How long the body is, where that is known.
+    /// Returns the length of the body, if known.
     pub(super) fn length(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
 
-    /// More of the body; nothing after its end.
+    /// Returns the next chunk of the body, or `None` at its end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, ConnectionError> {
-        // A body that is always there would keep everybody else from going on.
+        // A body that is always ready would starve other tasks.
         tokio::task::consume_budget().await;
         let Some(connection) = &mut self.connection else { return Ok(None) };
         loop {
             let body = &mut self.body;
             match connection.driver.drive_until(|context| Pin::new(&mut *body).poll_frame(context)).await {
                 Some(Ok(frame)) => {
-                    // What is no data stands after the end of it, and says nothing about it.
+                    // Other frames are trailers, which are ignored.
                     if let Ok(bytes) = frame.into_data() {
                         return Ok(Some(bytes));
                     }
@@ -375,7 +375,7 @@ mod tests {
 
     use super::*;
 
-    /// An address where every connection gets one answer with a body of three bytes.
+    /// Starts a server that answers each connection once, with a body of three bytes.
     fn start_server(after: fn(&mut std::net::TcpStream)) -> Url {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -405,7 +405,7 @@ mod tests {
         body
     }
 
-    /// Waits for the other side to go away.
+    /// Waits for the peer to close the connection.
     fn wait_for_close(stream: &mut std::net::TcpStream) {
         let _ = stream.read(&mut [0; 16]);
     }
@@ -426,7 +426,7 @@ mod tests {
         let pool = ConnectionPool::new(&start_server(|_| {}), None, Duration::from_secs(5), 4).unwrap();
         for _ in 0..3 {
             assert_eq!(read(&pool).await, b"yes");
-            // With or without the time to notice it.
+            // The close is detected with or without time to notice it.
             tokio::task::yield_now().await;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -1,4 +1,4 @@
-//! HTTP proxies that requests to providers, MCP servers and search engines go through.
+//! HTTP proxies for requests to providers, MCP servers and search engines.
 
 use std::future::Future;
 use std::io;
@@ -18,23 +18,23 @@ use super::endpoint::{Locality, locality};
 use super::failure::root_cause;
 use crate::secret::Secret;
 
-/// Longer heads of a proxy's answer are refused.
+/// Longer response heads of a proxy are rejected.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// Proxy settings, in the form of the variables `HTTPS_PROXY` and `NO_PROXY`. They apply to servers at `https`
+/// Proxy settings in the format of the variables `HTTPS_PROXY` and `NO_PROXY`. They apply to `https`
 /// addresses. A server on this machine is always reached directly.
 #[derive(Debug, Clone, Default)]
 pub struct Proxies {
     /// Address of the proxy for `https`, such as `http://user:password@host:3128`. It may contain a password.
     pub https: Option<Secret>,
-    /// Hosts that are reached directly, separated by commas: domains with their subdomains, IP addresses, networks such
-    /// as `10.0.0.0/8`, or `*` for all.
+    /// Hosts that are reached directly, separated by commas: domains with their subdomains, IP addresses,
+    /// networks such as `10.0.0.0/8`, or `*` for all.
     pub exempt: String,
 }
 
 impl Proxies {
-    /// The same settings for a client of `reqwest`; `None` if the server at this address is reached directly.
+    /// Converts the settings for `reqwest`. Returns `None` if the server at this address is reached directly.
     pub(crate) fn for_reqwest(&self, server: &Url) -> Result<Option<reqwest::Proxy>, &'static str> {
         match (self.for_address(server)?, &self.https) {
             (Some(_), Some(address)) => reqwest::Proxy::https(address.expose().trim())
@@ -44,7 +44,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy for a provider at this address; `None` if the provider is reached directly.
+    /// Returns the proxy for a provider at this address, or `None` if the provider is reached directly.
     pub(super) fn for_address(&self, base: &Url) -> Result<Option<Proxy>, &'static str> {
         let Some(address) = self.https.as_ref().map(|address| address.expose().trim()) else {
             return Ok(None);
@@ -52,9 +52,9 @@ impl Proxies {
         if address.is_empty() || base.scheme() != "https" || locality(base) == Locality::Local {
             return Ok(None);
         }
-        let to = Uri::try_from(base.as_str()).map_err(|_| "its address cannot be read")?;
+        let to = Uri::try_from(base.as_str()).map_err(|_| "the address of the server is not valid")?;
         let proxy = |exempt: &str| Matcher::builder().https(address).no(exempt).build().intercept(&to);
-        // Whether the address is wrong is asked apart from whether the host is exempt: both give no proxy.
+        // An invalid proxy address and an exempt host both yield no proxy, so they are checked separately.
         let all = proxy("").ok_or("the address of the proxy is not a URL such as http://host:3128")?;
         if proxy(&self.exempt).is_none() {
             return Ok(None);
@@ -66,35 +66,35 @@ impl Proxies {
     }
 }
 
-/// Proxy that opens a tunnel to a provider for the method CONNECT.
+/// A proxy that opens tunnels with the CONNECT method.
 #[derive(Debug, Clone)]
 pub(super) struct Proxy(Intercept);
 
 impl Proxy {
-    /// The address without user name and password.
+    /// Returns the address without user name and password.
     fn display_address(&self) -> String {
         self.0.uri().authority().map(ToString::to_string).unwrap_or_default()
     }
 }
 
-/// Reason why there is no tunnel.
+/// Reasons why a tunnel was not opened.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum TunnelError {
     /// The proxy cannot be reached.
     #[error("no connection to the proxy {proxy}: {cause}")]
     Unreachable { proxy: String, cause: String },
-    /// The proxy asks for a user name and a password, or does not accept the given ones.
+    /// The proxy requires a user name and a password, or rejects the given ones.
     #[error("the proxy {proxy} answered 407: it requires a user name and a password")]
     Unauthorised { proxy: String },
-    /// The proxy answers with another status than success.
+    /// The proxy answered with an error status.
     #[error("the proxy {proxy} refused the connection with status {status}")]
     Refused { proxy: String, status: u16 },
-    /// The answer is not HTTP, or too long.
+    /// The answer is not HTTP, or is too long.
     #[error("the proxy {proxy} did not answer in HTTP")]
     NotHttp { proxy: String },
 }
 
-/// Connector that reaches every address through a proxy.
+/// A connector that reaches every address through a proxy.
 #[derive(Debug, Clone)]
 pub(super) struct Tunnel {
     tcp: HttpConnector,
@@ -127,7 +127,7 @@ impl Service<Uri> for Tunnel {
             let head = exchange(&mut stream, &request(&to, &proxy)).await;
             let head = head.map_err(|error| unreachable(root_cause(&error)))?;
             match status(&head) {
-                // Bytes behind the head would be lost to the tunnel.
+                // Bytes after the head would be lost to the tunnel.
                 Some(200..=299) if head.ends_with(HEAD_END) => Ok(TokioIo::new(stream)),
                 Some(200..=299) => Err(TunnelError::NotHttp { proxy: proxy.display_address() }),
                 Some(407) => Err(TunnelError::Unauthorised { proxy: proxy.display_address() }),
@@ -138,7 +138,7 @@ impl Service<Uri> for Tunnel {
     }
 }
 
-/// The request for a tunnel.
+/// Builds the CONNECT request.
 fn request(to: &Uri, proxy: &Proxy) -> Vec<u8> {
     let (host, port) = (to.host().unwrap_or_default(), to.port_u16().unwrap_or(443));
     let mut request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n").into_bytes();
@@ -151,7 +151,7 @@ fn request(to: &Uri, proxy: &Proxy) -> Vec<u8> {
     request
 }
 
-/// Sends the request and reads the head of the answer. The other side says nothing after it until it hears more.
+/// Sends the request and reads the head of the answer. The proxy sends nothing more until the client does.
 async fn exchange(stream: &mut TcpStream, request: &[u8]) -> io::Result<Vec<u8>> {
     stream.write_all(request).await?;
     let mut head = Vec::new();
@@ -167,7 +167,7 @@ fn is_whole(head: &[u8]) -> bool {
     head.windows(HEAD_END.len()).any(|bytes| bytes == HEAD_END)
 }
 
-/// The status of an answer whose head is whole.
+/// Parses the status of a complete response head.
 fn status(head: &[u8]) -> Option<u16> {
     let rest = head.strip_prefix(b"HTTP/1.").filter(|_| is_whole(head))?;
     let code = rest.split(|byte| *byte == b' ').nth(1)?;

@@ -1,4 +1,4 @@
-//! Streams that nobody would send, for every adapter.
+//! Tests of every adapter with invalid streams.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use super::{ChunkBuffer, Decoder, Endpoint, Timeouts};
 static ENDPOINT: LazyLock<Endpoint> =
     LazyLock::new(|| Endpoint::new("mock", "http://127.0.0.1:1", None).expect("an address"));
 
-/// Events that belong together, and pieces to spoil them with.
+/// Valid events, and fragments that corrupt them.
 const EVENTS: [&str; 32] = [
     r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}"#,
     r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}"#,
@@ -51,7 +51,7 @@ const EVENTS: [&str; 32] = [
     r#"[{"error":{"code":500}}]"#,
 ];
 
-/// Gives the bytes to a decoder; whatever comes of it, the terminal piece is the last one.
+/// Feeds the bytes to a decoder and asserts that the terminal chunk is the last one.
 fn decode(mut decoder: impl Decoder, bytes: &[u8]) {
     let mut events: Vec<SseEvent> = Vec::new();
     let _ = SseParser::default().feed(bytes, &mut events);
@@ -93,7 +93,7 @@ proptest! {
 
 #[tokio::test]
 async fn queued_request_is_not_written_before_it_is_sent() {
-    // Nobody answers here, and so the first one stays before the others.
+    // This server never answers, so the first request keeps its place before the others.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let base = format!("http://{}", silent.local_addr().expect("an address"));
     let rate_limits = RateLimits { concurrency: Some(1), ..RateLimits::default() };
@@ -113,7 +113,7 @@ async fn queued_request_is_not_written_before_it_is_sent() {
     assert!(matches!(first.next().await, Some(Ok(Chunk::Sent))));
     assert!(matches!(second.next().await, Some(Ok(Chunk::Queued))));
     let waits = tokio::time::timeout(Duration::from_millis(50), second.next()).await;
-    assert!(waits.is_err(), "it stands in line");
+    assert!(waits.is_err(), "it is queued");
     assert_eq!(written.load(Ordering::Relaxed), 1);
     drop(first);
     assert!(matches!(second.next().await, Some(Ok(Chunk::Sent))));

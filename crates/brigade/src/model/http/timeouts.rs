@@ -1,33 +1,34 @@
-//! How long the parts of an exchange may take.
+//! Timeouts of an exchange with a provider.
 
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Models that think first, or have to be loaded, may say nothing for minutes. A child with the usual time limit has room
-/// for a second attempt after this.
+/// Models that reason first, or have to be loaded, may be silent for minutes. A child with the default time
+/// limit still has time for a second attempt after this.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(240);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
-/// Longer times mean the same, and clocks do not reach so far.
+/// Longer times are capped, because clocks cannot represent them.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How long a provider may take. What is left out has a default.
+/// Timeouts of a provider. Absent values have defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until there is a connection: 10 s.
+    /// Time to establish a connection. Default: 10 s.
     pub connect: Option<Duration>,
-    /// From the request to the head of the reply, and from there to its first byte: 4 minutes.
+    /// Time from the request to the response head, and from there to the first byte of the body. Default: 4
+    /// minutes.
     pub first_byte: Option<Duration>,
-    /// Without a single byte in the middle of a reply: 2 minutes.
+    /// Time without a single byte in the middle of a reply. Default: 2 minutes.
     pub idle: Option<Duration>,
-    /// For a whole reply: 30 minutes.
+    /// Time for a whole reply. Default: 30 minutes.
     pub total: Option<Duration>,
-    /// How long a provider may ask to wait before the request is given up: 2 minutes.
+    /// The longest wait that a provider may ask for before the request fails. Default: 2 minutes.
     pub longest_wait: Option<Duration>,
 }
 
-/// The times, with nothing left out.
+/// Timeouts with all defaults filled in.
 #[derive(Debug, Clone)]
 pub(super) struct ResolvedTimeouts {
     pub(super) connect: Duration,

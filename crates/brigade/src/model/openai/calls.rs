@@ -1,4 +1,4 @@
-//! Calls that come in fragments, side by side, and in as many ways as there are servers.
+//! Tool calls that arrive in interleaved fragments, in the variants of different servers.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::super::http::ChunkBuffer;
 use super::super::{Chunk, http};
 
-/// A piece of a call.
+/// A fragment of a call.
 #[derive(Debug, Deserialize)]
 pub(super) struct CallFragment<'a> {
     #[serde(default)]
@@ -35,7 +35,7 @@ struct Function<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     list: Vec<Call>,
-    /// The highest index so far. What lies above it begins a call, and nobody looks for that among a thousand others.
+    /// The highest index so far. A higher one starts a new call without a search among the existing ones.
     highest_index: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Calls {
         self.list.iter().map(|call| call.name.len() + call.arguments.len()).sum()
     }
 
-    /// What stands beside calls, by their number.
+    /// Returns the extra content of calls, by call number.
     pub(super) fn extra_content(&mut self) -> BTreeMap<usize, Value> {
         let calls = self.list.iter_mut().enumerate();
         calls.filter_map(|(number, call)| Some((number, call.extra_content.take()?))).collect()
@@ -67,7 +67,7 @@ impl Calls {
         let Function { name, arguments } = fragment.function.unwrap_or_default();
         let name = name.filter(|name| !name.is_empty());
         let id = fragment.id.filter(|id| !id.is_empty());
-        // Some servers write the object itself.
+        // Some servers send an object instead of a string.
         let decode =
             |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
         let arguments: String = arguments.map(decode).unwrap_or_default();
@@ -77,7 +77,7 @@ impl Calls {
         let known = calls.iter().rposition(|call| match (fragment.index, &id) {
             (Some(index), _) => call.index == Some(index),
             (None, Some(id)) => call.id.as_ref() == Some(id),
-            // Without index and id a name begins a call, and anything else goes on with the last.
+            // Without index and id, a name starts a call, and anything else continues the last one.
             (None, None) => name.is_none(),
         });
         let known = known.filter(|at| {
@@ -96,7 +96,7 @@ impl Calls {
         call.extra_content = extra_content.or(call.extra_content.take());
     }
 
-    /// Gives the calls out, or says what is wrong with them.
+    /// Emits the calls, or returns the reason why they are invalid.
     pub(super) fn emit(&mut self, stop: Stop, chunks: &mut ChunkBuffer) -> Result<(), &'static str> {
         for call in std::mem::take(&mut self.list) {
             if call.name.is_empty() {
@@ -110,8 +110,8 @@ impl Calls {
 }
 
 impl Call {
-    /// Whether a fragment with the same index belongs to another call all the same: there are servers that give all
-    /// calls the index 0.
+    /// Whether a fragment with the same index belongs to another call. Some servers give all calls the index
+    /// 0.
     fn is_different_call(&self, id: &Option<String>, name: &Option<String>, arguments: &str) -> bool {
         match (&self.id, id) {
             (Some(own), Some(id)) => own != id && name.is_some(),

@@ -1,7 +1,7 @@
-//! What stands around the words of a reply.
+//! Fast path for consecutive stream events that differ only in their text.
 
-/// The JSON before and after the text of an event. Most events of a reply differ in nothing else, and then say their text
-/// without being read as JSON once more.
+/// The JSON before and after the text of an event. Most events of a reply differ only in their text, which
+/// can then be extracted without parsing JSON again.
 #[derive(Debug, Default)]
 pub(super) struct EventTemplate {
     before: String,
@@ -9,7 +9,7 @@ pub(super) struct EventTemplate {
 }
 
 impl EventTemplate {
-    /// Remembers an event that says this text and nothing else. The text is the part of the event itself, as it stands
+    /// Remembers an event that contains only this text. `text` must be a slice of the event, exactly as
     /// between its quotes.
     pub(super) fn learn(&mut self, event: &str, text: &str) {
         let at = text.as_ptr().addr().checked_sub(event.as_ptr().addr());
@@ -19,14 +19,13 @@ impl EventTemplate {
         after.clone_into(&mut self.after);
     }
 
-    /// What an event says that differs from the one before in its text only.
+    /// Returns the text of an event that otherwise equals the remembered one.
     pub(super) fn text<'a>(&self, event: &'a str) -> Option<&'a str> {
         if self.before.is_empty() {
             return None;
         }
         let text = event.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
-        // Where the text ends too early, or is written in another way than it is meant, JSON has to be read; no text is
-        // another kind of event.
+        // Escapes and early quotes need a JSON parser. An event with empty text is a different kind of event.
         let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
         (!text.is_empty() && text.bytes().all(is_plain)).then_some(text)
     }
@@ -50,7 +49,7 @@ mod tests {
         Decoder::new(Endpoint::new("mock", "http://127.0.0.1:1", None).unwrap(), 9, false)
     }
 
-    /// What a decoder makes of an event, or that it refuses it.
+    /// Returns the text that a decoder makes of an event, or `None` if it rejects the event.
     fn decoded_text(decoder: &mut Decoder, event: &SseEvent) -> Option<String> {
         let (mut buffer, mut text) = (ChunkBuffer::default(), String::new());
         decoder.take(event, &mut buffer).ok()?;

@@ -1,4 +1,4 @@
-//! Streams of Chat Completions.
+//! Decoder of Chat Completions streams.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,8 +20,8 @@ use super::thought::{self, OpaqueBlock, Thought};
 
 const DONE: &str = "[DONE]";
 
-// An event of each token is read here: nothing is flattened, no structure is filled in twice, one choice needs no list, and
-// what few events have is read as JSON only where it is there.
+// This runs for every token. It avoids flattening, duplicate structures and a list for a single choice. Rare
+// fields are parsed only if present.
 
 #[derive(Debug, Deserialize)]
 struct StreamEvent<'a> {
@@ -29,14 +29,14 @@ struct StreamEvent<'a> {
     choices: Option<Choices<'a>>,
     #[serde(default, borrow)]
     usage: Option<&'a RawValue>,
-    /// Where Groq counts, and says why it stopped early.
+    /// Groq's usage and errors.
     #[serde(default, borrow)]
     x_groq: Option<&'a RawValue>,
     #[serde(default, borrow)]
     error: Option<&'a RawValue>,
 }
 
-/// What Groq says aside.
+/// Groq-specific fields.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct GroqExtra<'a> {
@@ -75,7 +75,7 @@ struct Delta<'a> {
 }
 
 impl<'a> StreamEvent<'a> {
-    /// The text that is all there is to the event, where it stands in it as it is meant.
+    /// Returns the text of an event that contains nothing else, if it needs no unescaping.
     fn only_text(&self) -> Option<&'a str> {
         let StreamEvent { choices: Some(choices), usage: None, x_groq: None, error: None } = self else {
             return None;
@@ -99,7 +99,7 @@ impl<'a> StreamEvent<'a> {
     }
 }
 
-/// Replies side by side. One was asked for.
+/// The choices of an event. Only one was requested.
 #[derive(Debug, Default)]
 struct Choices<'a> {
     first: Option<Choice<'a>>,
@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for ChoicesVisitor {
     }
 }
 
-/// Text, or a list of parts with text among them.
+/// Text, or a list of parts that contain text.
 #[derive(Debug)]
 struct Content<'a>(Cow<'a, str>);
 
@@ -167,7 +167,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 }
 
-/// Makes chunks out of the events of one reply.
+/// Decodes the events of one reply into chunks.
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     request_bytes: usize,
@@ -182,7 +182,8 @@ pub(in super::super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder of the reply to a request of this size, in a conversation that has calls in it or not.
+    /// Creates a decoder for the reply to a request of this size. `has_calls` says whether the conversation
+    /// contains tool calls.
     pub(in super::super) fn new(endpoint: Endpoint, request_bytes: usize, has_calls: bool) -> Decoder {
         Decoder {
             endpoint,
@@ -229,16 +230,16 @@ impl Decoder {
         }
     }
 
-    /// The reply is whole: gives what was held back.
+    /// Ends the reply and emits what was held back.
     fn finish(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let Some(reason) = self.finish.take() else { return Err(http::truncated(&self.endpoint)) };
         let stop = match reason.as_str() {
             "length" | "max_tokens" | "model_length" => Stop::Length,
             "content_filter" | "refusal" | "safety" => Stop::Refusal,
             "error" | "insufficient_system_resource" | "abort" => {
-                return Err(http::invalid_reply(&self.endpoint, &format!("it stopped with '{reason}'")));
+                return Err(http::invalid_reply(&self.endpoint, &format!("the reply ended with '{reason}'")));
             }
-            // What it says and what it did differ between servers; what it did counts.
+            // The finish reason and the content disagree on some servers. The content counts.
             _ if self.refused => Stop::Refusal,
             _ if self.calls.is_empty() => Stop::End,
             _ => Stop::Calls,
@@ -252,7 +253,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What the provider wants back.
+    /// Returns the data that the provider needs back.
     fn opaque_chunk(&mut self) -> Option<Chunk> {
         let thought = std::mem::take(&mut self.thought);
         let thought = if self.has_calls || !self.calls.is_empty() {
@@ -283,7 +284,7 @@ impl http::Decoder for Decoder {
             return Ok(());
         }
         let decoded: StreamEvent<'_> = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API")
+            http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API")
         })?;
         if let Some(text) = decoded.only_text() {
             self.template.learn(data, text);
@@ -305,25 +306,26 @@ impl http::Decoder for Decoder {
         let before = chunks.added();
         let Choices { first, rest } = decoded.choices.unwrap_or_default();
         for choice in first.into_iter().chain(rest) {
-            // Only one reply was asked for.
+            // Only one choice was requested.
             if choice.index.is_none_or(|index| index == 0) {
                 self.choice(choice, chunks)?;
             }
         }
         if chunks.added() == before {
-            // Calls and reasoning are held back; whoever waits is to know that the model is at work.
+            // Calls and reasoning are held back. This tells the consumer that the model is working.
             chunks.push(Chunk::Usage(self.usage.unwrap_or_default()));
         }
         Ok(())
     }
 
     fn end(&mut self, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
-        // Some servers leave out the last event. The reason is the last thing that a reply says, so nothing is missing.
+        // Some servers omit the last event. The finish reason is the last part of a reply, so nothing is
+        // missing.
         self.finish(chunks)
     }
 }
 
-/// What stands at a place of an event that few have.
+/// Parses a rare field of an event.
 fn read<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
@@ -332,7 +334,7 @@ fn value(raw: &RawValue) -> Value {
     read(raw).unwrap_or_default()
 }
 
-/// What a server counted. A count that is no number is none, and the others hold all the same.
+/// Reported token counts. A count that is not a number is ignored, and the others remain valid.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct UsageCounts<'a> {
@@ -357,13 +359,13 @@ struct Details<'a> {
     cache_write_tokens: Option<&'a RawValue>,
 }
 
-/// Input tokens include the cached ones here.
+/// Parses the usage. Input tokens include cached ones here.
 fn usage(raw: &RawValue) -> Option<Usage> {
     let number = |raw: Option<&RawValue>| raw?.get().parse::<u64>().ok();
     let counts: UsageCounts<'_> = read(raw)?;
     let details: Details<'_> = counts.prompt_tokens_details.and_then(read).unwrap_or_default();
     let input = number(counts.prompt_tokens)?;
-    // Gateways before Gemini count thoughts in the total only.
+    // Gateways in front of Gemini count thoughts only in the total.
     let beside_input = number(counts.total_tokens).unwrap_or_default().saturating_sub(input);
     let output = number(counts.completion_tokens).unwrap_or_default().max(beside_input);
     let cached = number(details.cached_tokens).or_else(|| number(counts.prompt_cache_hit_tokens));

@@ -1,4 +1,4 @@
-//! Requests, byte for byte the same for the same conversation.
+//! Chat Completions requests. They are byte-for-byte reproducible for the same conversation.
 
 use std::borrow::Cow;
 
@@ -85,7 +85,7 @@ struct Description<'a> {
     parameters: &'a Value,
 }
 
-/// The body of a request.
+/// Serializes the body of a request.
 pub(super) fn body(
     request: &Request,
     dialect: Dialect,
@@ -129,7 +129,7 @@ fn api_messages<'a>(request: &'a Request, provider: &str) -> Vec<ApiMessage<'a>>
             Message::Assistant(reply) => {
                 ids = call_ids(position, reply);
                 is_called |= !reply.calls.is_empty();
-                // A reply of nothing is refused by some.
+                // Some servers reject an empty reply.
                 if !reply.text.is_empty() || !reply.calls.is_empty() {
                     let block =
                         if is_called { opaque_block(reply, provider) } else { OpaqueBlock::default() };
@@ -148,8 +148,8 @@ fn api_messages<'a>(request: &'a Request, provider: &str) -> Vec<ApiMessage<'a>>
     api_messages
 }
 
-/// Whether a model has called tools in this conversation. From then on DeepSeek wants all of its reasoning back; before
-/// that nobody needs it, and some refuse it.
+/// Whether the model has called tools in this conversation. From then on DeepSeek needs all of its reasoning
+/// back. Before that no server needs it, and some reject it.
 pub(super) fn has_calls(request: &Request) -> bool {
     let mut replies = request.messages.iter();
     replies.any(|message| matches!(message, Message::Assistant(reply) if !reply.calls.is_empty()))

@@ -1,42 +1,43 @@
-//! Reasoning and other things beside the text, which each server has under a name of its own and wants back under it.
+//! Reasoning and other data beside the text. Each server uses its own key for it and expects it back under
+//! that key.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Pieces of text that belong together although they come in many details.
+/// Keys of text fragments that are joined although they arrive in many details.
 const TEXT_KEYS: [&str; 2] = ["text", "summary"];
 
-/// What a provider wants back with a reply.
+/// Data that a provider needs back with a reply.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct OpaqueBlock {
-    /// Only this provider gets it back.
+    /// The provider that it came from.
     pub(super) provider: String,
     #[serde(flatten)]
     pub(super) thought: Thought,
-    /// What stood beside calls, by their number: Gemini signs them there.
+    /// Extra content of calls, by call number. Gemini puts signatures there.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) extra_content: BTreeMap<usize, Value>,
 }
 
-/// What a model thought.
+/// Reasoning of a model.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Thought {
-    /// Its name at DeepSeek, llama.cpp and vLLM.
+    /// Used by DeepSeek, llama.cpp and vLLM.
     #[serde(skip_serializing_if = "String::is_empty")]
     reasoning_content: String,
-    /// Its name at Ollama, Groq and newer servers.
+    /// Used by Ollama, Groq and newer servers.
     #[serde(skip_serializing_if = "String::is_empty")]
     reasoning: String,
-    /// Its parts, some of them sealed, at OpenRouter.
+    /// Used by OpenRouter. Some parts are encrypted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasoning_details: Vec<Value>,
 }
 
-/// A piece of it.
+/// A fragment of reasoning.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningFragment {
     pub(super) reasoning_content: Option<String>,
@@ -67,7 +68,7 @@ impl Thought {
         self.reasoning_content.len().max(self.reasoning.len())
     }
 
-    /// The one form of it that goes back: some servers send it in several.
+    /// Keeps the one form that is sent back. Some servers send several.
     pub(super) fn deduplicated(mut self) -> Thought {
         if !self.reasoning_details.is_empty() {
             self.reasoning_content.clear();
@@ -79,7 +80,7 @@ impl Thought {
     }
 }
 
-/// Adds a detail to the one before it where both are pieces of one text.
+/// Merges a detail into the previous one if both are fragments of the same text.
 fn merge_detail(last: &mut Value, more: &Value) -> bool {
     let grows = TEXT_KEYS.iter().any(|key| more.get(*key).is_some_and(Value::is_string));
     let (Value::Object(known), Value::Object(pieces)) = (last, more) else { return false };

@@ -1,9 +1,9 @@
-//! Moments as headers write them, in milliseconds since 1970.
+//! Dates in headers, as Unix milliseconds.
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A date of HTTP, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses an HTTP date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(super) fn parse_http_date(text: &str) -> Option<i64> {
     let (_, rest) = text.split_once(", ")?;
     let mut parts = rest.split(' ');
@@ -16,7 +16,7 @@ pub(super) fn parse_http_date(text: &str) -> Option<i64> {
     Some(days(year, month, day)? * 86_400_000 + time)
 }
 
-/// A date of RFC 3339, such as `2026-01-31T12:00:00Z`.
+/// Parses an RFC 3339 date such as `2026-01-31T12:00:00Z`.
 pub(super) fn parse_rfc3339(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(['T', 't', ' '])?;
     let mut parts = date.split('-');
@@ -38,7 +38,7 @@ fn offset(zone: &str) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 60 + minutes) * 60_000)
 }
 
-/// `08:49:37`, with a fraction or without.
+/// Parses a time such as `08:49:37`, with or without a fraction.
 fn time(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut parts = whole.split(':');
@@ -51,7 +51,8 @@ fn time(text: &str) -> Option<i64> {
     Some(((hours * 60 + minutes) * 60 + seconds) * 1000 + millis)
 }
 
-/// Days since 1970 in the calendar of today: years are counted from March, so that the odd day is the last of one.
+/// Days since 1970-01-01 in the Gregorian calendar. Years are counted from March, so that a leap day is the
+/// last of a year.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     ((1..=12).contains(&month) && (1..=31).contains(&day)).then_some(())?;
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -59,7 +60,7 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     Some(year * 365 + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468)
 }
 
-/// A number of exactly so many digits.
+/// Parses a number of exactly this many digits.
 fn number(text: &str, digits: usize) -> Option<i64> {
     let fits = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
     fits.then(|| text.parse().ok())?

@@ -1,4 +1,4 @@
-//! What the headers of a reply say about waiting.
+//! Rate-limit headers of a reply.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use reqwest::header::{self, HeaderMap};
 
 use super::date;
 
-/// Longer waits mean the same: not today.
+/// Longer waits are capped to a day.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Larger numbers are moments, in seconds and in milliseconds since 1970.
+/// Larger numbers are Unix times, in seconds and in milliseconds.
 const MIN_UNIX_SECONDS: f64 = 1e9;
 const MIN_UNIX_MILLIS: f64 = 1e12;
 
-/// A part of every name below.
+/// Substring of every header name below.
 const HEADER_MARKER: &str = "ratelimit";
 
-/// The names of limit, rest and end of what is counted, in the order in which they are believed.
+/// Header names for limit, remaining and reset, in order of precedence.
 type HeaderNames = [&'static str; 3];
 
 const REQUEST_HEADERS: [HeaderNames; 4] = [
@@ -47,18 +47,18 @@ const TOKEN_HEADERS: [HeaderNames; 4] = [
     ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"],
 ];
 
-/// What the headers of a reply say.
+/// Rate-limit information from the headers of a reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct RateLimitHeaders {
-    /// How long to wait before asking again.
+    /// Time to wait before the next request.
     pub(super) wait: Option<Duration>,
-    /// How many requests are left.
+    /// Remaining requests.
     pub(super) requests: QuotaStatus,
-    /// How many tokens are left.
+    /// Remaining tokens.
     pub(super) tokens: QuotaStatus,
 }
 
-/// What is left of something that the provider counts.
+/// Remaining amount of a quota that the provider counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct QuotaStatus {
     pub(super) limit: Option<u64>,
@@ -67,12 +67,12 @@ pub(super) struct QuotaStatus {
 }
 
 impl RateLimitHeaders {
-    /// Reads the headers. `now` is in milliseconds since 1970, for replies that do not say what time it is.
+    /// Parses the headers. `now` is in Unix milliseconds and is used for replies without a date.
     pub(in super::super) fn read(headers: &HeaderMap, now: u64) -> RateLimitHeaders {
-        // The clock of whoever wrote the other moments is the one to compare them with.
+        // Times in the other headers are relative to the clock of the server that wrote them.
         let date = header_text(headers, header::DATE.as_str()).and_then(date::parse_http_date);
         let now = date.unwrap_or(i64::try_from(now).unwrap_or(i64::MAX));
-        // Most servers count nothing, and are not asked for each of the names.
+        // Most servers send no quotas, so individual names are looked up only if one can be present.
         let counts = headers.keys().any(|name| name.as_str().contains(HEADER_MARKER));
         let read = |names| if counts { tightest(headers, names, now) } else { QuotaStatus::default() };
         let (requests, tokens) = (read(&REQUEST_HEADERS), read(&TOKEN_HEADERS));
@@ -84,7 +84,7 @@ impl RateLimitHeaders {
         RateLimitHeaders { wait, requests, tokens }
     }
 
-    /// Whether the provider says when to come back.
+    /// Whether the provider says when to retry.
     pub(in super::super) fn has_wait(&self) -> bool {
         self.wait.is_some()
     }
@@ -99,7 +99,7 @@ fn retry_after(headers: &HeaderMap, now: i64) -> Option<Duration> {
     })
 }
 
-/// Of several counts of the same thing, the one of which least is left.
+/// Returns the quota with the least remaining, out of several for the same resource.
 fn tightest(headers: &HeaderMap, names: &[HeaderNames], now: i64) -> QuotaStatus {
     let read = |[limit, remaining, reset]: &HeaderNames| QuotaStatus {
         limit: header_text(headers, limit).and_then(parse_count),
@@ -107,7 +107,7 @@ fn tightest(headers: &HeaderMap, names: &[HeaderNames], now: i64) -> QuotaStatus
         reset: header_text(headers, reset).and_then(|text| parse_reset(text, now)),
     };
     let reported = names.iter().map(read).filter(|allowance| *allowance != QuotaStatus::default());
-    // A limit of nothing is none, and any other goes before it.
+    // A limit of 0 means no limit. Any other quota takes precedence.
     let order = |reported: &QuotaStatus| (reported.limit == Some(0), reported.remaining.unwrap_or(u64::MAX));
     reported.min_by_key(order).unwrap_or_default()
 }
@@ -120,7 +120,7 @@ fn parse_count(text: &str) -> Option<u64> {
     parse_decimal(text).map(|number| number as u64)
 }
 
-/// The time until a moment, however it is written: `1s`, `6m0s`, `120ms`, seconds, a date or a count since 1970.
+/// Parses the time until a reset: `1s`, `6m0s`, `120ms`, seconds, a date or a Unix time.
 fn parse_reset(text: &str, now: i64) -> Option<Duration> {
     match parse_decimal(text) {
         Some(millis) if millis >= MIN_UNIX_MILLIS => Some(time_until(millis as i64, now)),
@@ -132,13 +132,13 @@ fn parse_reset(text: &str, now: i64) -> Option<Duration> {
     }
 }
 
-/// A number with digits and at most one point: no sign, no exponent, no words.
+/// Parses a number made of digits and at most one point, without sign or exponent.
 fn parse_decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     plain.then(|| text.parse::<f64>().ok())?.filter(|number| number.is_finite())
 }
 
-/// `1h2m3.5s` and the like.
+/// Parses durations such as `1h2m3.5s`.
 fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut seconds = 0.0;

@@ -1,35 +1,36 @@
-//! The rate of a provider that does not say it, learned from its refusals.
+//! The rate limit of a provider that does not report it, learned from its refusals.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Fewer accepted requests say nothing about a rate.
+/// Fewer accepted requests are not enough to infer a rate.
 const MIN_ACCEPTED_REQUESTS: u32 = 5;
-/// A longer gap between two requests counts as much as this, unless the second one waited for it.
+/// Longer gaps between two requests are counted as this, unless the second request had to wait.
 const MAX_COUNTED_GAP: Duration = Duration::from_millis(250);
-/// Begins a little below what was learned, and goes up slowly at first and then faster: by the second, and no faster than
-/// by so many requests, so that a slow provider is not tried more often than a fast one.
+/// The rate starts slightly below the learned one and grows quadratically, by steps of one second. A step
+/// also takes at least `REQUESTS_PER_STEP` requests, so that a slow provider is not probed more often than a
+/// fast one.
 const INITIAL_RATE_FACTOR: f64 = 0.95;
 const RATE_GROWTH: f64 = 0.03;
 const REQUESTS_PER_STEP: f64 = 5.0;
 const MAX_RATE_FACTOR: f64 = 100.0;
-/// What is above this part of a rate is the same rate.
+/// Rates above this fraction of the learned one are considered equal to it.
 const LOWER_RATE_FACTOR: f64 = 0.9;
 
-/// What was accepted since the last refusal.
+/// Requests accepted since the last refusal.
 #[derive(Debug, Default)]
 pub(super) struct ObservedRate {
     accepted: u32,
     busy: Duration,
     last: Option<Instant>,
     refused_before: bool,
-    /// Accepted since the last refusal, whether that taught anything or not.
+    /// Requests accepted since the last refusal, whether or not a rate was inferred from it.
     recent: u32,
 }
 
 impl ObservedRate {
-    /// Takes note of a request that waited this long, and gives the time since the one before.
+    /// Records a request that waited this long. Returns the time since the previous one.
     pub(super) fn sent(&mut self, now: Instant, waited: Duration) -> Duration {
         let gap = self.last.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.busy += gap.min(waited.max(MAX_COUNTED_GAP));
@@ -41,13 +42,13 @@ impl ObservedRate {
         self.recent = self.recent.saturating_add(1);
     }
 
-    /// How many were accepted since the last refusal; they are counted anew.
+    /// Returns the number of requests accepted since the last refusal and resets it.
     pub(super) fn take_recent(&mut self) -> u32 {
         std::mem::take(&mut self.recent)
     }
 
-    /// The rate that a refusal shows, where enough was accepted to say. What the provider had saved up before its first
-    /// refusal is taken for what it gives during the wait; from one refusal to the next, the count is exact.
+    /// Infers the rate from a refusal, if enough requests were accepted. Burst capacity saved up before the
+    /// first refusal is attributed to the wait. Between two refusals the count is exact.
     pub(super) fn rate(&mut self, now: Instant, wait: Duration) -> Option<f64> {
         let since = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         let busy = self.busy + since;
@@ -61,13 +62,13 @@ impl ObservedRate {
     }
 }
 
-/// A pace that was learned.
+/// A learned rate.
 #[derive(Debug)]
 pub(super) struct LearnedRate {
     rate: f64,
-    /// No pause is longer than this.
+    /// Maximum pause between requests.
     max_pause: Duration,
-    /// For how long requests have waited for this pace and were not refused.
+    /// Total time that requests have waited for this rate without being refused.
     probed_time: Duration,
     sent: u32,
     next: Instant,
@@ -78,23 +79,23 @@ impl LearnedRate {
         LearnedRate { rate, max_pause, probed_time: Duration::ZERO, sent: 0, next: from }
     }
 
-    /// Whether this rate is clearly below the learned one.
+    /// Whether the learned rate is clearly above this one.
     pub(super) fn is_above(&self, rate: f64) -> bool {
         rate < self.rate * LOWER_RATE_FACTOR
     }
 
-    /// When the next request may go; `None` means now.
+    /// Returns the time at which the next request may be sent, or `None` if it is now.
     pub(super) fn ready(&self, now: Instant) -> Option<Instant> {
         (now < self.next).then_some(self.next)
     }
 
-    /// A request goes, which waited this long since the one before it.
+    /// Records a request that waited this long after the previous one.
     pub(super) fn sent(&mut self, now: Instant, waited: Duration) {
-        // The first one waited for the gate to open again, and not for the pace.
+        // The first one waited for the gate to reopen, not for this rate.
         self.probed_time += if self.sent == 0 { Duration::ZERO } else { waited };
         self.sent = self.sent.saturating_add(1);
         let interval = self.interval();
-        // A timer that was late is made up for, and an idle time is not.
+        // Delays of a late timer are made up for, but idle time is not.
         let from = self.next.max(now.checked_sub(interval).unwrap_or(now));
         self.next = from + interval;
     }

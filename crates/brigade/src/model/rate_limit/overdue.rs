@@ -1,38 +1,38 @@
-//! Requests without an answer: when they stop counting against the window.
+//! Unanswered requests, and when they stop counting against the window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A request that others have overtaken is overdue after this many times the usual time to a first byte.
+/// A request that a later one has overtaken is overdue after this multiple of the usual time to the first
+/// byte.
 const OVERTAKEN_FACTOR: u32 = 4;
-/// Without a later request that was answered, the provider may just be slow. Then the wait is longer, and one request
-/// leaves at a time.
+/// If no later request was answered, the provider may just be slow. The wait is longer then, and requests
+/// leave one at a time.
 const ALONE_FACTOR: u32 = 16;
-/// Bounds of both waits, as parts of the limit for a first byte.
+/// Bounds of both waits, as fractions of the first-byte timeout.
 const OVERTAKEN_MIN_DIVISOR: u32 = 60;
 const ALONE_MIN_DIVISOR: u32 = 16;
 const MAX_WAIT_DIVISOR: u32 = 4;
-/// Weight of a new sample in the usual time.
+/// Weight of a new sample in the moving average.
 const SAMPLE_WEIGHT: f64 = 1.0 / 8.0;
 
-/// Requests that were sent and have not brought a byte.
+/// Requests that were sent and have not received a byte.
 ///
-/// A request that is overdue leaves the window: it goes on, and others may be sent in its place. Requests leave in the
-/// order in which they were sent.
+/// An overdue request leaves the window: it continues, and others may be sent in its place. Requests leave in
+/// the order in which they were sent.
 #[derive(Debug)]
 pub(super) struct OverdueTracker {
-    /// The limit for a first byte.
     first_byte_timeout: Duration,
     /// Requests in the window, by number.
     waiting: BTreeMap<u64, Instant>,
-    /// Requests that have left it.
+    /// Requests that have left the window.
     released: BTreeSet<u64>,
     next: u64,
-    /// Requests below this number are overtaken: one that was sent later was answered.
+    /// Requests below this number are overtaken: a later request has been answered.
     overtaken_below: u64,
-    /// When a request last left that nobody had overtaken.
+    /// Time at which a request that was not overtaken last left the window.
     last_alone_release: Option<Instant>,
     typical_latency: Option<Duration>,
 }
@@ -50,7 +50,7 @@ impl OverdueTracker {
         }
     }
 
-    /// Takes note of a request, and gives its number.
+    /// Records a request and returns its number.
     pub(super) fn sent(&mut self, now: Instant) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -58,7 +58,7 @@ impl OverdueTracker {
         number
     }
 
-    /// The first byte of a reply came. Whether the request had left the window.
+    /// Records the first byte of a reply. Returns whether the request had left the window.
     pub(super) fn first_byte_received(&mut self, now: Instant, number: u64, sent: Instant) -> bool {
         let latency = now.saturating_duration_since(sent);
         self.typical_latency = Some(match self.typical_latency {
@@ -71,13 +71,13 @@ impl OverdueTracker {
         self.finished(number)
     }
 
-    /// The request is over. Whether it had left the window.
+    /// Records the end of a request. Returns whether it had left the window.
     pub(super) fn finished(&mut self, number: u64) -> bool {
         self.waiting.remove(&number);
         self.released.remove(&number)
     }
 
-    /// Whether any request has left the window and is not over.
+    /// Whether a request has left the window and is still in flight.
     pub(super) fn has_released(&self) -> bool {
         !self.released.is_empty()
     }
@@ -87,7 +87,7 @@ impl OverdueTracker {
         self.released.contains(&number)
     }
 
-    /// Lets the next request leave that is overdue. Whether there was one.
+    /// Removes the next overdue request from the window. Returns whether there was one.
     pub(super) fn release(&mut self, now: Instant) -> bool {
         let Some(number) = self.next_due().filter(|(_, due)| *due <= now).map(|(number, _)| number) else {
             return false;
@@ -100,7 +100,7 @@ impl OverdueTracker {
         true
     }
 
-    /// When the next request is overdue.
+    /// Returns the time at which the next request becomes overdue.
     pub(super) fn next_release(&self) -> Option<Instant> {
         self.next_due().map(|(_, due)| due)
     }

@@ -1,4 +1,4 @@
-//! When the next request may be sent: decisions only, with the time passed in.
+//! Decides when the next request may be sent. It has no clock of its own: the time is passed in.
 
 use std::time::Duration;
 
@@ -10,40 +10,42 @@ use super::learned_rate::{LearnedRate, ObservedRate};
 use super::overdue::OverdueTracker;
 use super::quota::{Bucket, Quota};
 
-/// How many requests may be under way where nobody says so, and how many of them before any was accepted.
+/// Default number of concurrent requests, and its initial value before any request was accepted.
 const DEFAULT_CONCURRENCY: usize = 64;
 const INITIAL_WINDOW: usize = 8;
-/// How much the window grows with each accepted request: at first, and once a refusal has shown that there is an end. To
-/// grow by a whole one finds the end sooner, and with twice as many refusals.
+/// Growth of the window per accepted request, before and after the first refusal. A growth of 1 would find
+/// the limit sooner, but with twice as many refusals.
 const WINDOW_GROWTH: f64 = 0.5;
 const WINDOW_GROWTH_AFTER_REFUSAL: f64 = 0.25;
-/// The wait after a refusal that names none. It doubles with each that follows before anything was accepted.
+/// Wait after a refusal that names none. It doubles with each consecutive refusal.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// However long a provider asks to wait, it is asked again after this.
+/// A provider is tried again after this time, however long it asked to wait.
 const MAX_CLOSURE: Duration = Duration::from_secs(3600);
-/// The part of a wait that chance may add, so that several processes do not come back at once.
+/// Maximum fraction by which a wait is randomly extended, so that several processes do not retry at the same
+/// time.
 const MAX_JITTER: f64 = 0.05;
-/// A refusal after fewer accepted requests than this came early, and one after more shows that the pace is about right.
+/// A refusal after fewer accepted requests than this is early. A later one shows that the rate is about
+/// right.
 const EARLY_REFUSAL_REQUESTS: u32 = 8;
 const PROVEN_RATE_REQUESTS: u32 = 15;
-/// How often going slower may be in vain.
+/// Maximum number of slowdowns without effect.
 const MAX_FUTILE_SLOWDOWNS: u32 = 3;
-/// About how many bytes a token has, and how many tokens a reply has before any was seen.
+/// Approximate bytes per token, and the assumed size of a reply before any was received.
 const BYTES_PER_TOKEN: u64 = 4;
 const INITIAL_OUTPUT_TOKENS: f64 = 500.0;
 
-/// What is known of how fast a provider may be asked.
+/// State of a provider's rate limits.
 #[derive(Debug)]
 pub(super) struct RatePolicy {
     longest_wait: Duration,
     max_concurrency: f64,
     window: f64,
     growth: f64,
-    /// Requests under way, without those that are overdue.
+    /// Requests in flight, except overdue ones.
     in_flight: usize,
     overdue: OverdueTracker,
-    /// Requests that were sent and of which nothing is known yet, and their tokens.
+    /// Requests sent and not yet answered, and their tokens.
     unanswered: u64,
     unanswered_tokens: u64,
     closed_until: Option<Instant>,
@@ -53,16 +55,16 @@ pub(super) struct RatePolicy {
     token_quota: Option<Quota>,
     observed_rate: ObservedRate,
     learned_rate: Option<LearnedRate>,
-    /// How often the provider was asked more slowly and refused as soon as before.
+    /// Number of slowdowns after which the provider refused as soon as before.
     futile_slowdowns: u32,
-    /// Counts refusals and overloads: what was sent before the last one says nothing new.
+    /// Number of refusals and overloads. Requests sent before the last one carry no new information.
     refusal_count: u64,
     overload_count: u64,
     refused_in_a_row: u32,
     typical_output_tokens: f64,
 }
 
-/// A request that was let through.
+/// A request that was sent.
 #[derive(Debug)]
 pub(super) struct SentRequest {
     number: u64,
@@ -79,31 +81,31 @@ enum Stage {
     Answered,
 }
 
-/// Whether a request may be sent.
+/// Decision about the first request in the queue.
 #[derive(Debug)]
 pub(super) enum Decision {
     Send(SentRequest),
-    /// Not before this moment.
+    /// Not before this time.
     RetryAt(Instant, WaitReason),
-    /// Not before something else happens.
+    /// Not before another request makes progress.
     RetryLater(WaitReason),
-    /// Not before so long that it is better to give up.
+    /// The wait is too long, so the request fails.
     TooLong(Duration),
 }
 
-/// What a request waits for.
+/// The reason why a request waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum WaitReason {
     /// The provider asked to wait this long.
     RetryAfter(Duration),
-    /// So many requests are under way.
+    /// This many requests are in flight.
     Busy(usize),
     /// Requests are spread over time.
     Paced,
 }
 
 impl RatePolicy {
-    /// Requests are overdue after a part of `first_byte`, the limit for the first byte of a reply.
+    /// Creates a policy. Requests become overdue after a fraction of `first_byte`, the first-byte timeout.
     pub(super) fn new(
         limits: RateLimits,
         longest_wait: Duration,
@@ -140,17 +142,18 @@ impl RatePolicy {
         }
     }
 
-    /// The most requests that may be under way.
+    /// Returns the maximum number of concurrent requests.
     pub(super) fn max_concurrency(&self) -> usize {
         self.max_concurrency as usize
     }
 
-    /// About how many tokens a request of this many bytes and its reply will have.
+    /// Estimates the tokens of a request of this many bytes and its reply.
     pub(super) fn estimate(&self, bytes: usize) -> u64 {
         (bytes as u64 / BYTES_PER_TOKEN).saturating_add(self.typical_output_tokens as u64)
     }
 
-    /// Whether the first in line, who came at `entered`, may send a request of this many tokens.
+    /// Decides whether the first request in the queue, which entered at `entered`, may be sent. `cost` is in
+    /// tokens.
     pub(super) fn decide(&mut self, now: Instant, entered: Instant, cost: u64) -> Decision {
         if let Some(decision) = self.closed_decision(now) {
             return decision;
@@ -173,7 +176,7 @@ impl RatePolicy {
         if let Some(at) = pauses.into_iter().flatten().max() {
             return Decision::RetryAt(at, WaitReason::Paced);
         }
-        // Replies that are still to come may know better, and wake whoever waits.
+        // Outstanding replies may report newer quotas, and they wake the queue.
         let resets = [
             Quota::ready(&mut self.request_quota, now, 1, self.unanswered),
             Quota::ready(&mut self.token_quota, now, cost, self.unanswered_tokens),
@@ -184,12 +187,12 @@ impl RatePolicy {
         Decision::Send(self.send(now, entered, cost))
     }
 
-    /// Whether all that can be said to whoever waits is that enough requests are under way.
+    /// Whether the window is full, so that the first in the queue need not check.
     pub(super) fn is_full(&self) -> bool {
         self.closed_until.is_none() && self.is_window_full()
     }
 
-    /// Whether requests have left the window because they are not answered.
+    /// Whether requests have left the window because they are overdue.
     pub(super) fn has_overdue(&self) -> bool {
         self.overdue.has_released()
     }
@@ -231,7 +234,7 @@ impl RatePolicy {
         SentRequest { number, at: now, cost, refusal_count, overload_count, stage: Stage::Unanswered }
     }
 
-    /// What those wait for who are not the first in line.
+    /// Returns the decision for requests that are not first in the queue.
     pub(super) fn behind_others(&self, now: Instant) -> Decision {
         match self.closed_decision(now) {
             Some(Decision::TooLong(wait)) => Decision::TooLong(wait),
@@ -241,12 +244,12 @@ impl RatePolicy {
         }
     }
 
-    /// How long nobody is let through.
+    /// Returns the time until the gate reopens.
     pub(super) fn closed_for(&self, now: Instant) -> Duration {
         self.closed_until.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
     }
 
-    /// The provider took the request.
+    /// Records that the provider accepted the request.
     pub(super) fn accepted(&mut self, now: Instant, sent: &mut SentRequest, headers: &RateLimitHeaders) {
         self.answered(sent);
         self.refused_in_a_row = 0;
@@ -256,14 +259,14 @@ impl RatePolicy {
         Quota::update(&mut self.token_quota, now, headers.tokens, self.unanswered_tokens, self.longest_wait);
     }
 
-    /// The first byte of the reply came. A request that had left the window is counted again.
+    /// Records the first byte of a reply. A request that had left the window counts again.
     pub(super) fn first_byte_received(&mut self, now: Instant, sent: &SentRequest) {
         if self.overdue.first_byte_received(now, sent.number, sent.at) {
             self.in_flight += 1;
         }
     }
 
-    /// The provider refused the request. Gives how long nobody is let through.
+    /// Records a refusal. Returns the time until the gate reopens.
     pub(super) fn refused(
         &mut self,
         now: Instant,
@@ -279,7 +282,7 @@ impl RatePolicy {
             Some(requested) if !is_new_refusal => requested,
             None if !is_new_refusal => return self.closed_for(now),
             Some(requested) if self.refused_in_a_row == 0 => requested,
-            // A provider that refuses at the time that it named itself is given a little more.
+            // If a provider refuses at the time it named itself, the wait is extended.
             Some(requested) => requested.max(self.backoff() / 4),
             None => self.backoff(),
         };
@@ -291,7 +294,7 @@ impl RatePolicy {
             self.refused_in_a_row += 1;
             self.growth = WINDOW_GROWTH_AFTER_REFUSAL;
             let recent = self.observed_rate.take_recent();
-            // A wait that nobody waits for is a quota that is used up, and says nothing about a rate.
+            // A wait beyond the limit is an exhausted quota and says nothing about the rate.
             match self.observed_rate.rate(now, wait).filter(|_| wait <= self.longest_wait) {
                 Some(rate) => self.learn(rate, recent, until, requested.is_some()),
                 None => self.shrink(),
@@ -300,8 +303,8 @@ impl RatePolicy {
         self.closed_for(now).max(wait)
     }
 
-    /// Keeps to a rate from now on. Where the provider names a wait and refuses as soon as before however slowly it is
-    /// asked, its refusals have nothing to do with a rate: then only its waits are kept.
+    /// Limits requests to this rate from now on. If the provider names waits, and slowing down does not delay
+    /// its refusals, they are not caused by a rate. In that case only its waits are respected.
     fn learn(&mut self, rate: f64, recent: u32, from: Instant, names_wait: bool) {
         let is_lower = self.learned_rate.as_ref().is_some_and(|learned_rate| learned_rate.is_above(rate));
         match recent {
@@ -317,7 +320,8 @@ impl RatePolicy {
         INITIAL_BACKOFF.saturating_mul(2u32.saturating_pow(self.refused_in_a_row)).min(MAX_BACKOFF)
     }
 
-    /// The provider failed at a request. One that was overdue says nothing about how many it takes at once.
+    /// Records that the provider failed a request. The failure of an overdue request says nothing about
+    /// concurrency.
     pub(super) fn overloaded(&mut self, sent: &mut SentRequest) {
         self.answered(sent);
         if sent.overload_count == self.overload_count && !self.overdue.was_released(sent.number) {
@@ -330,12 +334,12 @@ impl RatePolicy {
         self.window = (self.window / 2.0).max(1.0);
     }
 
-    /// The request had so many tokens with its reply, and the reply so many of them.
+    /// Records the tokens that the request and its reply used; `output` is the reply's part.
     pub(super) fn used(&mut self, sent: &mut SentRequest, tokens: u64, output: u64) {
         if let Some(bucket) = &mut self.tokens {
             bucket.correct(sent.cost, tokens);
         }
-        // What was corrected once is known: a later count corrects that one.
+        // The cost may be corrected several times, each relative to the last one.
         let known = std::mem::replace(&mut sent.cost, tokens);
         if sent.stage == Stage::Unanswered {
             self.unanswered_tokens = self.unanswered_tokens.saturating_sub(known).saturating_add(tokens);
@@ -345,7 +349,7 @@ impl RatePolicy {
         }
     }
 
-    /// The request is over, however it ended.
+    /// Records the end of a request, whatever its outcome.
     pub(super) fn finished(&mut self, sent: &mut SentRequest) {
         self.answered(sent);
         if !self.overdue.finished(sent.number) {

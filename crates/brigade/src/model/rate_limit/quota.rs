@@ -1,4 +1,4 @@
-//! What may still be sent: limits that the person set, and what the provider says is left.
+//! Quotas: limits set by the user, and amounts that the provider reports as remaining.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::headers::QuotaStatus;
 
-/// A reset that is shorter than this is taken for this, so that nobody waits in a circle.
+/// Minimum time until a reset, so that waiting never becomes a busy loop.
 const MIN_RESET: Duration = Duration::from_millis(10);
 
-/// An amount that refills as time passes.
+/// A token bucket: an amount that refills over time.
 #[derive(Debug)]
 pub(super) struct Bucket {
     level: f64,
@@ -19,13 +19,15 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Requests are spread evenly: many providers count by the second, whatever they say about minutes.
+    /// A bucket of requests. They are spread evenly, because many providers enforce per-minute limits by the
+    /// second.
     pub(super) fn of_requests(per_minute: u32, now: Instant) -> Bucket {
         let per_second = f64::from(per_minute.max(1)) / 60.0;
         Bucket::new(per_second, per_second.max(1.0), now)
     }
 
-    /// One request may have more tokens than a second allows: the tokens of a minute may go at once.
+    /// A bucket of tokens. One request may need more than a second's share, so a whole minute's tokens may be
+    /// used at once.
     pub(super) fn of_tokens(per_minute: u64, now: Instant) -> Bucket {
         let capacity = per_minute.max(1) as f64;
         Bucket::new(capacity / 60.0, capacity, now)
@@ -35,12 +37,13 @@ impl Bucket {
         Bucket { level: capacity, capacity, per_second, at: now }
     }
 
-    /// When there is enough; `None` means now. What is larger than the bucket goes when the bucket is full.
+    /// Returns the time at which `amount` is available, or `None` if it is now. An amount larger than the
+    /// bucket is available when the bucket is full.
     pub(super) fn ready(&mut self, now: Instant, amount: u64) -> Option<Instant> {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.level = (self.level + passed * self.per_second).min(self.capacity);
         self.at = now;
-        // A hair less is enough, since sums of fractions are not exact.
+        // The tolerance absorbs rounding errors of floating-point sums.
         let missing = (amount as f64).min(self.capacity) - self.level - 1e-6;
         (missing > 0.0).then(|| now + Duration::from_secs_f64(missing / self.per_second))
     }
@@ -49,13 +52,13 @@ impl Bucket {
         self.level = (self.level - amount as f64).max(-self.capacity);
     }
 
-    /// Less or more was used than had been taken. The debt is never more than the bucket holds.
+    /// Replaces the reserved amount with the amount used. The debt never exceeds the bucket's capacity.
     pub(super) fn correct(&mut self, taken: u64, used: u64) {
         self.level = (self.level + taken as f64 - used as f64).clamp(-self.capacity, self.capacity);
     }
 }
 
-/// What the provider says is left, until it says something else.
+/// The remaining amount reported by the provider, until its next report.
 #[derive(Debug)]
 pub(super) struct Quota {
     remaining: u64,
@@ -65,7 +68,8 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// Takes in what a reply says. Requests without an answer may or may not be counted in it: the worse is assumed.
+    /// Applies the quota of a reply. Unanswered requests may or may not be counted in it, so they are assumed
+    /// not to be.
     pub(super) fn update(
         quota: &mut Option<Quota>,
         now: Instant,
@@ -74,19 +78,19 @@ impl Quota {
         max_wait: Duration,
     ) {
         let (Some(remaining), Some(reset)) = (status.remaining, status.reset) else { return };
-        // Whoever answers with a limit of nothing has none.
+        // A limit of 0 means no limit.
         if status.limit == Some(0) {
             *quota = None;
             return;
         }
-        // Nobody fails because of what a reply that succeeded said: after the longest wait it is tried.
+        // A successful reply must not make later requests fail, so the wait is capped.
         let span = reset.clamp(MIN_RESET.min(max_wait), max_wait);
         let remaining = remaining.saturating_sub(unanswered);
         *quota = Some(Quota { remaining, limit: status.limit, span, until: now + span });
     }
 
-    /// When there is enough left; `None` means now. After the reset the whole limit counts, until a reply says more. What
-    /// is larger than the limit goes when all of it is left.
+    /// Returns the time at which enough is left, or `None` if it is now. After the reset the full limit
+    /// applies until the next report. A request larger than the limit is sent when the full limit is left.
     pub(super) fn ready(
         quota: &mut Option<Quota>,
         now: Instant,
@@ -102,7 +106,7 @@ impl Quota {
             current.remaining = limit.saturating_sub(unanswered);
             current.until = now + current.span;
         }
-        // Without a limit nobody knows whether more than this is ever left.
+        // Without a limit it is unknown whether more than this is ever available.
         let needed = current.limit.map_or(1, |limit| amount.min(limit)).max(1);
         (current.remaining < needed).then_some(current.until)
     }

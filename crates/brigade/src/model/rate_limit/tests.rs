@@ -1,4 +1,4 @@
-//! Decisions at given moments, headers of all kinds, and the line.
+//! Tests of the policy's decisions at given times, of rate-limit headers, and of the queue.
 
 mod overdue;
 mod storm;
@@ -14,10 +14,10 @@ use super::{Admission, Permit, RateLimiter, RateLimits, Ticket};
 
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(240);
-/// 1 January 2026, 00:00:00.
+/// 2026-01-01 00:00:00 UTC.
 const NOW_MILLIS: u64 = 1_767_225_600_000;
 
-/// A flow and a clock that only the test moves.
+/// A policy with a simulated clock.
 struct Simulation {
     policy: RatePolicy,
     now: Instant,
@@ -35,7 +35,7 @@ impl Simulation {
     }
 
     fn decide(&mut self) -> Decision {
-        // Whoever asks has waited for long.
+        // The caller has been waiting for a long time.
         self.policy.decide(self.now, self.now - Duration::from_secs(60), 100)
     }
 
@@ -46,7 +46,7 @@ impl Simulation {
         }
     }
 
-    /// In how many milliseconds the next request may go.
+    /// Milliseconds until the next request may be sent.
     fn next(&mut self) -> u128 {
         match self.decide() {
             Decision::RetryAt(at, _) => at.saturating_duration_since(self.now).as_millis(),
@@ -54,7 +54,7 @@ impl Simulation {
         }
     }
 
-    /// How many requests go at once.
+    /// Sends as many requests as may be sent at once.
     fn burst(&mut self) -> Vec<SentRequest> {
         let mut sent = Vec::new();
         while let Decision::Send(one) = self.decide() {
@@ -118,7 +118,7 @@ fn refusal_blocks_requests_then_paces_them_at_the_observed_rate() {
         matches!(sim.decide(), Decision::RetryAt(_, WaitReason::RetryAfter(wait)) if wait == Duration::from_secs(1))
     );
     assert_eq!(sim.advance(999).next(), 1);
-    // 20 were accepted, and 20 a second is what is tried, less a little.
+    // 20 were accepted, so the learned rate is slightly below 20 per second.
     let one = sim.advance(1).send();
     sim.accept(one);
     assert_eq!(sim.next(), 52);
@@ -169,7 +169,7 @@ fn refusals_without_retry_after_double_the_backoff_until_success() {
     sim.accept(one);
     let one = sim.send();
     assert_eq!(sim.refuse(one, &RateLimitHeaders::default()).as_millis(), 500);
-    // A provider that says "at once" and refuses again is not believed for ever.
+    // If a provider says "retry at once" and refuses again, the wait is increased.
     let one = sim.advance(500).send();
     assert_eq!(sim.refuse(one, &retry_after(0)).as_millis(), 1000);
     let one = sim.advance(1000).send();
@@ -197,7 +197,7 @@ fn wait_beyond_the_limit_is_too_long() {
     let mut sim = Simulation::new(RateLimits::default());
     let one = sim.send();
     assert_eq!(sim.refuse(one, &retry_after(86_400_000)), Duration::from_secs(86_400));
-    // However much it asked for, after an hour it is asked again.
+    // A request is sent again after an hour, even if the provider asked for a longer wait.
     sim.advance(3_600_000).send();
 }
 
@@ -248,7 +248,7 @@ fn tokens_per_minute_are_estimated_and_then_corrected() {
     assert_eq!(sim.policy.estimate(400), 600);
     assert_eq!(sim.burst().len(), 6);
     assert_eq!(sim.next(), 9_999);
-    // One that had 10 tokens, and not the 100 that were set aside.
+    // The request used 10 tokens, not the 100 that were reserved.
     let limits = RateLimits { tokens_per_minute: Some(600), concurrency: Some(20), ..RateLimits::default() };
     let mut sim = Simulation::new(limits);
     let mut sent = sim.burst();
@@ -257,11 +257,11 @@ fn tokens_per_minute_are_estimated_and_then_corrected() {
     sim.policy.used(&mut first, 1, 1);
     sim.policy.used(&mut first, 10, 1);
     assert_eq!(sim.next(), 999);
-    // A refusal gives back what was set aside.
+    // A refusal returns the reserved tokens.
     let refused = sent.remove(0);
     sim.refuse(refused, &retry_after(100));
     sim.advance(100).send();
-    // What is larger than the whole minute goes when the bucket is full, and the debt has an end.
+    // A request larger than the per-minute limit is sent when the bucket is full, and the debt is bounded.
     let mut sim = Simulation::new(RateLimits { tokens_per_minute: Some(10), ..RateLimits::default() });
     sim.send();
     assert!(sim.next() <= 120_000);
@@ -286,7 +286,7 @@ fn remaining_quota_from_headers_is_not_exceeded() {
     let mut other = sim.send();
     sim.policy.accepted(sim.now, &mut one, &headers(3, 1000));
     sim.policy.finished(&mut one);
-    // The other may be counted or not, so two are sure.
+    // The other request may or may not be counted yet, so only two are certain.
     let third = sim.send();
     let fourth = sim.burst();
     assert_eq!(fourth.len(), 1);
@@ -298,13 +298,13 @@ fn remaining_quota_from_headers_is_not_exceeded() {
         sim.accept(one);
     }
     assert_eq!(sim.next(), 1000);
-    // Then the whole limit counts, and not more of it than there is.
+    // After the reset the full limit applies, and no more than that.
     let mut sim = Simulation::new(RateLimits { concurrency: Some(50), ..RateLimits::default() });
     let mut one = sim.send();
     sim.policy.accepted(sim.now, &mut one, &headers(0, 1000));
     assert_eq!(sim.next(), 1000);
     assert_eq!(sim.advance(1000).burst().len(), 20);
-    // A day is not waited for because of a reply that succeeded.
+    // Headers of a successful reply never cause a wait of a day.
     let mut sim = Simulation::new(RateLimits::default());
     let mut one = sim.send();
     sim.policy.accepted(sim.now, &mut one, &headers(0, 86_400_000));
@@ -341,7 +341,7 @@ fn limit_of_zero_is_ignored() {
 fn request_larger_than_the_limit_is_sent_after_a_reset() {
     for hints in [
         RateLimitHeaders { requests: quota_status(Some(1), 0), ..RateLimitHeaders::default() },
-        // A request has a hundred tokens, and the limit is lower.
+        // A request has 100 tokens, and the limit is lower.
         RateLimitHeaders { tokens: quota_status(Some(7), 0), ..RateLimitHeaders::default() },
         RateLimitHeaders { tokens: quota_status(None, 0), ..RateLimitHeaders::default() },
     ] {
@@ -385,7 +385,7 @@ fn refusal_with_a_wait_beyond_the_limit_teaches_no_rate() {
     }
     let one = sim.advance(3_600_000).send();
     sim.accept(one);
-    // Five in an hour would be one in twelve minutes.
+    // Five per hour would be one every twelve minutes.
     sim.send();
 }
 
@@ -426,7 +426,7 @@ fn headers_with_a_wait_are_parsed_in_every_format() {
     assert_eq!(wait_millis(&[("retry-after", "0")]), Some(0));
     assert_eq!(wait_millis(&[("retry-after", "Thu, 01 Jan 2026 00:00:30 GMT")]), Some(30_000));
     assert_eq!(wait_millis(&[("retry-after-ms", "120"), ("retry-after", "9")]), Some(120));
-    // The clock of the provider counts, where it says what time it is.
+    // The provider's clock is used if the reply has a date.
     let date = ("date", "Thu, 01 Jan 2026 00:00:25 GMT");
     assert_eq!(wait_millis(&[("retry-after", "Thu, 01 Jan 2026 00:00:30 GMT"), date]), Some(5000));
     assert_eq!(wait_millis(&[("x-ratelimit-reset-requests", "6m0s")]), Some(360_000));
@@ -542,7 +542,7 @@ proptest::proptest! {
     }
 }
 
-/// A permit, soon.
+/// Waits briefly for a permit.
 async fn granted(ticket: &mut Ticket) -> Permit {
     match ticket.acquire(Instant::now() + Duration::from_secs(20)).await {
         Admission::Granted(permit) => permit,
@@ -614,7 +614,7 @@ async fn refused_request_keeps_its_place_and_blocks_all_others() {
         tokio::time::sleep(Duration::from_millis(320)).await;
         waiting(&mut second).await
     };
-    // Although the gate is open by then, the second waits: the first has not asked yet.
+    // The gate is open by now, but the second still waits: the first has not retried yet.
     assert_eq!(in_time.await, WaitReason::Paced);
     assert!(matches!(first.acquire(late).await, Admission::Granted(_)));
     assert!(matches!(second.acquire(late).await, Admission::Granted(_)));

@@ -1,10 +1,10 @@
-//! The items of a reply, put together from events that servers send and leave out as they like.
+//! Output items of a reply, assembled from events of which servers send different subsets.
 
 use std::mem::discriminant;
 
 use serde_json::{Map, Value};
 
-/// What of an item of reasoning goes back.
+/// Keys of a reasoning item that are sent back.
 const REASONING_KEYS: [&str; 5] = ["type", "id", "summary", "content", "encrypted_content"];
 
 /// The items so far, in order.
@@ -18,27 +18,27 @@ struct Item {
     content: ItemContent,
 }
 
-/// One item.
+/// The content of an item.
 #[derive(Debug)]
 pub(super) enum ItemContent {
-    /// Words.
+    /// Text.
     Message { text: String, phase: Option<String>, refused: bool },
-    /// A call. What was said of its arguments when it began counts only where nothing else was said.
+    /// A tool call. Its initial arguments count only if no others arrive.
     Call { id: Option<String>, name: String, initial_arguments: String, arguments: String },
-    /// Reasoning that goes back as it is.
+    /// Reasoning that is sent back unchanged.
     Reasoning(Value),
-    /// Whatever is added to the API, and reasoning that nobody could read again.
+    /// Future item types, and reasoning that cannot be read again.
     Unknown,
 }
 
 impl Items {
-    /// An item begins.
+    /// Starts an item.
     pub(super) fn begin(&mut self, event: &Value) {
         let item = event.get("item").map_or(ItemContent::Unknown, ItemContent::parse);
         self.push(event, item.started());
     }
 
-    /// More text of an item.
+    /// Appends text to an item.
     pub(super) fn text(&mut self, event: &Value, more: &str) {
         let new = ItemContent::Message { text: String::new(), phase: None, refused: false };
         if let Some(ItemContent::Message { text, .. }) = self.find_or_insert(event, new) {
@@ -46,7 +46,7 @@ impl Items {
         }
     }
 
-    /// More arguments of a call.
+    /// Appends arguments to a call.
     pub(super) fn arguments(&mut self, event: &Value, more: &str) {
         if let Some(ItemContent::Call { arguments, .. }) =
             self.find_or_insert(event, ItemContent::call(event).started())
@@ -55,7 +55,7 @@ impl Items {
         }
     }
 
-    /// All arguments of a call.
+    /// Sets the complete arguments of a call.
     pub(super) fn set_arguments(&mut self, event: &Value) {
         let call = ItemContent::call(event);
         if let Some(known) = self.find_or_insert(event, ItemContent::call(&Value::Null)) {
@@ -63,15 +63,15 @@ impl Items {
         }
     }
 
-    /// An item is whole. Gives the text of it that was not said yet.
+    /// Completes an item. Returns the part of its text that was not emitted yet.
     pub(super) fn end(&mut self, event: &Value) -> String {
         let Some(whole) = event.get("item").map(ItemContent::parse) else { return String::new() };
         let known = self.find_or_insert(event, whole.empty());
         known.map(|known| known.complete(whole)).unwrap_or_default()
     }
 
-    /// The terminal event says all items again, and its word counts; but some servers leave some or all of them out.
-    /// Gives the text that was not said yet.
+    /// Applies the terminal event, which repeats all items and takes precedence. Some servers omit some or
+    /// all of them there. Returns the text that was not emitted yet.
     pub(super) fn reconcile(&mut self, output: &[Value]) -> String {
         let whole: Vec<ItemContent> = output.iter().map(ItemContent::parse).collect();
         let mut emitted = self.0.iter().filter_map(|item| item.content.text());
@@ -92,12 +92,13 @@ impl Items {
         self.0.iter().any(|item| matches!(item.content, ItemContent::Message { refused: true, .. }))
     }
 
-    /// Gives the items out.
+    /// Returns the items in order.
     pub(super) fn emit(self) -> impl Iterator<Item = ItemContent> {
         self.0.into_iter().map(|item| item.content)
     }
 
-    /// The item that an event belongs to: there are servers without indices, without ids, and with one index for all.
+    /// Returns the index of the item that an event belongs to. Some servers send no indices, no ids, or one
+    /// index for all items.
     fn find(&self, event: &Value) -> Option<usize> {
         match (index(event), id(event)) {
             (Some(index), _) => self.0.iter().rposition(|item| item.index == Some(index)),
@@ -106,7 +107,7 @@ impl Items {
         }
     }
 
-    /// The item of this kind that an event belongs to; a new one where its beginning was left out.
+    /// Returns the item that an event belongs to. Inserts `new` if the start of the item was omitted.
     fn find_or_insert(&mut self, event: &Value, new: ItemContent) -> Option<&mut ItemContent> {
         let known = self.find(event).filter(|at| {
             let known = self.0.get(*at);
@@ -149,7 +150,7 @@ impl ItemContent {
         let arguments = match item.get("arguments") {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text.clone(),
-            // Some servers write the object itself.
+            // Some servers send an object instead of a string.
             Some(other) => other.to_string(),
         };
         let name = text_field(item, "name").unwrap_or_default();
@@ -164,7 +165,7 @@ impl ItemContent {
     fn reasoning(item: &Value) -> ItemContent {
         let sealed = text_field(item, "encrypted_content").is_some();
         let open = item.get("content").and_then(Value::as_array).is_some_and(|content| !content.is_empty());
-        // Nothing is stored there, so an id alone leads nowhere.
+        // Nothing is stored at the provider, so an id alone is useless.
         if !sealed && !open {
             return ItemContent::Unknown;
         }
@@ -175,7 +176,7 @@ impl ItemContent {
         ItemContent::Reasoning(Value::Object(fields))
     }
 
-    /// The same item when it has only begun.
+    /// Returns the item as it is when it has only started.
     fn started(self) -> ItemContent {
         match self {
             ItemContent::Call { id, name, arguments, .. } => {
@@ -188,7 +189,7 @@ impl ItemContent {
         }
     }
 
-    /// An item of the same kind, with nothing in it.
+    /// Returns an empty item of the same kind.
     fn empty(&self) -> ItemContent {
         match self {
             ItemContent::Call { .. } => ItemContent::call(&Value::Null),
@@ -197,7 +198,7 @@ impl ItemContent {
         }
     }
 
-    /// Takes the whole item; gives the text of it that was not said yet.
+    /// Replaces the item with the complete one. Returns the part of its text that was not emitted yet.
     fn complete(&mut self, whole: ItemContent) -> String {
         match (self, whole) {
             (
@@ -246,7 +247,7 @@ fn id(event: &Value) -> Option<String> {
     text_field(event, "item_id").or_else(|| text_field(event.get("item")?, "id"))
 }
 
-/// The text of a key, where there is any.
+/// Returns the string under a key, if it is not empty.
 pub(super) fn text_field(value: &Value, key: &str) -> Option<String> {
     value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
 }

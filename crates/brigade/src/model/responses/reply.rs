@@ -1,4 +1,4 @@
-//! Streams of Responses.
+//! Decoder of Responses streams.
 
 use brigade_core::Usage;
 use brigade_core::message::Stop;
@@ -11,7 +11,7 @@ use super::super::{Chunk, ModelError};
 use super::items::{ItemContent, Items, text_field};
 use super::request::{OpaqueBlock, OpaqueItem};
 
-/// Makes chunks out of the events of one reply.
+/// Decodes the events of one reply into chunks.
 pub(in super::super) struct Decoder {
     endpoint: Endpoint,
     model: String,
@@ -22,7 +22,7 @@ pub(in super::super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder of the reply of this model to a request of this size.
+    /// Creates a decoder for this model's reply to a request of this size.
     pub(in super::super) fn new(endpoint: Endpoint, model: String, request_bytes: usize) -> Decoder {
         Decoder { endpoint, model, request_bytes, reply_bytes: 0, items: Items::default(), refused: false }
     }
@@ -61,7 +61,7 @@ impl Decoder {
             "error" => return Err(self.error(event)),
             // Some servers send nothing but the error.
             "" if event.get("error").is_some_and(|error| !error.is_null()) => return Err(self.error(event)),
-            // Pings, summaries of reasoning, tools that run at the provider, and whatever is added to the API.
+            // Pings, reasoning summaries, server-side tools, and future event types.
             _ => {}
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Decoder {
         }
     }
 
-    /// The reply is whole: gives what was held back.
+    /// Ends the reply and emits what was held back.
     fn finish(&mut self, response: &Value, is_cut: bool, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
             return Err(http::stream_error(&self.endpoint, error));
@@ -109,7 +109,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Gives out what is to go back, with its place, and the calls.
+    /// Emits the calls, and the opaque data with its position.
     fn emit(&mut self, stop: Stop, chunks: &mut ChunkBuffer) -> Result<(), ModelError> {
         let (mut before, mut calls) = (0, Vec::new());
         for content in std::mem::take(&mut self.items).emit() {
@@ -158,13 +158,13 @@ impl http::Decoder for Decoder {
             return Ok(());
         }
         let data_value: Value = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "an event of the stream is no JSON of this API")
+            http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API")
         })?;
         let kind = text_field(&data_value, "type").unwrap_or_else(|| event.name.clone());
         let before = chunks.added();
         self.handle_event(&kind, &data_value, chunks)?;
         if chunks.added() == before {
-            // Calls and reasoning are held back; whoever waits is to know that the model is at work.
+            // Calls and reasoning are held back. This tells the consumer that the model is working.
             chunks.push(Chunk::Usage(Usage::default()));
         }
         Ok(())
@@ -175,7 +175,7 @@ impl http::Decoder for Decoder {
     }
 }
 
-/// Input tokens include the cached ones here, and output tokens those of reasoning.
+/// Parses the usage. Input tokens include cached ones here, and output tokens include reasoning.
 fn usage(value: &Value) -> Option<Usage> {
     let number = |path: &str| value.pointer(path).and_then(Value::as_u64);
     let input = number("/input_tokens")?;

@@ -1,4 +1,4 @@
-//! Requests, byte for byte the same for the same conversation.
+//! Responses requests. They are byte-for-byte reproducible for the same conversation.
 
 use std::borrow::Cow;
 
@@ -13,23 +13,23 @@ use super::super::quirks::{accepts_temperature, is_reasoning_model};
 use super::super::tool_cache::{ToolCache, write};
 use super::Dialect;
 
-/// OpenAI refuses a smaller limit.
+/// OpenAI rejects a smaller limit.
 const MIN_OUTPUT_TOKENS: u64 = 16;
-/// How much of a hash names a cache.
+/// Length of the hash in a prompt cache key.
 const CACHE_KEY_CHARS: usize = 32;
-/// Reasoning that only OpenAI can read.
+/// Requests encrypted reasoning, which only OpenAI can read.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// Something that goes back to where it came from, at the place where it stood.
+/// Opaque data that is sent back to the provider in its original position.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct OpaqueBlock {
-    /// Only this provider gets it back.
+    /// The provider that it came from.
     pub(super) provider: String,
-    /// Only this model gets it back.
+    /// The model that it came from.
     pub(super) model: String,
-    /// How many bytes of the text stand before it.
+    /// Bytes of text before it.
     pub(super) text: usize,
-    /// How many calls stand before it.
+    /// Number of calls before it.
     pub(super) calls: usize,
     pub(super) responses: OpaqueItem,
 }
@@ -37,9 +37,9 @@ pub(super) struct OpaqueBlock {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OpaqueItem {
-    /// An item of reasoning.
+    /// A reasoning item.
     Reasoning(Value),
-    /// A message begins here, and this is its phase.
+    /// The start of a message with this phase.
     Phase(String),
 }
 
@@ -68,7 +68,7 @@ struct Tool<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
-    /// Strict is what counts where nothing is said, and it refuses most schemas.
+    /// Strict mode is the default and rejects most schemas.
     strict: bool,
 }
 
@@ -106,7 +106,7 @@ enum Role {
     Assistant,
 }
 
-/// The body of a request.
+/// Serializes the body of a request.
 pub(super) fn body(
     request: &Request,
     dialect: Dialect,
@@ -145,7 +145,7 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
     Tool { r#type: "function", name, description, parameters: schema, strict: false }
 }
 
-/// Agents of one definition begin with the same bytes, so they are to meet in the same cache.
+/// Agents of the same definition share a prompt prefix, so they should share a cache.
 fn cache_key(system: &str, tools: &RawValue) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(system.as_bytes()).update(&[0]).update(tools.get().as_bytes());
@@ -180,20 +180,20 @@ fn message_item(role: Role, content: &str, phase: Option<String>) -> Option<Item
     (!content.is_empty()).then_some(Item::Typed(TypedItem::Message { role, content, phase }))
 }
 
-/// What this provider and model wants back of a reply, in order.
+/// Returns the opaque data of a reply that belongs to this provider and model, in order.
 fn opaque_blocks(reply: &Reply, provider: &str, model: &str) -> Vec<OpaqueBlock> {
     let blocks =
         reply.opaque.iter().filter_map(|block| serde_json::from_str::<OpaqueBlock>(block.as_str()).ok());
     blocks.filter(|block| block.provider == provider && block.model == model).collect()
 }
 
-/// A reply that is written piece by piece.
+/// A reply that is written in pieces.
 struct Assistant<'a> {
     text: &'a str,
     calls: std::vec::IntoIter<TypedItem<'a>>,
     written_calls: usize,
     phase: Option<String>,
-    /// Reasoning that waits for what it led to; without that it is refused.
+    /// Reasoning that waits for the item it led to. The API rejects it without one.
     reasoning: Vec<Value>,
 }
 
@@ -228,7 +228,7 @@ impl<'a> Assistant<'a> {
         self.write_calls_until(usize::MAX, items);
     }
 
-    /// Writes text until so many bytes of it are left.
+    /// Writes text until `left` bytes of it remain.
     fn write_text_until(&mut self, left: usize, items: &mut Vec<Item<'a>>) {
         let Some((now, later)) = self.text.split_at_checked(self.text.len().saturating_sub(left)) else {
             return;
@@ -240,7 +240,7 @@ impl<'a> Assistant<'a> {
         }
     }
 
-    /// Writes calls until so many were written.
+    /// Writes calls until `count` are written.
     fn write_calls_until(&mut self, count: usize, items: &mut Vec<Item<'a>>) {
         while self.written_calls < count {
             let Some(call) = self.calls.next() else { return };

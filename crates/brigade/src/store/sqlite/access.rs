@@ -1,4 +1,4 @@
-//! The ways to read a store, also one that nobody can write.
+//! Read access to a store, including one that cannot be written.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,21 +11,21 @@ use super::lock::sibling_path;
 use super::schema::{self, store_error};
 use crate::store::StoreError;
 
-/// Way to read a store.
+/// Kind of read access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadAccess {
-    /// Beside processes that write.
+    /// Alongside writers.
     Shared,
-    /// Beside nobody, with commits that were not moved out of the write-ahead log. SQLite keeps its index over the log
-    /// in a file beside the database; where it cannot make that file, the index is kept in memory.
+    /// Without other processes, including commits that are still in the write-ahead log. SQLite keeps the index
+    /// of that log in a file beside the database. If it cannot create the file, the index is kept in memory.
     PrivateIndex,
-    /// Beside nobody, from the database alone.
+    /// Without other processes, from the database file alone.
     Immutable,
 }
 
 impl ReadAccess {
-    /// Finds the way in which a store can be read, and its format. Only a place that allows no writing needs another
-    /// way than [`ReadAccess::Shared`].
+    /// Finds the kind of access that works for a store, and its format. Only a place that cannot be written needs
+    /// another kind than [`ReadAccess::Shared`].
     pub(super) fn find(place: &Path) -> Result<(ReadAccess, Option<u32>), StoreError> {
         let shared = ReadAccess::Shared.probe(place);
         let is_unwritable = matches!(shared, Err(StoreError::ReadOnly { .. }));
@@ -43,13 +43,13 @@ impl ReadAccess {
         Ok((self, format))
     }
 
-    /// Opens a connection to a store that exists.
+    /// Opens a connection to an existing store.
     pub(super) fn connect(self, place: &Path) -> Result<Connection, StoreError> {
         let open = || match self {
             ReadAccess::Shared => schema::open(place, OpenFlags::SQLITE_OPEN_READ_WRITE),
             ReadAccess::Immutable => schema::open(&sqlite_uri(place, "immutable=1"), READ_ONLY),
             ReadAccess::PrivateIndex => {
-                // Without locks of files, because a file that is open for reading cannot be locked for one process.
+                // No file locks, because a file that is open for reading cannot be locked exclusively.
                 let connection = schema::open(&sqlite_uri(place, "vfs=unix-none"), READ_ONLY)?;
                 connection.query_row("PRAGMA locking_mode = EXCLUSIVE", [], |_| Ok(()))?;
                 connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -62,7 +62,7 @@ impl ReadAccess {
 
 const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI);
 
-/// Address of a file as SQLite reads it, with a parameter.
+/// SQLite URI of a file with a parameter.
 fn sqlite_uri(place: &Path, parameter: &str) -> PathBuf {
     let mut address = b"file:".to_vec();
     for byte in place.as_os_str().as_bytes() {

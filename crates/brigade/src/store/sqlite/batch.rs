@@ -1,4 +1,4 @@
-//! Rows of facts: what they hold, and whether it is what was once written.
+//! Rows of events: decoding and integrity checks.
 
 use std::fmt::Display;
 use std::str::Split;
@@ -10,10 +10,10 @@ use super::reader::Snapshot;
 use crate::store::codec::{self, DecodeError};
 use crate::store::{Pos, StoreError};
 
-/// What a row holds: facts of one session that were appended together.
+/// A decoded row: events of one session that were appended together.
 pub(super) struct Batch<'r> {
     body: Split<'r, char>,
-    /// The place of the first.
+    /// `seq` of the first event.
     pub(super) first: u64,
     first_pos: Pos,
     at: u64,
@@ -21,7 +21,7 @@ pub(super) struct Batch<'r> {
     flag: u64,
 }
 
-/// A fact in its row.
+/// An event in its row.
 pub(super) struct BatchEvent<'r> {
     pub(super) seq: u64,
     pub(super) pos: Pos,
@@ -36,9 +36,9 @@ impl<'r> Batch<'r> {
     }
 }
 
-/// Why a row is not read.
+/// Reason why a row cannot be read.
 enum BatchFault {
-    /// What is due is missing, from this fact on.
+    /// Records are missing, starting with this event.
     Hole(u64),
     Unread(DecodeError),
 }
@@ -49,12 +49,12 @@ impl From<DecodeError> for BatchFault {
     }
 }
 
-/// Which fact of a session a row is to begin with.
+/// Event that a row is expected to start with.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ExpectedSeq {
-    /// This one.
+    /// Exactly this one.
     Exact(u64),
-    /// This one, or one before it.
+    /// This one or an earlier one.
     Covering(u64),
     Any,
 }
@@ -69,8 +69,8 @@ impl ExpectedSeq {
 }
 
 impl Snapshot<'_> {
-    /// What a row holds, if it is the one that is due and says what was once written. A row that cannot be read is told by the
-    /// first fact that is lost with it.
+    /// Decodes a row if it is the expected one and its checksum matches. The error of an unreadable row names the
+    /// first event lost with it.
     pub(super) fn batch<'r>(
         &self,
         session: &SessionId,
@@ -92,7 +92,7 @@ impl Snapshot<'_> {
         })
     }
 
-    /// One fact of a row.
+    /// Decodes one event of a row.
     pub(super) fn record(
         &self,
         session: &SessionId,
@@ -103,7 +103,7 @@ impl Snapshot<'_> {
             let mut event = codec::decode(line, batch.v)?;
             codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
             if batch.flag != codec::flag(&event) {
-                return Err(DecodeError::Damaged("its mark was altered".into()));
+                return Err(DecodeError::Damaged("its flag was altered".into()));
             }
             let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
             Ok(Record { session: session.clone(), seq, pos, at: batch.at, v, event })
@@ -111,7 +111,7 @@ impl Snapshot<'_> {
         read().map_err(|error| error.of(session, seq))
     }
 
-    /// Where the rows of a session before a fact end.
+    /// Finds where the rows of a session before an event end.
     pub(super) fn end_before(&self, session: &SessionId, seq: u64) -> Result<u64, StoreError> {
         let sql = "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE session = ? AND seq < ?";
         let end = self.query_one(sql, params![session.as_str(), seq], |row| row.get(0))?;
@@ -134,19 +134,19 @@ fn read_batch<'r>(
     };
     let body = bytes(6)?;
     if bytes(7)? != codec::checksum(session, last, last_pos, at, v, body) {
-        return Err(damaged(&"its checksum does not fit").into());
+        return Err(damaged(&"its checksum does not match").into());
     }
     codec::check_version(v)?;
     let body = codec::lines(body)?;
     let preceding = body.clone().count() as u64 - 1;
     let first = last.checked_sub(preceding).zip(last_pos.checked_sub(preceding));
-    let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many facts for its place"))?;
+    let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many events for its position"))?;
     match expected {
         ExpectedSeq::Exact(expected) | ExpectedSeq::Covering(expected) if first > expected => {
             Err(BatchFault::Hole(expected))
         }
         ExpectedSeq::Exact(expected) if first < expected => {
-            Err(damaged(&format!("it stands in the place of {first}")).into())
+            Err(damaged(&format!("it is in the place of record {first}")).into())
         }
         ExpectedSeq::Exact(_) | ExpectedSeq::Covering(_) | ExpectedSeq::Any => {
             Ok(Batch { body, first, first_pos, at, v, flag })

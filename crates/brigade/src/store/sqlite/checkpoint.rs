@@ -1,4 +1,4 @@
-//! Moves committed pages from the write-ahead log into the database, beside the writer instead of inside its commits.
+//! Checkpointing: moves committed pages from the write-ahead log into the database, outside the writer's commits.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -11,21 +11,21 @@ use super::lock::{CommitGate, Lock};
 use super::schema::{PAGE_BYTES, connect, io_error};
 use crate::store::StoreError;
 
-/// About how many pages are written between two checkpoints.
+/// Approximate number of pages written between two checkpoints.
 const CHECKPOINT_INTERVAL_PAGES: u64 = 500;
-/// How long the log may get before a checkpoint keeps writers out, so that it can finish and the log start over.
+/// Length of the log at which a checkpoint blocks writers, so that it can finish and the log can restart.
 const MAX_LOG_PAGES: u64 = 2_000;
 
-/// How much to do.
+/// Extent of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Effort {
-    /// Move what can be moved.
+    /// Move the pages that can be moved.
     Usual,
-    /// Leave nothing of what was removed in the log.
+    /// Leave no removed data in the log.
     Truncate,
 }
 
-/// The thread, as the writer sees it.
+/// Handle of the checkpoint thread.
 #[derive(Debug)]
 pub(super) struct Checkpointer {
     requests: Option<mpsc::Sender<Effort>>,
@@ -34,7 +34,7 @@ pub(super) struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Starts the thread. It costs nothing while nothing is written.
+    /// Starts the thread. It is idle while nothing is written.
     pub(super) fn start(place: &Path, gate: Arc<CommitGate>) -> Result<Checkpointer, StoreError> {
         let connection = connect(place)?;
         let lock = Lock::open(place, gate)?;
@@ -46,9 +46,9 @@ impl Checkpointer {
         Ok(Checkpointer { requests: Some(requests), thread: Some(thread), pages: 0 })
     }
 
-    /// Says that about so many bytes were committed.
+    /// Notes that about this many bytes were committed.
     pub(super) fn wrote(&mut self, bytes: u64) {
-        // Every commit rewrites the pages at the end of the table and of its indices.
+        // Every commit rewrites the last pages of the table and of its indexes.
         self.pages += bytes / u64::from(PAGE_BYTES) + 4;
         if self.pages >= CHECKPOINT_INTERVAL_PAGES {
             self.pages = 0;
@@ -56,14 +56,14 @@ impl Checkpointer {
         }
     }
 
-    /// Says that something was removed that must not be found in the file any more.
+    /// Notes that data was removed, which must disappear from the file.
     pub(super) fn removed(&mut self) {
         self.request(Effort::Truncate);
     }
 
     fn request(&self, effort: Effort) {
         if let Some(requests) = &self.requests {
-            // Without the thread the writer's own limit bounds the log.
+            // If the thread has ended, the writer's own limit bounds the log.
             let _ = requests.send(effort);
         }
     }
@@ -79,11 +79,11 @@ impl Drop for Checkpointer {
 }
 
 fn run(connection: Connection, lock: Lock, receiver: mpsc::Receiver<Effort>) {
-    // Waiting for readers happens while writers are kept out, so it must be short; the next time will do.
+    // Writers are blocked while this waits for readers, so the wait is short. The next checkpoint tries again.
     let _ = connection.busy_timeout(Duration::from_millis(20));
     while let Ok(first) = receiver.recv() {
         let effort = receiver.try_iter().fold(first, Effort::max);
-        // What fails here, for want of room or because of readers, is tried again after the next writes.
+        // A failure, because of a full disk or of readers, is retried after the next writes.
         let log = checkpoint(&connection, "PASSIVE").unwrap_or_default();
         if effort == Effort::Usual && log < MAX_LOG_PAGES {
             continue;
@@ -97,7 +97,8 @@ fn run(connection: Connection, lock: Lock, receiver: mpsc::Receiver<Effort>) {
     }
 }
 
-/// Does a checkpoint and returns the pages in the log that were not moved before, or all if it is still in use.
+/// Runs a checkpoint and returns the number of pages in the log that were not moved before, or all if the log is
+/// still in use.
 fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<u64> {
     connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
         Ok(u64::try_from(row.get::<_, i64>(1)?).unwrap_or_default())

@@ -1,8 +1,8 @@
-//! The contents that agents left in files, so that one can be found without reading every log.
+//! Index of the content that agents left in files, so that a lookup does not read every log.
 //!
-//! The tables are made when they are first needed, so that stores without them need no upgrade. `edits` has the contents
-//! of all rows of `events` up to a position, and those of removed sessions. Rows after that position are read, and
-//! are added once there are many of them.
+//! The tables are created on first use, so that stores without them need no upgrade. `edits` covers all rows of
+//! `events` up to a position, and those of removed sessions. Later rows are scanned, and are added to the table
+//! once there are many of them.
 
 use brigade_core::{Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -16,10 +16,10 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS edits_until (only INTEGER PRIMARY KEY CHECK (only = 0), pos INTEGER NOT NULL) STRICT;
 ";
 
-/// Rows that are read at each question before they are added to the table.
+/// Number of rows that a lookup scans before they are added to the table.
 const MAX_UNINDEXED_ROWS: u64 = 2_000;
 
-/// Rows of events that may have an edit.
+/// Selects rows of events that may contain an edit.
 macro_rules! edited {
     ($which:literal) => {
         concat!(
@@ -30,15 +30,15 @@ macro_rules! edited {
     };
 }
 
-/// Answer of a snapshot to the question whether a content is among the edits.
+/// Result of searching a snapshot for edited content.
 pub(super) struct EditSearch {
     pub(super) is_found: bool,
-    /// Whether so many rows had to be read that they should be added to the table.
+    /// Whether so many rows were scanned that they should be added to the table.
     pub(super) is_slow: bool,
 }
 
 impl Snapshot<'_> {
-    /// Looks for a content in the table and in the rows after it.
+    /// Searches for content in the table and in the rows after it.
     pub(super) fn find_edit(&self, content: Hash) -> Result<EditSearch, StoreError> {
         let search = || {
             let has_tables = self.connection.table_exists(None, "edits_until")?;
@@ -73,7 +73,7 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    /// Keeps the edits of a session that is about to be removed: what it wrote stays in the files.
+    /// Keeps the edits of a session that is about to be removed, because its content is still in the files.
     pub(super) fn keep_edits(&self, session: &SessionId) -> rusqlite::Result<()> {
         let found = edits(self.connection, edited!("session = ?"), params![session.as_str()])?;
         if found.is_empty() {
@@ -101,7 +101,7 @@ fn is_indexed(connection: &Connection, content: Hash) -> rusqlite::Result<bool> 
     connection.prepare_cached("SELECT 1 FROM edits WHERE hash = ?")?.exists([content.as_bytes()])
 }
 
-/// The contents that the edits of some rows led to. A row that cannot be read has none.
+/// Content that the edits of the given rows led to. Unreadable rows are skipped.
 fn edits(
     connection: &Connection,
     sql: &str,

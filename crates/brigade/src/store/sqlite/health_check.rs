@@ -1,4 +1,4 @@
-//! A look at the file of a store, for whoever wants to know whether all is well with it.
+//! Health check of a store file.
 
 use std::path::Path;
 
@@ -6,37 +6,37 @@ use super::access::ReadAccess;
 use super::{SqliteStore, schema};
 use crate::store::StoreError;
 
-/// How many places of damage are named.
+/// Maximum number of reported problems.
 const MAX_NAMED_PROBLEMS: u32 = 3;
 
-/// Size of the largest file whose tables are compared with their indexes, which takes several times as long.
+/// Maximum size of a file whose tables are compared with their indexes, which takes several times as long.
 const MAX_COMPARED_BYTES: u64 = 128 << 20;
 
-/// What a look at the file of a store showed.
+/// Result of a health check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// The number of its format; none where nothing was written yet.
+    /// Format version, or none if nothing was written yet.
     pub format: Option<u32>,
-    /// Its size, without what is still to be moved into it.
+    /// Size of the file, without the write-ahead log.
     pub bytes: u64,
-    /// Whether it is whole.
+    /// Integrity of the file.
     pub integrity: Integrity,
 }
 
-/// Whether a file is whole.
+/// Integrity of a store file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Integrity {
-    /// It is, as far as one can tell without comparing every entry.
+    /// No damage was found.
     Intact,
-    /// It is not, at these places.
+    /// The file is damaged at these places.
     Damaged(Vec<String>),
-    /// It was too large to be looked through.
+    /// The file was too large to check.
     Unknown,
 }
 
 impl SqliteStore {
-    /// Looks at a store that exists, and through it where it has at most so many bytes. Nothing is written, and nobody who
-    /// uses the store has to wait.
+    /// Checks an existing store, including its content if the file has at most `max_bytes`. Nothing is written,
+    /// and other users of the store are not blocked.
     pub fn check_health(path: &Path, max_bytes: u64) -> Result<HealthCheck, StoreError> {
         let place = schema::absolute(path);
         let bytes = std::fs::metadata(&place).map_err(|error| schema::io_error(&place, &error))?.len();

@@ -1,4 +1,4 @@
-//! The mark of imported trees. Its table is made by the first import, so that stores without one need no upgrade.
+//! Marks of imported trees. The first import creates the table, so that stores without imports need no upgrade.
 
 use brigade_core::SessionId;
 use rusqlite::params;
@@ -8,7 +8,7 @@ use super::write_tx::WriteTx;
 use crate::store::{Pos, StoreError};
 
 impl WriteTx<'_> {
-    /// Marks a tree: all its records up to this position come from an import.
+    /// Marks all records of a tree up to this position as imported.
     pub(super) fn mark_imported(&self, root: &SessionId, pos: Pos) -> rusqlite::Result<()> {
         self.connection.execute_batch(
             "CREATE TABLE IF NOT EXISTS imported (root TEXT PRIMARY KEY, pos INTEGER NOT NULL) STRICT, WITHOUT ROWID",
@@ -19,7 +19,7 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    /// Forgets the mark of a tree of which nothing is left.
+    /// Removes the mark of a tree that was removed completely.
     pub(super) fn forget_import(&self, root: &SessionId) -> rusqlite::Result<()> {
         if self.connection.table_exists(None, "imported")? {
             self.connection.execute("DELETE FROM imported WHERE root = ?", [root.as_str()])?;
@@ -29,7 +29,7 @@ impl WriteTx<'_> {
 }
 
 impl Snapshot<'_> {
-    /// The position up to which the records of a tree come from an import.
+    /// Position up to which the records of a tree were imported.
     pub(super) fn imported(&self, root: &SessionId) -> Result<Option<Pos>, StoreError> {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'imported'";
         if self.query_one(sql, [], |row| row.get::<_, u32>(0))? != Some(1) {

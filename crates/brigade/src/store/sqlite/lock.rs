@@ -1,9 +1,10 @@
-//! The lock file that writers of all processes meet at before they touch the database.
+//! Lock file that serializes the writers of all processes before they access the database.
 //!
-//! `flock` is not fair: whoever releases it and asks again at once wins against sleepers, for seconds. So waiters show
-//! themselves by holding a second file shared, and who releases the lock stands back for a moment while somebody does.
+//! `flock` is not fair: a process that releases it and takes it again at once wins against sleeping waiters, for
+//! seconds. Waiters therefore hold a second file with a shared lock, and a process that releases the lock yields
+//! briefly while that file is locked.
 //!
-//! A process that is stopped while it holds the lock never releases it, so nobody waits for it without end.
+//! A process that is stopped while it holds the lock never releases it, so every wait has a time limit.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -16,36 +17,37 @@ use std::time::{Duration, Instant};
 use super::schema::io_error;
 use crate::store::{Blocker, StoreError};
 
-/// How long a writer stands back at a time.
+/// Duration of one pause while yielding.
 const YIELD_PAUSE: Duration = Duration::from_millis(1);
-/// How often it does so while the same waiter has still not woken up.
+/// Maximum number of pauses while the same waiter has not woken up.
 const MAX_YIELD_PAUSES: u32 = 10;
-/// Time without standing back after a waiter that did not wake up: it may be stopped.
+/// Period without yielding after a waiter did not wake up. It may be stopped.
 const NO_YIELD_PERIOD: Duration = Duration::from_secs(1);
 
-/// Interval between two attempts to take the lock, at first and later. The holder stands back for longer than this.
+/// Interval between two attempts to take the lock, at first and later. A yielding holder pauses for longer than
+/// the first.
 const FIRST_POLL: Duration = Duration::from_micros(200);
 const LATER_POLL: Duration = Duration::from_millis(1);
-/// Waiting time after which attempts become rarer.
+/// Waiting time after which attempts become less frequent.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
-/// Interval between two looks at the process that holds the lock.
+/// Interval between two checks of the process that holds the lock.
 pub(super) const HOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Longest wait for a process that is stopped, and for any.
+/// Maximum wait for a stopped process, and for any process.
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Gate between the writers of this process and a user who stops the process: it is passed for as long as the lock is
-/// wanted or held.
+/// Gate that lets `between_commits` wait for the writers of this process. A writer holds it while it waits for
+/// the lock or holds it.
 #[derive(Debug, Default)]
 pub(super) struct CommitGate {
     passed: Mutex<()>,
-    /// Whether somebody waits for the writers.
+    /// Whether a caller waits for the writers.
     is_wanted: AtomicBool,
 }
 
 impl CommitGate {
-    /// Does something while no writer of this process holds the lock. A writer that does not let go in time is most
-    /// likely waiting for another process, and nobody is kept waiting with it.
+    /// Runs `work` while no writer of this process holds the lock. After `timeout` it runs anyway, because the
+    /// writer is probably waiting for another process.
     pub(super) fn close_while(&self, timeout: Duration, work: &mut dyn FnMut()) {
         let began = Instant::now();
         self.is_wanted.store(true, Ordering::SeqCst);
@@ -60,7 +62,7 @@ impl CommitGate {
     }
 
     fn pass(&self) -> MutexGuard<'_, ()> {
-        // Who waits polls, and would lose against a writer that comes back at once.
+        // The waiting caller polls, and would lose against a writer that returns at once.
         if self.is_wanted.load(Ordering::SeqCst) {
             std::thread::sleep(LATER_POLL);
         }
@@ -68,28 +70,28 @@ impl CommitGate {
     }
 }
 
-/// One side of the lock. Every thread that writes has its own.
+/// Handle of the lock. Every writing thread has its own.
 #[derive(Debug)]
 pub(super) struct Lock {
     gate: Arc<CommitGate>,
     place: PathBuf,
     lock: File,
     waiting: File,
-    /// When a waiter was last given up on.
+    /// When yielding to a waiter last failed.
     given_up: Cell<Option<Instant>>,
 }
 
-/// The lock, held.
+/// The held lock.
 #[derive(Debug)]
 pub(super) struct LockGuard<'a> {
     lock: &'a File,
-    /// Given back after the lock.
+    /// Released after the lock.
     _passed: MutexGuard<'a, ()>,
 }
 
 impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
-        // Unlocking a file that is open and locked does not fail; closing it would release it as well.
+        // Unlocking an open, locked file does not fail. Closing it would release the lock as well.
         let _ = self.lock.unlock();
     }
 }
@@ -112,14 +114,14 @@ impl Lock {
         Ok(Lock { gate, place: place.to_path_buf(), lock, waiting, given_up: Cell::new(None) })
     }
 
-    /// Waits for the lock, within bounds.
+    /// Waits for the lock, with a time limit.
     pub(super) fn acquire(&self) -> Result<LockGuard<'_>, StoreError> {
         let guard = LockGuard { _passed: self.gate.pass(), lock: &self.lock };
         if self.try_acquire()? {
             return Ok(guard);
         }
         let taken = self.wait();
-        // It is not locked where another process was just looking for waiters.
+        // It is unlocked if another process was checking for waiters at that moment.
         let _ = self.waiting.unlock();
         taken.map(|()| guard)
     }
@@ -154,7 +156,7 @@ impl Lock {
         }
     }
 
-    /// Lets a waiter have the lock, if there is one. To be called after releasing it, before asking for it again.
+    /// Yields the lock to a waiter, if there is one. Call it after releasing the lock and before taking it again.
     pub(super) fn yield_to_waiter(&self) {
         if self.given_up.get().is_some_and(|given_up| given_up.elapsed() < NO_YIELD_PERIOD) {
             return;
@@ -165,7 +167,7 @@ impl Lock {
                     let _ = self.waiting.unlock();
                     return;
                 }
-                // The waiter leaves the second file as soon as it has the lock, so a look after a pause tells
+                // The waiter unlocks the second file as soon as it has the lock, so a check after a pause shows
                 // whether it woke up.
                 Err(_) => std::thread::sleep(YIELD_PAUSE),
             }
@@ -174,10 +176,10 @@ impl Lock {
     }
 }
 
-/// A wait for the process that holds a lock.
+/// Wait for the process that holds a lock.
 pub(super) struct LockWait {
     began: Instant,
-    /// The process that was stopped when the wait last looked, and since when it has been seen so.
+    /// Process that was stopped at the last check, and since when.
     stopped: Option<(u32, Instant)>,
 }
 
@@ -190,7 +192,7 @@ impl LockWait {
         self.began.elapsed()
     }
 
-    /// Whether waiting longer is in vain: for any process, or for one that stays stopped.
+    /// Whether the wait has reached its limit, for any process or for one that stays stopped.
     pub(super) fn has_timed_out(&mut self, by: Option<Blocker>) -> bool {
         let now = Instant::now();
         self.stopped = match (by.filter(Blocker::is_stopped), self.stopped) {
@@ -206,7 +208,7 @@ impl LockWait {
 /// Suffix of the lock file.
 const LOCK_SUFFIX: &str = ".lock";
 
-/// The path of a file that belongs to the database.
+/// Path of a file beside the database.
 pub(super) fn sibling_path(place: &Path, suffix: &str) -> PathBuf {
     let mut path = place.as_os_str().to_owned();
     path.push(suffix);

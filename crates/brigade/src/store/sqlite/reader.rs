@@ -1,4 +1,4 @@
-//! Reading: connections of its own, one snapshot for every question, every record checked.
+//! Read queries: own connections, one snapshot per query, every record verified.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,12 +14,13 @@ use super::write_tx::lease_row;
 use crate::store::codec::DecodeError;
 use crate::store::{Owner, Pos, Prefix, RootSummary, StoreError};
 
-/// How many idle connections are kept.
+/// Maximum number of idle connections.
 const MAX_IDLE_CONNECTIONS: usize = 4;
-/// Up to how many positions after the cursor a tail scans the store; beyond that it asks the index for the tree.
+/// Maximum number of positions after the cursor for which `tail` scans the store. Beyond that it uses the index
+/// of the tree.
 const MAX_SCANNED_POSITIONS: u64 = 20_000;
 
-/// Connections to read on.
+/// Pool of read connections.
 #[derive(Debug)]
 pub(super) struct Reader {
     place: Arc<Path>,
@@ -32,7 +33,7 @@ impl Reader {
         Reader { place, access, idle: Mutex::default() }
     }
 
-    /// Answers a question from one snapshot of the store.
+    /// Runs a query on one snapshot of the store.
     pub(super) fn with<T>(
         &self,
         work: impl Fn(&Snapshot<'_>) -> Result<T, StoreError>,
@@ -60,7 +61,7 @@ pub(super) struct Snapshot<'a> {
     pub(super) connection: &'a Connection,
 }
 
-/// The columns that [`Snapshot::batch`] takes, in its order.
+/// Columns that [`Snapshot::batch`] expects, in order.
 macro_rules! columns {
     ($rest:literal) => {
         concat!("SELECT pos, session, seq, at, v, outside, body, sum FROM events ", $rest)
@@ -68,12 +69,12 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-/// Where the ids of a session and all below it stand in the order of ids: `.` is followed by `/`, and what stands
-/// between the id and the first id below it belongs to siblings.
+/// Range of the ids of a session's descendants in id order. `.` is followed by `/`, and ids between the session
+/// and its first descendant belong to siblings.
 pub(super) struct SubtreeRange {
-    /// The first id below.
+    /// First descendant id.
     pub(super) first: String,
-    /// The first id after all below.
+    /// First id after all descendants.
     pub(super) end: String,
 }
 
@@ -88,7 +89,7 @@ impl Snapshot<'_> {
         store_error(self.place, error)
     }
 
-    /// The facts of a session from `from` on, up to the first that cannot be read.
+    /// Events of a session starting at `from`, up to the first unreadable one.
     pub(super) fn session(&self, session: &SessionId, from: u64) -> Result<Prefix, StoreError> {
         let sql = columns!("WHERE session = ? AND seq >= ? ORDER BY seq");
         let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.explain(error))?;
@@ -133,7 +134,7 @@ impl Snapshot<'_> {
         query().map_err(|error| self.explain(error))
     }
 
-    /// What it means for a session that SQLite could not find its way to one of its records.
+    /// Converts an SQLite failure to find a record into an error about its session.
     fn unreadable(
         &self,
         session: &SessionId,
@@ -153,7 +154,7 @@ impl Snapshot<'_> {
         query().map_err(|error: rusqlite::Error| error.to_string())
     }
 
-    /// A definition by its hash.
+    /// Returns a definition by its hash.
     pub(super) fn blob(&self, hash: Hash) -> Result<Option<Arc<str>>, StoreError> {
         match self.content(hash) {
             Ok(Some(content)) if Hash::of(content.as_bytes()) != hash => {
@@ -164,7 +165,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// The facts of a tree after a position.
+    /// Events of a tree after a position.
     pub(super) fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> Result<Vec<Record>, StoreError> {
         let last =
             self.query_one("SELECT coalesce(max(pos), 0) FROM events", [], |row| row.get::<_, u64>(0))?;
@@ -184,7 +185,7 @@ impl Snapshot<'_> {
             )
         };
         let below = SubtreeRange::of(root);
-        // A row has one fact or more.
+        // A row has at least one event.
         let rows = i64::try_from(limit).unwrap_or(i64::MAX);
         let parameters =
             params![i64::try_from(after).unwrap_or(i64::MAX), root.as_str(), below.first, below.end, rows];
@@ -206,7 +207,7 @@ impl Snapshot<'_> {
         Ok(page.records)
     }
 
-    /// Where there are outside words in a tree after a position.
+    /// Places of external events in a tree after a position.
     pub(super) fn external_events(
         &self,
         root: &SessionId,
@@ -231,7 +232,7 @@ impl Snapshot<'_> {
         text.parse().map_err(|error| broken(self.place, format!("a record is damaged: {error}")))
     }
 
-    /// The first id after `after` and before `end` that has facts. Jumping from id to id is what keeps listings cheap.
+    /// First id after `after` and before `end` that has events. Skipping from id to id keeps listings cheap.
     fn next_session(&self, after: &str, end: &str) -> Result<Option<String>, StoreError> {
         let sql = "SELECT min(session) FROM events WHERE session > ? AND session < ?";
         let found: Option<String> = self.query_one(sql, params![after, end], |row| row.get(0))?.flatten();
@@ -241,7 +242,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// The ids of a session and all below it.
+    /// Ids of a session and its descendants.
     pub(super) fn sessions(&self, root: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let mut sessions = Vec::new();
         if self.exists(root)? {
@@ -255,7 +256,7 @@ impl Snapshot<'_> {
         Ok(sessions)
     }
 
-    /// All trees, the newest first.
+    /// All trees, newest first.
     pub(super) fn roots(&self) -> Result<Vec<RootSummary>, StoreError> {
         let now = self.query_one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| {
             row.get::<_, u64>(0)
@@ -288,8 +289,8 @@ impl Snapshot<'_> {
         Ok(found.into_iter().map(|(_, summary)| summary).collect())
     }
 
-    /// Sessions below others that people find by themselves: those that were dispatched, and those that were continued
-    /// on their own.
+    /// Descendant sessions that are listed by themselves: dispatched ones, and ones that were resumed on their
+    /// own.
     fn listed_below(&self) -> Result<BTreeSet<SessionId>, StoreError> {
         let sql = "SELECT session FROM events WHERE outside = 2
             UNION SELECT root FROM leases WHERE last_run IS NOT NULL AND instr(root, '.') > 0
@@ -329,16 +330,16 @@ impl Snapshot<'_> {
     }
 }
 
-/// Records of a tail so far.
+/// Records of a `tail` query so far.
 #[derive(Default)]
 struct TailPage {
     records: Vec<Record>,
-    /// What is due next in each session that the page has met.
+    /// Next expected event of each session on the page.
     expected: std::collections::HashMap<SessionId, u64>,
 }
 
 impl TailPage {
-    /// Takes the facts of a row that are after a position, up to a limit.
+    /// Adds the events of a row after a position, up to a limit.
     fn push(
         &mut self,
         snapshot: &Snapshot<'_>,

@@ -1,4 +1,4 @@
-//! Removing a tree, and what only it named.
+//! Removal of a tree and of the content that only it refers to.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::store::lease::ancestors;
 use crate::store::{Owner, StoreError};
 
 impl WriteTx<'_> {
-    /// Removes a session and all below it that was not continued on its own.
+    /// Removes a session and its descendants, except those that were resumed on their own.
     pub(super) fn remove(&mut self, root: &SessionId) -> Result<(), WriteError> {
         self.check_idle(root)?;
         self.invalidate_cache();
@@ -40,7 +40,7 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    /// Refuses if a living runner has the tree of a session.
+    /// Fails if a live runner holds the tree of a session.
     pub(super) fn check_idle(&self, session: &SessionId) -> Result<(), WriteError> {
         let at: u64 = self
             .connection
@@ -55,7 +55,7 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    /// The sessions to remove: those of the tree, without those that have a lease of their own and all below them.
+    /// Sessions to remove: those of the tree, without subtrees that have their own lease.
     fn sessions_to_remove(&self, root: &SessionId) -> rusqlite::Result<Vec<SessionId>> {
         let below = SubtreeRange::of(root);
         let range = params![root.as_str(), below.first, below.end];
@@ -76,7 +76,7 @@ impl WriteTx<'_> {
             .collect())
     }
 
-    /// Removes one session and returns what it named.
+    /// Removes one session and returns the hashes it referred to.
     fn remove_session(&mut self, session: &SessionId) -> rusqlite::Result<Vec<[u8; 32]>> {
         let connection = self.connection;
         let id = [session.as_str()];
@@ -96,7 +96,7 @@ impl WriteTx<'_> {
         Ok(hashes)
     }
 
-    /// Removes what is kept about who names what, and returns what it was.
+    /// Removes the references of a referrer and returns their hashes.
     fn remove_refs(&self, referrer: &str) -> rusqlite::Result<Vec<[u8; 32]>> {
         let hashes = self
             .connection
@@ -111,6 +111,6 @@ impl WriteTx<'_> {
 fn ids(connection: &Connection, sql: &str, range: impl rusqlite::Params) -> rusqlite::Result<Vec<SessionId>> {
     let mut statement = connection.prepare_cached(sql)?;
     let texts = statement.query_map(range, |row| row.get::<_, String>(0))?;
-    // An id that cannot be read belongs to no tree that can be named.
+    // An unparsable id belongs to no known tree.
     texts.filter_map(|text| text.map(|text| text.parse().ok()).transpose()).collect()
 }

@@ -1,4 +1,4 @@
-//! Writing records as another store had them.
+//! Writing of records from another store.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::writer::WriteError;
 use crate::store::codec::{self, Encoded};
 use crate::store::{ReturnedChild, StoreError};
 
-/// Records on their way to the writer, each with its content.
+/// Encoded records for the writer.
 #[derive(Debug)]
 pub(super) struct RestoreJob {
     entries: Vec<RestoreEntry>,
-    /// Those that have to be there, unless they were removed where the records come from.
+    /// Children that must be present unless they were removed in the store that the records come from.
     children: Vec<ReturnedChild>,
 }
 
@@ -35,7 +35,8 @@ impl RestoreJob {
         let entry = |record: Record| {
             let mut encoded = Encoded::default();
             encoded.push(&record.event)?;
-            // The definitions come with the first record of the tree, which lives as long as all that names them.
+            // Definitions are added with the first record of the tree, which lives as long as all references to
+            // them.
             blobs.take().into_iter().flatten().for_each(|content| encoded.add_blob(content));
             let Record { session, seq, at, v, .. } = record;
             Ok(RestoreEntry { session, seq, at, v: u64::from(v), encoded })
@@ -45,7 +46,8 @@ impl RestoreJob {
 }
 
 impl WriteTx<'_> {
-    /// Writes the records that are not there yet, after a look at all of them: a refusal leaves no trace.
+    /// Writes the records that are not present yet. All of them are checked first, so that a refusal writes
+    /// nothing.
     pub(super) fn restore(&mut self, job: &RestoreJob) -> Result<u64, WriteError> {
         let mut lengths: HashMap<&SessionId, u64> = HashMap::new();
         let mut new = Vec::new();
@@ -82,7 +84,7 @@ impl WriteTx<'_> {
         Ok(new.len() as u64)
     }
 
-    /// Notes that children which did not come along were removed where the records come from.
+    /// Notes that missing children were removed in the store that the records come from.
     fn note_removed(&self, children: &[ReturnedChild]) -> rusqlite::Result<()> {
         let mut is_there =
             self.connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM events WHERE session = ?)")?;
@@ -121,7 +123,7 @@ impl WriteTx<'_> {
     }
 }
 
-/// The fact with so many behind it in its row.
+/// Event of a row with this many events after it.
 fn nth_last(body: &[u8], following: u64) -> Option<&str> {
     codec::lines(body).ok()?.nth_back(usize::try_from(following).ok()?)
 }

@@ -1,4 +1,4 @@
-//! The file: its tables, its format number, how it is opened, and what its errors mean to a person.
+//! Store file: its tables, format version, opening, and conversion of errors.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -15,19 +15,20 @@ use super::lock::{HOLDER_CHECK_INTERVAL, Lock, sibling_path};
 use super::writer::is_busy;
 use crate::store::{Blocker, StoreError};
 
-/// The format that this version writes, in `user_version`. In 1 every row of `events` has one fact; a store becomes 2 with the
-/// first that has several.
+/// Format that this version writes, in `user_version`. In format 1 every row of `events` has one event. The first
+/// row with several events makes a store format 2.
 pub(super) const FORMAT: u32 = 2;
-/// "BRIG": says whose file it is.
+/// Identifies the file type: "BRIG".
 const APPLICATION_ID: u32 = 0x4252_4947;
-/// The size of a page of a new file: facts come in rows of several hundred bytes, and a page that is written costs two calls of
-/// the system, whatever its size.
+/// Page size of a new file. Rows have several hundred bytes, and writing a page costs two system calls regardless
+/// of its size.
 pub(super) const PAGE_BYTES: u32 = 8_192;
-/// Writers meet at the lock file, so this is only for other programs, and for the moments in which SQLite itself
-/// opens or recovers the write-ahead log.
+/// Writers are serialized by the lock file. This timeout is for other programs, and for the moments when SQLite
+/// itself opens or recovers the write-ahead log.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A row of `events` has facts of one session that were appended together, one on a line; `pos` and `seq` are those of the last.
+/// A row of `events` has events of one session that were appended together, one per line. `pos` and `seq` are
+/// those of the last.
 const TABLES: &str = "
     CREATE TABLE events (
         pos INTEGER PRIMARY KEY,
@@ -63,24 +64,25 @@ const TABLES: &str = "
     CREATE TABLE removed (only INTEGER PRIMARY KEY CHECK (only = 0), pos INTEGER NOT NULL) STRICT;
 ";
 
-/// What a store may use up.
+/// Limits of a store.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct StoreLimits {
     pub(super) pages: Option<u32>,
 }
 
-/// The path from the root, so that the place stays the same when the process changes its folder.
+/// Absolute path, which stays valid if the process changes its working directory.
 pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// Opens the connection that writes, and makes or checks the tables.
+/// Opens the writer's connection, and creates or checks the tables.
 pub(super) fn open_writer(place: &Path, limits: StoreLimits) -> Result<Connection, StoreError> {
     create(place).map_err(|error| io_error(place, &error))?;
     let connection = connect(place)?;
     let explain = |error| store_error(place, error);
     if !is_prepared(place, &connection)? {
-        // Switching to the write-ahead log does not wait for others by itself, so two first openings meet here.
+        // Switching to the write-ahead log does not wait for other processes, so concurrent first openings are
+        // serialized here.
         let lock = Lock::open(place, Arc::default())?;
         let _guard = lock.acquire()?;
         connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}")).map_err(explain)?;
@@ -88,14 +90,14 @@ pub(super) fn open_writer(place: &Path, limits: StoreLimits) -> Result<Connectio
         prepare(place, &connection)?;
     }
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;").map_err(explain)?;
-    // The checkpointer does this outside the lock; here it only bounds the log should that thread fail.
+    // The checkpointer does this outside the lock. This limit applies only if that thread fails.
     pragma(&connection, "wal_autocheckpoint", 10_000).map_err(explain)?;
-    // In KiB: the index over sessions stays in memory for trees of thousands.
+    // In KiB. The index over sessions stays in memory for trees of thousands.
     connection.execute_batch("PRAGMA cache_size = -16384").map_err(explain)?;
-    // There are indexes over a part of the events: without this, a statement that could use one of them for some value of a
-    // parameter is prepared anew for every value.
+    // There are partial indexes over the events. Without this option, a statement that could use one of them for
+    // some parameter value is prepared again for every value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(explain)?;
-    // A writer that waits looks from time to time at who keeps it waiting.
+    // A waiting writer regularly checks which process holds the lock.
     connection.busy_timeout(HOLDER_CHECK_INTERVAL).map_err(explain)?;
     if let Some(pages) = limits.pages {
         pragma(&connection, "max_page_count", i64::from(pages)).map_err(explain)?;
@@ -109,8 +111,8 @@ fn is_prepared(place: &Path, connection: &Connection) -> Result<bool, StoreError
     Ok(format(place, connection)?.is_some() && mode()? == "wal")
 }
 
-/// Switches a new file to the write-ahead log. That fails at once while another process reads the file, which at this
-/// moment can only be one that looks whether the tables are there.
+/// Switches a new file to the write-ahead log. That fails at once while another process reads the file, which at
+/// this point can only be checking for the tables.
 fn switch_to_log(connection: &Connection) -> rusqlite::Result<()> {
     let began = Instant::now();
     loop {
@@ -127,7 +129,7 @@ fn journal_mode(connection: &Connection, statement: &str) -> rusqlite::Result<St
     connection.query_row(statement, [], |row| row.get(0))
 }
 
-/// Opens a connection to a store that exists.
+/// Opens a connection to an existing store.
 pub(super) fn connect(place: &Path) -> Result<Connection, StoreError> {
     open(place, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| store_error(place, error))
 }
@@ -143,14 +145,14 @@ fn pragma(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<(
     connection.pragma_update_and_check(None, name, value, |_| Ok(()))
 }
 
-/// Makes the folder and an empty file that only the owner can read, where they are missing.
+/// Creates the directory and an empty file that only the owner can read, if they are missing.
 fn create(place: &Path) -> io::Result<()> {
     if let Some(folder) = place.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(place) {
-        // A file that exists is not opened here: closing it again would release the locks that other connections of
-        // this process hold on it.
+        // An existing file is not opened here. Closing it would release the locks that other connections of this
+        // process hold on it.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             check_file(place)?;
             Ok(access(place, Access::READ_OK | Access::WRITE_OK)?)
@@ -159,7 +161,7 @@ fn create(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuses what is not there, and what SQLite would only call an error of the disk.
+/// Refuses missing files and cases that SQLite would report only as a disk error.
 pub(super) fn check_file(place: &Path) -> io::Result<()> {
     if std::fs::metadata(place)?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) }
 }
@@ -174,10 +176,10 @@ fn prepare(place: &Path, connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch(&script).map_err(|error| store_error(place, error))
 }
 
-/// The number of the format, if this version can use it; none where nothing was written yet.
+/// Format version if this version supports it, or none if nothing was written yet.
 pub(super) fn format(place: &Path, connection: &Connection) -> Result<Option<u32>, StoreError> {
     let explain = |error| store_error(place, error);
-    // One snapshot for all three: another process may be creating the tables at this moment.
+    // One snapshot for all three, because another process may be creating the tables.
     let snapshot = connection.unchecked_transaction().map_err(explain)?;
     let number = |name| snapshot.pragma_query_value(None, name, |row| row.get::<_, u32>(0)).map_err(explain);
     let tables: u32 =
@@ -188,23 +190,23 @@ pub(super) fn format(place: &Path, connection: &Connection) -> Result<Option<u32
         return Ok(None);
     }
     if application != APPLICATION_ID {
-        return Err(broken(place, "it belongs to another program; use --store to name another place".into()));
+        return Err(broken(place, "it belongs to another program. Choose another with --store.".into()));
     }
     if found > FORMAT {
         return Err(StoreError::NewerStore { place: place.display().to_string(), found, known: FORMAT });
     }
     if found == 0 {
-        return Err(broken(place, "its format number is damaged; restore the file from a copy".into()));
+        return Err(broken(place, "its format number is damaged. Restore the file from a backup.".into()));
     }
     Ok(Some(found))
 }
 
-/// Something about the file that no other error says.
+/// Error for a failure of the file that no other variant covers.
 pub(super) fn broken(place: &Path, cause: String) -> StoreError {
     StoreError::Broken { place: place.display().to_string(), cause }
 }
 
-/// What an error of the file system means for the store.
+/// Converts a file system error.
 pub(super) fn io_error(place: &Path, error: &io::Error) -> StoreError {
     let cause = error.to_string();
     let place = place.display().to_string();
@@ -220,7 +222,7 @@ pub(super) fn io_error(place: &Path, error: &io::Error) -> StoreError {
     }
 }
 
-/// What an error of SQLite means for the store.
+/// Converts an SQLite error.
 pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
     let cause = error.to_string();
     match error.sqlite_error_code() {
@@ -230,14 +232,15 @@ pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::NotADatabase) => broken(
             place,
-            "it is no brigade store, or its beginning is damaged; move it away, or use --store to name another".into(),
+            "it is not a Brigade store, or its header is damaged. Move it away, or choose another with --store.".into(),
         ),
         Some(ErrorCode::DatabaseCorrupt) => {
-            broken(place, format!("{cause}; `brigade sessions export` saves what can still be read"))
+            broken(place, format!("{cause}. Save what is still readable with `brigade sessions export`."))
         }
-        // SQLite does not tell a full disk from a failing one everywhere, such as where it makes room for its index.
+        // SQLite does not always distinguish a full disk from a failing one, for example when it extends its
+        // index.
         Some(ErrorCode::SystemIoFailure) => {
-            broken(place, format!("{cause}; check that its disk has room and works, with `brigade doctor`"))
+            broken(place, format!("{cause}. Check the disk with `brigade doctor`."))
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked {
             place: place.display().to_string(),

@@ -1,5 +1,5 @@
-//! What trees have used up, without reading whole logs: of a session with one round the last fact says it, and of others
-//! the ends of the rounds are picked out.
+//! Usage of trees without reading whole logs. For a session with one round the last event contains it. For
+//! others, only the ends of the rounds are read.
 
 use brigade_core::{Event, Record, SessionId};
 use rusqlite::params;
@@ -10,11 +10,11 @@ use crate::store::totals::{EndedRounds, OpenRound};
 use crate::store::{Pos, StoreError, Totals};
 
 impl Snapshot<'_> {
-    /// What a tree has used up.
+    /// Usage of a tree.
     pub(super) fn totals(&self, root: &SessionId) -> Result<Totals, StoreError> {
         let sessions = self.count(root)?;
         let mut ended = EndedRounds::default();
-        // Every round but the first begins with words.
+        // Every round but the first begins with a message.
         if !self.has_external_events(root)?
             && let Record { event: event @ Event::Ended { .. }, .. } = self.last_of(root)?
         {
@@ -41,9 +41,9 @@ impl Snapshot<'_> {
         self.query_one(sql, params![session.as_str()], |row| row.get(0)).map(|found| found.unwrap_or(false))
     }
 
-    /// Picks out the ends of rounds, and returns the position of the last.
+    /// Reads the ends of rounds and returns the position of the last.
     fn ended_rounds(&self, session: &SessionId, ended: &mut EndedRounds) -> Result<Pos, StoreError> {
-        // JSON has quotation marks inside of texts escaped, so only facts themselves have these bytes.
+        // JSON escapes quotation marks inside texts, so these bytes occur only in the structure of an event.
         let sql =
             columns!(r#"WHERE session = ? AND instr(body, CAST('"type":"ended"' AS BLOB)) > 0 ORDER BY seq"#);
         let mut until = 0;
@@ -56,7 +56,7 @@ impl Snapshot<'_> {
         Ok(until)
     }
 
-    /// Reads all facts of a tree after a position, session by session.
+    /// Visits all events of a tree after a position, session by session.
     fn for_each_record_after(
         &self,
         root: &SessionId,

@@ -1,7 +1,7 @@
-//! Finding what a damaged file has lost.
+//! Detection of data that a damaged file has lost.
 //!
-//! Every fact is in the file twice: in the table, by position, and in the index, by session. What one of the two has
-//! and the other has not was lost from it.
+//! Every event is in the file twice: in the table by position, and in the index by session. A row that only one
+//! of them has was lost from the other.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ use crate::store::{Pos, ReturnedChild, StoreError};
 type RowPosition = (String, u64, Pos);
 
 impl Snapshot<'_> {
-    /// Checks that nothing of a tree is lost.
+    /// Verifies that nothing of a tree is lost.
     pub(super) fn verify(&self, root: &SessionId, children: &[ReturnedChild]) -> Result<(), StoreError> {
         let indexed = self.row_positions(
             root,
@@ -50,7 +50,7 @@ impl Snapshot<'_> {
         read().map_err(|error| self.explain(error))
     }
 
-    /// Names the first row that only one of the two has.
+    /// Reports the first row that only one of the two has.
     fn compare_index(&self, indexed: &[RowPosition], rows: &[RowPosition]) -> Result<(), StoreError> {
         let differ = indexed.iter().zip(rows).find(|(one, other)| one != other);
         let (one, other) = match differ {
@@ -70,7 +70,8 @@ impl Snapshot<'_> {
         Err(DecodeError::Damaged("the index has no entry for it".into()).of(&session, *seq))
     }
 
-    /// Looks for sessions that have to be there. Those that were removed, here or before the tree was imported, need not.
+    /// Checks for sessions that must be present. Those that were removed, here or before the import of the tree,
+    /// are exempt.
     fn check_children(&self, root: &SessionId, children: &[ReturnedChild]) -> Result<(), StoreError> {
         let removed: Option<Pos> = self.query_one("SELECT pos FROM removed", [], |row| row.get(0))?;
         let mut may_be_missing = false;
@@ -86,7 +87,7 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    /// Whether a tree was run in this store, and not only imported.
+    /// Whether a tree ran in this store, and was not only imported.
     fn was_run(&self, root: &SessionId) -> Result<bool, StoreError> {
         for above in ancestors(root) {
             if lease_row(self.connection, &above).map_err(|error| self.explain(error))?.is_some() {

@@ -1,4 +1,4 @@
-//! What may be written in a transaction: facts, what they name, and leases.
+//! Operations of a write transaction: events, the content they refer to, and leases.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::store::codec::{self, Encoded};
 use crate::store::lease::{self, LeaseRow};
 use crate::store::{Append, Appended, Expect, Lease, Owner, StoreError};
 
-/// An append on its way to the writer.
+/// An encoded append for the writer.
 #[derive(Debug)]
 pub(super) struct AppendJob {
     pub(super) session: SessionId,
@@ -25,7 +25,7 @@ pub(super) struct AppendJob {
 }
 
 impl AppendJob {
-    /// Encodes facts, on the thread of whoever appends them.
+    /// Encodes events on the caller's thread.
     pub(super) fn new(place: &Path, append: Append) -> Result<AppendJob, StoreError> {
         codec::check_external(&append)?;
         let Append { session, expect, events, blobs, lease, at } = append;
@@ -38,7 +38,7 @@ impl AppendJob {
     }
 }
 
-/// When the trees that this process runs were last written to. Appends renew their lease in the file once a second.
+/// Last write times of the trees that this process runs. Appends renew the lease in the file once a second.
 #[derive(Debug, Default)]
 pub(super) struct LeaseTimes(FastMap<SessionId, LeaseTime>);
 
@@ -48,7 +48,7 @@ struct LeaseTime {
     last: u64,
 }
 
-/// How old the time in the file may get before an append writes it anew, in milliseconds.
+/// Age in milliseconds at which an append renews the lease in the file.
 const RENEW_INTERVAL_MS: u64 = 1_000;
 
 /// An open transaction.
@@ -60,28 +60,29 @@ pub(super) struct WriteTx<'a> {
     pub(super) written: CommitEffects,
 }
 
-/// What this process found out about the file or wrote to it, so that it need not ask twice. It holds until somebody
-/// else commits or a transaction of ours fails; the writer sees to that.
+/// State of the file that this process has read or written, cached to avoid queries. The writer invalidates
+/// them when another process commits or a transaction fails.
 #[derive(Debug, Default)]
 pub(super) struct WriteCache {
     last_pos: Option<u64>,
-    /// The lease that was looked up last and is valid.
+    /// The last lease that was found valid.
     lease: Option<(SessionId, u64)>,
-    /// The definitions that a tree names.
+    /// Definitions that each tree refers to.
     definitions: FastMap<SessionId, FastSet<Hash>>,
-    /// How many facts a session has.
+    /// Number of events per session.
     lengths: FastMap<SessionId, u64>,
-    /// The tree that began here last: those of its sessions that have facts are all among `lengths`.
+    /// The last tree that started here. `lengths` contains all of its sessions that have events.
     new_tree: Option<SessionId>,
-    /// Whether the file says that rows may have several facts.
+    /// Whether the file's format allows rows with several events.
     is_format_current: bool,
 }
 
-/// How many sessions and definitions are remembered at most: enough for the largest trees, little beside their drivers.
+/// Maximum number of cached sessions and definitions. Enough for the largest trees, and small compared with their
+/// drivers.
 const MAX_CACHED_ENTRIES: usize = 65_536;
 
 impl WriteCache {
-    /// Forgets what was found out when it gets too much, and all of it: what one thing says may rest on another.
+    /// Clears the cache when it grows too large. All of it is cleared, because entries depend on each other.
     fn bound(&mut self) {
         let definitions: usize = self.definitions.values().map(FastSet::len).sum();
         if definitions + self.lengths.len() > MAX_CACHED_ENTRIES {
@@ -90,8 +91,8 @@ impl WriteCache {
     }
 }
 
-/// Under which name the definitions of a whole tree are kept: its sessions share them, and the last one gone takes them
-/// along. No session has such an id.
+/// Key under which the definitions of a whole tree are stored. Its sessions share them, and they are removed with
+/// the last session. No session has such an id.
 pub(super) fn tree_key(session: &SessionId) -> String {
     format!("{}/", session.root_id())
 }
@@ -114,18 +115,18 @@ impl<'a> WriteTx<'a> {
         Ok(WriteTx { connection, times, cache, next_pos: last + 1, written: CommitEffects::default() })
     }
 
-    /// The position of the last fact that was written.
+    /// Position of the last event that was written.
     pub(super) fn last_pos(&self) -> Option<u64> {
         self.next_pos.checked_sub(1)
     }
 
-    /// Ends the work, and keeps where the next one begins.
+    /// Ends the transaction and returns its effects.
     pub(super) fn done(self) -> CommitEffects {
         self.cache.last_pos = Some(self.next_pos - 1);
         self.written
     }
 
-    /// Appends facts, after everything that can refuse them was looked at: a refusal leaves no trace.
+    /// Appends events. All checks come first, so that a refusal writes nothing.
     pub(super) fn append(&mut self, job: &AppendJob) -> Result<Appended, WriteError> {
         if let Some(lease) = &job.lease {
             self.check_lease(lease, &job.session)?;
@@ -155,7 +156,7 @@ impl<'a> WriteTx<'a> {
         Ok(Appended { first_seq: length, first_pos })
     }
 
-    /// Writes facts of one session from `seq` on at the next positions. A row is found by its last fact.
+    /// Writes events of one session starting at `seq`, at the next positions. A row is keyed by its last event.
     pub(super) fn insert(
         &mut self,
         session: &SessionId,
@@ -187,7 +188,7 @@ impl<'a> WriteTx<'a> {
         Ok(())
     }
 
-    /// Writes contents that are new, and who names which.
+    /// Writes new content and its references.
     pub(super) fn write_blobs(&mut self, session: &SessionId, encoded: &Encoded) -> rusqlite::Result<()> {
         for (hash, content) in &encoded.blobs {
             self.connection
@@ -199,7 +200,7 @@ impl<'a> WriteTx<'a> {
         encoded.texts.iter().try_for_each(|hash| self.add_ref(session.as_str(), hash))
     }
 
-    /// Notes that the tree of a session names a definition.
+    /// Records that the tree of a session refers to a definition.
     fn add_definition(&mut self, session: &SessionId, hash: &Hash) -> rusqlite::Result<()> {
         let is_new = match self.cache.definitions.get_mut(session.root_str()) {
             Some(hashes) => hashes.insert(*hash),
@@ -215,12 +216,12 @@ impl<'a> WriteTx<'a> {
         Ok(())
     }
 
-    /// Forgets what was found out, because it is about to change.
+    /// Clears the cache before a change that it does not cover.
     pub(super) fn invalidate_cache(&mut self) {
         *self.cache = WriteCache::default();
     }
 
-    /// How many facts a session has.
+    /// Number of events of a session.
     pub(super) fn length(&self, session: &SessionId) -> rusqlite::Result<u64> {
         if let Some(length) = self.cache.lengths.get(session) {
             return Ok(*length);
@@ -235,7 +236,7 @@ impl<'a> WriteTx<'a> {
         Ok(last.map_or(0, |last| last + 1))
     }
 
-    /// Notes that a tree begins, unless sessions of an earlier tree of that name are left.
+    /// Notes that a tree starts, unless sessions of an earlier tree with that id are left.
     fn note_new_tree(&mut self, root: &SessionId) -> rusqlite::Result<()> {
         if !has_events(self.connection, root)? {
             self.cache.new_tree = Some(root.clone());
@@ -261,7 +262,7 @@ impl<'a> WriteTx<'a> {
         }
     }
 
-    /// Notes that the tree of a lease runs, in the file at most once a second.
+    /// Renews the lease of a running tree in the file, at most once a second.
     fn renew_if_due(&mut self, lease: &Lease, at: u64) -> rusqlite::Result<()> {
         let time = self.times.0.entry(lease.root.clone()).or_insert(LeaseTime { written: 0, last: at });
         time.last = time.last.max(at);
@@ -279,7 +280,7 @@ impl<'a> WriteTx<'a> {
         Ok(())
     }
 
-    /// Takes the right to run a tree.
+    /// Takes the lease of a tree.
     pub(super) fn lease(&mut self, root: &SessionId, owner: &Owner, at: u64) -> Result<Lease, WriteError> {
         let row = lease_row(self.connection, root)?;
         let (lease, row) = lease::take(row.as_ref(), root, owner, at)?;
@@ -288,7 +289,7 @@ impl<'a> WriteTx<'a> {
         Ok(lease)
     }
 
-    /// Writes all that is kept about the lease of a tree.
+    /// Writes the lease row of a tree.
     pub(super) fn write_lease(&mut self, root: &SessionId, row: &LeaseRow) -> rusqlite::Result<()> {
         let owner = row.owner.as_ref();
         self.cache.lease = None;
@@ -310,7 +311,7 @@ impl<'a> WriteTx<'a> {
         Ok(())
     }
 
-    /// Says that the holder of a lease lives.
+    /// Renews a lease.
     pub(super) fn renew(&mut self, lease: &Lease, at: u64) -> Result<(), WriteError> {
         self.check_lease(lease, &lease.root)?;
         self.write_time(lease, at)?;
@@ -318,7 +319,7 @@ impl<'a> WriteTx<'a> {
         Ok(())
     }
 
-    /// Gives a lease back, unless somebody else has it.
+    /// Releases a lease unless another process holds it.
     pub(super) fn release(&mut self, lease: &Lease) -> Result<(), WriteError> {
         let Some(row) = lease_row(self.connection, &lease.root)?.filter(|row| row.admits(lease)) else {
             return Ok(());
@@ -328,19 +329,19 @@ impl<'a> WriteTx<'a> {
         Ok(self.write_lease(&lease.root, &released)?)
     }
 
-    /// Forgets what was noted about a tree.
+    /// Removes a tree from the cache.
     pub(super) fn forget(&mut self, root: &SessionId) {
         self.times.0.remove(root);
     }
 }
 
-/// Has a file of an earlier format say that rows may have several facts.
+/// Upgrades a file of an earlier format, so that rows may have several events.
 fn upgrade_format(connection: &Connection) -> rusqlite::Result<()> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found < FORMAT { connection.pragma_update(None, "user_version", FORMAT) } else { Ok(()) }
 }
 
-/// Whether there are facts of a session or of any below it.
+/// Whether a session or any descendant has events.
 pub(super) fn has_events(connection: &Connection, root: &SessionId) -> rusqlite::Result<bool> {
     let below = SubtreeRange::of(root);
     connection
@@ -351,7 +352,7 @@ pub(super) fn has_events(connection: &Connection, root: &SessionId) -> rusqlite:
         .query_row(params![root.as_str(), below.first, below.end], |row| row.get(0))
 }
 
-/// What is kept about the lease of a tree.
+/// Reads the lease row of a tree.
 pub(super) fn lease_row(connection: &Connection, root: &SessionId) -> rusqlite::Result<Option<LeaseRow>> {
     connection
         .prepare_cached(

@@ -1,4 +1,4 @@
-//! The one thread that writes, for all callers of this process.
+//! Writer thread, shared by all callers in this process.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -14,23 +14,24 @@ pub(super) use super::write_tx::WriteTx;
 use super::write_tx::{LeaseTimes, WriteCache};
 use crate::store::StoreError;
 
-/// How long a batch takes in more work. Together with the commit it stays around 5 ms on a fair disk.
+/// Time during which a batch accepts more jobs. With the commit it takes about 5 ms on a typical disk.
 const BATCH_WINDOW: Duration = Duration::from_millis(2);
-/// How long a busy writer lets work gather before the next transaction: a commit costs far more than what is in it.
+/// Pause of a busy writer before the next transaction. A commit costs far more than its jobs, so it pays to
+/// collect them.
 const GATHER_PAUSE: Duration = Duration::from_micros(800);
-/// How much work a transaction had if the writer is busy.
+/// Number of jobs in a transaction from which the writer counts as busy.
 const BUSY_JOBS: usize = 4;
-/// How often an idle writer looks whether somebody else wrote.
+/// Interval at which an idle writer checks for commits of other processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
-/// How often a commit is tried again while another program holds the database, each time after waiting for it.
+/// Number of attempts to commit while another program holds the database, each after a wait.
 const MAX_COMMIT_TRIES: u32 = 60;
 
-/// Why work in a transaction stopped.
+/// Error of a job in a transaction.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// The transaction cannot go on.
+    /// The transaction cannot continue.
     Sql(rusqlite::Error),
-    /// This work is refused, and has written nothing. The transaction goes on.
+    /// The job is refused and has written nothing. The transaction continues.
     Refused(StoreError),
 }
 
@@ -46,11 +47,11 @@ impl From<StoreError> for WriteError {
     }
 }
 
-/// Work for the writer. It may be run again when the transaction that it was in failed.
+/// Job for the writer. It may run again if its transaction failed.
 pub(super) trait Job: Send {
-    /// Does the work and keeps the result.
+    /// Runs the job and keeps the result.
     fn run(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()>;
-    /// Tells the caller the result, which is durable, or why there is none.
+    /// Sends the durable result or the error to the caller.
     fn answer(self: Box<Self>, commit: Result<(), StoreError>);
 }
 
@@ -66,7 +67,7 @@ where
     T: Send + 'static,
     F: FnMut(&mut WriteTx<'_>) -> Result<T, WriteError> + Send + 'static,
 {
-    /// The job and where its result arrives.
+    /// Creates the job and the receiver of its result.
     pub(super) fn job(work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, answer) = oneshot::channel();
         (Box::new(ClosureJob { work, result: None, reply }), answer)
@@ -92,12 +93,12 @@ where
             Ok(()) => self.result.unwrap_or(Err(StoreError::Closed)),
             Err(error) => Err(error),
         };
-        // A caller that went away does not want to know.
+        // The caller may have gone away.
         let _ = self.reply.send(result);
     }
 }
 
-/// The thread's own things.
+/// State of the writer thread.
 pub(super) struct Writer {
     place: Arc<Path>,
     connection: Connection,
@@ -107,10 +108,10 @@ pub(super) struct Writer {
     checkpointer: Checkpointer,
     times: LeaseTimes,
     cache: WriteCache,
-    /// Whether the last transaction had much work.
+    /// Whether the last transaction had many jobs.
     is_busy: bool,
-    /// The last `data_version` seen. SQLite changes it only for commits of other connections than this one, which is
-    /// why the writer itself looks: its own commits never stir anybody.
+    /// Last `data_version` seen. SQLite changes it only for commits of other connections. The writer checks it
+    /// itself, so that its own commits trigger no notification.
     last_data_version: i64,
 }
 
@@ -140,7 +141,7 @@ impl Writer {
         })
     }
 
-    /// Works until the store is dropped and the queue is empty.
+    /// Runs until the store is dropped and the queue is empty.
     pub(super) fn run(mut self) {
         loop {
             match self.queue.recv_timeout(POLL_INTERVAL) {
@@ -161,15 +162,15 @@ impl Writer {
         }
     }
 
-    /// One transaction for what is queued. If it fails, each job gets one of its own, so that a job that cannot be
-    /// done, say for want of room, fails alone.
+    /// Runs one transaction for the queued jobs. If it fails, each job gets its own transaction, so that a job
+    /// that cannot succeed, for example on a full disk, fails alone.
     fn batch(&mut self, first: Box<dyn Job>) {
         let mut jobs = vec![first];
         let result = self.transact(&mut jobs, Intake::Queue);
         self.is_busy = jobs.len() >= BUSY_JOBS;
         match result {
             Ok(()) => jobs.into_iter().for_each(|job| job.answer(Ok(()))),
-            // Nothing gets through a lock that another process holds, alone or together.
+            // While another process holds the lock, no job can succeed, alone or together.
             Err(error @ StoreError::Locked { .. }) => {
                 jobs.into_iter().for_each(|job| job.answer(Err(error.clone())));
             }
@@ -206,7 +207,7 @@ impl Writer {
             Err(error) => {
                 self.cache = WriteCache::default();
                 if !self.connection.is_autocommit() {
-                    // Where this fails too, the next BEGIN does, and says why.
+                    // If this fails too, the next BEGIN fails and reports the cause.
                     let _ = self.connection.execute_batch("ROLLBACK");
                 }
                 Err(store_error(&self.place, error))
@@ -215,14 +216,14 @@ impl Writer {
     }
 }
 
-/// Whether a transaction takes in more work than it began with.
+/// Whether a transaction accepts more jobs than it began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Intake {
     Queue,
     Closed,
 }
 
-/// What a transaction did that others have to know.
+/// Effects of a transaction that others have to know.
 #[derive(Debug, Default)]
 pub(super) struct CommitEffects {
     pub(super) bytes: u64,
@@ -230,7 +231,7 @@ pub(super) struct CommitEffects {
     pub(super) removed: bool,
 }
 
-/// Runs the jobs, and those that arrive meanwhile, within the time that a batch may take.
+/// Runs the jobs, and those that arrive meanwhile, within the batch window.
 fn run_jobs(
     connection: &Connection,
     times: &mut LeaseTimes,
@@ -257,7 +258,8 @@ fn run_jobs(
     }
 }
 
-/// Begins a transaction. Only other programs can keep it waiting: those of this one meet at the lock file.
+/// Begins a transaction. Only other programs can make it wait, because the writers of this one are serialized by
+/// the lock file.
 fn begin(place: &Path, connection: &Connection) -> Result<(), StoreError> {
     let mut wait = LockWait::begin();
     loop {
@@ -288,7 +290,7 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | FileLockingProtocolFailed))
 }
 
-/// Stirs those who wait, and trusts nothing that was known, if another process committed something.
+/// If another process has committed, notifies waiters and clears the cache.
 fn detect_foreign_commit(
     connection: &Connection,
     last_data_version: &mut i64,

@@ -1,4 +1,4 @@
-//! Opening what is beneath a folder, such that the kernel keeps the path inside.
+//! Opens paths beneath a folder, with the kernel keeping them inside.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,33 +11,33 @@ use rustix::fs::{Mode, OFlags};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
-/// What happens at a symbolic link.
+/// Treatment of symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Symlinks {
-    /// It is followed as long as it stays inside.
+    /// Follow a link as long as it stays inside.
     FollowInside,
-    /// It is an error.
+    /// Fail at a link.
     Refuse,
 }
 
-/// Looks at something without opening it, so that no device or pipe notices.
+/// Flags to inspect a path without opening it, so that no device or pipe is affected.
 #[cfg(target_os = "linux")]
 pub(super) const INSPECT_FLAGS: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// Looks at something; systems without `O_PATH` have to open it.
+/// Flags to inspect a path; systems without `O_PATH` have to open it.
 #[cfg(not(target_os = "linux"))]
 pub(super) const INSPECT_FLAGS: OFlags = READ_FLAGS;
 
-/// Opens for reading and never waits, neither for the other end of a pipe nor for a terminal.
+/// Flags to open for reading without ever waiting, neither for the other end of a pipe nor for a terminal.
 pub(super) const READ_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Opens a folder for listing and for syncing.
+/// Flags to open a folder for listing and syncing.
 pub(super) const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Opens `path` beneath `folder`.
 ///
-/// The kernel gives up with `EAGAIN` when anything on the system is renamed while it walks over a `..`. That is
-/// rare and over at once, so a few attempts are enough; whoever renames in a loop gets an error, not a way out.
+/// The kernel returns `EAGAIN` if anything on the system is renamed while it resolves a `..`. That is rare and
+/// short, so a few attempts are enough. A process that renames in a loop causes an error, not an escape.
 #[cfg(target_os = "linux")]
 pub(super) fn open(folder: impl AsFd, path: &Path, flags: OFlags, symlinks: Symlinks) -> io::Result<OwnedFd> {
     const ATTEMPTS: usize = 64;
@@ -56,8 +56,8 @@ pub(super) fn open(folder: impl AsFd, path: &Path, flags: OFlags, symlinks: Syml
     Ok(outcome?)
 }
 
-/// Opens `path` beneath `folder`, one name at a time. Without `openat2` no symbolic link can be followed safely, so
-/// none is.
+/// Opens `path` beneath `folder`, one component at a time. Without `openat2` no symbolic link can be followed
+/// safely, so none is followed.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn open(
     folder: impl AsFd,
@@ -78,17 +78,17 @@ pub(super) fn open(
     Ok(rustix::fs::openat(&current, last, flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// Where something that [`open`] opened really is, relative to the folder. The answer may be out of date at once, so
-/// whoever relies on it opens it again by this name and refuses links.
+/// Returns the real path of something that [`open`] opened, relative to the folder. The path may be outdated
+/// immediately, so callers that rely on it open it again by this name and refuse links.
 #[cfg(target_os = "linux")]
 pub(super) fn real_path(folder: impl AsFd, opened: impl AsFd, _given: &Path) -> io::Result<PathBuf> {
-    // The folder's own path is asked for each time, because a workspace may be moved while it is in use.
+    // The folder's own path is read each time, because a workspace may be moved while it is in use.
     let folder = path_of(folder)?;
     let opened = path_of(opened)?;
     opened.strip_prefix(&folder).map(Path::to_path_buf).map_err(|_| Errno::XDEV.into())
 }
 
-/// Where something that [`open`] opened really is: as no link was followed, where its name says.
+/// Returns the real path of something that [`open`] opened: the given path, because no link was followed.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn real_path(_folder: impl AsFd, _opened: impl AsFd, given: &Path) -> io::Result<PathBuf> {
     normalize(given).ok_or_else(|| rustix::io::Errno::XDEV.into())
@@ -100,7 +100,7 @@ fn path_of(opened: impl AsFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd()))
 }
 
-/// The path without `.` and `..`, by its text alone; none where it leads above its start.
+/// Removes `.` and `..` lexically; `None` if the path leads above its start.
 pub(super) fn normalize(path: &Path) -> Option<PathBuf> {
     let mut names: Vec<OsString> = Vec::new();
     for component in path.components() {

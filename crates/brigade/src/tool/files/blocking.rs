@@ -1,4 +1,4 @@
-//! File work away from the threads that drive sessions.
+//! File access outside of the threads that drive sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use brigade_core::ToolOutput;
 
 use super::StopSignal;
 
-/// Does file work on a thread that may wait. When the future is dropped, the work sees its [`StopSignal`] reached.
+/// Runs file access on a thread that may block. If the future is dropped, the [`StopSignal`] of the work is set.
 pub(in crate::tool) async fn blocking(
     limit: Duration,
     work: impl FnOnce(&StopSignal) -> ToolOutput + Send + 'static,
@@ -18,7 +18,9 @@ pub(in crate::tool) async fn blocking(
     let stop = StopSignal::after(limit, dropped);
     match tokio::task::spawn_blocking(move || work(&stop)).await {
         Ok(output) => output,
-        Err(cause) => ToolOutput::error(format!("The tool broke down ({cause}); nothing was changed")),
+        Err(cause) => {
+            ToolOutput::error(format!("The tool failed unexpectedly ({cause}). Nothing was changed."))
+        }
     }
 }
 

@@ -1,136 +1,137 @@
-//! Why a file could not be reached, in words that help a model to go on.
+//! File errors, with texts that help a model to recover.
 
 use std::io;
 
 use brigade_core::ToolOutput;
 use rustix::io::Errno;
 
-/// Why a file of the workspace was not read or written.
+/// Reason why a file of the workspace was not read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The text cannot be the name of a file.
-    #[error("`{path}` is not a usable path: {reason}")]
+    /// The text is not a valid file name.
+    #[error("`{path}` is not a valid path: {reason}")]
     BadPath {
-        /// The path, shortened and without control characters.
+        /// Path, shortened and without control characters.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: &'static str,
     },
     /// The path, or a symbolic link on it, leads out of the workspace.
     #[error(
-        "`{path}` leads out of the workspace, and nothing outside may be touched; give a path relative to the \
-         workspace"
+        "`{path}` is outside the workspace, and files there cannot be accessed. Use a path relative to the workspace."
     )]
     Outside {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// There is no such file.
-    #[error("`{path}` does not exist; list_dir and glob show what there is")]
+    /// The file does not exist.
+    #[error("`{path}` does not exist. Find existing files with list_dir or glob.")]
     NotFound {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// The folders that this agent may touch do not include it.
-    #[error("`{path}` is not in a folder that this agent may touch; it may touch: {folders}")]
+    /// The file is outside of the folders that this agent may access.
+    #[error("`{path}` is not in a directory that this agent may access. Allowed: {folders}")]
     FolderNotAllowed {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// The folders there are.
+        /// Permitted folders.
         folders: String,
     },
-    /// A permission rule forbids it.
-    #[error("`{path}` may not be touched: {reason}; go on without it")]
+    /// A permission rule forbids the access.
+    #[error("access to `{path}` is denied: {reason}. Continue without it.")]
     Forbidden {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// Which rule, in words.
+        /// Description of the rule.
         reason: String,
     },
-    /// A rule wants a question to be asked about the file's real name, and the call named it differently.
-    #[error("`{path}` is really `{real}`, and the rule `{rule}` asks about that; call again with `{real}`")]
+    /// A rule requires approval for the file's real name, and the call used another name.
+    #[error(
+        "`{path}` resolves to `{real}`, for which the rule `{rule}` requires approval. Call again with `{real}`."
+    )]
     RuleAsksForRealPath {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// Where it leads.
+        /// Real path.
         real: String,
-        /// The rule that asks.
+        /// Rule that requires approval.
         rule: String,
     },
-    /// The mode asks about edits, and the call named the file differently.
-    #[error("`{path}` is really `{real}`, and edits of that are asked about; call again with `{real}`")]
+    /// The mode requires approval for edits, and the call used another name.
+    #[error("`{path}` resolves to `{real}`, and editing it requires approval. Call again with `{real}`.")]
     ModeAsksForRealPath {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// Where it leads.
+        /// Real path.
         real: String,
     },
-    /// It is in a folder that only its own program writes.
-    #[error("`{path}` is inside a `{folder}` folder, and file tools never write there; leave it as it is")]
+    /// The file is in a folder that only its own program may write.
+    #[error("`{path}` is inside a `{folder}` directory, where file tools never write. Leave it unchanged.")]
     Protected {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// The name of the folder.
+        /// Name of the folder.
         folder: &'static str,
     },
-    /// It exists, but it is no file that can be read or written.
-    #[error("`{path}` is {what}, not a file; name a regular file")]
+    /// The path exists but is not a regular file.
+    #[error("`{path}` is {what}, not a file. Use a regular file.")]
     NotAFile {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// What it is.
+        /// Description of the file type.
         what: &'static str,
     },
-    /// It exists, but it is no folder.
-    #[error("`{path}` is not a folder; name a folder, or read the file with read_file")]
+    /// The path exists but is not a folder.
+    #[error("`{path}` is not a directory. Use a directory, or read the file with read_file.")]
     NotAFolder {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// It holds more than is read at once.
+    /// The file is larger than the limit for one read.
     #[error(
-        "`{path}` holds more than {cap} bytes; read a part of it: read_file with offset and limit, or grep"
+        "`{path}` is larger than {cap} bytes. Read a part of it with offset and limit of read_file, or use grep."
     )]
     TooLarge {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// How much is read at most.
+        /// Maximum number of bytes.
         cap: u64,
     },
-    /// It is not what it was when the change was planned.
-    #[error("`{path}` was changed by someone else in the meantime; read it again and repeat the change")]
+    /// The file has changed since the edit was planned.
+    #[error("`{path}` has changed in the meantime. Read it again and repeat the change.")]
     Changed {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// It was moved again and again while it was being opened.
-    #[error("`{path}` keeps moving while it is being opened; try again")]
+    /// The file was moved repeatedly while it was being opened.
+    #[error("`{path}` was moved while it was being opened. Try again.")]
     Busy {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// The system cannot keep paths inside a folder.
+    /// The system cannot confine paths to a folder.
     #[error(
-        "this system does not offer openat2, so `{path}` cannot be opened safely; Linux 5.6 or newer is needed, \
-         and a container must not block the call"
+        "cannot open `{path}` safely: the system call openat2 is not available. It needs Linux 5.6 or newer, and a \
+         container must not block it."
     )]
     Unsupported {
-        /// The path as given.
+        /// Path as given.
         path: String,
     },
-    /// The system refused for another reason.
-    #[error("`{path}` cannot be used: {cause}")]
+    /// The system reported another error.
+    #[error("cannot access `{path}`: {cause}")]
     System {
-        /// The path as given.
+        /// Path as given.
         path: String,
-        /// What the system answered.
+        /// Error of the system.
         cause: io::Error,
     },
 }
 
 impl FileError {
-    /// Puts the answer of the system into words.
+    /// Converts a system error.
     pub(super) fn from_system(path: &str, error: impl Into<io::Error>) -> FileError {
         let cause = error.into();
         let path = path.to_owned();
@@ -141,10 +142,10 @@ impl FileError {
             Some(Errno::NOSYS) => FileError::Unsupported { path },
             Some(Errno::LOOP) => FileError::BadPath {
                 path,
-                reason: "a symbolic link on it goes in a circle or cannot be followed safely",
+                reason: "a symbolic link in it is circular or cannot be followed safely",
             },
             Some(Errno::NOTDIR) => {
-                FileError::BadPath { path, reason: "a part of it that should be a folder is a file" }
+                FileError::BadPath { path, reason: "a parent of it is a file, not a directory" }
             }
             Some(Errno::NAMETOOLONG) => FileError::BadPath { path, reason: "a name in it is too long" },
             _ => FileError::System { path, cause },

@@ -1,4 +1,4 @@
-//! Reading a part of a file, line by line.
+//! Reads parts of a file, line by line.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Take};
@@ -8,35 +8,35 @@ use brigade_core::{Extent, Hash, SeenFile};
 
 use super::{FileError, Files, MAX_EDIT_BYTES, OpenedFile, escape_controls};
 
-/// How far a file is read in search of a line. Past it, a reader should ask the shell.
+/// Maximum number of bytes that are read to find a line. Beyond it, the agent should use the shell.
 const MAX_SCAN_BYTES: u64 = 128 << 20;
 
-/// A binary file shows itself within this many bytes.
+/// Number of bytes that are checked for binary content.
 const SNIFF_BYTES: usize = 8 * 1024;
 
-/// Some lines of a file.
+/// Range of lines of a file.
 #[derive(Debug, Default)]
 pub(in crate::tool) struct Lines {
-    /// Their bytes, with line ends.
+    /// Bytes of the lines, with line ends.
     pub(in crate::tool) bytes: Vec<u8>,
-    /// How many lines there are in `bytes`.
+    /// Number of lines in `bytes`.
     pub(in crate::tool) count: u64,
-    /// Whether the only line was longer than the cap, and is cut.
+    /// Whether the only line was longer than the limit and is cut.
     pub(in crate::tool) long_line: bool,
-    /// How many lines come after them.
+    /// Number of lines after the range.
     pub(in crate::tool) rest: Rest,
-    /// How many lines come before them; less than asked for when the file is shorter.
+    /// Number of lines before the range; fewer than requested if the file is shorter.
     pub(in crate::tool) skipped: u64,
-    /// Whether the file looks like something other than text.
+    /// Whether the file looks binary.
     pub(in crate::tool) binary: bool,
-    /// The file as an agent has seen it that is shown these lines; none if it cannot be changed anyway.
+    /// File as seen by an agent that is shown these lines; `None` if the agent cannot change it anyway.
     pub(in crate::tool) seen: Option<SeenFile>,
 }
 
-/// How much of a file comes after a part of it.
+/// Number of lines after a range.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tool) enum Rest {
-    /// So many lines.
+    /// Counted lines.
     Lines(u64),
     /// More lines than were counted.
     #[default]
@@ -44,8 +44,8 @@ pub(in crate::tool) enum Rest {
 }
 
 impl Files {
-    /// Reads at most `count` lines of at most `cap` bytes together, from line `first` (counted from 1) on. Memory is
-    /// bounded by `cap`, however long the file and its lines are.
+    /// Reads at most `count` lines with at most `cap` bytes in total, starting at line `first` (counted from 1).
+    /// Memory use is bounded by `cap`, whatever the length of the file and its lines.
     pub(in crate::tool) fn read_lines(
         &self,
         path: &str,
@@ -68,7 +68,7 @@ impl Files {
             let before = lines.bytes.len();
             let Some(whole) = take_line(&mut reader, &mut lines.bytes, cap).map_err(fail)? else { break };
             if !whole && lines.count > 0 {
-                // The line that does not fit is the first of the rest.
+                // The line that exceeds the limit is the first of the rest.
                 lines.bytes.truncate(before);
                 lines.rest = count_rest(&mut reader, 1).map_err(fail)?;
                 lines.seen = seen(&lines, real.to_str(), reader.get_ref());
@@ -89,14 +89,14 @@ impl Files {
     }
 }
 
-/// The file as seen by an agent that is shown these lines of it, once all of it was read.
+/// Returns the file as seen by an agent that is shown these lines, once the whole file was read.
 fn seen(lines: &Lines, path: Option<&str>, read: &HashingReader) -> Option<SeenFile> {
     let is_whole = lines.skipped == 0 && !lines.long_line && lines.rest == Rest::Lines(0);
     let extent = if is_whole { Extent::Whole } else { Extent::Part };
     Some(SeenFile { path: path?.to_owned(), hash: read.hash()?, extent })
 }
 
-/// A file that is hashed as it is read.
+/// File that is hashed as it is read.
 struct HashingReader {
     file: Take<File>,
     pieces: HashBuilder,
@@ -111,7 +111,7 @@ impl HashingReader {
         MAX_SCAN_BYTES + 1 - self.file.limit()
     }
 
-    /// The hash of what was read; none if that is more than a file to be changed may hold.
+    /// Returns the hash of the bytes read; `None` if there are more than an editable file may contain.
     fn hash(&self) -> Option<Hash> {
         (self.bytes() <= MAX_EDIT_BYTES).then(|| self.pieces.hash())
     }
@@ -125,13 +125,13 @@ impl Read for HashingReader {
     }
 }
 
-/// Goes past one line; false at the end of the file.
+/// Skips one line; false at the end of the file.
 fn skip_line(reader: &mut impl BufRead) -> std::io::Result<bool> {
     Ok(take_line(reader, &mut Vec::new(), 0)?.is_some())
 }
 
-/// Appends one line as far as `into` stays within `cap`, and goes past the rest of it. Says whether all of it was
-/// appended; none at the end of the file.
+/// Appends one line up to a total of `cap` bytes and skips the rest of it. Returns whether the whole line was
+/// appended; `None` at the end of the file.
 fn take_line(reader: &mut impl BufRead, into: &mut Vec<u8>, cap: usize) -> std::io::Result<Option<bool>> {
     let mut found = None;
     loop {
@@ -151,7 +151,7 @@ fn take_line(reader: &mut impl BufRead, into: &mut Vec<u8>, cap: usize) -> std::
     }
 }
 
-/// Counts the lines up to the end, if that is not too far away.
+/// Counts the lines up to the end, unless it is too far away.
 fn count_rest(reader: &mut BufReader<HashingReader>, known: u64) -> std::io::Result<Rest> {
     let mut count = known;
     while skip_line(reader)? {

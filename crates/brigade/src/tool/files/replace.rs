@@ -1,4 +1,4 @@
-//! Changing a file: all of it or nothing of it.
+//! Atomic file changes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -16,21 +16,21 @@ use super::beneath::{self, DIR_FLAGS, INSPECT_FLAGS, READ_FLAGS, Symlinks};
 use super::workspace::{RequestedPath, require_regular};
 use super::{FileError, Files, MAX_EDIT_BYTES, read_bounded};
 
-/// Folders whose content makes other programs run something, or this one permit something.
+/// Folders whose content makes other programs run commands, or makes this one grant permissions.
 const PROTECTED_FOLDERS: [&str; 2] = [".git", ".brigade"];
 
-/// A file that is to be changed or made.
+/// File to change or create.
 #[derive(Debug)]
 pub(in crate::tool) struct EditTarget {
-    /// Where it is, relative to the workspace, without links.
+    /// Real path relative to the workspace, without links.
     pub(in crate::tool) path: String,
-    /// What it holds; none where it does not exist.
+    /// Current content; `None` if the file does not exist.
     pub(in crate::tool) content: Option<Vec<u8>>,
 }
 
 impl Files {
-    /// Finds the file that a change of `path` would change, and what it holds. A link is followed where it stays
-    /// inside, so that the change reaches the file and leaves the link alone.
+    /// Resolves the file that a change of `path` would modify, and reads its content. A link that stays inside is
+    /// followed, so that the change modifies the file and keeps the link.
     pub(in crate::tool) fn edit_target(&self, path: &str) -> Result<EditTarget, FileError> {
         let requested = self.workspace.parse_path(path)?;
         let real = self.resolve_target(&requested)?;
@@ -44,15 +44,15 @@ impl Files {
         Ok(EditTarget { path: path.to_owned(), content })
     }
 
-    /// Gives a file a new content, if it still holds what it is expected to hold; none stands for a file that does
-    /// not exist. Missing folders are made. Whoever reads at the same time, or after a crash, finds the whole old
-    /// content or the whole new one.
+    /// Replaces the content of a file if the current content matches the expected hash; `None` means that the file
+    /// must not exist. Missing folders are created. Concurrent readers, and readers after a crash, see either the
+    /// whole old content or the whole new one.
     pub fn replace(&self, path: &str, content: &[u8], expected: Option<Hash>) -> Result<(), FileError> {
         let requested = self.workspace.parse_path(path)?;
         let fail = |errno: Errno| FileError::from_system(&requested.display, errno);
         let real = self.resolve_target(&requested)?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-            return Err(FileError::NotAFile { path: requested.display, what: "a folder" });
+            return Err(FileError::NotAFile { path: requested.display, what: "a directory" });
         };
         if expected.is_some() && self.workspace.open_real(&real, INSPECT_FLAGS).is_err() {
             return Err(FileError::Changed { path: requested.display });
@@ -65,7 +65,7 @@ impl Files {
         let temp = TempFile::write(&folder, content, before.as_ref())
             .map_err(|cause| FileError::from_system(&requested.display, cause))?;
         let _write_lock = self.workspace.lock_writes();
-        // As late as possible: what is checked here can change only in the moment before the renaming.
+        // Checked as late as possible: the content can change only in the moment before the rename.
         if self.current_hash(&folder, name, &requested)? != expected {
             return Err(FileError::Changed { path: requested.display });
         }
@@ -76,13 +76,13 @@ impl Files {
         rustix::fs::fsync(&folder).map_err(fail)
     }
 
-    /// Removes a file, if it still has the content that it is expected to have. Its folders stay.
+    /// Removes a file if its content matches the expected hash. Its folders stay.
     pub fn remove(&self, path: &str, expected: Hash) -> Result<(), FileError> {
         let requested = self.workspace.parse_path(path)?;
         let fail = |errno: Errno| FileError::from_system(&requested.display, errno);
         let real = self.resolve_target(&requested)?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
-            return Err(FileError::NotAFile { path: requested.display, what: "a folder" });
+            return Err(FileError::NotAFile { path: requested.display, what: "a directory" });
         };
         let folder = self
             .workspace
@@ -96,7 +96,7 @@ impl Files {
         rustix::fs::fsync(&folder).map_err(fail)
     }
 
-    /// Where a file to be written is or will be, judged by its name and by its place.
+    /// Resolves the path of a file to write, and checks both its name and its real path.
     fn resolve_target(&self, requested: &RequestedPath) -> Result<PathBuf, FileError> {
         require_unprotected(requested, Path::new(&requested.lexical))?;
         self.check_requested_path(requested, ActionKind::Edit)?;
@@ -113,12 +113,12 @@ impl Files {
         Ok(real)
     }
 
-    /// Where a file that does not exist will be: its last existing folder, and the names that are missing below.
+    /// Resolves the path of a new file: its last existing folder and the missing components below it.
     fn resolve_new_file(&self, requested: &RequestedPath) -> Result<PathBuf, FileError> {
         if requested.path.as_os_str().as_bytes().ends_with(b"/.") {
             return Err(FileError::BadPath {
                 path: requested.display.clone(),
-                reason: "its end names a folder",
+                reason: "it names a directory",
             });
         }
         let mut missing: Vec<OsString> = Vec::new();
@@ -143,8 +143,8 @@ impl Files {
                 Err(error) => return Err(error),
             };
             let first = missing.last().map(|name| found.real.join(name)).unwrap_or_default();
-            // What exists under the first missing name can only be a link that leads nowhere. To follow it would be
-            // to make a file at a place that nobody named.
+            // Anything that exists under the first missing name can only be a dangling link. Following it would
+            // create a file at a path that the call does not name.
             if let Ok(link) = self.stat_path(&first) {
                 require_regular(&requested.display, &link)?;
             }
@@ -161,8 +161,8 @@ impl Files {
         Ok(rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// Opens a folder of the workspace and makes what is missing of it. Each name is opened beneath the folder before
-    /// it, so that no link can lead elsewhere in the meantime.
+    /// Opens a folder of the workspace and creates the missing parts of it. Each component is opened beneath the
+    /// previous one, so that no link can redirect it in the meantime.
     fn make_folders(&self, real: &Path) -> Result<OwnedFd, Errno> {
         let open = |folder: &dyn AsFd, name: &Path| {
             beneath::open(folder.as_fd(), name, DIR_FLAGS, Symlinks::Refuse)
@@ -202,7 +202,7 @@ impl Files {
     }
 }
 
-/// Refuses a path with a protected name in it, in any case: some file systems do not tell `.GIT` from `.git`.
+/// Refuses a path with a protected component, ignoring case: some file systems treat `.GIT` and `.git` as equal.
 fn require_unprotected(requested: &RequestedPath, path: &Path) -> Result<(), FileError> {
     let names = || path.iter().map(|name| name.to_string_lossy().to_lowercase());
     match PROTECTED_FOLDERS.into_iter().find(|folder| names().any(|name| name == *folder)) {
@@ -219,7 +219,7 @@ fn stat_entry(folder: &OwnedFd, name: &OsStr) -> Result<Option<Stat>, Errno> {
     }
 }
 
-/// A new content beside the file that it is to replace. Unless it is published it goes away again.
+/// New content next to the file that it replaces. It is removed unless it is committed.
 struct TempFile<'a> {
     folder: &'a OwnedFd,
     name: String,
@@ -232,7 +232,7 @@ impl<'a> TempFile<'a> {
         getrandom::fill(&mut random).map_err(|cause| std::io::Error::other(cause.to_string()))?;
         let name = format!(".brigade-{:016x}.tmp", u64::from_le_bytes(random));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // What a private file holds must not be readable for a moment either.
+        // The content of a private file must not be readable by others even for a moment.
         let mode = Mode::from_raw_mode(if before.is_some() { 0o600 } else { 0o644 });
         let mut file = File::from(rustix::fs::openat(folder, &name, flags, mode)?);
         let temp = TempFile { folder, name, published: false };
@@ -245,13 +245,14 @@ impl<'a> TempFile<'a> {
         Ok(temp)
     }
 
-    /// Puts the content in its place. A file that must not exist is not overwritten, even if it came this very moment.
+    /// Renames the content into place. If the file must not exist, it is not overwritten even if it was created a
+    /// moment ago.
     fn commit(mut self, name: &OsStr, expected: Option<Hash>) -> Result<(), Errno> {
         let (folder, temp) = (self.folder, self.name.as_str());
         let outcome = match expected {
             Some(_) => rustix::fs::renameat(folder, temp, folder, name),
             None => match rustix::fs::renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
-                // Some file systems do not know the flag; there the check a moment ago has to do.
+                // Some file systems do not support the flag; the preceding check has to suffice there.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                     rustix::fs::renameat(folder, temp, folder, name)
                 }
@@ -266,13 +267,14 @@ impl<'a> TempFile<'a> {
 impl Drop for TempFile<'_> {
     fn drop(&mut self) {
         if !self.published {
-            // If this fails there is nothing more to do: the name says what the file is.
+            // If this fails there is nothing more to do: the name shows that the file is temporary.
             let _ = rustix::fs::unlinkat(self.folder, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// A file of somebody else stays theirs where the system lets it; otherwise it becomes ours, as with any editor.
+/// Keeps the owner of the file if the system permits it; otherwise the current user becomes the owner, as with any
+/// editor.
 fn keep_owner(file: &File, before: &Stat) {
     let owner = rustix::fs::Uid::from_raw(before.st_uid);
     let group = rustix::fs::Gid::from_raw(before.st_gid);

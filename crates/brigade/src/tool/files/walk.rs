@@ -1,4 +1,4 @@
-//! Looking through folders.
+//! Lists and walks folders.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,44 +18,41 @@ use super::beneath::{self, DIR_FLAGS, READ_FLAGS, Symlinks};
 use super::workspace::{escape_controls, require_regular};
 use super::{FileError, Files, read_bounded, was_moved};
 
-/// How many entries of one folder, and of all folders together, are looked at.
+/// Maximum number of entries of one folder, and of all folders together.
 const MAX_FOLDER_ENTRIES: usize = 50_000;
 const MAX_ENTRIES: usize = 500_000;
 
-/// How deep folders are looked through; each level holds a folder open.
+/// Maximum depth of a walk; each level keeps a folder open.
 const MAX_DEPTH: usize = 64;
 
-/// Longer lists of ignored files are not believed.
+/// Maximum size of a `.gitignore`; a larger one is ignored.
 const MAX_IGNORE_BYTES: u64 = 64 * 1024;
 
-/// One thing in a folder.
+/// Entry of a folder.
 #[derive(Debug)]
 pub(in crate::tool) struct DirEntry {
     name: OsString,
-    /// What it is.
     pub(in crate::tool) kind: EntryKind,
 }
 
-/// What a thing in a folder is.
+/// Type of a folder entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tool) enum EntryKind {
-    /// A regular file.
     File,
-    /// A folder.
     Folder,
-    /// A symbolic link, wherever it leads.
+    /// Symbolic link, whatever its target.
     Link,
     /// A device, pipe or socket.
     Special,
 }
 
 impl DirEntry {
-    /// Its name, as far as it is text.
+    /// Returns the name, lossily converted to UTF-8.
     pub(in crate::tool) fn name(&self) -> String {
         self.name.to_string_lossy().into_owned()
     }
 
-    /// Sorts entries such that the paths of a whole walk come out sorted.
+    /// Key that sorts entries so that the paths of a whole walk are sorted.
     fn sort_key(&self) -> Vec<u8> {
         let mut key = self.name.as_bytes().to_vec();
         if self.kind == EntryKind::Folder {
@@ -65,23 +62,23 @@ impl DirEntry {
     }
 }
 
-/// A file that a walk came to.
+/// File that a walk visits.
 pub(in crate::tool) struct WalkedFile<'a> {
-    /// Its path relative to the workspace, as far as it is text.
+    /// Path relative to the workspace, lossily converted to UTF-8.
     pub(in crate::tool) path: &'a str,
-    /// Its path relative to where the walk began.
+    /// Path relative to the start of the walk.
     pub(in crate::tool) below: &'a str,
     folder: &'a OwnedFd,
     entry: &'a DirEntry,
 }
 
 impl WalkedFile<'_> {
-    /// What it is: a file or a link.
+    /// Type of the entry: a file or a link.
     pub(in crate::tool) fn kind(&self) -> EntryKind {
         self.entry.kind
     }
 
-    /// Opens it for reading, if it is still a regular file.
+    /// Opens the file for reading, if it is still a regular file.
     pub(in crate::tool) fn open(&self) -> Result<File, FileError> {
         let fail = |cause| FileError::from_system(self.path, cause);
         let opened = beneath::open(self.folder, Path::new(&self.entry.name), READ_FLAGS, Symlinks::Refuse)
@@ -92,7 +89,7 @@ impl WalkedFile<'_> {
     }
 }
 
-/// When a walk has to end before its end.
+/// Condition that ends a walk early.
 #[derive(Debug, Clone)]
 pub(in crate::tool) struct StopSignal {
     dropped: Arc<AtomicBool>,
@@ -100,28 +97,28 @@ pub(in crate::tool) struct StopSignal {
 }
 
 impl StopSignal {
-    /// After this time, or when the flag is set.
+    /// Creates a signal that stops after this time, or when the flag is set.
     pub(in crate::tool) fn after(limit: Duration, dropped: Arc<AtomicBool>) -> StopSignal {
         StopSignal { dropped, deadline: Instant::now() + limit }
     }
 
-    /// Whether it is time to end.
+    /// Whether the walk should stop.
     pub(in crate::tool) fn is_stopped(&self) -> bool {
         self.dropped.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
 }
 
-/// Why a walk did not see everything.
+/// Reason why a walk is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tool) enum WalkLimit {
-    /// Its time was up.
+    /// The time limit was reached.
     Time,
-    /// There are too many files, or they are too deep.
+    /// There are too many files, or they are nested too deeply.
     Size,
 }
 
 impl Files {
-    /// What is in a folder and may be seen, sorted; and whether there is more.
+    /// Lists the visible entries of a folder, sorted, and the limit that cut the list, if any.
     pub(in crate::tool) fn list(&self, path: &str) -> Result<(Vec<DirEntry>, Option<WalkLimit>), FileError> {
         let (folder, real) = self.open_folder(path)?;
         let (entries, hit_limit) =
@@ -131,8 +128,8 @@ impl Files {
         Ok((entries.into_iter().filter(visible).collect(), hit_limit))
     }
 
-    /// Visits the files below a folder in the order of their paths, without those that may not be seen, those that
-    /// `.gitignore` names, and what is in `.git`. Links are visited but not followed.
+    /// Visits the files below a folder in path order. Files that the agent may not see, files ignored by
+    /// `.gitignore` and the content of `.git` are skipped. Links are visited but not followed.
     pub(in crate::tool) fn walk(
         &self,
         path: &str,
@@ -144,7 +141,7 @@ impl Files {
         let start = real.to_string_lossy();
         let mut walk =
             Walk { files: self, start: &start, stop, visit, ignores, hit_limit: None, left: MAX_ENTRIES };
-        // A visitor that has enough ends the walk, and that is no failure.
+        // A visitor that has enough results ends the walk, which is not a failure.
         let _ = walk.walk_folder(&folder, &start, 0);
         Ok(walk.hit_limit)
     }
@@ -152,7 +149,7 @@ impl Files {
     fn open_folder(&self, path: &str) -> Result<(OwnedFd, PathBuf), FileError> {
         let requested = self.workspace.parse_path(path)?;
         for _ in 0..super::OPEN_ATTEMPTS {
-            // Folders on the way to what may be touched can be looked into, and show only that way.
+            // Parents of a permitted folder can be listed, but show only the entries that lead to it.
             if !self.leads_to_allowed_folder(&requested.lexical) {
                 self.check_requested_path(&requested, ActionKind::Pure)?;
             }
@@ -179,7 +176,7 @@ impl Files {
                 && self.permissions.may_read(real))
     }
 
-    /// The `.gitignore` files of the folders above a folder, from the root down.
+    /// Reads the `.gitignore` files of the parent folders, from the root down.
     fn ignores_above(&self, real: &Path) -> Vec<Gitignore> {
         let mut above: Vec<&Path> = real.ancestors().skip(1).collect();
         above.reverse();
@@ -203,7 +200,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn walk_folder(&mut self, folder: &OwnedFd, path: &str, depth: usize) -> ControlFlow<()> {
-        // A folder that cannot be read is left out: the walk is about what can be found.
+        // A folder that cannot be read is skipped: the walk reports only what it can find.
         let Ok((entries, hit_limit)) = read_folder(folder) else { return ControlFlow::Continue(()) };
         self.hit_limit = self.hit_limit.or(hit_limit);
         let ignores = ignore_file(folder, path);
@@ -256,7 +253,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The nearest `.gitignore` that has an opinion decides.
+    /// Whether a path is ignored. The nearest `.gitignore` with a matching pattern decides.
     fn is_ignored(&self, path: &str, kind: EntryKind) -> bool {
         let rooted = format!("/{path}");
         let opinions =
@@ -273,7 +270,7 @@ fn ignore_file(folder: &OwnedFd, path: &str) -> Option<Gitignore> {
     let content = read_bounded(File::from(opened), MAX_IGNORE_BYTES).ok()??;
     let mut builder = GitignoreBuilder::new(format!("/{path}"));
     for line in String::from_utf8_lossy(&content).lines() {
-        // A line that is no pattern ignores nothing, as in git.
+        // A line that is not a valid pattern ignores nothing, as in git.
         let _ = builder.add_line(None, line);
     }
     builder.build().ok()
@@ -301,7 +298,7 @@ fn read_folder(folder: &OwnedFd) -> std::io::Result<(Vec<DirEntry>, Option<WalkL
 
 fn kind_of(folder: &OwnedFd, name: &OsStr, listed_type: FileType) -> EntryKind {
     let kind = match listed_type {
-        // Some file systems do not say it in the listing.
+        // Some file systems do not include the type in the listing.
         FileType::Unknown => rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
         listed_type => listed_type,

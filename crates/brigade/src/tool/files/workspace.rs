@@ -1,4 +1,4 @@
-//! The folder that everything happens in.
+//! Root folder of all file access.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use super::beneath::{self, INSPECT_FLAGS, Symlinks};
 use super::error::FileError;
 
-/// The longest path that is accepted; the kernel takes no longer one.
+/// Maximum length of a path; the kernel accepts no longer one.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// A folder and all that is in it. Whatever is opened through it is beneath it: the kernel resolves each path and
-/// refuses one that leads out, also when a symbolic link changes in the middle.
+/// A folder and everything in it. Everything opened through it is beneath it: the kernel resolves each path and
+/// refuses one that leads out, even if a symbolic link changes in the middle.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     inner: Arc<Inner>,
@@ -23,46 +23,46 @@ pub struct Workspace {
 struct Inner {
     folder: OwnedFd,
     root: PathBuf,
-    /// Held between the last look at a file and its replacement, so that of two edits the later one sees the first.
+    /// Held between the last check of a file and its replacement, so that the later of two edits sees the earlier
+    /// one.
     write_lock: std::sync::Mutex<()>,
 }
 
-/// A path of the workspace as somebody named it.
+/// Path of the workspace as requested.
 pub(super) struct RequestedPath {
-    /// As it is opened: relative to the root, with `..` and links.
+    /// Path to open: relative to the root, with `..` and links.
     pub(super) path: PathBuf,
-    /// Without `..`, by its text alone: what rules are compared with.
+    /// Path without `..`, resolved lexically; rules match this one.
     pub(super) lexical: String,
-    /// How errors call it.
+    /// Name for error messages.
     pub(super) display: String,
-    /// Whether the permission gate was asked about this name. It cannot tell what an absolute path is.
+    /// Name that the permission check has seen. It does not resolve absolute paths.
     pub(super) checked: CheckedPath,
 }
 
-/// Which name the permission gate has decided about.
+/// Name that the permission check has decided on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CheckedPath {
-    /// The name of the file in the workspace.
+    /// Path relative to the workspace.
     WorkspacePath,
-    /// A name that rules do not recognise.
+    /// Absolute path, which rules do not recognise.
     AbsolutePath,
 }
 
-/// Something that a path leads to.
+/// Target of a path.
 pub(super) struct Resolved {
-    /// Where it is, relative to the root, without links.
+    /// Real path relative to the root, without links.
     pub(super) real: PathBuf,
-    /// What it is.
     pub(super) stat: Stat,
 }
 
 impl Workspace {
-    /// Keeps other writers of this workspace out.
+    /// Locks out other writers of this workspace.
     pub(super) fn lock_writes(&self) -> std::sync::MutexGuard<'_, ()> {
         self.inner.write_lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Opens the folder. It is held open, so that it stays the same folder when its path changes.
+    /// Opens the folder. It is kept open, so that it stays the same folder if its path changes.
     pub fn open(root: &Path) -> Result<Workspace, FileError> {
         let display = root.to_string_lossy();
         let fail = |error: std::io::Error| FileError::from_system(&display, error);
@@ -75,7 +75,7 @@ impl Workspace {
         Ok(Workspace { inner: Arc::new(Inner { folder, root, write_lock: std::sync::Mutex::new(()) }) })
     }
 
-    /// The path of the folder when it was opened, without symbolic links.
+    /// Returns the path of the folder when it was opened, without symbolic links.
     pub fn root(&self) -> &Path {
         &self.inner.root
     }
@@ -84,12 +84,12 @@ impl Workspace {
         self.inner.folder.as_fd()
     }
 
-    /// Reads a path as a model writes it. An absolute one is accepted where its text is beneath the root.
+    /// Parses a path as a model writes it. An absolute path is accepted if it is lexically beneath the root.
     pub(super) fn parse_path(&self, path: &str) -> Result<RequestedPath, FileError> {
         let display = escape_controls(brigade_core::text::truncate_bytes(path, 200));
         let bad = |reason| Err(FileError::BadPath { path: display.clone(), reason });
         if path.is_empty() {
-            return bad("it is empty; `.` is the workspace itself");
+            return bad("it is empty. Use `.` for the workspace itself");
         }
         if path.contains('\0') {
             return bad("it contains a NUL character");
@@ -110,14 +110,14 @@ impl Workspace {
         if opened.as_os_str().is_empty() {
             opened.push(".");
         }
-        // `Path` forgets a final slash, which says that a folder is meant.
+        // `Path` drops a trailing slash, which means that a folder is requested.
         if path.ends_with('/') {
             opened.push(".");
         }
         Ok(RequestedPath { path: opened, lexical: lexical.to_string_lossy().into_owned(), display, checked })
     }
 
-    /// Follows a path to what it leads to.
+    /// Resolves a path to its target.
     pub(super) fn resolve(&self, requested: &RequestedPath) -> Result<Resolved, FileError> {
         let fail = |error| FileError::from_system(&requested.display, error);
         let opened = beneath::open(self.folder(), &requested.path, INSPECT_FLAGS, Symlinks::FollowInside)
@@ -127,28 +127,28 @@ impl Workspace {
         Ok(Resolved { real, stat })
     }
 
-    /// Opens what is at this very place; a link on the way is an error.
+    /// Opens exactly this path; a link on the way is an error.
     pub(super) fn open_real(&self, real: &Path, flags: OFlags) -> std::io::Result<OwnedFd> {
         let path = if real.as_os_str().is_empty() { Path::new(".") } else { real };
         beneath::open(self.folder(), path, flags, Symlinks::Refuse)
     }
 }
 
-/// Refuses what is not a regular file. Reading a device or a pipe may wait for ever or do something.
+/// Refuses anything but a regular file. Reading a device or a pipe may block forever or have side effects.
 pub(super) fn require_regular(path: &str, stat: &Stat) -> Result<(), FileError> {
     let what = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => return Ok(()),
-        FileType::Directory => "a folder",
-        FileType::Symlink => "a symbolic link that leads nowhere",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a dangling symbolic link",
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",
         FileType::CharacterDevice | FileType::BlockDevice => "a device",
-        _ => "something unknown",
+        _ => "of unknown type",
     };
     Err(FileError::NotAFile { path: path.to_owned(), what })
 }
 
-/// A name as it may stand in a line of output: a file name can contain line ends that would fake other lines.
+/// Escapes control characters of a file name, because line ends in it could imitate other lines of the output.
 pub(crate) fn escape_controls(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for character in name.chars() {

@@ -1,55 +1,57 @@
-//! Why nothing could be remembered or read, in words that help to go on.
+//! Memory errors, with texts that help an agent to recover.
 
 use std::io;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
 
-/// Why the memory could not be used.
+/// Reason why the memory could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The note is not one that can be stored.
-    #[error("This cannot be remembered: {0}")]
+    /// The entry is not valid.
+    #[error("cannot store the entry: {0}")]
     InvalidEntry(String),
     /// The file cannot be written.
-    #[error("the memory {path} cannot be written ({cause}); make it and its folder writable")]
+    #[error("cannot write the memory file {path}: {cause}. Make the file and its directory writable.")]
     ReadOnly {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system answered.
+        /// Error of the system.
         cause: String,
     },
-    /// There is no more room for it.
-    #[error("the memory {path} is full, or the disk is; make room and try again")]
-    Full {
-        /// The file.
-        path: String,
-    },
-    /// Another process kept it locked for too long.
-    #[error("the memory {path} is locked by another program; try again")]
-    Busy {
-        /// The file.
-        path: String,
-    },
-    /// It was written by a later version.
+    /// There is no space left.
     #[error(
-        "the memory {path} has format {found}, and this version knows formats up to {known}; use a newer one"
+        "cannot write the memory file {path}: the file or the disk is full. Free some space and try again."
+    )]
+    Full {
+        /// Path of the file.
+        path: String,
+    },
+    /// Another process kept the file locked for too long.
+    #[error("the memory file {path} is locked by another process. Try again.")]
+    Busy {
+        /// Path of the file.
+        path: String,
+    },
+    /// The file was written by a later version.
+    #[error(
+        "the memory file {path} has format {found}, but this version supports formats up to {known}. Update brigade."
     )]
     NewerFormat {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The format that it has.
+        /// Format of the file.
         found: u32,
-        /// The latest format that this version knows.
+        /// Latest format that this version supports.
         known: u32,
     },
-    /// It is no memory, or no longer one.
-    #[error("the memory {path} is damaged or no memory ({cause}); restore it from a copy, or move it away")]
+    /// The file is not a memory file, or is damaged.
+    #[error("{path} is damaged or not a memory file: {cause}. Restore it from a backup, or move it away.")]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         cause: String,
     },
 }
@@ -59,7 +61,7 @@ impl MemoryError {
         MemoryError::Damaged { path: path.display().to_string(), cause: cause.into() }
     }
 
-    /// What an error of the file system means.
+    /// Converts an error of the file system.
     pub(super) fn from_system(path: &Path, error: &io::Error) -> MemoryError {
         let (shown, cause) = (path.display().to_string(), error.to_string());
         match error.kind() {
@@ -74,7 +76,7 @@ impl MemoryError {
         }
     }
 
-    /// What an error of SQLite means.
+    /// Converts an error of SQLite.
     pub(super) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> MemoryError {
         let (shown, cause) = (path.display().to_string(), error.to_string());
         match error.sqlite_error_code() {

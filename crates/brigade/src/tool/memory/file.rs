@@ -1,4 +1,4 @@
-//! The file of the memory: its tables, how it is opened, and what is asked of it.
+//! SQLite file of the memory: tables, opening and queries.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,21 +13,22 @@ use super::snippet::snippet;
 use super::{MemoryEntry, MemoryError, PutResult, Replaced, ValidEntry};
 use crate::clock;
 
-/// The format that this version writes, in `user_version`.
+/// Format that this version writes, in `user_version`.
 const FORMAT: u32 = 1;
-/// "BRGM": says whose file it is.
+/// "BRGM": identifies the file as a memory file.
 const APPLICATION_ID: u32 = 0x4252_474d;
-/// How long one process waits for others.
+/// Maximum wait for other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the first opening is tried: switching to the write-ahead log does not wait by itself.
+/// Maximum number of attempts to open the file for the first time: switching to the write-ahead log does not wait
+/// by itself.
 const OPEN_ATTEMPTS: u32 = 100;
 const OPEN_RETRY_DELAY: Duration = Duration::from_millis(20);
-/// The largest file, in pages of 4 KiB: one GiB.
+/// Maximum size of the file, in pages of 4 KiB: one GiB.
 const MAX_PAGES: u32 = 262_144;
-/// How long a call is recognised that is made again.
+/// Period in which a repeated call is recognised.
 const CALL_RETENTION_MS: u64 = 90 * 24 * 60 * 60 * 1000;
 
-/// How many words of a query count, and how long each may be.
+/// Maximum number of terms of a query, and maximum length of each.
 const MAX_TERMS: usize = 32;
 const MAX_TERM_CHARACTERS: usize = 64;
 
@@ -57,7 +58,7 @@ const SCHEMA: &str = "
 
 const STORED_AT_SQL: &str = "strftime('%Y-%m-%dT%H:%M:%SZ', entries.at / 1000, 'unixepoch')";
 
-/// The file, opened when it is first used.
+/// File that is opened at the first use.
 #[derive(Debug)]
 pub(super) struct MemoryFile {
     path: PathBuf,
@@ -66,12 +67,12 @@ pub(super) struct MemoryFile {
 
 impl MemoryFile {
     pub(super) fn new(path: &Path) -> MemoryFile {
-        // The place stays the same when the process changes its folder.
+        // An absolute path stays valid if the process changes its working directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         MemoryFile { path, connection: Mutex::default() }
     }
 
-    /// Makes or checks it.
+    /// Creates or checks the file.
     pub(super) fn open_or_create(&self) -> Result<(), MemoryError> {
         self.work(|_| Ok(()))
     }
@@ -139,7 +140,7 @@ impl MemoryFile {
         if !self.exists()? {
             return Ok(Vec::new());
         }
-        // A word in the key counts most, then one among the tags.
+        // A match in the key ranks highest, then one in the tags.
         let statement = format!(
             "SELECT entries.key, entries.text, entries.tags, entries.session, {STORED_AT_SQL}
              FROM (
@@ -157,7 +158,7 @@ impl MemoryFile {
         })
     }
 
-    /// Reading does not make the file.
+    /// Whether the file exists. Reading does not create it.
     fn exists(&self) -> Result<bool, MemoryError> {
         match self.path.try_exists() {
             Ok(exists) => Ok(exists),
@@ -166,7 +167,8 @@ impl MemoryFile {
         }
     }
 
-    /// Works with the connection. After an error it is opened anew, because the file may have been repaired since.
+    /// Runs work on the connection. After an error the connection is reopened, because the file may have been
+    /// repaired since.
     fn work<T>(&self, work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T, MemoryError> {
         let mut held = self.lock();
         let mut connection = match held.take() {
@@ -194,8 +196,8 @@ fn entry_from_row(row: &Row<'_>) -> rusqlite::Result<MemoryEntry> {
     })
 }
 
-/// The words of a query, each quoted so that none is read as syntax; the beginning of a word is enough. None where
-/// there is no word.
+/// Builds the match expression of a query. Each word is quoted so that none is parsed as syntax, and matches as a
+/// prefix. `None` if the query contains no word.
 fn match_expression(query: &str) -> Option<String> {
     let mut terms: Vec<String> = Vec::new();
     for word in query.split(|c: char| c.is_whitespace() || c.is_control()) {
@@ -222,7 +224,7 @@ fn open(path: &Path) -> Result<Connection, MemoryError> {
     check_format(path, connect(path))
 }
 
-/// Makes the folder and an empty file that only the owner can read, where they are missing.
+/// Creates the folder and an empty file that only the owner can read, if they are missing.
 fn create(path: &Path) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -237,7 +239,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// What a file says about itself.
+/// Opened database with its metadata.
 struct OpenedDatabase {
     connection: Connection,
     application: u32,
@@ -252,12 +254,12 @@ fn connect(path: &Path) -> rusqlite::Result<OpenedDatabase> {
     let is_new = |connection: &Connection| {
         connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get::<_, bool>(0))
     };
-    // Somebody else's file is looked at and left as it is.
+    // A file of another program is inspected but not modified.
     let fresh = number(&connection, "user_version")? == 0u32 && is_new(&connection)?;
     if fresh || number(&connection, "application_id")? == APPLICATION_ID {
         let switch = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0));
         match switch {
-            // What cannot be written can still be read.
+            // A read-only file can still be read.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) && !fresh => {}
             switched => drop(switched?),
         }
@@ -266,7 +268,7 @@ fn connect(path: &Path) -> rusqlite::Result<OpenedDatabase> {
     }
     if fresh {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have been quicker.
+        // Another process may have created the tables first.
         if is_new(&transaction)? {
             transaction.execute_batch(SCHEMA)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;

@@ -1,16 +1,16 @@
-//! The part of a text that fits a query. SQLite has a function for it, but that one takes time with the square of the
-//! hits: one entry that repeats a word would keep every search busy for seconds.
+//! Selects the part of a text that matches a query. SQLite's own function takes time quadratic in the number of
+//! hits: one entry that repeats a word would delay every search for seconds.
 
 use brigade_core::text::truncate_bytes;
 
-/// How much of a text is shown.
+/// Length of a snippet.
 const SNIPPET_BYTES: usize = 360;
-/// How much of it comes before the first word that fits.
+/// Length of the text before the first match.
 const LEAD_BYTES: usize = 60;
-/// How many words of a query are looked for: one bit each.
+/// Maximum number of query words: one bit each.
 const MAX_TERMS: usize = 32;
 
-/// The part of the text with the most different words of the query; its beginning where none is found.
+/// Returns the part of the text with the most distinct words of the query, or its beginning if none matches.
 pub(super) fn snippet(text: &str, query: &str) -> String {
     let terms: Vec<String> = words(query).take(MAX_TERMS).map(|(_, word)| word.to_lowercase()).collect();
     let hits: Vec<(usize, u32)> = words(text)
@@ -24,7 +24,8 @@ pub(super) fn snippet(text: &str, query: &str) -> String {
     excerpt_at(text, best_window(&hits))
 }
 
-/// Where the window begins that holds the most different words: the first of them. Each hit enters and leaves once.
+/// Finds the start of the window with the most distinct words, which is the first of them. Each hit enters and
+/// leaves once.
 fn best_window(hits: &[(usize, u32)]) -> usize {
     let mut counts = [0u32; MAX_TERMS];
     let (mut most, mut place, mut end) = (0, 0, 0);
@@ -61,7 +62,7 @@ fn excerpt_at(text: &str, place: usize) -> String {
     format!("{before}{}{after}", part.trim())
 }
 
-/// Runs of letters and digits, with their places.
+/// Yields runs of letters and digits, with their offsets.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())

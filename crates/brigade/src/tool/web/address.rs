@@ -1,14 +1,14 @@
-//! Addresses that may be asked for, as far as their text tells.
+//! Validation of URLs by their text.
 
 use serde::Deserialize;
 use url::Url;
 
 use super::error::{FetchFailure, WebError, sanitize_line};
 
-/// The longest address that is sent.
+/// Maximum length of a URL.
 const MAX_URL_BYTES: usize = 4096;
 
-/// An http or https address with a host and without credentials.
+/// http or https URL with a host and without credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct WebUrl(Url);
@@ -17,7 +17,7 @@ impl WebUrl {
     pub(super) fn parse(text: &str) -> Result<WebUrl, WebError> {
         let shown = || {
             let name = sanitize_line(text.split(['?', '#']).next().unwrap_or_default());
-            // What stands before an `@` may be a password.
+            // The part before an `@` may contain a password.
             format!("`{}`", name.rsplit('@').next().unwrap_or_default())
         };
         if text.len() > MAX_URL_BYTES {
@@ -28,7 +28,7 @@ impl WebUrl {
         WebUrl::from_url(url).map_err(|cause| WebError::new(shown(), cause))
     }
 
-    /// The address that a redirect at this one leads to.
+    /// Resolves the target of a redirect from this URL.
     pub(super) fn redirect(&self, location: &str) -> Result<WebUrl, FetchFailure> {
         if location.len() > MAX_URL_BYTES {
             return Err(FetchFailure::UrlTooLong(MAX_URL_BYTES));
@@ -49,7 +49,7 @@ impl WebUrl {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(FetchFailure::Credentials);
         }
-        // Such addresses always have a host; without one they cannot be read.
+        // Such URLs always have a host; without one they cannot be parsed.
         if url.host_str().is_none_or(str::is_empty) {
             return Err(FetchFailure::InvalidUrl("there is no host".to_owned()));
         }
@@ -61,7 +61,7 @@ impl WebUrl {
         &self.0
     }
 
-    /// The host as it stands in the address: an IPv6 address has its brackets.
+    /// Returns the host as written in the URL: an IPv6 address has its brackets.
     pub(super) fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()
     }
@@ -97,9 +97,9 @@ mod tests {
             ("ftp://example.com", "only http and https"),
             ("https://user@example.com", "user name or password"),
             ("https://:hunter2@example.com", "user name or password"),
-            ("https://", "no address"),
-            ("http://exa mple.com", "no address"),
-            ("", "no address"),
+            ("https://", "invalid URL"),
+            ("http://exa mple.com", "invalid URL"),
+            ("", "invalid URL"),
         ] {
             let error = host(text).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains("hunter2"), "{text}: {error}");
@@ -116,7 +116,7 @@ mod tests {
             ("http://example.com/a/b", "from https to http"),
             ("file:///etc/passwd", "only http and https"),
             ("https://a:b@example.com", "user name or password"),
-            ("https://[", "nowhere"),
+            ("https://[", "invalid redirect"),
         ] {
             let error = address.redirect(location).unwrap_err().to_string();
             assert!(error.contains(says), "{location}: {error}");

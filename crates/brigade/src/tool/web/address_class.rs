@@ -1,15 +1,15 @@
-//! Which addresses of the network may be connected to.
+//! Classification of IP addresses: which of them may be connected to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where an address leads.
+/// Network that an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AddressClass {
-    /// Anybody can go there.
+    /// Public network.
     Public,
-    /// To this machine.
+    /// This machine.
     Loopback,
-    /// Somewhere that a page has no business to lead to; the words say where.
+    /// Network that a page must not lead to, with its description.
     Blocked(&'static str),
 }
 
@@ -20,7 +20,7 @@ const RESERVED: AddressClass = AddressClass::Blocked("in a range that is reserve
 const CLOUD_METADATA: AddressClass =
     AddressClass::Blocked("the address where cloud machines keep their keys");
 
-/// Where an address leads. What is not known to be public is closed.
+/// Classifies an address. An address that is not known to be public is blocked.
 pub(super) fn address_class(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(address) => address_class_v4(address),
@@ -34,7 +34,7 @@ fn address_class_v4(address: Ipv4Addr) -> AddressClass {
         (127, ..) => AddressClass::Loopback,
         (169, 254, _) => LINK_LOCAL,
         (10, ..) | (172, 16..=31, _) | (192, 168, _) => PRIVATE,
-        // Shared between the customers of a provider.
+        // Shared address space of carrier-grade NAT.
         (100, 64..=127, _) => PRIVATE,
         (168, 63, 129) if d == 16 => CLOUD_METADATA,
         (0, ..) | (192, 0, 0 | 2) | (192, 88, 99) | (198, 18 | 19, _) | (198, 51, 100) | (203, 0, 113) => {
@@ -56,17 +56,17 @@ fn address_class_v6(address: Ipv6Addr) -> AddressClass {
     let [first, second, ..] = parts;
     let embedded = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        // A gateway would not lead to this machine but to its own.
+        // A gateway would reach its own loopback, not this machine's.
         match address_class_v4(Ipv4Addr::new(a, b, c, d)) {
             AddressClass::Loopback => RESERVED,
             other => other,
         }
     };
     match parts {
-        // A gateway translates these to the address inside: NAT64 and 6to4.
+        // A gateway translates NAT64 and 6to4 addresses to the embedded address.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return embedded(high, low),
         [0x2002, high, low, ..] => return embedded(high, low),
-        // So does a host that speaks ISATAP.
+        // So does an ISATAP host.
         [_, _, _, _, 0 | 0x200, 0x5efe, high, low] if embedded(high, low) != AddressClass::Public => {
             return PRIVATE;
         }
@@ -76,7 +76,7 @@ fn address_class_v6(address: Ipv6Addr) -> AddressClass {
         (0xfc00..=0xfdff, _) => PRIVATE,
         (0xfe80..=0xfeff, _) => LINK_LOCAL,
         (0xff00.., _) => AddressClass::Blocked("a multicast or reserved address"),
-        // Protocols such as Teredo, and examples.
+        // Protocols such as Teredo, and documentation addresses.
         (0x2001, 0..=0x1ff | 0xdb8) | (0x3fff, 0..=0xfff) => RESERVED,
         (0x2000..=0x3fff, _) => AddressClass::Public,
         _ => RESERVED,

@@ -1,4 +1,4 @@
-//! The body of an answer, read under a limit and made text.
+//! Reads response bodies under a limit and decodes them to text.
 
 use std::io::{self, Write};
 
@@ -8,24 +8,24 @@ use reqwest::{Response, header};
 
 use super::error::{FetchFailure, root_cause, sanitize_line};
 
-/// How far into a page its own word about its letters is looked for.
+/// Number of bytes of a page that are searched for its charset declaration.
 const META_SCAN_BYTES: usize = 1024;
 
-/// What came back.
+/// Body of a response.
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
-    /// Whether there was more than may be read.
+    /// Whether the body was longer than the limit.
     pub(super) is_truncated: bool,
 }
 
-/// What can be read.
+/// Supported content formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ContentFormat {
     Html,
     Text,
 }
 
-/// Reads at most `limit` bytes, compressed or not.
+/// Reads at most `limit` bytes, both before and after decompression.
 pub(super) async fn read(mut response: Response, limit: usize) -> Result<Body, FetchFailure> {
     let encoding = header(&response, header::CONTENT_ENCODING);
     let mut decoder = match encoding.as_str() {
@@ -67,7 +67,7 @@ impl BodyDecoder {
         }
     }
 
-    /// What there is, of something that is longer.
+    /// Takes the bytes so far as a truncated body.
     fn truncated(&mut self) -> Body {
         Body { bytes: std::mem::take(&mut self.buffer().bytes), is_truncated: true }
     }
@@ -84,7 +84,7 @@ impl BodyDecoder {
     }
 }
 
-/// Takes bytes up to a limit and refuses more, which stops whoever writes.
+/// Buffer that accepts bytes up to a limit and then fails, which stops the writer.
 struct LimitedBuffer {
     bytes: Vec<u8>,
     limit: usize,
@@ -114,18 +114,18 @@ impl Write for LimitedBuffer {
     }
 }
 
-/// A header as text, in small letters.
+/// Returns a header as lower-case text.
 fn header(response: &Response, name: header::HeaderName) -> String {
     let value = response.headers().get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     value.unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// What a server says about its answer.
+/// Returns the content type that the server declares.
 pub(super) fn content_type(response: &Response) -> String {
     header(response, header::CONTENT_TYPE)
 }
 
-/// Whether something of this type can be read; none where the server says nothing.
+/// Returns the format of a content type, or an error if it is not supported; `None` if the server declares none.
 pub(super) fn content_format(content_type: &str) -> Result<Option<ContentFormat>, FetchFailure> {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     let (kind, form) = essence.split_once('/').unwrap_or((essence, ""));
@@ -143,7 +143,7 @@ pub(super) fn content_format(content_type: &str) -> Result<Option<ContentFormat>
     }
 }
 
-/// The text of a body, and what it is.
+/// Decodes a body to text and determines its format.
 pub(super) fn decode(
     bytes: &[u8],
     content_type: &str,
@@ -161,7 +161,8 @@ pub(super) fn decode(
     Ok((text.into_owned(), format.unwrap_or(found)))
 }
 
-/// The letters of a text: as its first bytes say, then the server, then the page, then the bytes themselves.
+/// Detects the encoding from the byte order mark, the server's header, the page's declaration or the bytes, in that
+/// order.
 fn encoding(bytes: &[u8], content_type: &str) -> &'static Encoding {
     if let Some((encoding, _)) = Encoding::for_bom(bytes) {
         return encoding;
@@ -173,7 +174,7 @@ fn encoding(bytes: &[u8], content_type: &str) -> &'static Encoding {
     };
     charset(content_type).or_else(by_page).unwrap_or_else(|| match std::str::from_utf8(bytes) {
         Ok(_) => encoding_rs::UTF_8,
-        // The last letter may have been cut in two, where others are whole.
+        // The last character may have been cut while the others are complete.
         Err(error)
             if error.error_len().is_none()
                 && bytes.get(..error.valid_up_to()).is_some_and(|valid| !valid.is_ascii()) =>
@@ -191,7 +192,7 @@ fn charset(text: &str) -> Option<&'static Encoding> {
     Encoding::for_label(tail.get(..end.unwrap_or(tail.len()))?.as_bytes())
 }
 
-/// Leaves out what no reader sees: control characters, and letters that hide or reorder others.
+/// Removes invisible characters: control characters, and characters that hide or reorder others.
 pub(super) fn strip_invisible(text: &str) -> String {
     let shown = |letter: &char| match letter {
         '\n' | '\t' => true,

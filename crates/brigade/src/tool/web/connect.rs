@@ -1,4 +1,4 @@
-//! Connections to addresses that were judged, and to no others.
+//! Connections to checked addresses only.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::{USER_AGENT, WebSettings};
 
 const ACCEPT: &str = "text/html, text/markdown, text/plain, application/json, text/*;q=0.8, */*;q=0.1";
 
-/// Asks for an address, without following where the answer points.
+/// Sends a GET request without following redirects.
 pub(super) async fn get(address: &WebUrl, settings: &WebSettings) -> Result<Response, FetchFailure> {
     let checked = resolve_checked(address, settings).await?;
-    // Building a client reads the certificates of the system.
+    // Building a client reads the system's certificates from disk.
     let client = tokio::task::spawn_blocking(move || client(Resolver::Only(checked)))
         .await
         .map_err(|error| FetchFailure::ClientSetup(error.to_string()))??;
@@ -30,15 +30,15 @@ pub(super) async fn get(address: &WebUrl, settings: &WebSettings) -> Result<Resp
     })
 }
 
-/// How a client finds the server.
+/// Name resolution of a client.
 pub(super) enum Resolver {
-    /// It connects to these addresses, whatever name it is asked for.
+    /// Connects to these addresses, whatever the host name.
     Only(Vec<SocketAddr>),
-    /// It resolves names by itself, or leaves that to a proxy.
-    System(Option<Proxy>),
+    /// Resolves names with the system's resolver, or leaves that to a proxy.
+    System(Option<Box<Proxy>>),
 }
 
-/// A client without cookies and redirects.
+/// Builds a client without cookies and redirects.
 pub(super) fn client(resolver: Resolver) -> Result<Client, FetchFailure> {
     let builder = Client::builder()
         .user_agent(USER_AGENT)
@@ -48,13 +48,13 @@ pub(super) fn client(resolver: Resolver) -> Result<Client, FetchFailure> {
         .pool_max_idle_per_host(0);
     let builder = match resolver {
         Resolver::Only(addresses) => builder.dns_resolver(Pinned(addresses.into())),
-        Resolver::System(Some(proxy)) => builder.proxy(proxy),
+        Resolver::System(Some(proxy)) => builder.proxy(*proxy),
         Resolver::System(None) => builder,
     };
     builder.build().map_err(|error| FetchFailure::ClientSetup(root_cause(&error)))
 }
 
-/// Resolves every name to the addresses that were judged.
+/// Resolves every name to the checked addresses.
 struct Pinned(Arc<[SocketAddr]>);
 
 impl Resolve for Pinned {
@@ -64,7 +64,7 @@ impl Resolve for Pinned {
     }
 }
 
-/// Resolves a host and judges all addresses that it leads to.
+/// Resolves a host and checks all of its addresses.
 async fn resolve_checked(address: &WebUrl, settings: &WebSettings) -> Result<Vec<SocketAddr>, FetchFailure> {
     let port = address.port();
     if !is_web_port(port) && !settings.allow_loopback {
@@ -88,7 +88,7 @@ async fn resolve_checked(address: &WebUrl, settings: &WebSettings) -> Result<Vec
     Ok(addresses)
 }
 
-/// One address that may not be reached spoils a name: nobody who means well gives both.
+/// Checks one address. A single blocked address rejects the whole host: no legitimate host has both kinds.
 fn check_address(address: IpAddr, port: u16, settings: &WebSettings) -> Result<(), FetchFailure> {
     match address_class(address) {
         AddressClass::Public if is_web_port(port) => Ok(()),
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// Whatever the name says when it is asked again, the connection goes to the address that was judged.
+    /// The connection uses the checked address even if the name resolves differently the next time.
     #[tokio::test]
     async fn client_connects_only_to_the_pinned_address() {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,17 +1,17 @@
-//! Why something on the network could not be read.
+//! Errors of the web tools.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use brigade_core::ToolOutput;
 
-/// Something on the network could not be read.
+/// Failed request of a web tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{host} was not fetched: {cause}")]
+#[error("cannot fetch {host}: {cause}")]
 pub(super) struct WebError {
-    /// The host, or what was written where one should be.
+    /// Host, or the text in its place.
     pub(super) host: String,
-    /// What happened, and what can be done.
+    /// Cause, with a hint.
     pub(super) cause: FetchFailure,
 }
 
@@ -27,68 +27,68 @@ impl From<WebError> for ToolOutput {
     }
 }
 
-/// What happened, and what can be done.
+/// Cause of a failed request, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FetchFailure {
-    #[error("this is no address ({0}); write one such as https://example.com/page")]
+    #[error("invalid URL ({0}). Use one such as https://example.com/page.")]
     InvalidUrl(String),
-    #[error("only http and https can be fetched; use an address that starts with https://")]
+    #[error("only http and https are supported. Use a URL that starts with https://.")]
     UnsupportedScheme,
-    #[error("an address with a user name or password is not sent; leave them out")]
+    #[error("URLs with a user name or password are not allowed. Remove them.")]
     Credentials,
-    #[error("an address may have {0} bytes at most; use a shorter one")]
+    #[error("the URL is longer than {0} bytes. Use a shorter one.")]
     UrlTooLong(usize),
-    #[error("port {0} is closed to this tool; use an address without a port, which means 80 or 443")]
+    #[error("port {0} is not allowed. Use a URL without a port, which means 80 or 443.")]
     BlockedPort(u16),
-    #[error("the name is not known ({0}); check its spelling, or search for the page")]
+    #[error("unknown host ({0}). Check the spelling, or search for the page.")]
     UnknownHost(String),
-    #[error("{address} is {place}, which this tool never reaches; use a public address")]
+    #[error("{address} is {place}, which is not allowed. Use a public address.")]
     BlockedAddress {
-        /// The address that the name leads to.
+        /// Address that the name resolves to.
         address: IpAddr,
-        /// Where that is.
+        /// Description of its network.
         place: &'static str,
     },
     #[error(
-        "{0} is this machine, which this tool does not reach; use a public address, or ask the person to set \
-         web.allow_loopback = true"
+        "{0} is this machine, which is not allowed. Use a public address, or ask the user to set \
+         web.allow_loopback = true."
     )]
     Loopback(IpAddr),
-    #[error("it redirects more than {0} times; use the address that you want to reach in the end")]
+    #[error("more than {0} redirects. Use the final URL.")]
     TooManyRedirects(usize),
-    #[error("it redirects to nowhere ({0}); try another address of the same site")]
+    #[error("invalid redirect ({0}). Try another URL of the same site.")]
     InvalidRedirect(String),
-    #[error(
-        "it redirects from https to http at {0}, which is not followed; fetch that address if you accept it"
-    )]
+    #[error("redirects from https to http at {0} are not followed. Fetch that URL if you accept it.")]
     InsecureRedirect(String),
-    #[error("it redirects to {target}, and there: {cause}")]
+    #[error("it redirects to {target}: {cause}")]
     RedirectTarget {
-        /// The host that it redirects to.
+        /// Host of the redirect target.
         target: String,
-        /// What is wrong with that.
+        /// Reason why the target is refused.
         cause: Box<FetchFailure>,
     },
-    #[error("{0}; use a source on another host")]
+    #[error("{0}. Use a source on another host.")]
     ForbiddenByRule(String),
-    #[error("it did not answer in full within {}; try again later, or use another source", seconds(*.0))]
+    #[error("no complete response within {}. Try again later, or use another source.", seconds(*.0))]
     Timeout(Duration),
-    #[error("the connection failed ({0}); check the address, or try again later")]
+    #[error("the connection failed ({0}). Check the URL, or try again later.")]
     Connection(String),
-    #[error("the answer broke off or made no sense ({0}); try again, or use another source")]
+    #[error("the response was incomplete or invalid ({0}). Try again, or use another source.")]
     BrokenResponse(String),
-    #[error("the server answered {code}{reason}; {}", status_advice(*.code))]
+    #[error("the server returned {code}{reason}. {}", status_advice(*.code))]
     Status {
-        /// The status code.
+        /// Status code.
         code: u16,
-        /// What it means, after a blank, where that is known.
+        /// Reason phrase with a leading space; may be empty.
         reason: String,
     },
-    #[error("it is {0}, and only HTML and text can be read; look for the same content as a page")]
+    #[error(
+        "the content type is {0}, and only HTML and text are supported. Look for the same content as a web page."
+    )]
     UnsupportedType(String),
-    #[error("it came compressed as {0}, which was not asked for and cannot be read; use another source")]
+    #[error("unsupported content encoding {0}. Use another source.")]
     UnsupportedEncoding(String),
-    #[error("there is no way to connect ({0}); tell the person")]
+    #[error("cannot set up the connection ({0}). Tell the user.")]
     ClientSetup(String),
 }
 
@@ -102,15 +102,15 @@ pub(super) fn seconds(time: Duration) -> String {
 
 fn status_advice(code: u16) -> &'static str {
     match code {
-        401 | 403 | 407 | 451 => "the page is not open to everybody, so use another source",
-        404 | 410 => "there is no such page, so check the address or search for it",
-        429 => "too many requests were made, so wait before you try it again",
-        500.. => "the server has a problem, so try again later or use another source",
-        _ => "check the address or use another source",
+        401 | 403 | 407 | 451 => "The page is not public. Use another source.",
+        404 | 410 => "The page does not exist. Check the URL, or search for it.",
+        429 => "There were too many requests. Wait before you try again.",
+        500.. => "The server has a problem. Try again later, or use another source.",
+        _ => "Check the URL, or use another source.",
     }
 }
 
-/// The innermost cause of an error, which is the one that says something.
+/// Returns the innermost cause of an error, which is the informative one.
 pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -119,7 +119,7 @@ pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
     sanitize_line(&error.to_string())
 }
 
-/// A text of a foreign server, fit to be shown in one line.
+/// Sanitizes a server's text for display in one line.
 pub(super) fn sanitize_line(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(120).collect()
 }

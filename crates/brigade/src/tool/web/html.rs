@@ -1,8 +1,8 @@
-//! From HTML to Markdown in one pass.
+//! Converts HTML to Markdown in one pass.
 //!
-//! There is no tree: a bounded stack of open elements is all that is remembered, an element that is nested too deeply
-//! is ignored while its text stays, and every element costs the same however many there are. Scripts, styles, comments
-//! and elements that a page hides are left out. See `docs/adr/0004-web-fetch.md`.
+//! There is no tree, only a bounded stack of open elements. An element that is nested too deeply is ignored while
+//! its text stays, and the cost per element is constant. Scripts, styles, comments and hidden elements are dropped.
+//! See `docs/adr/0004-web-fetch.md`.
 
 mod code;
 mod element;
@@ -25,27 +25,26 @@ use table::Table;
 use tokens::{Attributes, Token, Tokens};
 use writer::{Gap, Mark, Writer};
 
-/// Elements within one another that are remembered.
+/// Maximum depth of nested elements.
 const MAX_DEPTH: usize = 256;
-/// Elements of one page that are looked at.
+/// Maximum number of elements of a page.
 const MAX_ELEMENTS: usize = 250_000;
-/// Links and pictures of one page whose address is shown.
+/// Maximum number of links and images whose URL is shown.
 const MAX_LINKS: u32 = 10_000;
-/// The longest address that is worth showing.
+/// Maximum length of a shown URL.
 const MAX_URL_BYTES: usize = 2048;
 const MAX_TITLE_BYTES: usize = 300;
-/// After how many pieces the time is looked at.
+/// Number of tokens between two checks of the stop signal.
 const TOKENS_PER_STOP_CHECK: usize = 1024;
 
-/// What a page says.
+/// Result of a conversion.
 pub(super) struct ConvertedPage {
-    /// The page as Markdown.
     pub(super) markdown: String,
-    /// Why it is not all of the page.
+    /// Limit that truncated the page, if any.
     pub(super) truncated_by: Option<PageLimit>,
 }
 
-/// Why the conversion ended before the page.
+/// Limit that ended the conversion early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageLimit {
     Elements,
@@ -53,7 +52,7 @@ pub(super) enum PageLimit {
     Time,
 }
 
-/// Converts a page that was found at `base` to at most `limit` bytes of Markdown.
+/// Converts a page from the URL `base` to at most `limit` bytes of Markdown.
 pub(super) fn convert(html: &str, base: &Url, limit: usize, stop: &StopSignal) -> ConvertedPage {
     let mut conversion = Conversion {
         base: Cow::Borrowed(base),
@@ -94,7 +93,7 @@ pub(super) fn convert(html: &str, base: &Url, limit: usize, stop: &StopSignal) -
     ConvertedPage { markdown, truncated_by }
 }
 
-/// An element that has begun.
+/// Open element.
 struct Open<'a> {
     name: &'a str,
     element: Element,
@@ -102,13 +101,13 @@ struct Open<'a> {
     hidden: bool,
 }
 
-/// What is to be done when an element ends.
+/// Action at the end of an element.
 enum Undo {
     Nothing,
     Separate(Gap),
     Heading,
     Indent,
-    /// A list, with the number of its next item.
+    /// List, with the number of its next item if it is ordered.
     List(Option<u32>),
     Mark(Mark),
     Quoted,
@@ -121,11 +120,11 @@ enum Undo {
     Table,
 }
 
-/// A table that is open.
+/// Open table.
 enum Tabular {
-    /// It shows something.
+    /// Table with data.
     Data(Table),
-    /// It arranges a page.
+    /// Table that only arranges the page.
     Layout,
 }
 
@@ -134,9 +133,9 @@ struct Conversion<'a> {
     writer: Writer,
     title: Option<String>,
     open: Vec<Open<'a>>,
-    /// Elements beyond the deepest that is remembered: whether each is hidden.
+    /// Elements beyond the maximum depth: whether each is hidden.
     too_deep: Vec<bool>,
-    /// How many open elements are hidden.
+    /// Number of open elements that are hidden.
     hidden: usize,
     tables: Vec<Tabular>,
     links: u32,
@@ -177,7 +176,7 @@ impl<'a> Conversion<'a> {
             return;
         }
         let unreadable = element == Element::Unreadable;
-        // Only drawings and unknown elements can end in their own tag, and those within what is hidden.
+        // Only drawings and unknown elements can be self-closing, and elements within hidden ones.
         if closed && (unreadable || element == Element::Other || self.hidden > 0) {
             return;
         }
@@ -196,7 +195,7 @@ impl<'a> Conversion<'a> {
 
     fn end(&mut self, name: &str) {
         let element = Element::of(name);
-        // Elements that mean nothing are remembered only within what is hidden, to find the end of that.
+        // Unknown elements are tracked only within hidden ones, to find the end of those.
         if element.is_void() || (element == Element::Other && self.hidden == 0) {
             return;
         }
@@ -214,7 +213,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Ends all elements but the outermost `length`.
+    /// Closes all elements but the outermost `length`.
     fn close_to(&mut self, length: usize) {
         while self.open.len() > length
             && let Some(open) = self.open.pop()
@@ -257,7 +256,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Does what an element asks for, and says what is to be undone at its end.
+    /// Applies the start of an element and returns the action for its end.
     fn begin(&mut self, element: Element, attributes: &Attributes<'a>) -> Undo {
         match element {
             Element::Strong => self.mark(Mark::Strong),
@@ -353,13 +352,14 @@ impl<'a> Conversion<'a> {
         if self.writer.indent(bullet, rest) { Undo::Indent } else { Undo::Separate(gap) }
     }
 
-    /// A list within an item belongs to it; any other stands alone.
+    /// Separates a list from the text before it. A list within an item belongs to the item; any other is a block of
+    /// its own.
     fn separate_list(&mut self) {
         let nested = self.open.iter().any(|open| open.element == Element::Item);
         self.writer.separate(if nested { Gap::Line } else { Gap::Paragraph });
     }
 
-    /// What the next item of the innermost list starts with.
+    /// Returns the prefix of the next item of the innermost list.
     fn bullet(&mut self) -> String {
         let list = self.open.iter_mut().rev().find_map(|open| match &mut open.undo {
             Undo::List(number) => Some(number),
@@ -375,7 +375,8 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// A table with a heading, a block of code or another table in a cell arranges the page: its cells are text.
+    /// Converts a table to plain text if a cell contains a heading, a code block or another table: such a table
+    /// arranges the page.
     fn convert_to_layout(&mut self) {
         let Some(Tabular::Data(table)) = self.tables.last_mut() else { return };
         let mut table = std::mem::take(table);
@@ -389,7 +390,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// The whole address of a link, where a reader can go there.
+    /// Returns the absolute URL of a link, if it can be visited.
     fn link_target(&mut self, href: Option<&str>) -> Option<String> {
         let href = href.filter(|text| !text.trim_start().starts_with('#'))?;
         if self.links >= MAX_LINKS {
@@ -409,7 +410,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// The text of a piece of HTML, without its tags.
+/// Returns the text of an HTML fragment, without its tags.
 pub(super) fn strip_tags(html: &str) -> String {
     let text = |token| match token {
         Token::Text(text) => Some(decode(text)),

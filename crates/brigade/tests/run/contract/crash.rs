@@ -1,4 +1,4 @@
-//! A crash before every append of a scene for each face: the same end, nothing bought twice.
+//! A crash before every append of a scene for each delegation style: same outcome, nothing paid twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ struct Baseline {
     turns: u64,
 }
 
-/// What two endings have to have in common: all but ids and times.
+/// Parts of two results that must be equal: all but ids and times.
 fn comparable_result(ending: &RunResult) -> String {
     let text = ending.outcome.text.as_str().replace(ending.session.as_str(), "ROOT");
     let Ok(mut value) = serde_json::from_str::<Value>(&text) else { return text };
@@ -59,7 +59,7 @@ async fn check(harness: &Harness, baseline: &Baseline, ending: &RunResult) {
     }
 }
 
-/// The same end, the same number of replies and the same cost, wherever the store falls over.
+/// Checks for the same outcome, the same number of replies and the same cost, wherever the store crashes.
 async fn crash_everywhere(harness: impl Fn() -> Harness, same_turns: bool) {
     let baseline = {
         let harness = harness();
@@ -96,7 +96,7 @@ fn parallel_replies(more: &Value) -> Vec<Value> {
     }
     vec![
         calls("lead", 1, &[("parallel_subagent", arguments)]),
-        // The result has times in it, which are not always of the same length.
+        // The result contains times, whose length varies.
         json!({ "agent": "lead", "text": "{results}", "usage": { "input": 10, "output": 10 } }),
         json!({ "purpose": "summary", "text": "{role} reports: {results}" }),
         calls("b", 1, &[helper("below")]),
@@ -173,7 +173,7 @@ async fn crash_before_every_append_of_spawned_agents() {
     crash_everywhere(|| Harness::with(&text, enable_all_styles), true).await;
 }
 
-/// Numbers of face D go on where they were: a resumed tree gives none of them twice.
+/// The numbering of `spawn` delegations continues: a resumed tree assigns no number twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c69_numbers_stay_unique_over_a_crash() {
     let text = script(&[
@@ -216,12 +216,12 @@ async fn crash_before_every_append_with_a_child_in_the_background() {
                 settings.faces.delegation.extras = [ExtraParameter::Background].into();
             })
         };
-        // How often the lead replies depends on which of the two is faster.
+        // The number of the lead's replies depends on which of the two is faster.
         crash_everywhere(harness, false).await;
     }
 }
 
-/// A child that its caller leaves to itself comes to its end too, whoever falls over and when.
+/// A detached child also reaches its end, regardless of when its runner or its caller's crashes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crash_before_every_append_with_a_detached_child() {
     let mut left = helper("child");
@@ -273,7 +273,7 @@ async fn crash_before_every_append_with_a_detached_child() {
     }
 }
 
-/// What fails before the crash stops the others after it.
+/// A failure before the crash stops the siblings after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fail_fast_cancels_after_a_crash_as_well() {
     let tasks = json!({ "tasks": [
@@ -306,7 +306,7 @@ async fn fail_fast_cancels_after_a_crash_as_well() {
     }
 }
 
-/// Whoever resumes under settings that would refuse the call gets what there is, and an end.
+/// A resume under settings that would refuse the call still returns the existing results and ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resume_without_the_delegation_style_ends() {
     let text = script(&parallel_replies(&json!({})));

@@ -1,4 +1,4 @@
-//! How children end: stopped, out of time, failed, side by side.
+//! Ends of children: cancelled, timed out, failed, in parallel.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::{Harness, check_laws, end};
 
-/// A child that says something, calls a tool and then never answers again.
+/// A child that streams text, calls a tool and then never replies again.
 fn hanging(call: (&str, Value)) -> ContractHarness {
     hanging_for(call, |_| {})
 }
@@ -49,14 +49,14 @@ async fn c76_cancelling_the_root_cancels_descendants_and_keeps_results() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let asked = Instant::now();
-        harness.runtime.cancel(&root, "the person").await.unwrap();
+        harness.runtime.cancel(&root, "the user").await.unwrap();
         let result = end(run).await.unwrap();
         assert!(asked.elapsed() < Duration::from_secs(2), "{tool}");
-        assert_eq!(result.outcome.status, Status::Cancelled { by: "the person".to_owned() });
+        assert_eq!(result.outcome.status, Status::Cancelled { by: "the user".to_owned() });
         check_laws(&harness.log(&root).await);
         let tree = harness.tree(&root).await;
         for node in tree.walk(&root) {
-            let Activity::Ended(outcome) = &node.activity else { panic!("{tool}: {} goes on", node.label) };
+            let Activity::Ended(outcome) = &node.activity else { panic!("{tool}: {} continues", node.label) };
             assert!(matches!(outcome.status, Status::Cancelled { .. }), "{tool}: {outcome:?}");
         }
         let answer = harness.answers(&root).await.remove(0);
@@ -78,7 +78,7 @@ async fn c77_timeout_returns_partial_results() {
     }
 }
 
-/// The time of a child can be up long before that of its parent.
+/// A child can time out long before its parent.
 #[tokio::test]
 async fn c77_timeout_of_one_child() {
     for call in call_each_style("child") {
@@ -122,7 +122,7 @@ async fn c78_the_usage_of_children_is_in_the_totals_of_their_parents() {
     let tree = harness.tree(&result.session).await;
     let whole: Spent = tree.spent(&result.session);
     assert_eq!(result.spent.usage, whole.usage);
-    // Two of the lead, two of each child and the report of the helper's, and twelve for each of three below.
+    // Two of the lead, two of each child and the helper's summary, and twelve for each of three grandchildren.
     assert_eq!(result.spent.usage.input, 2_000 + 3 * 200 + 100 + 3 * 12);
     assert_eq!((result.spent.agents, result.spent.turns), (6, whole.turns));
 }
@@ -155,7 +155,7 @@ async fn c79_calls_of_one_turn_run_in_parallel_and_return_in_call_order() {
 async fn c80_an_error_of_a_sub_agent_never_ends_its_parent() {
     let faults = [
         json!({ "agent": "child", "fault": "refused" }),
-        // Asked and asked again, in vain.
+        // Requested and requested again, in vain.
         json!({ "agent": "child", "turn": 7, "text": "no reply fits" }),
     ];
     for fault in faults {
@@ -176,7 +176,7 @@ async fn c80_an_error_of_a_sub_agent_never_ends_its_parent() {
     }
 }
 
-/// A model that a definition names and nobody has is an error of the call.
+/// An unknown model in a definition is an error of the call.
 #[tokio::test]
 async fn c80_child_that_cannot_be_resolved_is_a_result() {
     let harness = ContractHarness::with(
@@ -192,7 +192,7 @@ async fn c80_child_that_cannot_be_resolved_is_a_result() {
     assert!(text.starts_with("Agent 'child' failed: ") && text.contains("nobody/none"), "{text}");
 }
 
-/// The definition is read when it is called for: what was broken or taken away since is told as what it is.
+/// The definition is read at call time. A definition that was broken or removed since is reported as such.
 #[tokio::test]
 async fn c58_definition_that_became_unreadable_is_a_result() {
     let agents = tempfile::tempdir().unwrap();
@@ -225,7 +225,8 @@ async fn c58_definition_that_became_unreadable_is_a_result() {
     assert_eq!(harness.requests("fine")[0].system, "You are new.");
 }
 
-/// A tree with every face in it: parallel helpers that wait for each other, an agent, a loop, and one in the background.
+/// A tree with every delegation style: parallel helpers that wait for each other, an agent, a loop, and a
+/// background child.
 fn mixed(settings: &mut Settings) {
     enable_all_styles(settings);
     settings.agents = AgentCatalog::new().with(agent("coder"));
@@ -254,7 +255,7 @@ fn mixed_script() -> String {
     ])
 }
 
-/// Cancels as soon as this many facts are there.
+/// Cancels as soon as this many events are recorded.
 async fn cancel_at(runtime: &Runtime, prepared: PreparedRun, at: usize) -> Result<RunResult, RunError> {
     let (root, mut watch) = (prepared.session().clone(), prepared.subscribe());
     let run = prepared.start();
@@ -267,8 +268,8 @@ async fn cancel_at(runtime: &Runtime, prepared: PreparedRun, at: usize) -> Resul
                 None => return,
             }
         }
-        // A store that is down takes no words; the run then ends without them.
-        let _ = runtime.cancel(&root, "the person").await;
+        // A store that is down rejects the cancellation. The run then ends without it.
+        let _ = runtime.cancel(&root, "the user").await;
     };
     tokio::join!(end(run), cancel).0
 }
@@ -291,7 +292,7 @@ async fn c76_cancelling_a_mixed_tree_at_every_event() {
     }
 }
 
-/// Cancelled, and then the runner dies: whoever resumes ends it, and starts nothing new.
+/// Cancelled, and then the runner dies: the next runner ends the tree and starts nothing new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
     for (at, appends) in
@@ -320,7 +321,7 @@ async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
     }
 }
 
-/// The report is paid out of what a helper keeps back for it.
+/// The summary is paid from the reserve of the child.
 #[tokio::test]
 async fn subagent_without_tokens_still_reports() {
     let mut more = json!({ "agent": "h", "usage": { "input": 3_000, "output": 100 } });
@@ -351,7 +352,7 @@ async fn subagent_without_tokens_still_reports() {
     assert!(!metadata.contains_key("max_turns_reached"));
 }
 
-/// One slot for the whole tree: whoever waits for its children holds none.
+/// One slot for the whole tree: a session that waits for its children holds none.
 #[tokio::test]
 async fn one_slot_is_enough_for_a_mixed_tree() {
     let harness = Harness::with(&mixed_script(), |settings| {

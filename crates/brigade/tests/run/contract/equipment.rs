@@ -1,10 +1,13 @@
-//! What children are given: models, tools, rules, and where that comes from.
+//! Models, tools and rules of children, and where they come from.
+
+use std::borrow::Cow;
 
 use brigade::core::delegation_styles::delegate::Retention;
 use brigade::core::delegation_styles::subagent::SubagentConfig;
+use brigade::core::event::Effect;
 use brigade::core::permission::Mode;
-use brigade::core::{Agent, Event, Purpose, Status};
-use brigade::{AgentCatalog, ResumeOptions, Task};
+use brigade::core::{Agent, Event, Purpose, Status, ToolOutput};
+use brigade::{AgentCatalog, ResumeOptions, Task, Tool, ToolContext};
 use serde_json::{Value, json};
 
 use super::{
@@ -40,7 +43,7 @@ async fn c57_dispatched_session_is_listed_and_resumes_as_its_agent() {
     assert_eq!(last.tools, ["grep", "read_file"]);
 }
 
-/// A session that goes on by itself is no wider than it was lent, whatever its definition says.
+/// A session that is resumed on its own keeps the authority it was lent, regardless of its definition.
 #[tokio::test]
 async fn c57_resumed_session_keeps_its_granted_authority() {
     let harness = ContractHarness::with(
@@ -65,7 +68,7 @@ async fn c57_resumed_session_keeps_its_granted_authority() {
     }
 }
 
-/// What the caller's definition forbade stays forbidden when the session goes on by itself.
+/// Deny rules of the caller's definition still apply when the session is resumed on its own.
 #[tokio::test]
 async fn c71_resumed_session_keeps_its_permission_rules() {
     let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
@@ -87,7 +90,7 @@ async fn c71_resumed_session_keeps_its_permission_rules() {
     harness.runtime.tell(&child, "write it").await.unwrap();
     let again = end(harness.runtime.resume(&child, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert!(!harness.folder.path().join("x.txt").exists());
-    assert!(again.outcome.text.as_str().contains("'write_file' is not allowed"), "{}", again.outcome.text);
+    assert!(again.outcome.text.as_str().contains("`write_file` is not allowed"), "{}", again.outcome.text);
 }
 
 #[tokio::test]
@@ -121,7 +124,7 @@ async fn c59_overrides_of_a_definition_are_applied_and_the_rest_is_inherited() {
     assert_eq!(used("fast").1, "small");
     let (lead, plain) = (used("lead"), used("plain"));
     assert_eq!(plain, lead);
-    // A helper works with the model of who calls it in, not with that of the root.
+    // A helper uses the model of its caller, not that of the root.
     assert_eq!((used("below").0, used("below").1.as_str()), ("two", "big"));
 }
 
@@ -147,10 +150,10 @@ async fn c60_a_dispatched_agent_prints_nothing_itself() {
         tree.agent_messages().iter().map(|said| (said.role.as_str(), said.text.as_str())).collect();
     assert_eq!(said, [("speaker", "hear me")]);
     let answers = harness.answers(&session_of(&tree, "quiet")).await;
-    assert!(answers[0].contains("There is no tool 'message'"), "{answers:?}");
+    assert!(answers[0].contains("Unknown tool `message`"), "{answers:?}");
 }
 
-/// A rule of the person and a rule of the parent's own definition bind the children of every face.
+/// A rule of the user and a rule of the parent's own definition apply to the children of every style.
 #[tokio::test]
 async fn c71_the_parents_denial_binds_the_child() {
     for own_rule in [false, true] {
@@ -174,12 +177,12 @@ async fn c71_the_parents_denial_binds_the_child() {
             assert!(!harness.folder.path().join("x.txt").exists());
             let child = session_of(&harness.tree(&ending.session).await, "child");
             let answers = harness.answers(&child).await;
-            assert!(answers[0].contains("'write_file' is not allowed"), "{answers:?}");
+            assert!(answers[0].contains("`write_file` is not allowed"), "{answers:?}");
         }
     }
 }
 
-/// What the parent may not do without being asked a child may not do either.
+/// A child needs approval for everything that its parent needs approval for.
 #[tokio::test]
 async fn c71_a_child_is_no_freer_than_the_mode_of_its_parent() {
     for call in call_each_style("child") {
@@ -254,12 +257,13 @@ async fn c85_planner_lends_unused_tools_unless_restricted() {
         assert!(!harness.folder.path().join("p.txt").exists());
         assert_eq!(harness.folder.path().join("c.txt").exists(), !lends_nothing);
         let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
-        let note = if lends_nothing { "done\n(warning: no such tool to lend: write_file)" } else { "done" };
+        let note =
+            if lends_nothing { "done\n(warning: tools that you cannot lend: write_file)" } else { "done" };
         assert_eq!(result["result"], note);
     }
 }
 
-/// `tools` of an agent file bind what it makes up, also if it runs at the top.
+/// `tools` in an agent file bound its ad-hoc children, also if the agent is the root.
 #[tokio::test]
 async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     let write = [("write_file", json!({ "path": "x.txt", "content": "x" }))];
@@ -287,7 +291,7 @@ async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     let ending = harness.run_task(Task::new("read").agent(reader)).await;
     assert!(!harness.folder.path().join("x.txt").exists());
     let answers = harness.answers(&ending.session).await;
-    assert_eq!(answers[0], "[Adhoc]: done\n(warning: no such tool to lend: write_file, shell)");
+    assert_eq!(answers[0], "[Adhoc]: done\n(warning: tools that you cannot lend: write_file, shell)");
     assert_eq!(answers[3], "Unknown tool in allowed_tools: write_file");
     for name in names {
         let request = harness.requests(name).remove(0);
@@ -300,7 +304,7 @@ async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     }
 }
 
-/// A label is any text, so it is not refused; what the user sees tells it from the lead.
+/// A label may be any text, so it is not refused. Its display distinguishes it from the lead.
 #[tokio::test]
 async fn label_like_the_lead_is_distinguished_from_it() {
     let harness = ContractHarness::with(
@@ -346,6 +350,44 @@ async fn tool_that_a_rule_denies_outright_is_not_offered() {
     assert!(offered.iter().any(|tool| tool == "grep"), "a part of it is denied, not all");
 }
 
+/// A tool with the name that one of an MCP server has.
+struct ListIssues;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct ListIssuesInput {}
+
+impl Tool for ListIssues {
+    const NAME: &'static str = "mcp__github__list";
+    type Input = ListIssuesInput;
+
+    fn description(&self) -> Cow<'static, str> {
+        "List issues.".into()
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    async fn run(&self, _: ListIssuesInput, _: &ToolContext) -> ToolOutput {
+        ToolOutput::ok("none")
+    }
+}
+
+#[tokio::test]
+async fn mcp_tools_of_the_lead_match_in_any_letter_case() {
+    for (name, is_offered) in
+        [("mcp__GitHub__List", true), ("MCP__GITHUB__*", true), ("mcp__gitlab__*", false)]
+    {
+        let harness = ContractHarness::with(&[json!({ "text": "done" })], |settings| {
+            settings.tools = settings.tools.clone().with(ListIssues);
+        });
+        let boss = Agent { tools: Some(list(&[name])), ..agent("boss") };
+        harness.run_task(Task::new("go").agent(boss)).await;
+        let offered = harness.requests("boss").remove(0).tools;
+        assert_eq!(offered.iter().any(|tool| tool == ListIssues::NAME), is_offered, "{name}: {offered:?}");
+    }
+}
+
 #[tokio::test]
 async fn definition_that_lacks_requested_tools_is_reported_to_the_caller() {
     let call = ("delegate", json!({ "role": "Coder", "task": "go", "tools": ["read_file", "write_file"] }));
@@ -361,7 +403,7 @@ async fn definition_that_lacks_requested_tools_is_reported_to_the_caller() {
     assert_eq!(answers[0], "[Coder]: done\n(warning: not among the tools of 'coder': write_file)");
 }
 
-/// The report and the single generation have no tools.
+/// Summaries and single generations have no tools.
 #[tokio::test]
 async fn c65_reports_and_single_generations_are_asked_without_tools() {
     let harness = ContractHarness::new(&[
@@ -392,7 +434,7 @@ async fn a_definition_bounds_its_rounds_wherever_they_start() {
         &[calls("lead", 1, &[dispatch("bounded")]), says("lead", "{results}"), last, endless("bounded")],
         move |settings| settings.agents = AgentCatalog::new().with(definition.clone()),
     );
-    // As a child, at the top, and when its session goes on.
+    // As a child, as a root, and when its session is resumed.
     let ending = harness.run().await;
     assert!(ending.outcome.text.as_str().contains("so far\\n(incomplete: turns)"), "{}", ending.outcome.text);
     let top = harness.run_task(Task::new("go").agent(bounded)).await;
@@ -403,7 +445,8 @@ async fn a_definition_bounds_its_rounds_wherever_they_start() {
     assert_eq!((again.outcome.status, again.spent.turns), (incomplete, 3));
 }
 
-/// What is kept only as long as the root runs goes, by face; a dispatched session stays, with what is above it.
+/// Sessions that are kept only while the root runs are removed, by style. A dispatched session stays, with its
+/// ancestors.
 #[tokio::test]
 async fn keep_none_removes_only_sessions_of_its_style() {
     let replies = [
@@ -442,7 +485,7 @@ async fn keep_none_removes_only_sessions_of_its_style() {
     }
 }
 
-/// A helper whose session a person has continued has begun twice; it is taken away once.
+/// A helper whose session the user resumed has started twice. It is removed once.
 #[tokio::test]
 async fn keep_none_removes_a_continued_session() {
     let replies = [calls("lead", 1, &[helper("h")]), json!({ "text": "done" })];

@@ -1,4 +1,4 @@
-//! What can be seen of sub-agents while they work: order, fields, and exactly one end.
+//! Lifecycle events of sub-agents: order, fields, and exactly one terminal event.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,8 @@ fn by_id(events: &[Lifecycle]) -> BTreeMap<&str, Vec<&Lifecycle>> {
     sorted
 }
 
-/// Start, then all else, then exactly one end; every tool call that starts ends, and none ends before it starts.
+/// Checks the order: start, then everything else, then exactly one terminal event. Every tool call that starts
+/// ends, and none ends before it starts.
 fn check_order(events: &[Lifecycle]) {
     for (id, events) in by_id(events) {
         let is_start = |event: &&Lifecycle| matches!(event, Lifecycle::Start(_));
@@ -105,7 +106,7 @@ async fn c66_c67_events_of_every_style_are_ordered_and_complete() {
     }
 }
 
-/// Calls that run at once end in any order: the id says which of them a result belongs to.
+/// Concurrent calls end in any order. The id identifies the call of a result.
 #[tokio::test]
 async fn c67_results_name_the_call_that_they_belong_to() {
     let pair = [
@@ -134,7 +135,7 @@ async fn c67_results_name_the_call_that_they_belong_to() {
         results,
         [
             ("1-0", "echo", "one", OutputStatus::Ok),
-            ("1-1", "nothing_like_it", "The", OutputStatus::Error),
+            ("1-1", "nothing_like_it", "Unk", OutputStatus::Error),
             ("1-2", "echo", "two", OutputStatus::Ok)
         ]
     );
@@ -192,7 +193,7 @@ async fn c68_an_error_is_one_event_and_a_failed_result() {
     }
 }
 
-/// A child of which nobody can say what became of it has its one end too.
+/// A child with an unknown outcome also has its one terminal event.
 #[tokio::test]
 async fn c66_a_lost_child_has_its_terminal_event() {
     for call in call_each_style("panics") {
@@ -246,7 +247,7 @@ async fn c75_no_subscriber_is_harmless() {
     drop(prepared.subscribe());
     let dropped = end(prepared.start()).await.unwrap();
     assert_eq!(plain.outcome, dropped.outcome);
-    // Closures that are absent are not called.
+    // Absent closures are not called.
     let (result, events) = harness.run_with_events().await;
     let mut none = SubagentCallbacks::default();
     events.iter().for_each(|event| none.call(event));

@@ -1,4 +1,4 @@
-//! Built-in prompts speak only of tools that the agent has.
+//! Built-in prompts mention only tools that the agent has.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::{ContractHarness, agent, calls, helper, says, spawn};
 
-/// The delegation tools that a prompt names.
+/// Delegation tools that a prompt names.
 fn named(system: &str) -> Vec<&'static str> {
     DELEGATION_TOOLS.into_iter().filter(|tool| system.contains(&format!("`{tool}`"))).collect()
 }
 
-/// The system prompt of the lead under these settings.
+/// System prompt of the lead under these settings.
 async fn lead(tweak: impl Fn(&mut Settings)) -> String {
     let harness = ContractHarness::with(&[json!({ "text": "done" })], tweak);
     harness.run().await;
@@ -56,7 +56,7 @@ async fn lead_prompt_without_delegation_tools_mentions_none() {
     let none = |settings: &mut Settings| settings.faces.delegation.faces = only(&[]);
     for system in [lead(off).await, lead(flat).await, lead(denied).await, lead(none).await] {
         assert_eq!(named(&system), Vec::<&str>::new(), "{system}");
-        assert!(!system.contains("agents") && system.contains("Use your tools"), "{system}");
+        assert!(!system.contains("agents") && system.contains("independent tool calls"), "{system}");
     }
 }
 
@@ -70,10 +70,14 @@ async fn subagent_at_the_depth_limit_is_not_told_to_delegate() {
     harness.run().await;
     let (one, two) = (harness.requests("one").remove(0), harness.requests("two").remove(0));
     assert!(named(&one.system).contains(&"subagent"), "{}", one.system);
-    // The face stays visible at its limit and refuses there.
+    // The tool stays visible at its limit and refuses there.
     assert!(two.tools.contains(&"subagent".to_owned()), "{:?}", two.tools);
     assert_eq!(named(&two.system), Vec::<&str>::new());
-    assert!(two.system.contains("Use your tools") && !two.system.contains("other agents"), "{}", two.system);
+    assert!(
+        two.system.contains("independent tool calls") && !two.system.contains("other agents"),
+        "{}",
+        two.system
+    );
 }
 
 #[tokio::test]
@@ -111,8 +115,12 @@ async fn c09_role_prompt_mentions_message_if_available() {
     let poet = |harness: &ContractHarness| harness.requests("Poet").remove(0);
     let harness = ContractHarness::new(&replies);
     harness.run().await;
-    assert!(poet(&harness).system.contains("send it with the `message` tool"), "{}", poet(&harness).system);
-    assert!(poet(&harness).system.contains("Use your tools"), "{}", poet(&harness).system);
+    assert!(
+        poet(&harness).system.contains("Send interim updates to the user with `message`"),
+        "{}",
+        poet(&harness).system
+    );
+    assert!(poet(&harness).system.contains("independent tool calls"), "{}", poet(&harness).system);
     let harness = ContractHarness::with(&replies, |settings| {
         settings.permissions.deny = vec!["message".parse().unwrap()]
     });
@@ -121,7 +129,7 @@ async fn c09_role_prompt_mentions_message_if_available() {
     assert!(!poet(&harness).system.contains("message"), "{}", poet(&harness).system);
 }
 
-/// Nothing is added to a prompt that somebody wrote.
+/// Nothing is added to a prompt that the user wrote.
 #[tokio::test]
 async fn user_prompts_are_used_unchanged() {
     let harness = ContractHarness::with(

@@ -1,4 +1,4 @@
-//! Face B on the driver.
+//! Style B (`subagent`) on the driver.
 
 use brigade::core::Status;
 use brigade::core::delegation_styles::ExtraParameter;
@@ -139,7 +139,7 @@ async fn c82_parallel_subagents_count_the_depth_of_the_caller() {
     }
 }
 
-/// A call with more tasks than there are agents says so before it starts any.
+/// A call with more tasks than the budget has agents is refused before it starts any.
 #[tokio::test]
 async fn parallel_tasks_beyond_the_agent_budget_are_refused_together() {
     let tasks: Vec<Value> = (0..4)
@@ -167,7 +167,7 @@ async fn parallel_tasks_beyond_the_agent_budget_are_refused_together() {
     }
 }
 
-/// Tasks of another call of the same reply have their agents first.
+/// Tasks of another call in the same reply get their agents first.
 #[tokio::test]
 async fn parallel_tasks_share_the_agent_budget_with_calls_before_them() {
     let tasks = |count: usize| {
@@ -191,11 +191,11 @@ async fn parallel_tasks_share_the_agent_budget_with_calls_before_them() {
         "exactly as many as there are"
     );
     assert!(answers[2].contains("the call has 4 tasks, and the budget has agents for 0 "), "{answers:?}");
-    assert!(answers[2].ends_with("Do the work yourself."), "{answers:?}");
+    assert!(answers[2].ends_with("Do the tasks yourself."), "{answers:?}");
     assert_eq!(ending.spent.agents, 4);
 }
 
-/// A label of any text is accepted. What is shown is on one line; the caller and the metadata have it as it was.
+/// A label of any text is accepted. It is shown on one line. The caller and the metadata have it unchanged.
 #[tokio::test]
 async fn a_label_is_any_text() {
     let label = format!("[Lead]: done\n{}", "x".repeat(100));
@@ -214,7 +214,7 @@ async fn a_label_is_any_text() {
     assert_eq!(node.metadata().unwrap()["subagent_label"], label);
 }
 
-/// What is asked again because of a schema is reported again, and only that counts.
+/// A summary that is requested again because of a schema is reported again, and only the last counts.
 #[tokio::test]
 async fn a_schema_binds_the_report() {
     let task =

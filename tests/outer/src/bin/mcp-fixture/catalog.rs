@@ -1,18 +1,18 @@
-//! What there is: tools, resources and prompts, and those answers that are always the same.
+//! Tools, resources and prompts, and their constant results.
 
 use rmcp::model::*;
 use serde_json::{Map, Value, json};
 
 use crate::fixture::{from_json, result};
 
-/// One red dot.
+/// A single red pixel.
 const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
-/// No sound at all.
+/// An empty sound.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/// Tools that take what they like.
+/// Tools without declared arguments.
 const WITHOUT_ARGUMENTS: [&str; 33] = [
     "test_simple_text",
     "test_image_content",
@@ -69,7 +69,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         .collect()
 }
 
-/// The keywords of JSON Schema that have to arrive as they are.
+/// A schema with the JSON Schema keywords that have to arrive unchanged.
 fn schema_with_everything() -> Value {
     let text = json!({ "type": "string" });
     let address = json!({
@@ -91,7 +91,7 @@ fn schema_with_everything() -> Value {
     })
 }
 
-/// The result of a tool that always has the same.
+/// The result of a tool with a constant result.
 pub(crate) fn fixed_result(name: &str) -> Option<CallToolResult> {
     let text = |text: &str| json!({ "type": "text", "text": text });
     let image = json!({ "type": "image", "data": PNG, "mimeType": "image/png" });
@@ -143,7 +143,7 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     vec![from_json(template)]
 }
 
-/// What is in a resource.
+/// The content of a resource.
 pub(crate) fn content(uri: &str) -> Option<Value> {
     let text = |kind: &str, text: &str| json!({ "uri": uri, "mimeType": kind, "text": text });
     match uri.strip_prefix("test://")? {
@@ -175,7 +175,6 @@ pub(crate) fn prompts() -> Vec<Prompt> {
     ]
 }
 
-/// The messages of a prompt.
 pub(crate) fn messages(name: &str, arguments: &Map<String, Value>) -> Option<Value> {
     let argument = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
     let user = |content: Value| json!({ "role": "user", "content": content });

@@ -1,4 +1,4 @@
-//! The server: lists, and what is done when something is asked for.
+//! The server: lists and request handlers.
 
 use rmcp::model::*;
 use rmcp::service::{RequestContext, SubscriptionContext};
@@ -9,21 +9,21 @@ use tokio::sync::broadcast;
 
 use crate::{catalog, input_required, jobs, legacy};
 
-/// What all clients share.
+/// State that all clients share.
 #[derive(Clone)]
 pub(crate) struct Fixture {
     pub(crate) tasks: TaskManager,
     changes: broadcast::Sender<Change>,
 }
 
-/// A list that is another one now.
+/// A change of a list.
 #[derive(Clone, Copy)]
 pub(crate) enum Change {
     Tools,
     Prompts,
 }
 
-/// A call of a tool, with what came with it.
+/// A tool call with its context.
 pub(crate) struct ToolCallRequest {
     pub(crate) request: CallToolRequestParams,
     pub(crate) context: RequestContext<RoleServer>,
@@ -37,7 +37,7 @@ impl Default for Fixture {
 
 impl Fixture {
     pub(crate) fn notify_change(&self, change: Change) {
-        // Nobody may be listening.
+        // There may be no subscriber.
         let _ = self.changes.send(change);
     }
 }
@@ -52,12 +52,12 @@ impl ToolCallRequest {
     }
 }
 
-/// A value of the protocol as it is written on the wire.
+/// Parses a protocol value from its JSON.
 pub(crate) fn from_json<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// A result that is whole. Older versions do not know the word; it is taken out for them on the way.
+/// Parses a complete result. Older versions do not know the result type, so it is removed for them later.
 pub(crate) fn result<T: serde::de::DeserializeOwned>(mut value: Value) -> T {
     value["resultType"] = json!("complete");
     from_json(value)
@@ -197,7 +197,7 @@ impl ServerHandler for Fixture {
                 change = changes.recv() => change,
                 () = context.cancelled() => return Ok(()),
             };
-            // What this client did not ask for is refused by the sink, and so not sent.
+            // The sink refuses notifications that the client did not subscribe to, so they are not sent.
             let _ = match change {
                 Ok(Change::Tools) => context.sink().notify_tool_list_changed().await,
                 Ok(Change::Prompts) => context.sink().notify_prompt_list_changed().await,

@@ -1,5 +1,5 @@
-//! Tools that need something from the client first, in the way of the newest version: the answer to a call is what is
-//! needed, and the call comes again with it.
+//! Tools that need input from the client, as in the newest version of the protocol: the call returns the
+//! required input, and the client repeats the call with it.
 
 use rmcp::ErrorData;
 use rmcp::model::*;
@@ -55,7 +55,8 @@ fn input(needed: Value, state: Option<&str>) -> InputRequiredResult {
     InputRequiredResult::new(Some(from_json(needed)), state.map(str::to_owned))
 }
 
-/// How far a call with several rounds is. Nothing depends on what a client makes up: it is one of two words.
+/// Progress of a call with several rounds. It is one of two constants, so nothing depends on values that a
+/// client invents.
 #[derive(Clone, Copy)]
 struct Round(&'static str);
 
@@ -76,7 +77,7 @@ fn next_state(name: &str, state: Option<Round>) -> Option<&'static str> {
     }
 }
 
-/// All that is needed, where it was given. What was not asked for is left out.
+/// The required input, if all of it was given. Other input is left out.
 fn given(needed: &Value, responses: Option<&InputResponses>) -> Option<Value> {
     let keys = needed.as_object()?.keys();
     let pairs = keys.map(|key| {

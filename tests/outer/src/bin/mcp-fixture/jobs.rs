@@ -1,4 +1,4 @@
-//! Calls that become tasks, where the client knows tasks.
+//! Calls that become tasks, for clients that support tasks.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::fixture::{Fixture, ToolCallRequest, from_json, text_result};
 use crate::input_required;
 
-/// What a job does.
 enum Job {
     Wait { seconds: u64 },
     Fail,
@@ -41,7 +40,7 @@ pub(crate) async fn call(fixture: &Fixture, call: ToolCallRequest) -> Result<Cal
     }
 }
 
-/// A task that says this and ends.
+/// A task that returns this text.
 pub(crate) fn text_task(fixture: &Fixture, text: String) -> Result<CallToolResponse, ErrorData> {
     Ok(spawn(fixture, Job::Say(text)))
 }

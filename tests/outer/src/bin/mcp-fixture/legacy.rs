@@ -1,4 +1,5 @@
-//! Tools that speak to the client while they run, in the way of the older versions, and those that need a capability.
+//! Tools that send requests to the client while they run, as in the older versions, and tools that need a
+//! capability.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ async fn pause() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
-/// Says what it does, to those who want to hear it: the newest version asks with each request.
+/// Sends log messages to clients that requested them. In the newest version each request sets the level.
 async fn logging(call: &ToolCallRequest) -> Result<CallToolResult, ErrorData> {
     let newest = call.context.protocol_version() >= Some(ProtocolVersion::V_2026_07_28);
     for words in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
@@ -64,7 +65,7 @@ async fn sampling(call: &ToolCallRequest) -> Result<CallToolResult, ErrorData> {
     Ok(text_result(format!("LLM response: {text}")))
 }
 
-/// Asks the person: what was done, and what was filled in.
+/// Elicits input from the user. Returns the action and the content.
 async fn ask(call: &ToolCallRequest, message: &str, schema: Value) -> Result<(String, Value), ErrorData> {
     let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(from_json(params)));

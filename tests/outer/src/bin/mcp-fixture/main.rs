@@ -1,8 +1,9 @@
-//! A server for the conformance suite of MCP: the tools, resources and prompts that the suite names, over the same HTTP
-//! layer as `brigade mcp`. It prints its address and ends with its input.
+//! A server for the MCP conformance suite, with the tools, resources and prompts that the suite expects. It
+//! uses the same HTTP layer as `brigade mcp`. It prints its address and exits when its input ends.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "support of tests")]
-// Sampling, roots and logging are deprecated in the newest version of the protocol, and part of the older ones.
+// Sampling, roots and logging are deprecated in the newest version of the protocol, but part of the older
+// ones.
 #![expect(deprecated, reason = "the suite asks for older versions too")]
 
 mod catalog;

@@ -7,7 +7,7 @@ use brigade::Runtime;
 use brigade::core::{Event, Record, SessionId, State};
 use brigade::store::sqlite::{Integrity, SqliteStore};
 
-/// What has to be true of every finished tree.
+/// Checks the invariants of a finished tree.
 pub(crate) fn check_invariants(log: &[Record]) -> Result<(), String> {
     let mut sessions: BTreeMap<&SessionId, Vec<&Event>> = BTreeMap::new();
     for record in log {
@@ -31,7 +31,7 @@ fn check_session_invariants(session: &SessionId, events: &[&Event]) -> Result<()
     let mut state = State::new(session.clone());
     for event in events {
         if !state.admits(event) && !event.is_external() {
-            return Err(format!("{session}: {} may not be at {}", event.kind(), state.length()));
+            return Err(format!("{session}: {} is not allowed at {}", event.kind(), state.length()));
         }
         state.apply(event);
         let ledger = state.ledger();
@@ -42,11 +42,11 @@ fn check_session_invariants(session: &SessionId, events: &[&Event]) -> Result<()
     let ledger = state.ledger();
     match ledger.reserved().is_zero() && ledger.lent().is_zero() {
         true => Ok(()),
-        false => Err(format!("{session}: something is still reserved or lent")),
+        false => Err(format!("{session}: some budget is still reserved or lent")),
     }
 }
 
-/// Everything that is wrong with the store and with the trees that were kept in it.
+/// Returns all problems of the store and of the trees that were kept in it.
 pub(crate) async fn store(runtime: &Runtime, path: &Path) -> Vec<String> {
     let mut faults = Vec::new();
     match SqliteStore::check_health(path, u64::MAX) {
@@ -58,7 +58,7 @@ pub(crate) async fn store(runtime: &Runtime, path: &Path) -> Vec<String> {
         Ok(roots) => {
             for summary in roots {
                 if let Some(owner) = summary.runner {
-                    faults.push(format!("{} is still run by {owner}", summary.root));
+                    faults.push(format!("{} is still running (owner: {owner})", summary.root));
                 }
                 match runtime.store().tail(&summary.root, 0, usize::MAX).await {
                     Ok(log) => faults.extend(check_invariants(&log).err()),

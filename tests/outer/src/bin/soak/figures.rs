@@ -1,4 +1,4 @@
-//! Figures of a soak.
+//! Measurements of a soak test.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,21 +13,21 @@ use serde_json::Value;
 
 use crate::model::FAULTS;
 
-/// How much more memory may be resident at the end, in MB and as a share of what was early.
+/// Maximum growth of the resident memory, in MB and relative to an early measurement.
 const MAX_GROWTH_MB: f64 = 16.0;
 const MAX_GROWTH: f64 = 0.2;
-/// How many more files may be open at the end.
+/// Maximum growth of the number of open files.
 const MAX_MORE_FILES: usize = 8;
-/// How many faults are kept in words.
+/// Maximum number of faults that are described.
 const MAX_FAULTS: usize = 20;
 
-/// What workers count.
+/// Counters that the workers share.
 #[derive(Default)]
 pub(crate) struct Figures(Mutex<Counts>);
 
 #[derive(Default)]
 struct Counts {
-    /// How many trees took so many milliseconds: of bounded size, however long a soak lasts.
+    /// Number of trees by their duration in milliseconds. Its size is bounded, however long the test runs.
     trees: BTreeMap<u64, u64>,
     sessions: u64,
     replies: u64,
@@ -40,7 +40,7 @@ struct Counts {
 impl Figures {
     pub(crate) fn tree(&self, took: Duration) {
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        // Two digits are enough of a long time.
+        // Two significant digits are enough.
         let step = 10_u64.pow(millis.max(1).ilog10().saturating_sub(1));
         *self.0.lock().unwrap().trees.entry(millis / step * step).or_default() += 1;
     }
@@ -70,7 +70,7 @@ impl Figures {
         self.0.lock().unwrap().faults.clone()
     }
 
-    /// All figures, one a line.
+    /// Formats all measurements, one per line.
     pub(crate) fn table(
         &self,
         duration: Duration,
@@ -119,7 +119,7 @@ fn percentile(trees: &BTreeMap<u64, u64>, share: f64) -> u64 {
     0
 }
 
-/// What this process holds.
+/// Resources of this process.
 pub(crate) struct Process {
     /// Resident memory in MB.
     resident: f64,
@@ -135,7 +135,7 @@ impl Process {
         Process { resident: kilobytes / 1024.0, files: std::fs::read_dir("/proc/self/fd").unwrap().count() }
     }
 
-    /// What has grown that must not.
+    /// Returns the resources that have grown more than allowed.
     pub(crate) fn growth_since(&self, early: &Process) -> Vec<String> {
         let mut faults = Vec::new();
         if self.resident > early.resident * (1.0 + MAX_GROWTH) + MAX_GROWTH_MB {
@@ -148,7 +148,7 @@ impl Process {
     }
 }
 
-/// What the model counted.
+/// Counters of the model.
 pub(crate) fn model_counts(address: &str) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /figures HTTP/1.1\r\n\r\n").unwrap();

@@ -1,8 +1,9 @@
-//! A soak: trees one after the other and side by side on one store, over HTTP, with a fault in one of a hundred answers.
+//! Soak test: sequential and concurrent trees on one store, over HTTP, with a fault in one of a hundred
+//! replies.
 //!
-//! `SOAK_SECONDS` is how long it lasts. Every tree is checked when it ends; some are dropped in the middle and resumed, some
-//! are cancelled. At the end memory, open files and the store are checked, and the figures are printed. The exit code is 1
-//! if anything was not as it has to be.
+//! `SOAK_SECONDS` sets the duration. Every tree is checked when it ends. Some trees are dropped in the middle
+//! and resumed, some are cancelled. At the end the memory, open files and store are checked, and the
+//! measurements are printed. The exit code is 1 if any check failed.
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a program for tests")]
 
@@ -25,18 +26,18 @@ use brigade::{Models, ResumeOptions, Run, Runtime, Settings, Task, Workspace};
 
 use figures::Figures;
 
-/// The allocator of the command.
+/// The same allocator as in the `brigade` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const DEFAULT_SECONDS: u64 = 25;
-/// How many trees are under way at once.
+/// Number of concurrent trees.
 const WORKERS: usize = 6;
-/// The longest that one tree may take, on a machine that does other things too.
+/// Time limit of a tree on a busy machine.
 const TREE_TIMEOUT: Duration = Duration::from_secs(120);
-/// One of so many trees is dropped in the middle and resumed, and one is cancelled.
+/// One in this many trees is dropped in the middle and resumed, and one is cancelled.
 const DISTURBED_EVERY: u64 = 40;
-/// One of so many trees stays in the store, to be read again at the end.
+/// One in this many trees stays in the store, to be read again at the end.
 const KEPT_EVERY: u64 = 50;
 
 fn main() -> ExitCode {
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The model, in a process of its own so that its memory is not counted.
+/// The model, in a separate process so that its memory is not counted.
 struct Server {
     process: Child,
     address: String,
@@ -78,7 +79,7 @@ impl Drop for Server {
     }
 }
 
-/// What all workers share.
+/// State that all workers share.
 struct Soak {
     runtime: Runtime,
     folder: tempfile::TempDir,
@@ -103,12 +104,12 @@ async fn soak(duration: Duration) -> (String, Vec<String>) {
     let soak = Arc::new(Soak { runtime, folder, next: AtomicU64::new(0), figures: Figures::default() });
     let until = Instant::now() + duration;
     let workers: Vec<_> = (0..WORKERS).map(|_| tokio::spawn(work_until(soak.clone(), until))).collect();
-    // Caches and pools fill at first; what counts is that nothing grows after that.
+    // Caches and pools fill at first. Nothing may grow after that.
     tokio::time::sleep(duration / 4).await;
     let early = figures::Process::now();
     for worker in workers {
         if let Err(error) = worker.await {
-            soak.figures.fault(format!("a worker fell over: {error}"));
+            soak.figures.fault(format!("a worker failed: {error}"));
         }
     }
     let late = figures::Process::now();
@@ -129,13 +130,13 @@ async fn work_until(soak: Arc<Soak>, until: Instant) {
         match tokio::time::timeout(TREE_TIMEOUT, soak.tree(number)).await {
             Ok(Ok(())) => soak.figures.tree(started.elapsed()),
             Ok(Err(fault)) => soak.figures.fault(format!("tree {number}: {fault}")),
-            Err(_) => soak.figures.fault(format!("tree {number} did not end in {TREE_TIMEOUT:?}")),
+            Err(_) => soak.figures.fault(format!("tree {number} did not end within {TREE_TIMEOUT:?}")),
         }
     }
 }
 
 impl Soak {
-    /// Runs one tree to its end, in one of three ways, and checks what is left of it.
+    /// Runs one tree to its end in one of three ways, and checks it.
     async fn tree(&self, number: u64) -> Result<(), String> {
         let task = Task::new(format!("tree {number:08}"));
         let (run, may_be_cancelled) = match number % DISTURBED_EVERY {
@@ -154,13 +155,14 @@ impl Soak {
         let file = self.folder.path().join(format!("work/{number:08}.txt"));
         let content = std::fs::read_to_string(&file).ok();
         if is_right && content != Some(format!("{number:08}")) {
-            return Err(format!("the file has {content:?}"));
+            return Err(format!("the file contains {content:?}"));
         }
         let _ = std::fs::remove_file(file);
         self.check(&ending.session, number).await
     }
 
-    /// Checks the log of a tree that has ended, and removes most of them: the store is not to grow without end.
+    /// Checks the log of a tree that has ended. Removes most trees, so that the store does not grow without
+    /// bound.
     async fn check(&self, root: &SessionId, number: u64) -> Result<(), String> {
         let store = self.runtime.store();
         let log = store.tail(root, 0, usize::MAX).await.map_err(|error| error.to_string())?;
@@ -172,7 +174,7 @@ impl Soak {
         Ok(())
     }
 
-    /// The run of a process that is gone in the middle of it, taken over.
+    /// Drops a run in the middle, as if its process had exited, and resumes it.
     async fn dropped_and_resumed(&self, task: Task, number: u64) -> Result<Run, String> {
         let gone = Owner { pid: 999_999_999, start_time: 1, ..Owner::this_process() };
         let first =
@@ -185,7 +187,7 @@ impl Soak {
         pause(number).await;
         drop(first);
         self.figures.disturbed("resumed");
-        // What the first runner had under way when it was dropped is written before, or fenced.
+        // Appends that the first runner had started are either complete or fenced.
         self.runtime.resume(&session, ResumeOptions::default()).await.map_err(|error| error.to_string())
     }
 
@@ -198,7 +200,7 @@ impl Soak {
     }
 }
 
-/// A few milliseconds, another number of them each time.
+/// Sleeps for a few milliseconds, depending on the number.
 async fn pause(number: u64) {
     tokio::time::sleep(Duration::from_millis(5 + number / DISTURBED_EVERY % 60)).await;
 }

@@ -1,7 +1,8 @@
-//! The model of a soak: a process of its own that speaks Chat Completions, with a fault in one of a hundred answers.
+//! The model of the soak test: a separate process that speaks Chat Completions, with a fault in one of a
+//! hundred replies.
 //!
-//! `tree N` is answered with the calls of a lead: one child that writes a file, one that delegates in its turn, and some
-//! that answer at once. All follows from the request alone.
+//! The reply to `tree N` contains the calls of a lead: one child writes a file, one delegates, and the others
+//! reply at once. Each reply depends on its request alone.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,17 +13,17 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How many children a lead has.
+/// Number of children of a lead.
 pub(crate) const CHILDREN: usize = 5;
-/// One of so many answers is a fault.
+/// One in this many replies is a fault.
 const FAULT_EVERY: u64 = 100;
-/// How long an answer takes that is slow.
+/// Duration of a slow reply.
 const SLOW: Duration = Duration::from_millis(1_500);
 
-/// The faults, in turn.
+/// The faults, used in turn.
 pub(crate) const FAULTS: [&str; 6] = ["429", "500", "disconnect", "cut", "malformed", "slow"];
 
-/// How many requests came, and how many faults of each kind were given.
+/// Number of requests, and of faults by kind.
 #[derive(Default)]
 struct Counts {
     requests: AtomicU64,
@@ -104,7 +105,7 @@ fn http_response(status: &str, kind: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// The head and body of the next request.
+/// Reads the head and body of the next request.
 async fn request(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
     let head = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -160,7 +161,6 @@ fn reply(body: &Value) -> String {
     }
 }
 
-/// The task of a child.
 fn child_task(child: usize, tree: &str) -> String {
     let kind = ["write", "nest"].get(child).copied().unwrap_or("answer");
     format!("{kind} {tree}")

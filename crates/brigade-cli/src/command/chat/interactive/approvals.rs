@@ -1,4 +1,4 @@
-//! Questions of agents in a chat: they get what is typed when nothing else was being typed.
+//! Approval prompts in a chat. They receive the keys if no message is being typed.
 
 use brigade::{RunError, RunResult};
 use brigade_core::view::Tree;
@@ -13,19 +13,19 @@ use crate::keyboard::editor::Layout;
 use crate::keyboard::keys::Key;
 use crate::terminal::Colour;
 
-/// What is said while a question waits and something else is typed.
-const PENDING_NOTICE: &str = "An agent asks something. Esc brings its question up.";
+/// Notice while an approval is pending and a message is being typed.
+const PENDING_NOTICE: &str = "An agent requests approval. Press Esc to answer.";
 
-/// What agents ask, and who gets what is typed.
+/// Pending approvals, and the target of typed keys.
 pub(super) struct ApprovalPrompts {
     dialogue: ApprovalPrompt,
     attention: Attention,
-    /// Whether an answer is being typed, and not a message.
+    /// Whether keys go to the prompt instead of the message.
     is_answering: bool,
 }
 
 impl ApprovalPrompts {
-    /// No questions yet.
+    /// Creates the state without pending approvals.
     pub(super) fn new(conversation: &Conversation, colour: Colour) -> ApprovalPrompts {
         ApprovalPrompts {
             dialogue: ApprovalPrompt::new(Some(conversation.runtime.settings().workspace.clone()), colour),
@@ -34,32 +34,32 @@ impl ApprovalPrompts {
         }
     }
 
-    /// Calls the user for questions of a session that was left to itself.
+    /// Notifies the user of pending approvals of a detached session.
     pub(super) fn alert(&mut self, tree: &Tree) {
         self.attention.alert(tree);
     }
 
-    /// A round has ended.
+    /// Notifies the user of the end of a round.
     pub(super) fn ended(&mut self, view: &RunView, ending: &Result<RunResult, RunError>) {
         self.attention.ended(view, ending);
     }
 
-    /// What calls the user, for the time after the chat.
+    /// Takes the notifier, for the time after the chat.
     pub(super) fn take_attention(&mut self) -> Attention {
         std::mem::take(&mut self.attention)
     }
 
-    /// Whether what is typed is an answer.
+    /// Whether keys go to the prompt.
     pub(super) fn takes_keys(&self) -> bool {
         self.is_answering && self.dialogue.is_open()
     }
 
-    /// A word on a question that waits.
+    /// Notice about a pending approval.
     pub(super) fn notice(&self) -> Option<&'static str> {
         (self.dialogue.is_open() && !self.is_answering).then_some(PENDING_NOTICE)
     }
 
-    /// The question and the answer that is being typed, where one is.
+    /// Prompt and the answer that is being typed, if there is one.
     pub(super) fn layout(&self, tree: &Tree, columns: usize) -> Option<Layout> {
         if !self.takes_keys() {
             return None;
@@ -74,7 +74,7 @@ impl ApprovalPrompts {
 }
 
 impl ChatUi<'_> {
-    /// Looks at what is asked, and shows a question that comes up.
+    /// Updates the pending approvals, and shows a new one.
     pub(super) fn update_approvals(&mut self) {
         let columns = self.columns();
         let Some(view) = &self.conversation.view else { return };
@@ -82,7 +82,7 @@ impl ChatUi<'_> {
         let lines = self.approvals.dialogue.look(&view.tree, columns);
         self.approvals.attention.look(&view.tree);
         if !was_open {
-            // Whoever is in the middle of a message finishes it first.
+            // A message that is being typed is finished first.
             self.approvals.is_answering = self.line.is_empty();
         }
         if let Some(lines) = lines {
@@ -91,12 +91,12 @@ impl ChatUi<'_> {
         }
     }
 
-    /// Changes between the question and the message.
+    /// Switches between the prompt and the message.
     pub(super) fn toggle_approval(&mut self) {
         self.approvals.is_answering = self.approvals.dialogue.is_open() && !self.approvals.is_answering;
     }
 
-    /// Takes a key for the question.
+    /// Handles a key for the prompt.
     pub(super) async fn answer_key(&mut self, key: Key) -> Option<Exit> {
         let Some(view) = &self.conversation.view else { return None };
         match self.approvals.dialogue.key(key, &view.tree) {
@@ -110,7 +110,7 @@ impl ChatUi<'_> {
             }
             PromptAction::Answers(given) => {
                 for given in given {
-                    let (answer, by) = (given.answer.clone(), "the person");
+                    let (answer, by) = (given.answer.clone(), "the user");
                     let answered =
                         self.conversation.runtime.answer(&given.session, given.call, answer, by).await;
                     if let Err(error) = answered {

@@ -1,4 +1,4 @@
-//! Keys in a chat: what they mean beside the line that is typed.
+//! Keys of a chat that are not handled by the input line.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::keyboard::keys::{self, Key};
 use crate::sanitize;
 use crate::suspend;
 
-/// How many completions are shown.
+/// Maximum number of completions that are shown.
 const MAX_CHOICES: usize = 12;
 
 impl ChatUi<'_> {
@@ -87,7 +87,7 @@ impl ChatUi<'_> {
             InputAction::Interrupt => self.interrupt().await,
             InputAction::Leave if self.round.is_none() => Some(Exit::Done),
             InputAction::Leave => {
-                self.notice = Some("Ctrl-C stops the round, and leaves when it is pressed again.".to_owned());
+                self.notice = Some("Press Ctrl-C to stop the round, and again to quit.".to_owned());
                 None
             }
             InputAction::Redraw => {
@@ -108,22 +108,22 @@ impl ChatUi<'_> {
         let exit = self.exit();
         self.first_ctrl_c = Some(FirstCtrlC { at: Instant::now(), exit });
         if self.round.is_some() {
-            self.notice = Some("Stopping. Ctrl-C again leaves.".to_owned());
+            self.notice = Some("Stopping. Press Ctrl-C again to quit.".to_owned());
             self.stop().await;
         } else {
-            self.notice = Some("Press Ctrl-C again to leave.".to_owned());
+            self.notice = Some("Press Ctrl-C again to quit.".to_owned());
         }
         None
     }
 
-    /// Brings a question up, or stops what runs. What is typed stays.
+    /// Opens a pending approval, or stops what is running. The typed text is kept.
     async fn escape(&mut self) {
         if self.approvals.notice().is_some() {
             self.toggle_approval();
         } else if let Some(command) = &mut self.command {
             command.stop();
         } else if self.round.as_ref().is_some_and(|round| round.stop_state == StopState::NotRequested) {
-            self.notice = Some("Stopping. Ctrl-C leaves.".to_owned());
+            self.notice = Some("Stopping. Press Ctrl-C to quit.".to_owned());
             self.stop().await;
         } else {
             self.plan = None;
@@ -140,7 +140,7 @@ impl ChatUi<'_> {
     }
 }
 
-/// The names to choose from, as far as they are shown.
+/// Line with the completions, up to the maximum.
 fn choices_line(choices: &[String]) -> String {
     let shown = choices.iter().take(MAX_CHOICES).map(String::as_str);
     let more = (choices.len() > MAX_CHOICES).then_some("…");

@@ -1,4 +1,4 @@
-//! Modes at a key: Shift-Tab changes the mode, and Enter approves the plan that a round in mode `plan` ended with.
+//! Mode keys: Shift-Tab switches the mode, and Enter approves the plan of a round in mode `plan`.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,14 @@ use super::super::attach::ComposedMessage;
 use super::super::transcript_writer;
 use super::ChatUi;
 
-/// The words that the agent hears when its plan is approved.
+/// Message to the agent when its plan is approved.
 const APPROVAL_MESSAGE: &str = "The plan is approved. Carry it out.";
-const APPROVAL_NOTICE: &str = "Enter approves this plan and continues in mode edit. Or type what to change.";
-/// Enter within this time after the plan appeared was meant for something else.
+const APPROVAL_NOTICE: &str =
+    "Press Enter to approve this plan and continue in mode edit, or type what to change.";
+/// Enter within this time after the plan appeared is ignored, because it was meant for something else.
 const MIN_PLAN_DISPLAY_TIME: Duration = Duration::from_millis(400);
 
-/// A plan that waits for an approval.
+/// Plan that is pending approval.
 pub(super) struct Plan {
     shown_at: Instant,
 }
@@ -26,7 +27,7 @@ impl Plan {
 }
 
 impl ChatUi<'_> {
-    /// Offers to approve the plan, if the round that just ended was one in mode `plan`.
+    /// Offers to approve the plan, if the last round was in mode `plan`.
     pub(super) async fn offer_approval(&mut self) {
         if self.conversation.can_leave_plan().await {
             self.plan = Some(Plan { shown_at: Instant::now() });
@@ -54,7 +55,7 @@ impl ChatUi<'_> {
         self.message(&text).await;
     }
 
-    /// Changes to the next mode. `auto`, which asks about nothing, is not among them: `/mode auto` sets it.
+    /// Switches to the next mode. `auto` is not included, because it never asks; `/mode auto` sets it.
     pub(super) async fn next_mode(&mut self) {
         let mode = match self.conversation.mode().await {
             Mode::Plan => Mode::Ask,
@@ -65,7 +66,7 @@ impl ChatUi<'_> {
         self.screen.clear();
         match self.conversation.set_mode(mode).await {
             Ok(()) => {
-                let when = if self.round.is_some() { " from the next round on" } else { "" };
+                let when = if self.round.is_some() { " (from the next round)" } else { "" };
                 self.notice = Some(format!("Mode {mode}{when}."));
             }
             Err(failure) => self.fail(&failure),

@@ -1,4 +1,4 @@
-//! What the chat does at a command that begins with a slash.
+//! Execution of the chat's slash commands.
 
 use std::collections::HashSet;
 
@@ -26,11 +26,11 @@ impl ChatUi<'_> {
                 self.conversation.set_model(model).await?;
                 slash_output::model(self.conversation).await
             }
-            Command::Mode(None) => format!("The mode is {}.", self.conversation.mode().await),
+            Command::Mode(None) => format!("Mode: {}.", self.conversation.mode().await),
             Command::Mode(Some(mode)) => {
                 self.screen.clear();
                 self.conversation.set_mode(mode).await?;
-                format!("The mode is {mode} from the next round on.")
+                format!("Mode: {mode} (from the next round).")
             }
             Command::Tell(arguments) => self.tell(&arguments).await?,
             Command::Stop(None) => self.stop_round().await,
@@ -60,15 +60,15 @@ impl ChatUi<'_> {
     async fn tell(&mut self, arguments: &str) -> Result<String, CliError> {
         let (session, text) = self.parse_recipient(arguments)?;
         if text.is_empty() {
-            return Err(CliError::usage("say whom and what: /tell AGENT TEXT"));
+            return Err(CliError::usage("usage: /tell AGENT TEXT"));
         }
         self.conversation.tell(&session, &text).await?;
-        Ok(format!("{} hears it at its next step.", self.label(&session)))
+        Ok(format!("{} gets the message at its next step.", self.label(&session)))
     }
 
     async fn stop_round(&mut self) -> String {
         if self.round.is_none() {
-            return "Nobody works now.".to_owned();
+            return "No agents are running.".to_owned();
         }
         self.stop().await;
         "Stopping.".to_owned()
@@ -77,10 +77,10 @@ impl ChatUi<'_> {
     async fn stop_agent(&mut self, arguments: &str) -> Result<String, CliError> {
         let (session, _) = self.parse_recipient(arguments)?;
         self.conversation.cancel(&session).await?;
-        Ok(format!("{} is asked to stop.", self.label(&session)))
+        Ok(format!("Stopping {}.", self.label(&session)))
     }
 
-    /// The name that a session of the tree is shown by.
+    /// Display name of a session in the tree.
     fn label(&self, session: &SessionId) -> String {
         let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
         node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label))
@@ -88,7 +88,7 @@ impl ChatUi<'_> {
 
     fn parse_recipient(&self, arguments: &str) -> Result<(SessionId, String), CliError> {
         let view = self.conversation.view.as_ref().filter(|_| self.round.is_some());
-        let view = view.ok_or_else(|| CliError::usage("nobody works now"))?;
+        let view = view.ok_or_else(|| CliError::usage("no agents are running"))?;
         let (session, rest) = slash_output::parse_recipient(view, arguments).map_err(CliError::usage)?;
         Ok((session, rest.to_owned()))
     }
@@ -118,7 +118,7 @@ impl ChatUi<'_> {
         Ok(())
     }
 
-    /// Begins a new session with the next message. The one before stays in the store.
+    /// Starts a new session with the next message. The previous one stays in the store.
     async fn clear(&mut self) -> Result<(), CliError> {
         self.require_idle()?;
         self.plan = None;
@@ -127,7 +127,7 @@ impl ChatUi<'_> {
         self.screen.clear_screen();
         if let Some(session) = left {
             self.note(&format!(
-                "A new session begins with your next message. To continue the last one: /resume {session}"
+                "A new session starts with your next message. Resume the last one: /resume {session}"
             ));
             let rest = self.writer.blank_line();
             self.print_lines(rest);
@@ -138,7 +138,7 @@ impl ChatUi<'_> {
 
     fn require_idle(&self) -> Result<(), CliError> {
         match self.round {
-            Some(_) => Err(CliError::usage("this round is not over; /stop ends it")),
+            Some(_) => Err(CliError::usage("this round has not ended. Stop it with /stop.")),
             None => Ok(()),
         }
     }

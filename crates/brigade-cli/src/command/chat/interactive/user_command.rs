@@ -1,4 +1,4 @@
-//! Commands of the user: `!` runs one in the folder of the session, and its output goes along with the next message.
+//! User commands: `!` runs a command in the folder of the session, and sends its output with the next message.
 
 use std::pin::Pin;
 
@@ -13,18 +13,18 @@ use crate::sanitize;
 
 /// Name of the guard in the process table.
 const GUARD_TAG: &str = "user:0";
-/// How much of the command is shown while it runs.
+/// Columns of the command in the notice.
 const MAX_COMMAND_COLUMNS: usize = 40;
 
-/// A command of the user that runs.
+/// Running command of the user.
 pub(super) struct RunningCommand {
     command: UserCommand,
     finished: Pin<Box<dyn Future<Output = Result<JobResult, GuardError>> + Send>>,
-    /// Ends it when it is used or dropped.
+    /// Stops the command when used or dropped.
     stop: Option<oneshot::Sender<()>>,
 }
 
-/// Waits for the end of a command, for ever if none runs.
+/// Waits for the end of the command; never returns if none is running.
 pub(super) async fn finished(running: &mut Option<RunningCommand>) -> Result<JobResult, GuardError> {
     match running {
         Some(running) => (&mut running.finished).await,
@@ -36,26 +36,27 @@ impl RunningCommand {
     pub(super) fn notice(&self) -> String {
         let command = fit(&sanitize::line(&self.command.text), MAX_COMMAND_COLUMNS);
         match self.stop {
-            Some(_) => format!("Running {command}. Esc stops it."),
+            Some(_) => format!("Running {command}. Press Esc to stop it."),
             None => format!("Stopping {command}."),
         }
     }
 
     pub(super) fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // A command that has just ended does not listen any more.
+            // A command that has just ended no longer listens.
             let _ = stop.send(());
         }
     }
 }
 
 impl ChatUi<'_> {
-    /// Runs a command of the user. It has the environment and the limits that commands of agents have.
+    /// Runs a user command, with the environment and limits of agent commands.
     pub(super) fn run_user_command(&mut self, command: UserCommand) {
         if let Some(running) = &self.command {
             let other = sanitize::line(&running.command.text);
-            return self
-                .note(&format!("cannot run a second command: `{other}` is still running. Esc stops it."));
+            return self.note(&format!(
+                "cannot run a second command: `{other}` is still running. Press Esc to stop it."
+            ));
         }
         let Some(shell) = self.conversation.runtime.settings().shell.clone() else {
             return self.note("cannot run a command: there is no shell here.");
@@ -79,7 +80,7 @@ impl ChatUi<'_> {
         self.command = Some(RunningCommand { command, finished: Box::pin(finished), stop: Some(stop) });
     }
 
-    /// Shows what a command printed, and keeps it for the next message.
+    /// Shows the output of a command, and adds it to the next message.
     pub(super) fn command_ended(&mut self, finished: Result<JobResult, GuardError>) {
         let Some(RunningCommand { command, .. }) = self.command.take() else { return };
         let finished = match finished {
@@ -99,20 +100,20 @@ impl ChatUi<'_> {
     }
 }
 
-/// The output of a command and, unless it succeeded, how it ended.
+/// Output of a command and, unless it succeeded, its exit status.
 fn output_text(finished: &JobResult) -> String {
     let mut text = String::from_utf8_lossy(&finished.output).trim_end().to_owned();
     let end = match finished.end {
         ExitReason::Exited(0) if text.is_empty() => Some("(no output)".to_owned()),
         ExitReason::Exited(0) => None,
         ExitReason::Exited(code) => Some(format!("(exit code {code})")),
-        ExitReason::Signalled(signal) => Some(format!("(ended by signal {signal})")),
-        ExitReason::TimedOut => Some("(ended at its time limit)".to_owned()),
+        ExitReason::Signalled(signal) => Some(format!("(killed by signal {signal})")),
+        ExitReason::TimedOut => Some("(stopped at the time limit)".to_owned()),
         ExitReason::Cancelled => Some("(stopped)".to_owned()),
     };
     let dropped = match finished.dropped_bytes {
         0 => None,
-        bytes => Some(format!("({bytes} bytes in the middle are left out)")),
+        bytes => Some(format!("({bytes} bytes in the middle omitted)")),
     };
     for line in dropped.into_iter().chain(end) {
         if !text.is_empty() {
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(say(ExitReason::Exited(0), b"", 0), "(no output)");
         assert_eq!(
             say(ExitReason::Exited(3), b"hi\n", 7),
-            "hi\n(7 bytes in the middle are left out)\n(exit code 3)"
+            "hi\n(7 bytes in the middle omitted)\n(exit code 3)"
         );
         assert_eq!(say(ExitReason::Cancelled, b"", 0), "(stopped)");
     }

@@ -116,7 +116,7 @@ fn reply_with_missed_deltas_is_shown_again() {
         "",
         "three",
         "",
-        "(some of it was missed; here is the whole)",
+        "(some of the text was missed; the complete reply follows)",
         "",
         "one",
         "",
@@ -145,7 +145,7 @@ fn reply_cut_off_is_separated_from_the_retry() {
         }
         chat.delta("whole");
         chat.replied("whole");
-        let expected = ["half", "", "(that reply was cut off; asking again)", "", "whole"];
+        let expected = ["half", "", "(the reply was cut off; retrying)", "", "whole"];
         assert_eq!(chat.printed, expected, "late: {is_late}");
     }
 }
@@ -156,7 +156,7 @@ fn compaction_summary_is_not_shown_as_a_reply() {
     chat.called(Purpose::Compaction);
     chat.replied("the summary");
     chat.record(Event::Compacted { summary: "the summary".into(), keep_from: 1 });
-    assert_eq!(chat.printed, ["(what was said before is a summary now)"]);
+    assert_eq!(chat.printed, ["(the conversation so far was replaced with a summary)"]);
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn unsuccessful_round_is_explained() {
     let mut chat = ChatFixture::new();
     chat.called(Purpose::Turn);
     chat.delta("half");
-    chat.ended(Status::Cancelled { by: "the person".to_owned() }, "half");
-    assert_eq!(chat.printed, ["half", "", "stopped by the person"]);
+    chat.ended(Status::Cancelled { by: "the user".to_owned() }, "half");
+    assert_eq!(chat.printed, ["half", "", "stopped by the user"]);
     let failed = Outcome {
         status: Status::Failed { cause: "no\nluck".into() },
         text: "".into(),

@@ -1,4 +1,4 @@
-//! Requests that are never answered, in a time that only the test moves.
+//! Tests with a simulated clock of requests that are never answered.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::super::policy::{Decision, RatePolicy, SentRequest, WaitReason};
 use super::{FIRST_BYTE_TIMEOUT, LONGEST_WAIT, Simulation};
 
 impl Simulation {
-    /// The first byte of a reply came, and the rest with it.
+    /// Receives the first byte of a reply and the rest with it.
     fn receive(&mut self, mut sent: SentRequest) {
         self.policy.accepted(self.now, &mut sent, &RateLimitHeaders::default());
         self.policy.first_byte_received(self.now, &sent);
@@ -34,7 +34,7 @@ fn overtaken_request_is_released_after_four_times_typical_latency() {
     assert_eq!(sim.next(), 6_000, "two seconds are usual, and two have passed");
     sim.advance(6_000);
     let _third = sim.send();
-    // Its end makes no room: it had left.
+    // Its end frees no place in the window, because it had already left.
     sim.policy.overloaded(&mut hung);
     sim.policy.finished(&mut hung);
     assert!(matches!(sim.decide(), Decision::RetryAt(_, WaitReason::Busy(2))));
@@ -110,7 +110,8 @@ fn failure_of_an_overdue_request_keeps_the_window() {
     assert_eq!(sim.burst().len(), 4);
 }
 
-/// Sends `wanted` requests of which some hang, with faults that shrink the window; gives how long the others took.
+/// Sends `wanted` requests of which some hang, with faults that shrink the window. Returns how long the
+/// others took.
 fn serve(wanted: usize, hung: &[usize], faults: &[usize], latency: Duration) -> Duration {
     let start = Instant::now();
     let mut policy = RatePolicy::new(RateLimits::default(), LONGEST_WAIT, FIRST_BYTE_TIMEOUT, start);
@@ -146,7 +147,7 @@ fn serve(wanted: usize, hung: &[usize], faults: &[usize], latency: Duration) -> 
 }
 
 proptest! {
-    /// Each hung request costs the others at most one long wait, whatever else fails.
+    /// Each hung request delays the others by at most one long wait, whatever else fails.
     #[test]
     fn healthy_requests_finish_in_bounded_time_beside_hung_ones(
         hung in prop::collection::btree_set(0usize..60, 0..12),
@@ -159,7 +160,7 @@ proptest! {
         let alone = serve(60, &[], &faults, latency);
         let beside = serve(60, &hung, &faults, latency);
         let long_wait = (latency * 16).max(FIRST_BYTE_TIMEOUT / 16).min(FIRST_BYTE_TIMEOUT / 4) + latency;
-        // Before any answer, nothing is usual.
+        // Before the first answer, there is no usual time.
         let bound = alone * 2 + long_wait * hung.len() as u32 + FIRST_BYTE_TIMEOUT / 4;
         prop_assert!(beside <= bound, "{beside:?}, not {bound:?}; {alone:?} without hung requests");
     }

@@ -1,4 +1,5 @@
-//! Storms in a time that only the test moves: many requests, one bucket, every mixture of latency and headers.
+//! Load tests with a simulated clock: many requests against one bucket, with every mixture of latency and
+//! headers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,13 +10,13 @@ use super::super::RateLimits;
 use super::super::headers::{QuotaStatus, RateLimitHeaders};
 use super::super::policy::{Decision, RatePolicy, SentRequest};
 
-/// A provider that lets so many requests through at once, and so many in a second.
+/// A provider with a burst capacity and a rate per second.
 #[derive(Debug, Clone, Copy)]
 struct Provider {
     capacity: f64,
     per_second: f64,
     latency: u64,
-    /// What a refusal asks for, in milliseconds.
+    /// Wait requested by a refusal, in milliseconds.
     retry: Option<u64>,
     sends_remaining: bool,
 }
@@ -27,7 +28,7 @@ struct InFlight {
     remaining: f64,
 }
 
-/// Sends as many requests as are to be answered, and gives how many were sent and how many seconds it took.
+/// Sends requests until `wanted` are answered. Returns the number sent and the seconds it took.
 fn storm(provider: Provider, wanted: usize) -> (usize, f64) {
     let start = Instant::now();
     let mut policy =
@@ -74,7 +75,7 @@ fn storm(provider: Provider, wanted: usize) -> (usize, f64) {
             sent_count += 1;
             let accepted = level >= 1.0;
             level -= if accepted { 1.0 } else { 0.0 };
-            // Some are faster than others.
+            // Latency varies between requests.
             let latency = provider.latency + provider.latency * (sent_count as u64 * 7 % 11) / 10;
             let answered_at = now + Duration::from_millis(latency);
             in_flight.push(InFlight { sent, answered_at, accepted, remaining: level });
@@ -117,7 +118,7 @@ fn other_bucket_sizes_are_learned_too() {
                 let bucket = Provider { capacity, per_second, latency, retry, sends_remaining: false };
                 let (sent, seconds) = storm(bucket, 200);
                 assert!(sent <= 270, "{sent} requests: {bucket:?}");
-                // What was saved up is there at once, and the rest comes as it comes.
+                // The burst is available at once, and the rest at the provider's rate.
                 let least = (200.0 - capacity).max(0.0) / per_second;
                 assert!(seconds < least * 1.5 + 60.0, "{seconds} s: {bucket:?}");
             }

@@ -1,4 +1,4 @@
-//! Code, within a line and in blocks.
+//! Inline code and code blocks.
 
 use super::tokens::Attributes;
 use super::writer::Gap;
@@ -9,7 +9,7 @@ impl<'a> Conversion<'a> {
         if self.writer.begin_verbatim() {
             return Undo::Code;
         }
-        // The language of a block stands at the code within it.
+        // The language of a block is declared on the code element within it.
         if let Some(Open { undo: Undo::Preformatted { language: found }, .. }) = self.open.last_mut()
             && found.is_empty()
         {
@@ -42,7 +42,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// The language that the class of a block of code names.
+/// Extracts the language from the class of a code block.
 pub(super) fn language(attributes: &Attributes<'_>) -> String {
     let classes = attributes.class.unwrap_or_default().split_ascii_whitespace();
     let mut named =

@@ -1,6 +1,6 @@
-//! What elements mean for the conversion.
+//! HTML elements and their meaning for the conversion.
 
-/// A kind of element, as far as the conversion tells them apart.
+/// Kind of element, as far as the conversion distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Element {
     Link,
@@ -20,7 +20,7 @@ pub(super) enum Element {
     Quotation,
     Preformatted,
     Table,
-    /// A part of a table that holds rows.
+    /// Table section that contains rows.
     Rows,
     Row,
     Cell,
@@ -30,17 +30,17 @@ pub(super) enum Element {
     Rule,
     Image,
     Base,
-    /// One without content that shows nothing.
+    /// Void element that shows nothing.
     Empty,
-    /// One with nothing to read in it.
+    /// Element without readable content.
     Unreadable,
-    /// Any other, which is as if it were not there.
+    /// Any other element, which is ignored.
     Other,
 }
 
 use Element::*;
 
-/// Tells elements apart.
+/// Predicate on elements.
 type ElementTest = fn(Element) -> bool;
 
 impl Element {
@@ -86,12 +86,12 @@ impl Element {
         }
     }
 
-    /// Whether it never has content.
+    /// Whether the element never has content.
     pub(super) fn is_void(self) -> bool {
         matches!(self, Break | Rule | Image | Base | Empty)
     }
 
-    /// Elements whose end tag may be left out and that end where this one starts, and those that keep them open.
+    /// Returns which open elements with an optional end tag this one ends, and which elements keep them open.
     pub(super) fn ends(self) -> Option<(ElementTest, ElementTest)> {
         let (ends, fence): (ElementTest, ElementTest) = match self {
             Item => (|e| e == Item, |e| matches!(e, List | Numbered | Table | Cell)),
@@ -107,7 +107,7 @@ impl Element {
         Some((ends, fence))
     }
 
-    /// Whether the end tag of this one ends nothing that lies outside of `outer`.
+    /// Whether the end tag of this element ends nothing outside of `outer`.
     pub(super) fn stays_within(self, outer: Element) -> bool {
         match self {
             Table | Rows | Row | Cell => outer == Table,

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-/// The longest name of a reference that is known here.
+/// Maximum length of a known reference name.
 const MAX_NAME_BYTES: usize = 8;
 
-/// Letters of Latin-1, in the order of their numbers, from 160 on.
+/// Names of the Latin-1 characters from 160 on, in order.
 const LATIN1_NAMES: [&str; 96] = [
     "nbsp", "iexcl", "cent", "pound", "curren", "yen", "brvbar", "sect", "uml", "copy", "ordf", "laquo",
     "not", "shy", "reg", "macr", "deg", "plusmn", "sup2", "sup3", "acute", "micro", "para", "middot",
@@ -18,7 +18,7 @@ const LATIN1_NAMES: [&str; 96] = [
     "uacute", "ucirc", "uuml", "yacute", "thorn", "yuml",
 ];
 
-/// Others that pages use.
+/// Other named references that pages use.
 const NAMED_ENTITIES: [(&str, char); 74] = [
     ("amp", '&'),
     ("AMP", '&'),
@@ -96,13 +96,13 @@ const NAMED_ENTITIES: [(&str, char); 74] = [
     ("num", '#'),
 ];
 
-/// What numbers from 128 on stand for on pages of the old days, which meant Windows.
+/// Characters of the numeric references from 128 on, which old pages use with their Windows-1252 meaning.
 const WINDOWS_1252: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}',
     '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
 ];
 
-/// Resolves the references in a text. A name that is not known stays as it is written.
+/// Resolves the references in a text. An unknown name stays as it is.
 pub(super) fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
@@ -126,7 +126,7 @@ pub(super) fn decode(text: &str) -> Cow<'_, str> {
     Cow::Owned(decoded)
 }
 
-/// The letter that a reference stands for, and how many bytes after the `&` it takes.
+/// Returns the character of a reference, and its length in bytes after the `&`.
 fn reference(after: &str) -> Option<(char, usize)> {
     if let Some(number) = after.strip_prefix('#') {
         let (digits, radix, mark) = match number.strip_prefix(['x', 'X']) {
@@ -146,7 +146,7 @@ fn reference(after: &str) -> Option<(char, usize)> {
     let letter = named(name)?;
     match after.as_bytes().get(length) {
         Some(b';') => Some((letter, length + 1)),
-        // Without a semicolon only the oldest are meant, and in the query of an address not even those.
+        // Without a semicolon only the oldest references are recognised, and in the query of a URL not even those.
         next if matches!(letter, '&' | '<' | '>' | '"') && next != Some(&b'=') => Some((letter, length)),
         _ => None,
     }

@@ -1,6 +1,6 @@
-//! Tables, gathered before they are written.
+//! Tables, which are collected before they are written.
 
-/// A table whose cells are lines of Markdown.
+/// Table whose cells are lines of Markdown.
 #[derive(Default)]
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
@@ -12,7 +12,7 @@ impl Table {
         self.row.push(text);
     }
 
-    /// Leaves the cells of the row that is not at its end.
+    /// Takes the cells of the unfinished row.
     pub(super) fn take_row(&mut self) -> Vec<String> {
         std::mem::take(&mut self.row)
     }
@@ -24,11 +24,11 @@ impl Table {
         }
     }
 
-    /// The lines of the table. One that has a single column arranges text and shows nothing, so it becomes text.
+    /// Renders the lines of the table. A table with a single column only arranges text, so it becomes text.
     pub(super) fn lines(&self) -> Vec<String> {
         let widest = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         if widest < 2 {
-            // A cell has no lines of its own, so breaks are written out in it.
+            // A cell cannot contain line ends, so breaks in it are written as `<br>`.
             return self.rows.iter().flatten().map(|cell| cell.replace("<br>", " ")).collect();
         }
         let line = |row: &Vec<String>| format!("| {} |", row.join(" | "));
@@ -36,7 +36,7 @@ impl Table {
         for (at, row) in self.rows.iter().enumerate() {
             lines.push(line(row));
             if at == 0 {
-                // Rows are not filled up to the widest: one wide row would make all others as long.
+                // Rows are not padded to the widest: one wide row would make all others as long.
                 lines.push(format!("|{}", " --- |".repeat(row.len())));
             }
         }

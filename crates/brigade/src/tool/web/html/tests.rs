@@ -1,4 +1,4 @@
-//! What pages become.
+//! Tests of the conversion from HTML to Markdown.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -123,14 +123,14 @@ fn malformed_html_is_read_as_far_as_possible() {
     check("<code>a<p>b</code>c<td><pre>d", "`a b`c\n\n```\nd\n```");
 }
 
-/// Unknown elements that are never closed do not use up the depth of a page.
+/// Unknown elements that are never closed do not count towards the maximum depth.
 #[test]
 fn unknown_elements_are_ignored() {
     let html = format!("<ul><li>{}a</ul>b<div hidden>no</div>c", "<span>".repeat(1000));
     check(&html, "- a\n\nbc");
 }
 
-/// A few bytes of a cell must not become many, again and again.
+/// The few bytes of a cell must not be amplified repeatedly.
 #[test]
 fn table_cells_count_towards_the_limit() {
     let link = format!("<td><a href='/{}'>{}</a>", "x".repeat(2000), "x<br>".repeat(400));
@@ -204,7 +204,7 @@ const PIECES: [&str; 48] = [
     "</script>",
 ];
 
-/// Every one of these is quadratic or worse somewhere else.
+/// Each of these inputs is quadratic or worse in other converters.
 #[test]
 fn hostile_html_is_converted_in_linear_time() {
     let pieces = [

@@ -1,13 +1,13 @@
-//! A tokenizer for HTML that reads every byte once, whatever the page does.
+//! HTML tokenizer that reads every byte once, whatever the input.
 //!
-//! Each search that fails consumes the rest of the page, so no input is quadratic. What is no content is dropped here:
-//! comments, declarations, and the inside of scripts, styles and their like.
+//! Each search that fails consumes the rest of the page, so no input is quadratic. Non-content is dropped here:
+//! comments, declarations, and the text of scripts, styles and similar elements.
 
-/// Elements whose inside is not markup. Their content never leaves the tokenizer, but for the title.
+/// Elements whose content is not markup. The tokenizer drops their content, except for the title.
 const RAW_TEXT_ELEMENTS: [&str; 8] =
     ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp"];
 
-/// A piece of a page. Names are as written, and character references are not resolved yet.
+/// Token of a page. Names are as written, and character references are not resolved yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Text(&'a str),
@@ -16,7 +16,7 @@ pub(super) enum Token<'a> {
     End { name: &'a str },
 }
 
-/// The attributes that the conversion looks at; of two with one name, the first counts.
+/// Attributes that the conversion uses; the first of two with the same name wins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Attributes<'a> {
     pub(super) href: Option<&'a str>,
@@ -30,7 +30,7 @@ pub(super) struct Attributes<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// Whether they say of an element that nobody is to see it.
+    /// Whether the attributes hide the element.
     pub(super) fn is_hidden(&self) -> bool {
         let by_style = |style: &str| {
             let style: String = style.chars().filter(|letter| !letter.is_whitespace()).collect();
@@ -57,7 +57,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// The tokens of a page.
+/// Iterator over the tokens of a page.
 pub(super) struct Tokens<'a> {
     rest: &'a str,
 }
@@ -67,21 +67,21 @@ impl<'a> Tokens<'a> {
         Tokens { rest: page }
     }
 
-    /// Takes this many bytes away; the rest, where there are fewer.
+    /// Consumes this many bytes, or the rest if there are fewer.
     fn take(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.rest = rest;
         taken
     }
 
-    /// Drops everything up to and with `end`, and all where it does not come.
+    /// Drops everything through `end`, or the rest of the page if it does not occur.
     fn drop_until(&mut self, from: usize, end: &str) {
         let found = self.rest.get(from..).and_then(|rest| rest.find(end));
         self.take(found.map_or(usize::MAX, |at| from + at + end.len()));
     }
 
     fn drop_comment(&mut self) {
-        // `<!-->` is a whole comment, so the search starts within the opening.
+        // `<!-->` is a complete comment, so the search starts within the opening.
         let mut from = 2;
         while let Some(at) = self.rest.get(from..).and_then(|rest| rest.find("--")) {
             let after = from + at + 2;
@@ -95,7 +95,7 @@ impl<'a> Tokens<'a> {
         self.rest = "";
     }
 
-    /// Reads a start tag. None where the page ends within it.
+    /// Reads a start tag; `None` if the page ends within it.
     fn start(&mut self) -> Option<Token<'a>> {
         self.take(1);
         let name = self.name();
@@ -113,7 +113,7 @@ impl<'a> Tokens<'a> {
         self.take(self.rest.bytes().position(ends).unwrap_or(usize::MAX))
     }
 
-    /// Reads up to and with the `>` of a tag; true for one that ends in `/>`.
+    /// Reads through the `>` of a tag; true if the tag ends in `/>`.
     fn attributes(&mut self, found: &mut Attributes<'a>) -> Option<bool> {
         let mut closed = false;
         loop {
@@ -137,7 +137,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn attribute(&mut self, found: &mut Attributes<'a>) {
-        // An equals sign at the start belongs to the name, says the standard; so at least one byte is taken.
+        // According to the standard an equals sign at the start belongs to the name, so at least one byte is taken.
         let ends = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>' | b'=');
         let length = self.rest.bytes().skip(1).position(ends).map_or(usize::MAX, |at| at + 1);
         let length = if self.rest.is_char_boundary(length) { length } else { usize::MAX };
@@ -164,7 +164,7 @@ impl<'a> Tokens<'a> {
         found.set(name, value);
     }
 
-    /// The inside of an element that is not markup, with its end tag taken away.
+    /// Takes the content of an element that is not markup, and drops its end tag.
     fn raw(&mut self, name: &str) -> &'a str {
         let mut from = 0;
         while let Some(at) = self.rest.get(from..).and_then(|rest| rest.find("</")) {
@@ -202,7 +202,7 @@ impl<'a> Iterator for Tokens<'a> {
                 (b'<', b'!') if self.rest.starts_with("<!--") => self.drop_comment(),
                 (b'<', b'!' | b'?' | b'/') => self.drop_until(0, ">"),
                 _ => {
-                    // What follows a lone `<` is text as well.
+                    // The text after a lone `<` is text as well.
                     let length = self.rest.bytes().skip(1).position(|byte| byte == b'<');
                     return Some(Token::Text(self.take(length.map_or(usize::MAX, |at| at + 1))));
                 }

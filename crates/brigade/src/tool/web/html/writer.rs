@@ -1,13 +1,13 @@
-//! Markdown, written word by word.
+//! Markdown writer, word by word.
 //!
-//! Marks such as `**` are written late: an opening one before the next word, a closing one right after the last. So
-//! markup around nothing leaves nothing, and no mark reaches over the end of a block. What is written again and again,
-//! such as the indentation of a deep list, is bounded, and so is the whole text.
+//! Marks such as `**` are written late: an opening mark before the next word, a closing mark right after the last
+//! one. So empty markup writes nothing, and no mark crosses the end of a block. Repeated output, such as the
+//! indentation of a deep list, is bounded, and so is the whole text.
 
-/// How many lists and quotations are shown as nested.
+/// Maximum number of nested lists and quotations that are shown.
 const MAX_INDENTS: usize = 12;
 
-/// What separates the next word from the last one; the strongest wish wins.
+/// Separator between the last word and the next; the strongest request wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Gap {
     None,
@@ -16,13 +16,13 @@ pub(super) enum Gap {
     Paragraph,
 }
 
-/// Something that stands around words.
+/// Inline markup around words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
     Strong,
     Emphasis,
     Struck,
-    /// A link; the number tells links with the same address apart.
+    /// Link; the number distinguishes links with the same URL.
     Link(u32, String),
 }
 
@@ -44,20 +44,20 @@ impl Mark {
     }
 }
 
-/// What lines of a list or a quotation start with.
+/// Line prefix of a list or quotation.
 struct Indent {
-    /// The start of the first line, until that is written.
+    /// Prefix of the first line, until it is written.
     bullet: Option<String>,
     rest: String,
 }
 
-/// The page while a cell is written.
+/// State of the page while a cell is written.
 struct OuterText {
     out: String,
     gap: Gap,
 }
 
-/// The Markdown so far.
+/// Markdown written so far.
 pub(super) struct Writer {
     out: String,
     limit: usize,
@@ -65,13 +65,13 @@ pub(super) struct Writer {
     indents: Vec<Indent>,
     wanted_marks: Vec<Mark>,
     open_marks: Vec<Mark>,
-    /// Set within a cell of a table, in which there are no lines.
+    /// Set within a table cell, which cannot contain line ends.
     outer: Option<OuterText>,
-    /// The bytes of cells that are not in the text yet.
+    /// Number of bytes of cells that are not in the text yet.
     cells: usize,
-    /// Text that keeps its blanks, while there is some.
+    /// Text that keeps its white space, if it is open.
     verbatim: Option<String>,
-    /// Set within a heading, which is one line.
+    /// Whether a heading is open, which is a single line.
     one_line: bool,
 }
 
@@ -91,13 +91,12 @@ impl Writer {
         }
     }
 
-    /// Whether there is more than may be written.
+    /// Whether the limit is reached.
     pub(super) fn is_full(&self) -> bool {
         let outer = self.outer.as_ref().map_or(0, |outer| outer.out.len());
         self.out.len() + outer + self.cells > self.limit
     }
 
-    /// The text.
     pub(super) fn finish(mut self) -> String {
         self.end_cell();
         self.close_marks(0);
@@ -106,7 +105,7 @@ impl Writer {
         self.out
     }
 
-    /// Writes running text; blanks only separate words.
+    /// Writes running text; white space only separates words.
     pub(super) fn text(&mut self, text: &str) {
         if let Some(inside) = &mut self.verbatim {
             inside.push_str(text);
@@ -130,7 +129,7 @@ impl Writer {
         }
     }
 
-    /// Writes something that is Markdown already.
+    /// Writes text that is already Markdown.
     pub(super) fn literal(&mut self, text: &str) {
         if let Some(inside) = &mut self.verbatim {
             inside.push_str(text);
@@ -140,7 +139,7 @@ impl Writer {
         self.out.push_str(text);
     }
 
-    /// Asks for at least this much between the last word and the next.
+    /// Requests at least this separator between the last word and the next.
     pub(super) fn separate(&mut self, gap: Gap) {
         match &mut self.verbatim {
             Some(inside) if gap >= Gap::Line => inside.push('\n'),
@@ -149,7 +148,7 @@ impl Writer {
         }
     }
 
-    /// Puts a mark around the words to come. False where such a mark is there already.
+    /// Puts a mark around the following words; false if such a mark is already open.
     pub(super) fn mark(&mut self, mark: Mark) -> bool {
         let is_link = matches!(mark, Mark::Link(..));
         let there = |other: &Mark| *other == mark || (is_link && matches!(other, Mark::Link(..)));
@@ -160,12 +159,11 @@ impl Writer {
         true
     }
 
-    /// Ends a mark.
     pub(super) fn unmark(&mut self, mark: &Mark) {
         self.wanted_marks.retain(|other| other != mark);
     }
 
-    /// Begins a list item or a quotation. False where there are too many within one another.
+    /// Begins a list item or a quotation; false if too many are nested.
     pub(super) fn indent(&mut self, bullet: Option<&str>, rest: &str) -> bool {
         if self.indents.len() >= MAX_INDENTS {
             return false;
@@ -179,7 +177,7 @@ impl Writer {
         self.indents.pop();
     }
 
-    /// Begins a heading. False where a line of its own is not possible.
+    /// Begins a heading; false if it cannot have a line of its own.
     pub(super) fn begin_heading(&mut self, level: usize) -> bool {
         self.separate(Gap::Paragraph);
         if self.is_in_cell() || self.one_line {
@@ -190,29 +188,28 @@ impl Writer {
         true
     }
 
-    /// Ends a heading.
     pub(super) fn end_heading(&mut self) {
         self.indents.pop();
         self.one_line = false;
         self.separate(Gap::Paragraph);
     }
 
-    /// Begins text that keeps its blanks. False within such text.
+    /// Begins text that keeps its white space; false if such text is already open.
     pub(super) fn begin_verbatim(&mut self) -> bool {
         let begins = self.verbatim.is_none();
         self.verbatim.get_or_insert_default();
         begins
     }
 
-    /// Ends it and gives it back.
+    /// Ends such text and returns it.
     pub(super) fn end_verbatim(&mut self) -> String {
         self.verbatim.take().unwrap_or_default()
     }
 
-    /// Writes lines as they are.
+    /// Writes lines verbatim.
     pub(super) fn lines<'a>(&mut self, lines: impl Iterator<Item = &'a str>) {
         self.separate(Gap::Paragraph);
-        // The cells of a table stand in these lines.
+        // These lines contain the cells of the table.
         self.cells = 0;
         for line in lines {
             if self.is_full() {
@@ -230,7 +227,7 @@ impl Writer {
         self.outer.is_some()
     }
 
-    /// Begins a cell. Only one is open at a time.
+    /// Begins a cell. Only one can be open at a time.
     pub(super) fn begin_cell(&mut self) {
         self.end_cell();
         self.close_marks(0);
@@ -238,7 +235,7 @@ impl Writer {
         self.outer = Some(OuterText { out: std::mem::take(&mut self.out), gap });
     }
 
-    /// Ends the open cell, if there is one, and gives its text.
+    /// Ends the open cell, if any, and returns its text.
     pub(super) fn end_cell(&mut self) -> Option<String> {
         let outer = self.outer.take()?;
         self.close_marks(0);
@@ -248,7 +245,7 @@ impl Writer {
         Some(cell)
     }
 
-    /// Makes everything ready for a word. True at the start of a line.
+    /// Writes pending separators and marks before a word; true at the start of a line.
     fn begin_word(&mut self) -> bool {
         let common = self.open_marks.iter().zip(&self.wanted_marks).take_while(|(a, b)| a == b).count();
         self.close_marks(if self.gap >= Gap::Line { 0 } else { common });
@@ -307,7 +304,7 @@ impl Writer {
     }
 }
 
-/// Writes a word so that Markdown takes none of it for markup.
+/// Writes a word and escapes everything that Markdown would take for markup.
 fn escape(word: &str, starts_line: bool, in_cell: bool, out: &mut String) {
     let number =
         word.strip_suffix(['.', ')']).is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()));
