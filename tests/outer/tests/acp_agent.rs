@@ -103,7 +103,7 @@ fn denied_permission_blocks_the_call_and_is_reported() {
     assert_eq!(output.code, 5, "{output:?}");
     let lines = checked_lines(&env);
     assert_eq!(stop_reason(&lines), "end_turn");
-    assert!(agent_text(&lines).contains("not allowed"), "{lines:?}");
+    assert!(agent_text(&lines).contains("The user denied this `write_file` call."), "{lines:?}");
     assert!(!env.path("work/note.txt").exists());
     wait_until_no_process_is_left(&env);
 }
