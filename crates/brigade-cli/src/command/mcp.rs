@@ -112,7 +112,7 @@ async fn listen(
     for origin in &mcp.origin {
         checks = checks.allow_origin(origin);
     }
-    output::note(&format!("Serving MCP at http://{address}{}. Press Ctrl-C to stop.", http::PATH));
+    output::note(&format!("Serving MCP at http://{address}{} (press Ctrl-C to stop)", http::PATH));
     match (&token_file, &mcp.token_env) {
         (Some(token_file), _) => output::note(&format!("The token is in {}", token_file.path().display())),
         (None, name) => {
