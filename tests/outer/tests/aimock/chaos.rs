@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::test_env;
 
 /// Random rejections slow down the rate limiter more and more. Many short runs keep each of them fast.
-const CHILDREN: usize = 16;
-const RUNS: usize = 8;
+const CHILDREN: usize = 8;
+const RUNS: usize = 16;
 /// Numbers of chunks after which a reply is cut. Some replies have fewer.
 const PIECES: usize = 20;
 /// With this few chunks no call is complete.
