@@ -58,15 +58,19 @@ fn interrupt_while_the_model_answers_prints_the_partial_text() {
     let home = Home::new();
     let script = "[[reply]]\ntext = 'one two three four'\nchunks = 4\nchunk_delay_ms = 2000\n";
     let mut running = BackgroundRun::start(&home, script, &[]);
-    let first = running.wait_for("delta")["text"].as_str().unwrap().to_owned();
+    let mut partial = running.wait_for("delta")["text"].as_str().unwrap().to_owned();
     let id = running.session.clone();
     running.signal(Signal::INT);
     let (code, lines, _) = running.end();
     assert_eq!(code, 130);
+    // On a busy machine another part of the reply may arrive before the signal does.
+    let later = lines.iter().filter(|line| line["type"] == "delta");
+    partial.extend(later.map(|line| line["text"].as_str().unwrap()));
+    assert_ne!(partial, "one two three four");
     let report = lines.last().unwrap();
-    assert_eq!((report["status"].as_str(), report["result"].as_str()), (Some("cancelled"), Some(&*first)));
+    assert_eq!((report["status"].as_str(), report["result"].as_str()), (Some("cancelled"), Some(&*partial)));
     let shown = home.brigade(&["sessions", "show", &id]);
-    assert_eq!(shown.exits_with(0).stdout.matches(&first).count(), 1, "{}", shown.stdout);
+    assert_eq!(shown.exits_with(0).stdout.matches(&partial).count(), 1, "{}", shown.stdout);
 }
 
 #[test]

@@ -184,11 +184,13 @@ fn refuses_once(retry: &'static str) -> String {
 
 #[test]
 fn wait_for_the_provider_is_shown() {
-    let url = refuses_once("Retry-After: 2\r\n");
-    run(&configured(&url))
-        .exits_with(0)
-        .stdout_contains("hello")
-        .stderr_contains("mine asks to wait 2 s (rate limit)");
+    let url = refuses_once("Retry-After: 3\r\n");
+    let done = run(&configured(&url));
+    done.exits_with(0).stdout_contains("hello").stderr_contains(" s (rate limit)");
+    // The message names the time that is left when it is printed.
+    let (_, wait) = done.stderr.split_once("mine asks to wait ").unwrap();
+    let seconds: u32 = wait.split_once(' ').unwrap().0.parse().unwrap();
+    assert!((1..=3).contains(&seconds), "{}", done.stderr);
 }
 
 #[test]

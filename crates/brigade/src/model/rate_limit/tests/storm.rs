@@ -19,6 +19,18 @@ struct Provider {
     /// Wait requested by a refusal, in milliseconds.
     retry: Option<u64>,
     sends_remaining: bool,
+    /// Seed of a provider that refuses one request in five whatever their rate.
+    random_refusals: Option<u32>,
+}
+
+impl Provider {
+    /// Whether the provider refuses this request by chance.
+    fn refuses_at_random(&self, request: usize) -> bool {
+        self.random_refusals.is_some_and(|seed| {
+            let mixed = (seed ^ (request as u32).wrapping_mul(0x9E37_79B9)).wrapping_mul(0x85EB_CA6B);
+            (mixed ^ (mixed >> 13)).wrapping_mul(0xC2B2_AE35) >> 16 < 0x1_0000 / 5
+        })
+    }
 }
 
 struct InFlight {
@@ -73,7 +85,7 @@ fn storm(provider: Provider, wanted: usize) -> (usize, f64) {
         {
             queue.pop_front();
             sent_count += 1;
-            let accepted = level >= 1.0;
+            let accepted = level >= 1.0 && !provider.refuses_at_random(sent_count);
             level -= if accepted { 1.0 } else { 0.0 };
             // Latency varies between requests.
             let latency = provider.latency + provider.latency * (sent_count as u64 * 7 % 11) / 10;
@@ -91,8 +103,14 @@ fn storm(provider: Provider, wanted: usize) -> (usize, f64) {
 fn two_hundred_requests_pass_a_bucket_with_few_refusals() {
     for latency in [0, 1, 5, 20, 50, 100, 300, 500, 1000, 3000] {
         for retry in [Some(1000), Some(50), Some(200), Some(2000), Some(5000), None] {
-            let bucket =
-                Provider { capacity: 20.0, per_second: 20.0, latency, retry, sends_remaining: false };
+            let bucket = Provider {
+                capacity: 20.0,
+                per_second: 20.0,
+                latency,
+                retry,
+                sends_remaining: false,
+                random_refusals: None,
+            };
             let (sent, seconds) = storm(bucket, 200);
             assert!(sent <= 234, "{sent} requests: {bucket:?}");
             assert!(seconds < 40.0, "{seconds} s: {bucket:?}");
@@ -103,8 +121,14 @@ fn two_hundred_requests_pass_a_bucket_with_few_refusals() {
 #[test]
 fn provider_that_sends_remaining_quota_rarely_refuses() {
     for latency in [0, 5, 50, 300, 1000] {
-        let bucket =
-            Provider { capacity: 20.0, per_second: 20.0, latency, retry: Some(1000), sends_remaining: true };
+        let bucket = Provider {
+            capacity: 20.0,
+            per_second: 20.0,
+            latency,
+            retry: Some(1000),
+            sends_remaining: true,
+            random_refusals: None,
+        };
         let (sent, seconds) = storm(bucket, 200);
         assert!(sent <= 204 && seconds < 30.0, "{sent} requests in {seconds} s: {bucket:?}");
     }
@@ -115,13 +139,39 @@ fn other_bucket_sizes_are_learned_too() {
     for (capacity, per_second) in [(1.0, 20.0), (5.0, 1.0), (60.0, 1.0), (10.0, 100.0), (1000.0, 50.0)] {
         for latency in [5, 300] {
             for retry in [Some(1000), None] {
-                let bucket = Provider { capacity, per_second, latency, retry, sends_remaining: false };
+                let bucket = Provider {
+                    capacity,
+                    per_second,
+                    latency,
+                    retry,
+                    sends_remaining: false,
+                    random_refusals: None,
+                };
                 let (sent, seconds) = storm(bucket, 200);
                 assert!(sent <= 270, "{sent} requests: {bucket:?}");
                 // The burst is available at once, and the rest at the provider's rate.
                 let least = (200.0 - capacity).max(0.0) / per_second;
                 assert!(seconds < least * 1.5 + 60.0, "{seconds} s: {bucket:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn random_refusals_delay_requests_by_a_few_times_the_requested_wait() {
+    for seed in 0..100 {
+        for latency in [5, 300] {
+            let provider = Provider {
+                capacity: 1000.0,
+                per_second: 1000.0,
+                latency,
+                retry: Some(1000),
+                sends_remaining: false,
+                random_refusals: Some(seed * 7919),
+            };
+            let (sent, seconds) = storm(provider, 40);
+            let refused = (sent - 40) as f64;
+            assert!(seconds < 3.0 * refused + 15.0, "{refused} refusals, {seconds} s: {provider:?}");
         }
     }
 }
