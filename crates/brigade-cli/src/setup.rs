@@ -287,9 +287,12 @@ pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<
         for rule in rules {
             let name = rule.tool();
             if !known.contains(name) && !name.starts_with("mcp__") && !name.starts_with("acp__") {
+                let fix = match rule.builtin_equivalent() {
+                    Some(instead) => format!("Write {instead}."),
+                    None => format!("Known tools: {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+                };
                 return Err(CliError::usage(format!(
-                    "permissions.{list}: unknown tool in the rule `{rule}`. Known tools: {}",
-                    known.into_iter().collect::<Vec<_>>().join(", ")
+                    "permissions.{list}: unknown tool in the rule `{rule}`. {fix}"
                 )));
             }
         }

@@ -162,6 +162,20 @@ impl Rule {
         &self.matcher
     }
 
+    /// Returns the rule to write instead if this one names a built-in tool by a name of another program, such as
+    /// `bash` for `shell`.
+    ///
+    /// ```
+    /// use brigade_core::permission::Rule;
+    /// let rule: Rule = "bash".parse().unwrap();
+    /// assert_eq!(rule.builtin_equivalent().as_deref(), Some("`shell`"));
+    /// ```
+    pub fn builtin_equivalent(&self) -> Option<String> {
+        let is_builtin = tool_names::BUILTIN.contains(&self.tool.as_str());
+        let rest = self.specifier.as_ref().map(|specifier| format!("{specifier})"));
+        if is_builtin { None } else { translated(&self.tool, rest.as_deref()) }
+    }
+
     /// Whether the rule names this tool.
     pub fn names(&self, tool: &str) -> bool {
         match self.tool.strip_suffix('*') {

@@ -52,6 +52,16 @@ fn is_allow(verdict: Verdict) -> bool {
 }
 
 #[test]
+fn lower_case_name_of_another_program_has_a_builtin_equivalent() {
+    let equivalent = |text: &str| text.parse::<Rule>().unwrap().builtin_equivalent();
+    assert_eq!(equivalent("bash(git push:*)").as_deref(), Some("`shell(git push *)`"));
+    assert_eq!(equivalent("web").as_deref(), Some("`web_fetch`, `web_search`"));
+    for other in ["shell", "grep(src/**)", "mcp__files__read", "shel"] {
+        assert_eq!(equivalent(other), None, "{other}");
+    }
+}
+
+#[test]
 fn rules_of_other_programs_name_the_rule_to_write() {
     for (rule, instead) in [
         ("Bash(npm test:*)", "write `shell(npm test *)`"),

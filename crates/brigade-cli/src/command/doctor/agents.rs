@@ -89,7 +89,7 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
             permissions.mode,
             if rules == 1 { "" } else { "s" }
         )),
-        Err(failure) => Finding::problem(failure.to_string(), "Fix the rule; it currently has no effect"),
+        Err(failure) => Finding::problem(failure.to_string(), "Fix this first; no run can start"),
     });
     findings.extend(unmatched);
     let unknown = presets::unknown_tools(settings, &tools).into_iter();
