@@ -321,8 +321,8 @@ pub(crate) struct Flags {
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::parse_count)]
     pub(crate) max_agents: Option<u64>,
     /// Delegation styles: auto, or a comma-separated list of delegate, subagent, dispatch, spawn
-    #[arg(long, value_name = "FACES", value_parser = faces)]
-    pub(crate) faces: Option<String>,
+    #[arg(long = "faces", value_name = "STYLES", value_parser = styles)]
+    pub(crate) delegation_styles: Option<String>,
     /// Which calls run without approval: plan (read only; all else is denied), ask (read only), edit (also edit files), auto
     /// (everything that no rule denies or asks about). Default: ask at a terminal; otherwise edit, and calls that need
     /// approval are denied
@@ -342,7 +342,7 @@ impl Flags {
 }
 
 /// Parses delegation styles as the configuration does, so that errors name the flag.
-fn faces(text: &str) -> Result<String, String> {
+fn styles(text: &str) -> Result<String, String> {
     serde_json::from_value::<EnabledStyles>(text.into())
         .map(|_| text.to_owned())
         .map_err(|error| error.to_string())

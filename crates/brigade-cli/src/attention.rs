@@ -100,11 +100,11 @@ impl Attention {
     }
 
     /// Notifies the user of the end of a run, or of a round of a chat.
-    pub(crate) fn ended(&mut self, view: &RunView, ending: &Result<RunResult, RunError>) {
+    pub(crate) fn ended(&mut self, view: &RunView, result: &Result<RunResult, RunError>) {
         self.restore_title();
         let Some(notifier) = &mut self.notifier else { return };
-        let (status, message) = match ending {
-            Ok(ending) => (ending.outcome.status.as_str(), outcome_message(&ending.outcome)),
+        let (status, message) = match result {
+            Ok(result) => (result.outcome.status.as_str(), outcome_message(&result.outcome)),
             Err(error) => ("failed", error.to_string()),
         };
         let node = view.tree.node(&view.root);

@@ -311,7 +311,7 @@ enum Interrupt {
 
 /// Result of a run that was followed.
 pub(crate) struct FollowedRun {
-    pub(crate) ending: Result<RunResult, RunError>,
+    pub(crate) result: Result<RunResult, RunError>,
     pub(crate) view: RunView,
 }
 
@@ -338,14 +338,14 @@ pub(crate) async fn follow(
     // The run has begun. Events from before the subscription are read from the log.
     catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
-    let mut ending = pin!(run.result());
+    let mut result = pin!(run.result());
     let mut ticks = tokio::time::interval(DRAW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut cancel_state = CancelState::NotRequested;
     let mut listener = progress.prompt_input(runtime.settings());
     listener.look(&view, progress)?;
     attention.look(&view.tree);
-    let ending = loop {
+    let result = loop {
         let wish = tokio::select! {
             biased;
             interrupt = signals.signal() => match interrupt {
@@ -373,7 +373,7 @@ pub(crate) async fn follow(
                 progress.flush()?;
                 RunAction::Continue
             }
-            ending = &mut ending => break ending,
+            result = &mut result => break result,
         };
         if wish == RunAction::Continue {
             continue;
@@ -398,8 +398,8 @@ pub(crate) async fn follow(
     catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
     progress.end();
-    attention.ended(&view, &ending);
-    Ok(FollowedRun { ending, view })
+    attention.ended(&view, &result);
+    Ok(FollowedRun { result, view })
 }
 
 /// Handles events that the subscription did not deliver.

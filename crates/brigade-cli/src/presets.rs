@@ -21,7 +21,7 @@ pub(crate) fn unknown_tools(settings: &Settings, tools: &Toolbox) -> Vec<String>
             || is_of_server(&tool_names::canonical(name))
     };
     let mut unknown = Vec::new();
-    for (role, preset) in &settings.faces.swarm.roles {
+    for (role, preset) in &settings.delegation_styles.swarm.roles {
         let lists = [("tools", Some(&preset.tools)), ("lend", preset.lend.as_ref())];
         for (list, names) in lists {
             for name in names.into_iter().flatten().filter(|name| !exists(name)) {

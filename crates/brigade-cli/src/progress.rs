@@ -119,7 +119,7 @@ impl Progress {
             Progress::Tree(tree) if can_type => (InputMode::Keys, tree.colour()),
             Progress::Lines(_) | Progress::JsonStream(_) if can_type => (InputMode::Lines, Colour::Off),
             Progress::Tree(_) | Progress::Lines(_) | Progress::JsonStream(_) => {
-                (InputMode::Nobody, Colour::Off)
+                (InputMode::Unavailable, Colour::Off)
             }
         };
         PromptInput::new(input_mode, colour, settings.workspace.clone())

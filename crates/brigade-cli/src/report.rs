@@ -115,9 +115,9 @@ impl Usage {
 
 impl Report {
     /// Report of a run and its tree.
-    pub(crate) fn new(view: &RunView, ending: Result<&Outcome, &RunError>) -> Report {
+    pub(crate) fn new(view: &RunView, outcome: Result<&Outcome, &RunError>) -> Report {
         let spent = view.tree.spent(&view.root);
-        let (result, status, limit, error, warnings) = match ending {
+        let (result, status, limit, error, warnings) = match outcome {
             Ok(outcome) => {
                 let (limit, error) = details(&outcome.status);
                 (outcome.text.to_string(), outcome.status.as_str(), limit, error, outcome.warnings.clone())

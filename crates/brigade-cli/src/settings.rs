@@ -79,7 +79,7 @@ pub(crate) struct Settings {
     /// Agent that receives the task.
     pub(crate) agent: String,
     /// Delegation styles.
-    pub(crate) faces: DelegationStyles,
+    pub(crate) delegation_styles: DelegationStyles,
     /// Limits of sessions and of the tree.
     pub(crate) limits: Limits,
     /// Maximum duration of a `shell` command.
@@ -230,10 +230,10 @@ impl Settings {
         for role in swarm.roles.values_mut() {
             role.model = role.model.take().map(absolute).transpose()?;
         }
-        let faces =
+        let delegation_styles =
             DelegationStyles { swarm, subagent: raw.subagent, spawn: raw.spawn, delegation: raw.delegation };
         let acp = acp::resolve(raw.acp, &layers)?;
-        acp::check_names(&faces, &acp)?;
+        acp::check_names(&delegation_styles, &acp)?;
         let skills = raw.skills.paths.iter().map(|path| environment.absolute(Path::new(path)));
         let other_dirs =
             environment.home().into_iter().flat_map(|home| OTHER_SKILL_DIRS.map(|name| home.join(name)));
@@ -264,7 +264,7 @@ impl Settings {
             store,
             store_origin,
             agent,
-            faces,
+            delegation_styles,
             limits,
             shell_timeout: duration(raw.limits.shell_timeout.as_ref(), Duration::from_secs(120))?,
             shell: raw.shell.resolve()?,
@@ -365,8 +365,8 @@ fn flag_values(flags: &Flags) -> Vec<(&'static str, &'static [&'static str], Val
     if let Some(agents) = flags.max_agents {
         values.push(("--max-agents", &["budget", "agents"], number(agents)));
     }
-    if let Some(faces) = &flags.faces {
-        values.push(("--faces", &["delegation", "faces"], Value::String(faces.clone())));
+    if let Some(delegation_styles) = &flags.delegation_styles {
+        values.push(("--faces", &["delegation", "faces"], Value::String(delegation_styles.clone())));
     }
     if let Some(mode) = flags.mode {
         values.push(("--mode", &["permissions", "mode"], Value::String(mode.to_string())));

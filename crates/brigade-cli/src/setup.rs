@@ -240,9 +240,9 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
         library.tools = library.tools.with_memory(Memory::at(file));
     }
     library.skills = project_context::skills(settings);
-    library.faces = settings.faces.clone();
+    library.delegation_styles = settings.delegation_styles.clone();
     let unknown = presets::unknown_tools(settings, &library.tools);
-    for warning in library.faces.warnings().into_iter().chain(unknown) {
+    for warning in library.delegation_styles.warnings().into_iter().chain(unknown) {
         output::note(&format!("warning: {}", sanitize::line(&warning)));
     }
     library.limits = settings.limits.clone();

@@ -91,7 +91,7 @@ pub(crate) async fn finish(
     signals: &mut Signals,
     attention: &mut Attention,
 ) -> Result<Exit, CliError> {
-    let detached = followed.ending.as_ref().ok().map(|ending| ending.detached.clone());
+    let detached = followed.result.as_ref().ok().map(|result| result.detached.clone());
     let root = &followed.view.root;
     // A session of a single external call does not read messages.
     let accepts_messages = !passthrough::is_passthrough(store, root).await.unwrap_or(false);
@@ -176,20 +176,20 @@ fn print(
     tell: Option<String>,
     colour: Colour,
 ) -> Result<Exit, CliError> {
-    let FollowedRun { ending, view } = followed;
+    let FollowedRun { result, view } = followed;
     let format = global.output_format;
     // Standard output may be closed. The hints go to standard error in any case.
     let mut printed = match format {
         OutputFormat::Text => Ok(()),
         OutputFormat::Json | OutputFormat::StreamJson => {
-            output::json(&Report::new(&view, ending.as_ref().map(|ending| &ending.outcome)))
+            output::json(&Report::new(&view, result.as_ref().map(|result| &result.outcome)))
         }
     };
-    let ending = match ending {
-        Ok(ending) => ending,
+    let result = match result {
+        Ok(result) => result,
         Err(error) => return Err(stopped_failure(error, &view, hints)),
     };
-    let outcome = ending.outcome;
+    let outcome = result.outcome;
     if format == OutputFormat::Text {
         output::write_stderr(&render::summary(&view, colour, terminal::stderr_columns()));
         let changes = render::changes(&view, colour, terminal::stderr_columns());
@@ -206,7 +206,7 @@ fn print(
         for warning in &outcome.warnings {
             output::note(&format!("warning: {}", sanitize::line(warning)));
         }
-        print_next_steps(&outcome.status, &ending.spent, &view, hints, tell);
+        print_next_steps(&outcome.status, &result.spent, &view, hints, tell);
     }
     printed.map(|()| Exit::of(&outcome.status))
 }

@@ -58,7 +58,8 @@ pub struct DelegationStyles {
 #[serde(default, deny_unknown_fields)]
 pub struct DelegationConfig {
     /// Styles to offer.
-    pub faces: EnabledStyles,
+    #[serde(rename = "faces")]
+    pub styles: EnabledStyles,
     /// Optional parameters beyond the contracts.
     pub extras: BTreeSet<ExtraParameter>,
 }
@@ -91,7 +92,7 @@ impl Serialize for EnabledStyles {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             EnabledStyles::Auto => serializer.serialize_str("auto"),
-            EnabledStyles::Only(faces) => serializer.collect_seq(faces),
+            EnabledStyles::Only(styles) => serializer.collect_seq(styles),
         }
     }
 }
@@ -119,15 +120,15 @@ impl<'de> Deserialize<'de> for EnabledStyles {
 }
 
 fn parse_style(name: &str) -> Result<DelegationStyle, String> {
-    let faces = [
+    let styles = [
         DelegationStyle::Delegate,
         DelegationStyle::Subagent,
         DelegationStyle::Dispatch,
         DelegationStyle::Spawn,
     ];
-    faces.into_iter().find(|style| style.name() == name).ok_or_else(|| {
+    styles.into_iter().find(|style| style.name() == name).ok_or_else(|| {
         format!(
-            "there is no face '{}': write `auto`, or some of delegate, subagent, dispatch, spawn",
+            "unknown delegation style '{}'. Write `auto`, or some of delegate, subagent, dispatch, spawn.",
             sanitize_title(name, 32)
         )
     })
@@ -189,8 +190,8 @@ impl DelegationStyles {
     /// Whether a style is enabled.
     pub fn has(&self, style: DelegationStyle) -> bool {
         let enabled = style != DelegationStyle::Delegate || self.swarm.enabled;
-        match &self.delegation.faces {
-            EnabledStyles::Only(faces) => enabled && faces.contains(&style),
+        match &self.delegation.styles {
+            EnabledStyles::Only(styles) => enabled && styles.contains(&style),
             EnabledStyles::Auto => match style {
                 DelegationStyle::Run => false,
                 DelegationStyle::Delegate => enabled,
@@ -217,9 +218,9 @@ impl DelegationStyles {
     }
 
     fn is_listed(&self, style: DelegationStyle) -> bool {
-        match &self.delegation.faces {
+        match &self.delegation.styles {
             EnabledStyles::Auto => true,
-            EnabledStyles::Only(faces) => faces.contains(&style),
+            EnabledStyles::Only(styles) => styles.contains(&style),
         }
     }
 

@@ -65,11 +65,6 @@ impl SessionId {
         }
     }
 
-    /// Returns the id of the `k`-th child of a call that starts several.
-    pub fn child_of_many(&self, call: CallId, k: u32) -> SessionId {
-        SessionId(format!("{}.{call}-{k}", self.0).into())
-    }
-
     /// Returns the root of the tree that this session was created in.
     pub fn root_id(&self) -> SessionId {
         if self.is_root() { self.clone() } else { SessionId(self.root_str().into()) }

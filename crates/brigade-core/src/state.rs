@@ -665,11 +665,11 @@ impl State {
     /// overrun has used up its reserve.
     fn can_wrap_up(&self) -> bool {
         let may_pass = matches!(self.fault, Some(CallFault::Transient { .. })) && self.faults < MAX_ATTEMPTS;
-        let said = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
+        let has_reported = matches!(self.last_purpose, Some(Purpose::Grace | Purpose::Summary));
         let is_open =
             self.fault.is_none() && (self.report == ReportState::Requested || self.truncated_replies == 1);
         let fits = !matches!(self.fault, Some(CallFault::Overflow { .. }));
-        self.has_worked && fits && self.overrun().is_none() && (!said || may_pass || is_open)
+        self.has_worked && fits && self.overrun().is_none() && (!has_reported || may_pass || is_open)
     }
 
     /// Whether the last message is the agent's own. A single generation has no second reply, whatever it calls.

@@ -87,12 +87,12 @@ impl Calls {
         stop.send_replace(shared.is_closed);
         shared.stops.insert(root.clone(), stop.clone());
         shared.tasks.spawn(async move {
-            let ending = supervise(&runtime, run, stopped.clone()).await;
-            let detached = ending.as_ref().ok().map(|ending| ending.detached.clone());
+            let result = supervise(&runtime, run, stopped.clone()).await;
+            let detached = result.as_ref().ok().map(|result| result.detached.clone());
             if detached.as_ref().is_none_or(|detached| detached.sessions().is_empty()) {
                 calls.lock().stops.remove(&root);
             }
-            let _ = sender.send(ending);
+            let _ = sender.send(result);
             if let Some(detached) = detached {
                 supervise_detached(&runtime, &detached, stopped).await;
             }
@@ -143,24 +143,24 @@ async fn supervise(
     mut stopped: watch::Receiver<bool>,
 ) -> Result<RunResult, RunError> {
     let root = run.session().clone();
-    let mut ending = std::pin::pin!(run.result());
+    let mut result = std::pin::pin!(run.result());
     tokio::select! {
-        ending = &mut ending => return ending,
+        result = &mut result => return result,
         // The list of calls owns the sender.
         _ = stopped.wait_for(|stopped| *stopped) => {}
     }
     // A tree without a first event cannot be cancelled yet.
     while let Err(error) = runtime.cancel(&root, CLIENT_ACTOR).await {
         tokio::select! {
-            ending = &mut ending => return ending,
+            result = &mut result => return result,
             () = tokio::time::sleep(Duration::from_millis(20)) => {}
         }
         if !matches!(error, RunError::Store(brigade::StoreError::UnknownSession(_))) {
             return Err(error);
         }
     }
-    match tokio::time::timeout(STOP_TIMEOUT, ending).await {
-        Ok(ending) => ending,
+    match tokio::time::timeout(STOP_TIMEOUT, result).await {
+        Ok(result) => result,
         Err(_) => Err(RunError::Config(format!(
             "{root} did not stop in time. Resume it with `brigade resume {root}`."
         ))),

@@ -123,7 +123,7 @@ impl Server {
         let interactive_settings = Settings { approval_policy: ApprovalPolicy::AskUser, ..settings.clone() };
         let interactive = Runtime::new(store.clone(), interactive_settings, models.clone());
         let non_interactive = Runtime::new(store, settings, models);
-        let delegation_tools = non_interactive.faces(&agent);
+        let delegation_tools = non_interactive.delegation_tools(&agent);
         if delegation_tools.is_empty() {
             return Err(SetupError::NoDelegationTools);
         }
@@ -194,7 +194,7 @@ impl Server {
         let runtimes = self.runtimes(remote_context.as_ref()).await;
         let task = Task::new(passthrough::task(&request.name, &arguments))
             .agent(self.inner.agent.clone())
-            .hop(remote_context);
+            .remote_context(remote_context);
         let as_task = follows_tasks(&context);
         let asks = !as_task && approvals::can_elicit(&context);
         let runtime = if asks { &runtimes.interactive } else { &runtimes.non_interactive };
@@ -239,9 +239,9 @@ impl Server {
         let mut notes = ProgressNotes::new(root.clone(), &context.peer, token);
         let mut is_watched = true;
         let mut open = FuturesUnordered::new();
-        let ending = loop {
+        let result = loop {
             tokio::select! {
-                ending = call.result() => break ending,
+                result = call.result() => break result,
                 // Dropping this future cancels the call, and the client receives no further messages.
                 () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
                 live = watch.next(), if is_watched => match live {
@@ -261,15 +261,15 @@ impl Server {
         // Detached sessions continue, because the request is answered.
         call.detach();
         notes.send().await;
-        let ending = ending.map_err(|error| ErrorData::internal_error(format!("{root}: {error}"), None))?;
+        let result = result.map_err(|error| ErrorData::internal_error(format!("{root}: {error}"), None))?;
         // The work is done whatever happens now, so this is not a refusal of the call.
         let found = self.find(root.as_str(), &Visibility::All).await;
         let found = found.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(match found.output() {
-            Some(output) => results::from_call(output, &root, &ending.spent),
+            Some(output) => results::from_call(output, &root, &result.spent),
             None => {
-                let message = results::missing_result_message(&ending.outcome, found.limit_source());
-                results::with_session(results::failed(message), &root, &ending.spent)
+                let message = results::missing_result_message(&result.outcome, found.limit_source());
+                results::with_session(results::failed(message), &root, &result.spent)
             }
         })
     }

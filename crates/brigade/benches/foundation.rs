@@ -77,7 +77,7 @@ fn script(children: usize, delay_ms: u64) -> String {
 
 fn settings(folder: &Path) -> Settings {
     let mut settings = Settings::new("script", Workspace::open(folder).unwrap());
-    settings.faces.swarm.max_concurrent = u32::MAX;
+    settings.delegation_styles.swarm.max_concurrent = u32::MAX;
     settings.limits.concurrency = usize::MAX;
     settings.budget = Budget::UNLIMITED;
     settings

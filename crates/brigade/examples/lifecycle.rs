@@ -38,7 +38,7 @@ fn say(line: String) {
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let mut settings = Settings::new("script", Workspace::open(folder.path())?);
-    settings.faces.spawn = Some(SpawnConfig::default());
+    settings.delegation_styles.spawn = Some(SpawnConfig::default());
     let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));
     let mut callbacks = SubagentCallbacks {
         on_start: Some(Box::new(|info| say(format!("{} starts as {}", info.id, info.description)))),

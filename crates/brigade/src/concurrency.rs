@@ -18,7 +18,7 @@ pub(crate) struct ConcurrencyLimiter {
 
 struct LimiterState {
     tree: Counter,
-    faces: BTreeMap<DelegationStyle, Counter>,
+    delegation_styles: BTreeMap<DelegationStyle, Counter>,
     agents: BTreeMap<Arc<str>, Counter>,
     /// New sessions that wait for a slot, with their ticket numbers.
     new_waiters: BTreeMap<ConcurrencyKey, VecDeque<(u64, oneshot::Sender<Slot>)>>,
@@ -63,16 +63,16 @@ impl Slot {
 impl ConcurrencyLimiter {
     pub(crate) fn new(
         cap: usize,
-        faces: impl IntoIterator<Item = (DelegationStyle, usize)>,
+        delegation_styles: impl IntoIterator<Item = (DelegationStyle, usize)>,
     ) -> ConcurrencyLimiter {
-        let faces = faces
+        let delegation_styles = delegation_styles
             .into_iter()
             .map(|(style, cap): (DelegationStyle, usize)| (style, Counter::new(cap)))
             .collect();
         ConcurrencyLimiter {
             inner: Arc::new(Mutex::new(LimiterState {
                 tree: Counter::new(cap),
-                faces,
+                delegation_styles,
                 agents: BTreeMap::new(),
                 new_waiters: BTreeMap::new(),
                 tickets: 0,
@@ -145,7 +145,7 @@ impl ConcurrencyLimiter {
 impl LimiterState {
     /// Counters that a session with this key belongs to.
     fn counts(&mut self, key: &ConcurrencyKey) -> impl Iterator<Item = &mut Counter> {
-        let style = self.faces.get_mut(&key.style);
+        let style = self.delegation_styles.get_mut(&key.style);
         let agent = key.agent.as_ref().map(|(agent, cap)| {
             self.agents.entry(agent.clone()).or_insert_with(|| Counter::new(*cap as usize))
         });

@@ -559,10 +559,10 @@ impl Runtime {
     }
 
     /// Returns the delegation tools that a root agent is offered.
-    pub fn faces(&self, agent: &Agent) -> Vec<ToolSpec> {
+    pub fn delegation_tools(&self, agent: &Agent) -> Vec<ToolSpec> {
         let authority = self.root_authority(agent, &Delegation::default());
         let agents = self.core.settings.agents.list();
-        self.core.settings.faces.specs(&Caller { depth: 0, authority: &authority, agent, agents })
+        self.core.settings.delegation_styles.specs(&Caller { depth: 0, authority: &authority, agent, agents })
     }
 
     /// Authority of a root agent under the user's settings. An agent definition can narrow the tools it uses
@@ -769,10 +769,10 @@ async fn run_detached(
 /// Removes the descendants that the settings keep only while the root runs. A session with a kept descendant is
 /// kept too.
 async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
-    let faces = &tree.settings().faces;
+    let delegation_styles = &tree.settings().delegation_styles;
     let is_kept = |style: DelegationStyle| match style {
-        DelegationStyle::Delegate => faces.swarm.keep == Retention::Root,
-        DelegationStyle::Subagent => faces.subagent().keep == Retention::Root,
+        DelegationStyle::Delegate => delegation_styles.swarm.keep == Retention::Root,
+        DelegationStyle::Subagent => delegation_styles.subagent().keep == Retention::Root,
         DelegationStyle::Run | DelegationStyle::Dispatch | DelegationStyle::Spawn => true,
     };
     if is_kept(DelegationStyle::Delegate) && is_kept(DelegationStyle::Subagent) {

@@ -27,7 +27,7 @@ pub struct Settings {
     /// Agents that can be referred to by id.
     pub agents: AgentCatalog,
     /// Delegation styles.
-    pub faces: DelegationStyles,
+    pub delegation_styles: DelegationStyles,
     /// Limits of sessions and of the tree.
     pub limits: Limits,
     /// Budget of a tree.
@@ -144,7 +144,7 @@ impl Settings {
             fallbacks: Vec::new(),
             lead: Settings::lead(),
             agents: AgentCatalog::default(),
-            faces: DelegationStyles::default(),
+            delegation_styles: DelegationStyles::default(),
             limits: Limits::default(),
             budget: DEFAULT_BUDGET,
             permissions: Permissions { mode: Mode::Edit, ..Permissions::default() },

@@ -202,7 +202,7 @@ impl Tree {
         remote_ancestors: Vec<String>,
         options: &ResumeOptions,
     ) -> Tree {
-        let swarm = &core.settings.faces.swarm;
+        let swarm = &core.settings.delegation_styles.swarm;
         let slots = ConcurrencyLimiter::new(
             core.settings.limits.concurrency,
             [(DelegationStyle::Delegate, swarm.concurrency())],
@@ -345,7 +345,7 @@ impl Tree {
         self.imported = cached.imported;
         self.round_after = if cached.state.is_running() { 0 } else { cached.last_pos };
         self.resumes.clone_from(&cached.resumes);
-        if !self.settings().faces.has(DelegationStyle::Spawn) {
+        if !self.settings().delegation_styles.has(DelegationStyle::Spawn) {
             return Ok(());
         }
         let (number, after) = cached.number;
@@ -530,7 +530,7 @@ impl Tree {
         if authority.tools.contains(MESSAGE_TOOL) && authority.speak == Access::Allowed {
             specs.push(message_spec());
         }
-        specs.extend(settings.faces.specs(&self.caller(agent, authority, depth)));
+        specs.extend(settings.delegation_styles.specs(&self.caller(agent, authority, depth)));
         // A tool that is always denied is not offered.
         specs.retain(|spec| !authority.permissions.denies(&spec.name));
         specs.into()
@@ -542,7 +542,8 @@ impl Tree {
 
     /// Guidance about tools in a built-in prompt for an agent that is offered `specs`.
     fn guidance(&self, agent: &Agent, authority: &Authority, depth: u32, specs: &[ToolSpec]) -> String {
-        let delegation = self.settings().faces.usable_tools(&self.caller(agent, authority, depth), specs);
+        let delegation =
+            self.settings().delegation_styles.usable_tools(&self.caller(agent, authority, depth), specs);
         guidance(agent.guidance, specs, &delegation)
     }
 

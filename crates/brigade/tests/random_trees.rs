@@ -207,15 +207,15 @@ fn settings(rng: &mut SeededRng, workspace: &Workspace) -> Settings {
         tokens: rng.one_in(3).then_some(20_000),
         ..SwarmRole::default()
     };
-    settings.faces.swarm.roles = BTreeMap::from([("Bob".to_owned(), preset)]);
-    settings.faces.swarm.max_depth = u32::try_from(rng.below(4)).unwrap();
-    settings.faces.swarm.max_concurrent = u32::try_from(rng.below(4)).unwrap();
-    settings.faces.subagent =
+    settings.delegation_styles.swarm.roles = BTreeMap::from([("Bob".to_owned(), preset)]);
+    settings.delegation_styles.swarm.max_depth = u32::try_from(rng.below(4)).unwrap();
+    settings.delegation_styles.swarm.max_concurrent = u32::try_from(rng.below(4)).unwrap();
+    settings.delegation_styles.subagent =
         Some(SubagentConfig { max_depth: u32::try_from(rng.below(5)).unwrap(), ..SubagentConfig::default() });
-    settings.faces.spawn =
+    settings.delegation_styles.spawn =
         Some(SpawnConfig { max_depth: u32::try_from(rng.below(4)).unwrap(), ..SpawnConfig::default() });
-    settings.faces.delegation.faces = EnabledStyles::Auto;
-    settings.faces.delegation.extras =
+    settings.delegation_styles.delegation.styles = EnabledStyles::Auto;
+    settings.delegation_styles.delegation.extras =
         [ExtraParameter::Background, ExtraParameter::Tokens, ExtraParameter::Usd].into();
     settings.limits.max_depth = u32::try_from(1 + rng.below(4)).unwrap();
     settings.limits.concurrency = usize::try_from(1 + rng.below(4)).unwrap();

@@ -233,7 +233,7 @@ impl OpenSession {
             (first, remote_context) => remote_context.or_else(|| first.clone()),
         };
         let Some(depth) = state.start_depth else {
-            let mut task = Task::new(text).session(self.session.clone()).hop(remote_context);
+            let mut task = Task::new(text).session(self.session.clone()).remote_context(remote_context);
             if let Some(timeout) = self.environment.timeout {
                 task = task.timeout(timeout);
             }

@@ -105,8 +105,8 @@ impl ActiveRound<'_> {
     ) -> Result<acp::PromptResponse, acp::Error> {
         let mut watch = prepared.subscribe();
         let mut stop = guard.stop.clone();
-        let mut ending = std::pin::pin!(prepared.start().result());
-        let ending = loop {
+        let mut result = std::pin::pin!(prepared.start().result());
+        let result = loop {
             tokio::select! {
                 biased;
                 () = stop_requested(&mut stop), if self.stopping == Stopping::No => {
@@ -115,7 +115,7 @@ impl ActiveRound<'_> {
                 }
                 Some(live) = watch.next() => self.handle_event(live, &guard).await,
                 Some(answer) = self.permission_requests.next() => answer.submit(&self.runtime, &self.client.name).await,
-                ending = &mut ending => break ending,
+                result = &mut result => break result,
             }
         };
         while let Some(live) = watch.try_next() {
@@ -124,11 +124,11 @@ impl ActiveRound<'_> {
         for update in self.mapper.map_missed(&**self.runtime.store()).await {
             self.connection.peer().update(&update).await;
         }
-        let spent = match &ending {
+        let spent = match &result {
             Ok(_) => self.mapper.spent,
             Err(_) => Spent::default(),
         };
-        let answer = self.answer(ending, spent);
+        let answer = self.answer(result, spent);
         guard.open_session.keep_mapper(self.mapper);
         answer
     }
@@ -166,13 +166,13 @@ impl ActiveRound<'_> {
 
     fn answer(
         &self,
-        ending: Result<RunResult, RunError>,
+        result: Result<RunResult, RunError>,
         spent: Spent,
     ) -> Result<acp::PromptResponse, acp::Error> {
-        let ending = ending.map_err(|error| errors::run(&error))?;
+        let result = result.map_err(|error| errors::run(&error))?;
         let mut meta = Map::new();
         UsageReport::from(&spent).write_meta(&mut meta);
-        let mut response = match &ending.outcome.status {
+        let mut response = match &result.outcome.status {
             Status::Done | Status::Detached => acp::PromptResponse::new(match self.mapper.last_stop {
                 Stop::Refusal => acp::StopReason::Refusal,
                 Stop::Length => acp::StopReason::MaxTokens,

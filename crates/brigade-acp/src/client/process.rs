@@ -38,10 +38,10 @@ pub(super) fn start(
     let (stream, run) =
         brigade_sandbox::serve(server.guard.clone(), job, async move { closing.closed().await })
             .map_err(|error| format!("cannot start the process: {error}"))?;
-    let ending = close_reason.clone();
+    let reason = close_reason.clone();
     let process = task::spawn(async move {
-        ending.set(match run.await {
-            Ok(finished) => exit_message(&finished, &redactor, ending.since_last_message()),
+        reason.set(match run.await {
+            Ok(finished) => exit_message(&finished, &redactor, reason.since_last_message()),
             Err(error) => error.to_string(),
         });
     });

@@ -85,7 +85,7 @@ impl TestEnv {
         settings.permissions.mode = self.mode;
         settings.limits.max_depth = self.depth;
         settings.limits.question_timeout = self.question_timeout;
-        settings.faces.swarm.max_depth = 3;
+        settings.delegation_styles.swarm.max_depth = 3;
         settings.limits.retry_pause = Duration::from_millis(1);
         let named = Script::parse("[[reply]]\ntext = 'I am another.'").unwrap();
         let models = Models::default().with("script", self.script.clone()).with("other", self.script.clone());

@@ -131,7 +131,7 @@ async fn requests_outside_rules_or_workspace_are_refused() {
 async fn agent_can_request_only_tools_it_was_lent() {
     let harness = harness(&["!read a.txt\n!write b.txt x\n!run ls\n!permit execute ls"], |settings, _| {
         settings.permissions.mode = Mode::Auto;
-        let role = settings.faces.swarm.roles.get_mut("Ext").unwrap();
+        let role = settings.delegation_styles.swarm.roles.get_mut("Ext").unwrap();
         role.tools = vec!["read_file".to_owned()];
     });
     std::fs::write(harness.path().join("a.txt"), "fine").unwrap();

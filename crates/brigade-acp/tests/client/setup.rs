@@ -118,9 +118,9 @@ pub(super) fn harness_with_script(
         let root = settings.workspace.root().to_path_buf();
         let mut server = server(&root);
         settings.permissions.mode = Mode::Edit;
-        settings.faces.spawn = Some(SpawnConfig::default());
+        settings.delegation_styles.spawn = Some(SpawnConfig::default());
         let role = SwarmRole { acp: Some("fix".to_owned()), ..SwarmRole::default() };
-        settings.faces.swarm.roles.insert("Ext".to_owned(), role);
+        settings.delegation_styles.swarm.roles.insert("Ext".to_owned(), role);
         settings.shell = Some(ShellSettings {
             guard: guard(),
             directory: root,

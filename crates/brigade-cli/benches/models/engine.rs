@@ -16,7 +16,7 @@ pub(crate) fn run(base: &str, work: Work) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(&folder.path().join("sessions.db")).unwrap());
     let mut settings = Settings::new("mock/m", Workspace::open(folder.path()).unwrap());
-    settings.faces.swarm.max_concurrent = u32::MAX;
+    settings.delegation_styles.swarm.max_concurrent = u32::MAX;
     settings.limits.concurrency = usize::MAX;
     settings.budget = Budget::UNLIMITED;
     // Where nothing is said the gate lets 64 through at once, as the bare client does.

@@ -20,7 +20,7 @@ use crate::terminal::{self, Colour};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputMode {
     /// Not here: answers come from another process.
-    Nobody,
+    Unavailable,
     /// Key by key, below a live tree.
     Keys,
     /// Line by line.
@@ -79,7 +79,7 @@ impl PromptInput {
 
     /// Updates the prompt from the tree: shows a new approval, and acquires or releases the terminal.
     pub(crate) fn look(&mut self, view: &RunView, progress: &mut Progress) -> Result<(), CliError> {
-        if self.input_mode == InputMode::Nobody {
+        if self.input_mode == InputMode::Unavailable {
             return Ok(());
         }
         if let Some(lines) = self.prompt.look(&view.tree, terminal::size().0) {
@@ -142,7 +142,7 @@ impl PromptInput {
             UserInput::Event(_) => PromptAction::Nothing,
             UserInput::Line(line) => self.prompt.line(&line, &view.tree),
             UserInput::Closed => {
-                self.input_mode = InputMode::Nobody;
+                self.input_mode = InputMode::Unavailable;
                 self.prompt.clear();
                 self.lines = None;
                 self.keys = None;

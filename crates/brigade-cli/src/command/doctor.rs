@@ -127,9 +127,9 @@ fn text(sections: &[Section], problems: usize, warnings: usize, columns: usize) 
     for section in sections {
         text.push_str(&format!("{}\n", section.name));
         for finding in &section.findings {
-            let said = sanitize::lines(&finding.what);
+            let message = sanitize::lines(&finding.what);
             let fix = finding.fix.as_deref().map(sanitize::lines);
-            let mut lines = said.lines().chain(fix.iter().flat_map(|fix| fix.lines()));
+            let mut lines = message.lines().chain(fix.iter().flat_map(|fix| fix.lines()));
             let first = lines.next().unwrap_or_default();
             let first = format!("  {}  {first}", pad(finding.level.word(), 7));
             for line in std::iter::once(first).chain(lines.map(|line| format!("{below}{line}"))) {

@@ -106,17 +106,17 @@ impl SessionsContext<'_> {
                 output::text(&format!("{key}: {}", sanitize::line(&value)))?;
             }
         } else {
-            let facts: Vec<Value> =
+            let records: Vec<Value> =
                 records.iter().map(|record| progress::event_json(record, &view)).collect();
             let error = fault.as_ref().map(ToString::to_string);
-            output::json(&json!({ "session_id": session, "records": facts, "error": error }))?;
+            output::json(&json!({ "session_id": session, "records": records, "error": error }))?;
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
 
     async fn tree(&self, session: &SessionId, full: bool) -> Result<Exit, CliError> {
-        let (tale, fault) = self.read_tree(session).await?;
-        let view = &tale.view;
+        let (run, fault) = self.read_tree(session).await?;
+        let view = &run.view;
         if self.is_text() {
             let breadth = if full { TreeDetail::Full } else { TreeDetail::Folded };
             let colour = terminal::stdout_colour(&self.settings.environment);
@@ -127,8 +127,8 @@ impl SessionsContext<'_> {
                 output::text(&render::wrap_hanging(&line, room, 4).join("\n"))?;
             }
         } else {
-            let agents = agents(&tale)?;
-            output::json(&json!({ "session_id": session, "agents": agents, "error": tale.fault }))?;
+            let agents = agents(&run)?;
+            output::json(&json!({ "session_id": session, "agents": agents, "error": run.fault }))?;
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
     }
@@ -136,7 +136,7 @@ impl SessionsContext<'_> {
     /// Readable part of a tree, and the error that ended the read.
     async fn read_tree(&self, root: &SessionId) -> Result<(ExportedRun, Option<StoreError>), CliError> {
         let view = RunView::new(root.clone());
-        let mut tale = ExportedRun { view, records: Vec::new(), fault: None };
+        let mut run = ExportedRun { view, records: Vec::new(), fault: None };
         let mut after = 0;
         let fault = loop {
             match self.store.tail(root, after, 10_000).await {
@@ -144,22 +144,22 @@ impl SessionsContext<'_> {
                     let Some(last) = page.last() else { break None };
                     after = last.pos;
                     for record in &page {
-                        tale.view.apply(record);
+                        run.view.apply(record);
                     }
-                    tale.records.extend(page);
+                    run.records.extend(page);
                 }
                 Err(fault) => break Some(fault),
             }
         };
         let fault = match fault {
             Some(fault) => Some(fault),
-            None => self.store.verify(root, ReturnedChild::returned(&tale.records)).await.err(),
+            None => self.store.verify(root, ReturnedChild::returned(&run.records)).await.err(),
         };
-        if tale.view.tree.nodes().is_empty() {
+        if run.view.tree.nodes().is_empty() {
             return Err(fault.unwrap_or_else(|| StoreError::UnknownSession(root.clone())).into());
         }
-        tale.fault = fault.as_ref().map(ToString::to_string);
-        Ok((tale, fault))
+        run.fault = fault.as_ref().map(ToString::to_string);
+        Ok((run, fault))
     }
 
     async fn export(&self, export: &SessionsExport) -> Result<Exit, CliError> {
@@ -175,11 +175,11 @@ impl SessionsContext<'_> {
         let (text, fault) = match format {
             ExportFormat::Jsonl => (store::export(&*self.store, &session).await?, None),
             ExportFormat::Md | ExportFormat::Html => {
-                let (tale, fault) = self.read_tree(&session).await?;
+                let (run, fault) = self.read_tree(&session).await?;
                 let printed = if format == ExportFormat::Md {
-                    render::export_markdown(&tale)
+                    render::export_markdown(&run)
                 } else {
-                    render::export_html(&tale)
+                    render::export_html(&run)
                 };
                 (printed, fault)
             }
@@ -245,13 +245,13 @@ impl SessionsContext<'_> {
 }
 
 /// Agents of a tree for JSON output: the own usage of each, and that of its subtree.
-fn agents(tale: &ExportedRun) -> Result<Vec<Value>, CliError> {
+fn agents(run: &ExportedRun) -> Result<Vec<Value>, CliError> {
     let unwritable = |error| CliError::failed(format!("cannot serialize the tree: {error}"));
     let mut agents = Vec::new();
-    let nodes = tale.view.tree.walk(&tale.view.root);
-    for (node, agent) in nodes.into_iter().zip(report::agents(&tale.view)) {
+    let nodes = run.view.tree.walk(&run.view.root);
+    for (node, agent) in nodes.into_iter().zip(report::agents(&run.view)) {
         let mut agent = serde_json::to_value(agent).map_err(unwritable)?;
-        let SubtreeTotals { agents: count, turns, spent, time } = tale.totals(&node.session);
+        let SubtreeTotals { agents: count, turns, spent, time } = run.totals(&node.session);
         agent["branch"] = json!({
             "agents": count,
             "turns": turns,

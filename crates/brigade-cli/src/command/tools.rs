@@ -54,7 +54,7 @@ fn list(global: &Global, settings: &Settings, servers: bool) -> Result<Exit, Cli
     };
     let caller =
         Caller { depth: 0, authority: &authority, agent: &library.lead, agents: library.agents.list() };
-    offered.extend(library.faces.specs(&caller).iter().map(entry));
+    offered.extend(library.delegation_styles.specs(&caller).iter().map(entry));
     offered.sort_by(|a, b| a.0.cmp(&b.0));
     match global.output_format {
         OutputFormat::Text => {

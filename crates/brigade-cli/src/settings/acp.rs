@@ -113,11 +113,14 @@ pub(super) fn resolve(raw: RawAcp, layers: &layers::Layers) -> Result<Vec<AcpSer
 }
 
 /// Checks the names of servers and agents, so that a mistake is found before a run.
-pub(super) fn check_names(faces: &DelegationStyles, servers: &[AcpServer]) -> Result<(), CliError> {
-    let roles = faces.swarm.roles.iter().filter_map(|(role, preset)| {
+pub(super) fn check_names(
+    delegation_styles: &DelegationStyles,
+    servers: &[AcpServer],
+) -> Result<(), CliError> {
+    let roles = delegation_styles.swarm.roles.iter().filter_map(|(role, preset)| {
         Some((format!("swarm.roles.{role}.acp"), preset.acp.as_deref()?.to_owned()))
     });
-    let spawn = faces.spawn.iter().filter_map(|spawn| {
+    let spawn = delegation_styles.spawn.iter().filter_map(|spawn| {
         let server = spawn.server.as_deref()?;
         let place = spawn.agent.as_ref().map_or(server.to_owned(), |agent| format!("{server}/{agent}"));
         Some(("spawn.server".to_owned(), place))

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::Home;
 
-const ALL_FACES: &[&str] = &["--faces", "delegate,subagent,dispatch,spawn"];
+const ALL_STYLES: &[&str] = &["--faces", "delegate,subagent,dispatch,spawn"];
 
 fn agent_file(home: &Home, id: &str, head: &str) {
     std::fs::create_dir_all(home.home().join("agents").join(id)).unwrap();
@@ -382,7 +382,7 @@ fn s14_all_styles_enabled_render_a_mixed_tree() {
         [[reply]]
         text = "done"
         "#;
-    let report = home.report(script, ALL_FACES);
+    let report = home.report(script, ALL_STYLES);
     assert_eq!(report["status"], "done", "{report}");
     let agents = report["agents"].as_array().unwrap();
     assert_eq!(agents.len(), 8, "{agents:#?}");
@@ -403,7 +403,7 @@ fn enabled_delegation_styles_follow_config_and_flag() {
     assert!(spawn.contains("subagent_spawn") && !spawn.contains("Delegate a self-contained task"), "{spawn}");
     home.brigade(&["tools", "list", "--set", "delegation.faces=swarm"])
         .exits_with(2)
-        .stderr_contains("there is no face 'swarm'");
+        .stderr_contains("unknown delegation style 'swarm'");
     home.run("[[reply]]\ntext = 'x'", &["--set", "subagent.max_depth=2", "--faces", "spawn"])
         .exits_with(0)
         .stderr_contains("[subagent] has no effect");

@@ -95,7 +95,7 @@ pub(crate) fn samples() -> Vec<Event> {
         },
         Event::Delegated {
             call,
-            child: session.child_of_many(call, 4),
+            child: session.child_of_several(call, 4),
             delegation: delegation.into(),
             agent: hash,
             grant,
@@ -309,7 +309,7 @@ proptest! {
             let call = CallId { turn, index };
             prop_assert_eq!(call.to_string().parse::<CallId>().unwrap(), call);
             let child = match k {
-                Some(k) => session.child_of_many(call, k),
+                Some(k) => session.child_of_several(call, k as usize),
                 None => session.child(call),
             };
             prop_assert_eq!(child.parent(), Some(session.clone()));

@@ -429,7 +429,7 @@ impl SimulatedSession {
         }
         Event::Delegated {
             call,
-            child: self.state.session().child_of_many(call, self.children),
+            child: self.state.session().child_of_several(call, self.children as usize),
             delegation: Delegation {
                 style: DelegationStyle::Delegate,
                 task: "help".into(),

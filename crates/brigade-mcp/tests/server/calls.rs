@@ -97,7 +97,7 @@ async fn cancelled_request_stops_its_tree() {
 #[tokio::test]
 async fn detached_agent_outlives_the_call_but_not_the_server() {
     let test = TestServer::with(HANGS, |settings| {
-        settings.faces.delegation.extras = [ExtraParameter::Background].into();
+        settings.delegation_styles.delegation.extras = [ExtraParameter::Background].into();
     });
     let client = test.client(Client::default()).await;
     let arguments = json!({ "role": "Later", "task": "go", "background": "detach" });
@@ -145,7 +145,7 @@ fn with_remote_context(remote_context: Value) -> rmcp::model::CallToolRequestPar
 
 #[tokio::test]
 async fn remote_context_limits_depth_and_malformed_is_refused() {
-    let test = TestServer::with(FOUR, |settings| settings.faces.swarm.max_depth = 9);
+    let test = TestServer::with(FOUR, |settings| settings.delegation_styles.swarm.max_depth = 9);
     let client = test.client(Client::default()).await;
     let fits = client
         .call_tool(with_remote_context(json!({ "depth": 1, "deepest": 3, "lineage": ["far"] })))

@@ -130,7 +130,7 @@ async fn finished_agent_is_done_while_its_tree_runs() {
     let script = "[[reply]]\nagent = 'Child'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                   arguments = { role = 'Quick', task = 'x' }\n\
                   [[reply]]\nagent = 'Quick'\ntext = 'Quick.'\n[[reply]]\nfault = 'hang'\n";
-    let test = TestServer::with(script, |settings| settings.faces.swarm.max_depth = 3);
+    let test = TestServer::with(script, |settings| settings.delegation_styles.swarm.max_depth = 3);
     let client = test.client(Client::default()).await;
     let peer = client.peer().clone();
     let calling = tokio::spawn(async move { peer.call_tool_once(delegate()).await });
@@ -172,7 +172,7 @@ async fn sessions_not_started_by_the_server_are_unknown() {
 
 #[tokio::test]
 async fn agent_sees_only_its_own_sessions_and_speaks_as_parent() {
-    let test = TestServer::with(HANGS, |settings| settings.faces.swarm.max_depth = 9);
+    let test = TestServer::with(HANGS, |settings| settings.delegation_styles.swarm.max_depth = 9);
     let client = test.client(Client::default()).await;
     let of = |session: &str| json!({ "lineage": [session], "depth": 0 });
     let (caller, sibling) = (format!("{}.1-0", "a".repeat(26)), format!("{}.1-1", "a".repeat(26)));

@@ -82,15 +82,15 @@ impl Runtime {
                 ended.extend(end.map(|end| (session.clone(), end)));
                 return Ok(());
             }
-            let facts = state.abandon(CLOSED_BY_IMPORT, ended);
-            if !matches!(facts.last(), Some(Event::Ended { .. })) {
+            let events = state.abandon(CLOSED_BY_IMPORT, ended);
+            if !matches!(events.last(), Some(Event::Ended { .. })) {
                 let cause = "its open round cannot be closed".to_owned();
                 return Err(StoreError::Damaged { session: session.clone(), seq: state.length(), cause });
             }
             let append = Append {
                 session: session.clone(),
                 expect: Expect::Length(state.length()),
-                events: Arc::new(facts),
+                events: Arc::new(events),
                 blobs: Vec::new(),
                 lease: Some(lease.clone()),
                 at: now,

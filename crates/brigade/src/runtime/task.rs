@@ -65,7 +65,7 @@ impl Task {
     }
 
     /// Sets the context of a task that another process delegates. The tree stays within the limits it contains.
-    pub fn hop(self, remote_context: Option<RemoteContext>) -> Task {
+    pub fn remote_context(self, remote_context: Option<RemoteContext>) -> Task {
         Task { remote_context, ..self }
     }
 

@@ -20,7 +20,7 @@ use crate::tool::ToolChange;
 /// Recorded author of an answer to a request that was open when the rules changed.
 const BY_RULES: &str = "the rules";
 /// Recorded author of an answer if no user can be asked any more.
-const BY_NOBODY: &str = "no user is available";
+const NO_USER: &str = "no user is available";
 /// Reason for requesting approval of a tool whose definition changed.
 const DEFINITION_CHANGED: &str = "its definition has changed since it was approved";
 /// Recorded author of an answer to a request that timed out.
@@ -145,7 +145,7 @@ impl Driver {
             verdict => {
                 if was_pending {
                     let answer = Answer::Deny { word: None };
-                    self.record(Event::Answered { call, answer, by: BY_NOBODY.to_owned() });
+                    self.record(Event::Answered { call, answer, by: NO_USER.to_owned() });
                 }
                 match change {
                     Some(_) => Err(changed_unapproved(tool)),

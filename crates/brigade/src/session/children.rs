@@ -383,7 +383,8 @@ impl Driver {
         self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent, waited_ms });
         if is_background(&request) {
             let limit = self.tree.settings().limits.result_bytes;
-            let output = self.tree.settings().faces.render(&request, &outcome, limit, child.as_str());
+            let output =
+                self.tree.settings().delegation_styles.render(&request, &outcome, limit, child.as_str());
             self.record(Event::Heard { from: Speaker::Child(child), text: output.text });
         } else {
             self.child_ended(call, &child, &request, &outcome);

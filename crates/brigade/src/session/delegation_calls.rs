@@ -59,8 +59,8 @@ impl Driver {
 
     /// Parses a delegation call and queues its children.
     pub(super) async fn delegate(&mut self, call: CallId, tool_call: &ToolCall) -> Result<(), ToolOutput> {
-        let faces = &self.tree.settings().faces;
-        let plan = faces.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
+        let delegation_styles = &self.tree.settings().delegation_styles;
+        let plan = delegation_styles.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
         let plan = plan.map_err(ToolOutput::error)?;
         let action = Action { tool: &tool_call.name, kind: ActionKind::Pure, subject: Subject::Nothing };
         let decision = self.decide(&action);
@@ -211,7 +211,8 @@ impl Driver {
             return Err(ToolOutput::error(text));
         }
         let defined = definition.as_ref().map(|agent| agent.id.clone());
-        let (agent, wanted) = self.tree.settings().faces.prepare_child(request, &self.caller(), definition);
+        let (agent, wanted) =
+            self.tree.settings().delegation_styles.prepare_child(request, &self.caller(), definition);
         let depth = self.caller().depth + 1;
         let authority = &self.resolved.authority;
         let attenuated = authority
@@ -242,7 +243,7 @@ impl Driver {
     /// Failure of a child that could not be resolved, in the format of its delegation style.
     fn failed_output(&self, request: &Delegation, cause: String) -> ToolOutput {
         let outcome = Outcome::new(Status::Failed { cause }, "");
-        self.tree.settings().faces.render(request, &outcome, usize::MAX, "")
+        self.tree.settings().delegation_styles.render(request, &outcome, usize::MAX, "")
     }
 
     /// Definition that a delegation names: by id, or as a role without a preset.
@@ -250,7 +251,7 @@ impl Driver {
         let id = match (request.style, &request.agent, &request.role) {
             (DelegationStyle::Dispatch, Some(id), _) => id.clone(),
             (DelegationStyle::Delegate, _, Some(role))
-                if self.tree.settings().faces.swarm.preset(role).is_none() =>
+                if self.tree.settings().delegation_styles.swarm.preset(role).is_none() =>
             {
                 let wanted = delegate::fold(role);
                 let others = self.caller().callable_agents();
@@ -307,7 +308,7 @@ impl Driver {
         group.busy = group.busy.saturating_sub(1);
         group.failed |= failure_cause(&outcome.status).is_some();
         let limit = self.tree.settings().limits.result_bytes;
-        let output = self.tree.settings().faces.render(request, outcome, limit, child.as_str());
+        let output = self.tree.settings().delegation_styles.render(request, outcome, limit, child.as_str());
         self.child_settled(call, Some(output));
     }
 
@@ -392,7 +393,7 @@ impl Driver {
             let results: Vec<(Arc<Delegation>, ChildResult)> =
                 results.into_iter().map(|(_, request, end)| (request, end)).collect();
             let settings = self.tree.settings();
-            let (config, limit) = (settings.faces.subagent(), settings.limits.result_bytes);
+            let (config, limit) = (settings.delegation_styles.subagent(), settings.limits.result_bytes);
             self.answer(call, config.render_parallel(&results, last.saturating_sub(first), limit));
         }
         Ok(())
@@ -432,8 +433,8 @@ impl Driver {
         tool_call: &ToolCall,
         children: &[SessionId],
     ) -> Result<(), DriverError> {
-        let faces = &self.tree.settings().faces;
-        let plan = faces.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
+        let delegation_styles = &self.tree.settings().delegation_styles;
+        let plan = delegation_styles.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
         let records = self.tree.store().read(&self.state.session().clone(), 0).await?;
         let failed = ended_children(&records, call)
             .iter()

@@ -282,7 +282,7 @@ impl Driver {
             messages,
             max_tokens: planned.worst.max_output,
             temperature: self.resolved.agent.temperature,
-            remote_context: self.resolved.external_limits.map(|_| Box::new(self.hop())),
+            remote_context: self.resolved.external_limits.map(|_| Box::new(self.remote_context())),
         }
     }
 

@@ -6,7 +6,7 @@ use super::Driver;
 
 impl Driver {
     /// Depth and remaining limits of this session.
-    pub(super) fn hop(&self) -> RemoteContext {
+    pub(super) fn remote_context(&self) -> RemoteContext {
         let ledger = self.state.ledger();
         // The reserve of the current call is available to the session that takes up the work.
         let left = ledger.granted().minus(ledger.committed().minus(ledger.reserved()));

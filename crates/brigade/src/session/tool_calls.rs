@@ -245,7 +245,7 @@ impl Driver {
                     files: self.resolved.files.clone(),
                     shell: self.tree.settings().shell.clone(),
                     stop: self.stop_signal(),
-                    remote_context: self.hop().with_budget(lent.unwrap_or_else(nothing)),
+                    remote_context: self.remote_context().with_budget(lent.unwrap_or_else(nothing)),
                     loan: loan.clone(),
                     progress: self.progress_reporter(),
                     seen: seen.clone(),

@@ -357,8 +357,9 @@ impl Store for MemoryStore {
 
     fn has_edit(&self, content: Hash) -> BoxFuture<'_, Result<bool, StoreError>> {
         self.with_logs(|logs| {
-            let mut facts = logs.sessions.values().flatten().map(|record| &record.event);
-            Ok(logs.removed_edits.contains(&content) || facts.any(|fact| codec::edit(fact) == Some(content)))
+            let mut events = logs.sessions.values().flatten().map(|record| &record.event);
+            Ok(logs.removed_edits.contains(&content)
+                || events.any(|event| codec::edit(event) == Some(content)))
         })
     }
 

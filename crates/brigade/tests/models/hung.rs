@@ -79,7 +79,7 @@ async fn run_with(models: Models, child_timeout: Duration, task: Task) -> (Vec<(
     let folder = tempfile::tempdir().unwrap();
     let mut settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
     settings.limits.child_timeout = child_timeout;
-    settings.faces.swarm.max_concurrent = 64;
+    settings.delegation_styles.swarm.max_concurrent = 64;
     settings.limits.retry_pause = Duration::from_millis(20);
     let runtime = Runtime::in_memory(settings, models);
     let run = runtime.start(task).await.unwrap();

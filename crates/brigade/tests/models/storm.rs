@@ -71,7 +71,7 @@ async fn run(
     folder: &std::path::Path,
 ) -> RunResult {
     let mut settings = Settings::new("mock/small", Workspace::open(folder).unwrap());
-    settings.faces.swarm.max_concurrent = u32::MAX;
+    settings.delegation_styles.swarm.max_concurrent = u32::MAX;
     settings.limits.concurrency = usize::MAX;
     settings.limits.retry_pause = Duration::from_millis(20);
     settings.budget = Budget::UNLIMITED;

@@ -66,7 +66,7 @@ async fn run(seed: u64, server: &Server, folder: &tempfile::TempDir) -> Option<R
     let store = Arc::new(MemoryStore::new());
     let runtime = || {
         let mut settings = Settings::new("mock/small", Workspace::open(folder.path()).unwrap());
-        settings.faces.swarm.max_depth = 2;
+        settings.delegation_styles.swarm.max_depth = 2;
         settings.limits.lead_turns = 12;
         settings.limits.child_turns = 6;
         settings.budget.tokens = Limit::AtMost(BUDGET);

@@ -85,8 +85,8 @@ text = "busy"
 fn enable_approvals(settings: &mut Settings) {
     settings.approval_policy = ApprovalPolicy::AskUser;
     settings.permissions = Permissions { mode: Mode::Ask, ..Permissions::default() };
-    settings.faces.swarm.max_depth = 4;
-    settings.faces.swarm.max_concurrent = 20;
+    settings.delegation_styles.swarm.max_depth = 4;
+    settings.delegation_styles.swarm.max_concurrent = 20;
     // Otherwise an agent that waits for approval may hold the budget that the next one needs.
     settings.budget = Budget::UNLIMITED;
 }

@@ -31,7 +31,8 @@ text = "did {task}"
 "#;
     for budget in [30_000, 60_000, 120_000, 2_000_000] {
         for cap in [1, 3, 40] {
-            let harness = Harness::with(script, move |settings| settings.faces.swarm.max_concurrent = cap);
+            let harness =
+                Harness::with(script, move |settings| settings.delegation_styles.swarm.max_concurrent = cap);
             let result = harness.run_task(Task::new("split").budget(tokens(budget))).await;
             let answers = harness.answers(&result.session).await;
             assert_eq!(answers.len(), 40);
@@ -365,7 +366,7 @@ async fn a_budget_in_dollars_is_refused_where_the_price_is_not_known() {
     let start = async |lead: &str, usd: brigade::core::Limit| {
         let workspace = brigade::Workspace::open(folder.path()).unwrap();
         let mut settings = brigade::Settings::new(lead, workspace);
-        settings.faces.swarm.model = Some("unpriced".to_owned());
+        settings.delegation_styles.swarm.model = Some("unpriced".to_owned());
         settings.budget.usd = usd;
         let models =
             brigade::Models::default().with("unpriced", UnpricedModel(parse())).with("priced", parse());
@@ -447,8 +448,9 @@ async fn a_role_an_agent_file_and_a_call_can_set_a_budget() {
     let role = |tokens: u64| {
         move |settings: &mut brigade::Settings| {
             let role = SwarmRole { tokens: Some(tokens), usd: Some(7_000_000_000), ..SwarmRole::default() };
-            settings.faces.swarm.roles.insert("coder".to_owned(), role);
-            settings.faces.delegation.extras = [ExtraParameter::Tokens, ExtraParameter::Usd].into();
+            settings.delegation_styles.swarm.roles.insert("coder".to_owned(), role);
+            settings.delegation_styles.delegation.extras =
+                [ExtraParameter::Tokens, ExtraParameter::Usd].into();
         }
     };
     let of = |tokens, usd| vec![(Limit::AtMost(tokens), usd)];

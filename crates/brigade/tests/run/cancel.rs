@@ -53,7 +53,7 @@ text = "all"
 "#;
 
 fn harness() -> Harness {
-    Harness::with(SCENE, |settings| settings.faces.swarm.max_depth = 2)
+    Harness::with(SCENE, |settings| settings.delegation_styles.swarm.max_depth = 2)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,7 +103,7 @@ async fn c76_cancelling_at_every_event_ends_all_descendants_in_two_seconds() {
 #[tokio::test]
 async fn partial_results_are_kept() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
-    let harness = Harness::with(&script, |settings| settings.faces.swarm.max_depth = 2);
+    let harness = Harness::with(&script, |settings| settings.delegation_styles.swarm.max_depth = 2);
     let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let root = run.session().clone();
@@ -190,12 +190,12 @@ async fn child_timeout_without_wrap_up_returns_partial_text() {
 async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
     let total = {
-        let harness = Harness::with(&script, |settings| settings.faces.swarm.max_depth = 2);
+        let harness = Harness::with(&script, |settings| settings.delegation_styles.swarm.max_depth = 2);
         cancelled_run(&harness, i64::MAX).await;
         harness.store.appends.load(Ordering::SeqCst)
     };
     for appends in 0..total {
-        let harness = Harness::with(&script, |settings| settings.faces.swarm.max_depth = 2);
+        let harness = Harness::with(&script, |settings| settings.delegation_styles.swarm.max_depth = 2);
         let root = cancelled_run(&harness, appends).await;
         harness.store.repair();
         if harness.log(&root).await.is_empty() {
@@ -230,7 +230,7 @@ async fn cancelled_run(harness: &Harness, appends: i64) -> brigade::core::Sessio
 #[tokio::test]
 async fn one_child_can_be_cancelled_alone() {
     let script = SCENE.replace("agent = \"Leaf\"\ndelay_ms = 5", "agent = \"Leaf\"\nfault = \"hang\"");
-    let harness = Harness::with(&script, |settings| settings.faces.swarm.max_depth = 2);
+    let harness = Harness::with(&script, |settings| settings.delegation_styles.swarm.max_depth = 2);
     let runtime = harness.runtime();
     let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
     let leaf = run.session().child("1-0".parse().unwrap()).child("1-0".parse().unwrap());

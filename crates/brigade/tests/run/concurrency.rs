@@ -42,7 +42,8 @@ fn most_active(log: &[Record]) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c18_never_more_than_max_concurrent_are_active() {
     for cap in [1, 2, 3, 5] {
-        let harness = Harness::with(FAN, move |settings| settings.faces.swarm.max_concurrent = cap);
+        let harness =
+            Harness::with(FAN, move |settings| settings.delegation_styles.swarm.max_concurrent = cap);
         let result = harness.run().await;
         assert_eq!(result.outcome.status, Status::Done);
         let log = harness.log(&result.session).await;
@@ -53,7 +54,7 @@ async fn c18_never_more_than_max_concurrent_are_active() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c19_zero_counts_as_one() {
-    let harness = Harness::with(FAN, |settings| settings.faces.swarm.max_concurrent = 0);
+    let harness = Harness::with(FAN, |settings| settings.delegation_styles.swarm.max_concurrent = 0);
     let result = harness.run().await;
     let log = harness.log(&result.session).await;
     assert_eq!(most_active(&log), 1);
@@ -62,7 +63,7 @@ async fn c19_zero_counts_as_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tree_concurrency_limit_applies_too() {
     let harness = Harness::with(FAN, |settings| {
-        settings.faces.swarm.max_concurrent = 100;
+        settings.delegation_styles.swarm.max_concurrent = 100;
         settings.limits.concurrency = 4;
     });
     let result = harness.run().await;
@@ -101,8 +102,8 @@ text = "up"
     // it.
     for cap in [1, 2] {
         let harness = Harness::with(script, move |settings| {
-            settings.faces.swarm.max_depth = 6;
-            settings.faces.swarm.max_concurrent = cap;
+            settings.delegation_styles.swarm.max_depth = 6;
+            settings.delegation_styles.swarm.max_concurrent = cap;
             settings.limits.concurrency = 2;
         });
         let result = harness.run().await;

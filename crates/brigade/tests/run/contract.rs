@@ -75,8 +75,8 @@ fn list(names: &[&str]) -> Vec<String> {
 }
 
 fn enable_all_styles(settings: &mut Settings) {
-    settings.faces.subagent = Some(SubagentConfig::default());
-    settings.faces.spawn = Some(SpawnConfig::default());
+    settings.delegation_styles.subagent = Some(SubagentConfig::default());
+    settings.delegation_styles.spawn = Some(SpawnConfig::default());
 }
 
 /// A request as a model received it.

@@ -93,7 +93,7 @@ text = "{role} did {task}"
 "#;
 
 fn harness() -> Harness {
-    let harness = Harness::with(DEEP, |settings| settings.faces.swarm.max_depth = 3);
+    let harness = Harness::with(DEEP, |settings| settings.delegation_styles.swarm.max_depth = 3);
     std::fs::write(harness.path().join("notes.txt"), "before\n").unwrap();
     harness
 }

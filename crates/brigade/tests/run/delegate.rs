@@ -57,7 +57,7 @@ async fn c08_delegate_preset_prompt_and_tools_reach_the_child() {
             tools: vec!["grep".to_owned()],
             ..SwarmRole::default()
         };
-        settings.faces.swarm.roles.insert("RESEARCHER".to_owned(), role);
+        settings.delegation_styles.swarm.roles.insert("RESEARCHER".to_owned(), role);
     });
     let ending = harness.run().await;
     let events = harness.events(&ending.session.child("1-0".parse().unwrap())).await;
@@ -130,7 +130,7 @@ text = "{result:0}"
             "[[reply]]\nagent = \"Child\"\ntext",
             "[[reply]]\nagent = \"Grandchild\"\ntext = \"deep\"\n[[reply]]\nagent = \"Child\"\ntext",
         ),
-        |settings| settings.faces.swarm.max_depth = 2,
+        |settings| settings.delegation_styles.swarm.max_depth = 2,
     );
     let ending = deeper.run().await;
     assert_eq!(ending.outcome.text.as_str(), "[Child]: [Grandchild]: deep");
@@ -138,7 +138,7 @@ text = "{result:0}"
 
 #[tokio::test]
 async fn c07_c17_delegate_is_absent_and_refused_when_disabled() {
-    let harness = Harness::with(ONE_CHILD, |settings| settings.faces.swarm.enabled = false);
+    let harness = Harness::with(ONE_CHILD, |settings| settings.delegation_styles.swarm.enabled = false);
     let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);
     assert!(ending.outcome.text.as_str().contains("Delegation is disabled in configuration"));

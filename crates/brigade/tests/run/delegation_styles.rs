@@ -28,11 +28,11 @@ text = "the first answer"
 "#;
 
 fn subagent(settings: &mut Settings) {
-    settings.faces.subagent = Some(SubagentConfig::default());
+    settings.delegation_styles.subagent = Some(SubagentConfig::default());
 }
 
 fn spawn(settings: &mut Settings) {
-    settings.faces.spawn = Some(SpawnConfig::default());
+    settings.delegation_styles.spawn = Some(SpawnConfig::default());
 }
 
 fn agent(id: &str) -> Agent {
@@ -397,7 +397,7 @@ delay_ms = 600
 text = "told: {heard}"
 "#;
     let harness = Harness::with(script, |settings| {
-        settings.faces.delegation.extras =
+        settings.delegation_styles.delegation.extras =
             [brigade::core::delegation_styles::ExtraParameter::Background].into();
     });
     let ending = harness.run().await;
@@ -449,7 +449,8 @@ text = '{good}'
         )
     };
     let extras = |settings: &mut Settings| {
-        settings.faces.delegation.extras = [brigade::core::delegation_styles::ExtraParameter::Schema].into();
+        settings.delegation_styles.delegation.extras =
+            [brigade::core::delegation_styles::ExtraParameter::Schema].into();
     };
     let harness =
         Harness::with(&script("```json\n{\"n\": 1}\n```").replace("\n{\"n\": 1}\n", "{\"n\": 1}"), extras);
@@ -559,7 +560,7 @@ agent = "Later"
 text = "late result"
 "#;
     let harness = Harness::with(script, |settings| {
-        settings.faces.delegation.extras =
+        settings.delegation_styles.delegation.extras =
             [brigade::core::delegation_styles::ExtraParameter::Background].into();
         settings.budget.tokens = brigade::core::Limit::AtMost(100_000);
     });

@@ -35,7 +35,7 @@ text = "did {task}"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_runner_fences_the_first_without_losing_events() {
     for pause in [20, 120, 180, 260] {
-        let harness = Harness::with(SLOW, |settings| settings.faces.swarm.max_concurrent = 2);
+        let harness = Harness::with(SLOW, |settings| settings.delegation_styles.swarm.max_concurrent = 2);
         let run = harness.start().await;
         let root = run.session().clone();
         tokio::time::sleep(Duration::from_millis(pause)).await;

@@ -53,7 +53,7 @@ text = "over"
 fn harness(mode: Mode) -> Harness {
     Harness::with(WORK, move |settings| {
         settings.permissions.mode = mode;
-        settings.faces.swarm.max_depth = 3;
+        settings.delegation_styles.swarm.max_depth = 3;
         settings.budget = Budget { tokens: Limit::AtMost(100_000), ..settings.budget };
     })
 }

@@ -206,7 +206,7 @@ async fn children_inherit_the_chain_unless_they_have_a_model_of_their_own() {
     let (result, _, heard) = run_with_three_models([lead, ANSWERING_SCRIPT, ANSWERING_SCRIPT], |_| {}).await;
     assert_eq!(result.outcome.text.as_str(), "end [Child]: here");
     assert_eq!(heard.each_ref().map(Vec::len), [3, 1, 0]);
-    let own = |settings: &mut Settings| settings.faces.swarm.model = Some("a/other".to_owned());
+    let own = |settings: &mut Settings| settings.delegation_styles.swarm.model = Some("a/other".to_owned());
     let (result, _, heard) = run_with_three_models([lead, ANSWERING_SCRIPT, ANSWERING_SCRIPT], own).await;
     assert!(result.outcome.text.as_str().contains("the scripted model refuses"), "{:?}", result.outcome);
     assert_eq!(heard.each_ref().map(Vec::len), [3, 0, 0]);
@@ -246,7 +246,7 @@ async fn turns_never_change_earlier_messages() {
                 [[reply]]\ntext = 'end'\n";
     let tweak = |settings: &mut Settings| {
         settings.limits.result_bytes = 10;
-        settings.faces.delegation.extras =
+        settings.delegation_styles.delegation.extras =
             [brigade::core::delegation_styles::ExtraParameter::Background].into();
     };
     let (result, _, [heard, ..]) =
@@ -279,7 +279,8 @@ async fn a_report_that_cannot_be_sent_after_a_limit_ends_with_the_last_text() {
          [[reply]]\nagent = 'h'\ntext = 'looking'\n[[reply.call]]\ntool = 'echo'\narguments = {{ text = '{long}' }}\n"
     );
     let harness = Harness::with(&script, |settings| {
-        settings.faces.subagent = Some(brigade::core::delegation_styles::subagent::SubagentConfig::default());
+        settings.delegation_styles.subagent =
+            Some(brigade::core::delegation_styles::subagent::SubagentConfig::default());
     });
     let result = harness.run().await;
     assert_eq!(result.outcome.text.as_str(), "looking\n(incomplete: turns)", "{:?}", result.outcome);

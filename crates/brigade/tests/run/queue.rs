@@ -73,7 +73,7 @@ fn runtime(store: &Arc<CrashStore>, folder: &tempfile::TempDir) -> Runtime {
 fn runtime_of(script: &str, store: &Arc<CrashStore>, folder: &tempfile::TempDir) -> Runtime {
     let mut settings = Settings::new("script", Workspace::open(folder.path()).unwrap());
     settings.limits.child_timeout = CHILD_TIMEOUT;
-    settings.faces.swarm.max_depth = 2;
+    settings.delegation_styles.swarm.max_depth = 2;
     let models = Models::default().with("script", QueueingModel(Script::parse(script).unwrap()));
     Runtime::new(store.clone(), settings, models).with_owner(dead_owner())
 }

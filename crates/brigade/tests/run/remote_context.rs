@@ -29,14 +29,14 @@ fn now() -> u64 {
 
 #[tokio::test]
 async fn remote_depth_continues_from_the_caller() {
-    let harness = Harness::with(DELEGATES, |settings| settings.faces.swarm.max_depth = 9);
+    let harness = Harness::with(DELEGATES, |settings| settings.delegation_styles.swarm.max_depth = 9);
     let remote_context = RemoteContext {
         depth: 3,
         max_depth: Some(4),
         lineage: vec!["far".to_owned()],
         ..RemoteContext::default()
     };
-    let result = harness.run_task(Task::new("x").hop(Some(remote_context.clone()))).await;
+    let result = harness.run_task(Task::new("x").remote_context(Some(remote_context.clone()))).await;
     assert_eq!(result.outcome.text.as_str(), "[Child]: done");
     let log = harness.log(&result.session).await;
     let depths: Vec<u32> = log
@@ -50,12 +50,14 @@ async fn remote_depth_continues_from_the_caller() {
     check_laws(&log);
     // One level deeper there is room for the session itself, but not for a child.
     let result = harness
-        .run_task(Task::new("x").hop(Some(RemoteContext { depth: 4, ..remote_context.clone() })))
+        .run_task(Task::new("x").remote_context(Some(RemoteContext { depth: 4, ..remote_context.clone() })))
         .await;
     assert!(!result.outcome.text.as_str().contains("done"), "{}", result.outcome.text);
     // Another level deeper there is room for none.
-    let refused =
-        harness.runtime().start(Task::new("x").hop(Some(RemoteContext { depth: 5, ..remote_context }))).await;
+    let refused = harness
+        .runtime()
+        .start(Task::new("x").remote_context(Some(RemoteContext { depth: 5, ..remote_context })))
+        .await;
     assert!(
         matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("the maximum depth (4)"))
     );
@@ -66,7 +68,7 @@ async fn settings_limit_a_caller_without_limits() {
     let harness = Harness::with(DELEGATES, |settings| settings.limits.max_depth = 3);
     let refused = harness
         .runtime()
-        .start(Task::new("x").hop(Some(RemoteContext { depth: 4, ..RemoteContext::default() })))
+        .start(Task::new("x").remote_context(Some(RemoteContext { depth: 4, ..RemoteContext::default() })))
         .await;
     assert!(
         matches!(refused.err(), Some(RunError::Config(cause)) if cause.contains("the maximum depth (3)"))
@@ -83,7 +85,7 @@ async fn remote_run_takes_the_narrower_budget_mode_and_deadline() {
         deadline: Some(now() + 60_000),
         ..RemoteContext::default()
     };
-    let result = harness.run_task(Task::new("x").hop(Some(remote_context))).await;
+    let result = harness.run_task(Task::new("x").remote_context(Some(remote_context))).await;
     assert!(!result.outcome.text.as_str().contains("[Child]: done"), "{}", result.outcome.text);
     let events = harness.events(&result.session).await;
     let Event::Started { grant, .. } = &events[0] else { panic!("{events:?}") };
@@ -97,7 +99,7 @@ async fn expired_remote_deadline_ends_the_run() {
     let harness = Harness::new(script);
     let since = std::time::Instant::now();
     let remote_context = RemoteContext { deadline: Some(now() + 200), ..RemoteContext::default() };
-    let result = harness.run_task(Task::new("x").hop(Some(remote_context))).await;
+    let result = harness.run_task(Task::new("x").remote_context(Some(remote_context))).await;
     assert!(matches!(result.outcome.status, Status::Incomplete { .. }), "{:?}", result.outcome);
     assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
 }

@@ -235,7 +235,7 @@ async fn siblings_with_longer_ids_are_not_descendants(store: &dyn Store) {
     let top = root(1);
     let lease = lease(store, &top).await;
     let call = brigade_core::CallId { turn: 1, index: 0 };
-    let (one, many, ten) = (top.child(call), top.child_of_many(call, 1), child(&top, 10));
+    let (one, many, ten) = (top.child(call), top.child_of_several(call, 1), child(&top, 10));
     for session in [&top, &one, &many, &ten, &child(&one, 3)] {
         store.append(leased_append(&lease, session, 0, vec![heard_event("x")])).await.unwrap();
     }

@@ -69,7 +69,7 @@ pub(super) struct ChatUi<'a> {
 /// Running round.
 struct Round {
     watch: RunEvents,
-    ending: Pin<Box<dyn Future<Output = Result<RunResult, RunError>> + Send>>,
+    result: Pin<Box<dyn Future<Output = Result<RunResult, RunError>> + Send>>,
     stop_state: StopState,
 }
 
@@ -151,7 +151,7 @@ async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
     tokio::select! {
         biased;
         Some(live) = round.watch.next() => RoundEvent::RunEvent(live),
-        ending = &mut round.ending => RoundEvent::Ended(Box::new(ending)),
+        result = &mut round.result => RoundEvent::Ended(Box::new(result)),
     }
 }
 
@@ -361,7 +361,7 @@ impl ChatUi<'_> {
         let watch = round.subscribe();
         self.round = Some(Round {
             watch,
-            ending: Box::pin(round.start().result()),
+            result: Box::pin(round.start().result()),
             stop_state: StopState::NotRequested,
         });
     }
@@ -376,7 +376,7 @@ impl ChatUi<'_> {
     async fn handle_round_event(&mut self, round_event: RoundEvent) {
         match round_event {
             RoundEvent::RunEvent(live) => self.show_event(live).await,
-            RoundEvent::Ended(ending) => self.ended(*ending).await,
+            RoundEvent::Ended(result) => self.ended(*result).await,
         }
     }
 
@@ -396,15 +396,15 @@ impl ChatUi<'_> {
         self.update_approvals();
     }
 
-    async fn ended(&mut self, ending: Result<RunResult, RunError>) {
+    async fn ended(&mut self, result: Result<RunResult, RunError>) {
         self.catch_up().await;
         if let Some(view) = &self.conversation.view {
-            self.approvals.ended(view, &ending);
+            self.approvals.ended(view, &result);
         }
         self.round = None;
         self.notice = None;
-        let mut lines = match &ending {
-            Ok(ending) => self.writer.end(&ending.outcome),
+        let mut lines = match &result {
+            Ok(result) => self.writer.end(&result.outcome),
             Err(error) => {
                 let text = wrap_text(&sanitize::lines(&error.to_string()), self.columns());
                 self.writer.note_lines(text.lines().map(str::to_owned).collect())
@@ -412,21 +412,21 @@ impl ChatUi<'_> {
         };
         lines.extend(self.writer.blank_line());
         self.print_lines(lines);
-        for session in ending.iter().flat_map(|ending| ending.detached.sessions()) {
+        for session in result.iter().flat_map(|result| result.detached.sessions()) {
             let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
             let label = node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label));
             self.note(&format!("{label} continues in the background as {session}"));
             self.detached.insert(session.clone(), label);
         }
-        let has_answer = ending
+        let has_answer = result
             .as_ref()
-            .is_ok_and(|ending| ending.outcome.status == Status::Done && !ending.outcome.text.is_empty());
+            .is_ok_and(|result| result.outcome.status == Status::Done && !result.outcome.text.is_empty());
         let was_cancelled =
-            ending.as_ref().is_ok_and(|ending| matches!(ending.outcome.status, Status::Cancelled { .. }));
+            result.as_ref().is_ok_and(|result| matches!(result.outcome.status, Status::Cancelled { .. }));
         if self.conversation.has_unread_input().await {
             if was_cancelled {
                 self.note("Your last message will be delivered with the next one.");
-            } else if ending.is_ok() {
+            } else if result.is_ok() {
                 let sent = self.conversation.prepare_next_round().await;
                 self.begin(sent);
             }

@@ -160,11 +160,11 @@ async fn follow(
         follow::follow(&conversation.runtime, run, view, &mut progress, signals, &hints, attention).await?;
     let format = conversation.global.output_format;
     if format != OutputFormat::Text {
-        let outcome = followed.ending.as_ref().map(|ending| &ending.outcome);
+        let outcome = followed.result.as_ref().map(|result| &result.outcome);
         output::json(&Report::new(&followed.view, outcome))?;
     }
     conversation.view = Some(followed.view);
-    let RunResult { outcome, detached, .. } = followed.ending?;
+    let RunResult { outcome, detached, .. } = followed.result?;
     detached_runs.push(detached);
     if format == OutputFormat::Text {
         summary::print_result(outcome.text.as_str(), &conversation.global)?;

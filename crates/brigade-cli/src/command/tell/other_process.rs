@@ -52,9 +52,9 @@ pub(super) async fn follow(
         let has_ended =
             view.tree.node(session).is_some_and(|node| matches!(node.activity, Activity::Ended(_)));
         if has_ended && !runtime.has_unread_input(session).await? {
-            match ending(store, session).await? {
-                Some(ending) => {
-                    break FollowOutcome::Ended(Box::new(FollowedRun { ending: Ok(ending), view }));
+            match result(store, session).await? {
+                Some(result) => {
+                    break FollowOutcome::Ended(Box::new(FollowedRun { result: Ok(result), view }));
                 }
                 // Another round has begun since.
                 None => continue,
@@ -69,7 +69,7 @@ pub(super) async fn follow(
 }
 
 /// End of the last round of a session; none while a round is open.
-async fn ending(store: &dyn Store, session: &SessionId) -> Result<Option<RunResult>, CliError> {
+async fn result(store: &dyn Store, session: &SessionId) -> Result<Option<RunResult>, CliError> {
     let records = store.read(session, 0).await?;
     let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
     Ok(state.ended().map(|outcome| RunResult {

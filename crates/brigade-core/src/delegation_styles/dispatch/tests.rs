@@ -405,7 +405,7 @@ fn a_dispatched_agent_at_depth_1_cannot_delegate_while_swarm_max_depth_is_1() {
 #[test]
 fn style_that_is_not_listed_is_neither_offered_nor_run() {
     let mut styles = all_styles();
-    styles.delegation.faces = EnabledStyles::Only([DelegationStyle::Delegate].into());
+    styles.delegation.styles = EnabledStyles::Only([DelegationStyle::Delegate].into());
     assert_eq!(root().offered(&styles), ["delegate"]);
     for (tool, arguments) in [
         (NAME, GOOD),

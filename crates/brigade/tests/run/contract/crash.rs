@@ -213,7 +213,7 @@ async fn crash_before_every_append_with_a_child_in_the_background() {
         let harness = || {
             Harness::with(&text, |settings| {
                 with_agents(settings);
-                settings.faces.delegation.extras = [ExtraParameter::Background].into();
+                settings.delegation_styles.delegation.extras = [ExtraParameter::Background].into();
             })
         };
         // The number of the lead's replies depends on which of the two is faster.
@@ -236,7 +236,7 @@ async fn crash_before_every_append_with_a_detached_child() {
     let harness = || {
         Harness::with(&text, |settings| {
             with_agents(settings);
-            settings.faces.delegation.extras = [ExtraParameter::Background].into();
+            settings.delegation_styles.delegation.extras = [ExtraParameter::Background].into();
         })
     };
     let whole = harness();
@@ -314,7 +314,7 @@ async fn resume_without_the_delegation_style_ends() {
         Harness::with(&text, move |settings| {
             enable_all_styles(settings);
             if !has_face.load(Ordering::SeqCst) {
-                settings.faces.subagent = None;
+                settings.delegation_styles.subagent = None;
             }
         })
     };

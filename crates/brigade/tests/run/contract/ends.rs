@@ -230,7 +230,7 @@ async fn c58_definition_that_became_unreadable_is_a_result() {
 fn mixed(settings: &mut Settings) {
     enable_all_styles(settings);
     settings.agents = AgentCatalog::new().with(agent("coder"));
-    settings.faces.delegation.extras = [ExtraParameter::Background].into();
+    settings.delegation_styles.delegation.extras = [ExtraParameter::Background].into();
 }
 
 fn mixed_script() -> String {

@@ -284,7 +284,7 @@ async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     let harness = ContractHarness::with(&replies, |settings| {
         settings.permissions.mode = Mode::Auto;
         settings.agents = AgentCatalog::new().with(agent("open"));
-        settings.faces.swarm.roles =
+        settings.delegation_styles.swarm.roles =
             [("Preset".to_owned(), brigade::core::delegation_styles::delegate::SwarmRole::default())].into();
     });
     let reader = Agent { tools: Some(list(&["read_file"])), ..agent("reader") };
@@ -466,8 +466,9 @@ async fn keep_none_removes_only_sessions_of_its_style() {
     ] {
         let harness = ContractHarness::with(&replies, |settings| {
             settings.agents = AgentCatalog::new().with(agent("c")).with(agent("deep"));
-            settings.faces.swarm.keep = swarm;
-            settings.faces.subagent = Some(SubagentConfig { keep: subagent, ..SubagentConfig::default() });
+            settings.delegation_styles.swarm.keep = swarm;
+            settings.delegation_styles.subagent =
+                Some(SubagentConfig { keep: subagent, ..SubagentConfig::default() });
         });
         let root = end(harness.runtime.start(Task::new("go")).await.unwrap()).await.unwrap().session;
         let left = harness.runtime.store().sessions(&root).await.unwrap();
@@ -491,7 +492,7 @@ async fn keep_none_removes_a_continued_session() {
     let replies = [calls("lead", 1, &[helper("h")]), json!({ "text": "done" })];
     let harness = |keep: Retention| {
         let keeps = move |settings: &mut brigade::Settings| {
-            settings.faces.subagent = Some(SubagentConfig { keep, ..SubagentConfig::default() });
+            settings.delegation_styles.subagent = Some(SubagentConfig { keep, ..SubagentConfig::default() });
         };
         Harness::with(&script(&replies), keeps)
     };

@@ -27,12 +27,14 @@ fn only(faces: &[DelegationStyle]) -> EnabledStyles {
 
 #[tokio::test]
 async fn lead_prompt_names_the_delegation_tools_it_has() {
-    let auto = lead(|settings| settings.faces.subagent = None).await;
+    let auto = lead(|settings| settings.delegation_styles.subagent = None).await;
     assert_eq!(named(&auto), ["delegate", "subagent_spawn", "subagent_delegate"], "{auto}");
-    let helpers = lead(|settings| settings.faces.delegation.faces = only(&[DelegationStyle::Subagent])).await;
+    let helpers =
+        lead(|settings| settings.delegation_styles.delegation.styles = only(&[DelegationStyle::Subagent]))
+            .await;
     assert_eq!(named(&helpers), ["subagent", "parallel_subagent"], "{helpers}");
     let agents = lead(|settings| {
-        settings.faces.delegation.faces = only(&[DelegationStyle::Dispatch]);
+        settings.delegation_styles.delegation.styles = only(&[DelegationStyle::Dispatch]);
         settings.agents = AgentCatalog::new().with(agent("reviewer"));
     })
     .await;
@@ -42,18 +44,18 @@ async fn lead_prompt_names_the_delegation_tools_it_has() {
 #[tokio::test]
 async fn lead_prompt_without_delegation_tools_mentions_none() {
     let off = |settings: &mut Settings| {
-        settings.faces.delegation.faces = only(&[DelegationStyle::Delegate]);
-        settings.faces.swarm.enabled = false;
+        settings.delegation_styles.delegation.styles = only(&[DelegationStyle::Delegate]);
+        settings.delegation_styles.swarm.enabled = false;
     };
     let flat = |settings: &mut Settings| {
-        settings.faces.delegation.faces = only(&[DelegationStyle::Delegate]);
-        settings.faces.swarm.max_depth = 0;
+        settings.delegation_styles.delegation.styles = only(&[DelegationStyle::Delegate]);
+        settings.delegation_styles.swarm.max_depth = 0;
     };
     let denied = |settings: &mut Settings| {
-        settings.faces.delegation.faces = only(&[DelegationStyle::Delegate]);
+        settings.delegation_styles.delegation.styles = only(&[DelegationStyle::Delegate]);
         settings.permissions.deny = vec!["delegate".parse().unwrap()];
     };
-    let none = |settings: &mut Settings| settings.faces.delegation.faces = only(&[]);
+    let none = |settings: &mut Settings| settings.delegation_styles.delegation.styles = only(&[]);
     for system in [lead(off).await, lead(flat).await, lead(denied).await, lead(none).await] {
         assert_eq!(named(&system), Vec::<&str>::new(), "{system}");
         assert!(!system.contains("agents") && system.contains("independent tool calls"), "{system}");
@@ -93,7 +95,7 @@ async fn a_child_without_tools_is_not_told_to_use_tools() {
     let harness = ContractHarness::with(
         &[calls("lead", 1, &bare), says("lead", "end"), json!({ "text": "done" })],
         |settings| {
-            settings.faces.subagent.as_mut().unwrap().max_depth = 2;
+            settings.delegation_styles.subagent.as_mut().unwrap().max_depth = 2;
         },
     );
     harness.run().await;
@@ -147,14 +149,14 @@ async fn user_prompts_are_used_unchanged() {
             json!({ "text": "done" }),
         ],
         |settings| {
-            let swarm = &mut settings.faces.swarm;
+            let swarm = &mut settings.delegation_styles.swarm;
             let writer = brigade::core::delegation_styles::delegate::SwarmRole {
                 system_prompt: "You write.".to_owned(),
                 ..Default::default()
             };
             swarm.roles = [("writer".to_owned(), writer)].into();
             swarm.adhoc_prompt = Some("Be {role}.".to_owned());
-            settings.faces.spawn.as_mut().unwrap().system_prompt = Some("Go.".to_owned());
+            settings.delegation_styles.spawn.as_mut().unwrap().system_prompt = Some("Go.".to_owned());
         },
     );
     harness.run().await;

@@ -229,7 +229,7 @@ async fn a_schema_binds_the_report() {
             reports("h", "no JSON"),
             says("h", "working"),
         ],
-        |settings| settings.faces.delegation.extras = [ExtraParameter::Schema].into(),
+        |settings| settings.delegation_styles.delegation.extras = [ExtraParameter::Schema].into(),
     );
     let ending = harness.run().await;
     assert_eq!(ending.outcome.status, Status::Done);

@@ -40,8 +40,8 @@ impl ApprovalPrompts {
     }
 
     /// Notifies the user of the end of a round.
-    pub(super) fn ended(&mut self, view: &RunView, ending: &Result<RunResult, RunError>) {
-        self.attention.ended(view, ending);
+    pub(super) fn ended(&mut self, view: &RunView, result: &Result<RunResult, RunError>) {
+        self.attention.ended(view, result);
     }
 
     /// Takes the notifier, for the time after the chat.
