@@ -1,7 +1,6 @@
 //! Follows a running tree: delivers every event in order, and handles signals of the user.
 
 use std::collections::{HashMap, HashSet};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -325,7 +324,7 @@ enum CancelState {
 /// Follows a run to its end. The first Ctrl-C cancels the run; a second one leaves before the agents have stopped.
 pub(crate) async fn follow(
     runtime: &Runtime,
-    run: Run,
+    mut run: Run,
     mut view: RunView,
     progress: &mut Progress,
     signals: &mut Signals,
@@ -334,11 +333,9 @@ pub(crate) async fn follow(
 ) -> Result<FollowedRun, CliError> {
     let root = run.session().clone();
     let store = runtime.store().clone();
-    let mut watch = run.subscribe();
-    // The run has begun. Events from before the subscription are read from the log.
+    // Events of earlier rounds are read from the log.
     catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
-    let mut result = pin!(run.result());
     let mut ticks = tokio::time::interval(DRAW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut cancel_state = CancelState::NotRequested;
@@ -363,9 +360,10 @@ pub(crate) async fn follow(
                 progress.tick(&view);
                 RunAction::Continue
             }
-            Some(live) = watch.next() => {
+            live = run.next() => {
+                let Some(live) = live else { break run.result().await };
                 on_event(&*store, live, &mut view, progress).await?;
-                while let Some(live) = watch.try_next() {
+                while let Some(live) = run.try_next() {
                     on_event(&*store, live, &mut view, progress).await?;
                 }
                 listener.look(&view, progress)?;
@@ -373,7 +371,6 @@ pub(crate) async fn follow(
                 progress.flush()?;
                 RunAction::Continue
             }
-            result = &mut result => break result,
         };
         if wish == RunAction::Continue {
             continue;
@@ -387,14 +384,11 @@ pub(crate) async fn follow(
         }
         cancel_state = CancelState::Requested;
         progress.announce(&view, "Stopping. The partial result follows. Press Ctrl-C again to exit at once.");
-        if let Err(error) = runtime.cancel(&root, "the user").await {
+        if let Err(error) = run.cancel("the user").await {
             progress.say(&view, &error.to_string());
         }
     };
     listener.close();
-    while let Some(live) = watch.try_next() {
-        on_event(&*store, live, &mut view, progress).await?;
-    }
     catch_up(&*store, &mut view, progress).await?;
     progress.flush()?;
     progress.end();

@@ -149,16 +149,7 @@ async fn supervise(
         // The list of calls owns the sender.
         _ = stopped.wait_for(|stopped| *stopped) => {}
     }
-    // A tree without a first event cannot be cancelled yet.
-    while let Err(error) = runtime.cancel(&root, CLIENT_ACTOR).await {
-        tokio::select! {
-            result = &mut result => return result,
-            () = tokio::time::sleep(Duration::from_millis(20)) => {}
-        }
-        if !matches!(error, RunError::Store(brigade::StoreError::UnknownSession(_))) {
-            return Err(error);
-        }
-    }
+    runtime.cancel(&root, CLIENT_ACTOR).await?;
     match tokio::time::timeout(STOP_TIMEOUT, result).await {
         Ok(result) => result,
         Err(_) => Err(RunError::Config(format!(

@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use brigade::mcp::Servers;
 use brigade::model::passthrough::{self, Passthrough};
-use brigade::{
-    ApprovalPolicy, Models, PreparedRun, RunError, RunEvent, RunEvents, Runtime, Settings, Store, Task,
-};
+use brigade::{ApprovalPolicy, Models, Run, RunError, RunEvent, RunEvents, Runtime, Settings, Store, Task};
 use brigade_core::{Agent, RemoteContext, SessionId};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -170,17 +168,17 @@ impl Server {
         self.inner.calls.close().await;
     }
 
-    /// Prepares a tree for a delegation call.
-    async fn prepare(&self, runtime: &Runtime, task: Task) -> Result<(CallPermit, PreparedRun), StartError> {
+    /// Starts a tree for a delegation call.
+    async fn start(&self, runtime: &Runtime, task: Task) -> Result<(CallPermit, Run), StartError> {
         let permit = self.inner.calls.admit().map_err(|error| match error {
             AdmitError::Busy => StartError::Refused(BUSY.to_owned()),
             AdmitError::Closed => StartError::Internal("the server is stopping".to_owned()),
         })?;
-        let prepared = runtime.prepare(task).await.map_err(|error| match error {
+        let run = runtime.start(task).await.map_err(|error| match error {
             RunError::Config(cause) => StartError::Refused(cause),
             other => StartError::Internal(other.to_string()),
         })?;
-        Ok((permit, prepared))
+        Ok((permit, run))
     }
 
     async fn call_delegation_tool(
@@ -198,32 +196,20 @@ impl Server {
         let as_task = follows_tasks(&context);
         let asks = !as_task && approvals::can_elicit(&context);
         let runtime = if asks { &runtimes.interactive } else { &runtimes.non_interactive };
-        let (permit, prepared) = match self.prepare(runtime, task).await {
-            Ok(prepared) => prepared,
+        let (permit, mut run) = match self.start(runtime, task).await {
+            Ok(started) => started,
             Err(StartError::Refused(cause)) => return Ok(results::failed(cause).into()),
             Err(StartError::Internal(cause)) => return Err(ErrorData::internal_error(cause, None)),
         };
-        let (root, watch) = (prepared.session().clone(), prepared.subscribe());
-        let call = self.inner.calls.begin(permit, runtime.clone(), prepared.start());
+        let (root, watch) = (run.session().clone(), run.take_events());
+        let call = self.inner.calls.begin(permit, runtime.clone(), run);
         if as_task {
-            return self.as_task(root, call, watch).await;
+            let found = self.find(root.as_str(), &Visibility::All).await.map_err(lookup_error)?;
+            call.detach();
+            return Ok(CallToolResponse::Task(CreateTaskResult::new(task::created(&found))));
         }
         let user = asks.then(|| context.peer.clone());
         self.follow(root, call, watch, user, &context).await.map(CallToolResponse::from)
-    }
-
-    /// Responds with a task at once. The client polls for the result.
-    async fn as_task(
-        &self,
-        root: SessionId,
-        call: ActiveCall,
-        mut watch: RunEvents,
-    ) -> Result<CallToolResponse, ErrorData> {
-        // The task can be queried once its first event is recorded.
-        while !matches!(watch.next().await, None | Some(RunEvent::Record(_))) {}
-        let found = self.find(root.as_str(), &Visibility::All).await.map_err(lookup_error)?;
-        call.detach();
-        Ok(CallToolResponse::Task(CreateTaskResult::new(task::created(&found))))
     }
 
     /// Waits for the result of a call and reports its progress.

@@ -48,9 +48,8 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         on_complete: Some(Box::new(|id, result| say(format!("{id} is done after {} turns", result.turns)))),
         on_error: Some(Box::new(|id, error| say(format!("{id} failed: {error}")))),
     };
-    let prepared = runtime.prepare(Task::new("Send a scout.")).await?;
-    let (mut watch, mut observer) = (prepared.subscribe(), Observer::new());
-    let run = prepared.start();
+    let mut run = runtime.start(Task::new("Send a scout.")).await?;
+    let (mut watch, mut observer) = (run.take_events(), Observer::new());
     while let Some(live) = watch.next().await {
         observer.observe(&live).iter().for_each(|event| callbacks.call(event));
     }

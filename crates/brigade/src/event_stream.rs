@@ -1,9 +1,12 @@
 //! Event stream of a running tree: events once they are durable, and provisional deltas that are never stored.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use brigade_core::{Record, SessionId};
+use futures::Stream;
 use tokio::sync::mpsc;
 
 /// Number of undelivered events beyond which a subscriber loses deltas. Durable events are never dropped.
@@ -39,29 +42,63 @@ pub enum RunEvent {
     },
 }
 
-/// Subscription to a tree.
+/// Subscription to a tree: a [`Stream`] that ends when the run is over.
 pub struct RunEvents {
     receiver: mpsc::UnboundedReceiver<RunEvent>,
     backlog: Arc<AtomicUsize>,
+    /// First event, if it was awaited but not yet delivered.
+    first: Option<RunEvent>,
 }
 
 impl RunEvents {
+    /// Stream without events.
+    pub(crate) fn ended() -> RunEvents {
+        RunEvents { receiver: mpsc::unbounded_channel().1, backlog: Arc::default(), first: None }
+    }
+
     /// Waits for the next event. Returns `None` when the run is over.
     pub async fn next(&mut self) -> Option<RunEvent> {
-        let event = self.receiver.recv().await;
-        if event.is_some() {
-            self.backlog.fetch_sub(1, Ordering::Relaxed);
-        }
-        event
+        std::future::poll_fn(|context| self.poll(context)).await
     }
 
     /// Returns the next event if one is already queued.
     pub fn try_next(&mut self) -> Option<RunEvent> {
-        let event = self.receiver.try_recv().ok();
+        let event = self.first.take().or_else(|| self.receiver.try_recv().ok())?;
+        self.backlog.fetch_sub(1, Ordering::Relaxed);
+        Some(event)
+    }
+
+    /// Waits until there is an event to deliver. Returns false if the run ends without one.
+    pub(crate) async fn wait_for_first(&mut self) -> bool {
+        if self.first.is_none() {
+            self.first = self.receiver.recv().await;
+        }
+        self.first.is_some()
+    }
+
+    /// Discards all events.
+    pub(crate) fn close(&mut self) {
+        self.receiver.close();
+        while self.try_next().is_some() {}
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<RunEvent>> {
+        let event = match self.first.take() {
+            Some(first) => Some(first),
+            None => std::task::ready!(self.receiver.poll_recv(context)),
+        };
         if event.is_some() {
             self.backlog.fetch_sub(1, Ordering::Relaxed);
         }
-        event
+        Poll::Ready(event)
+    }
+}
+
+impl Stream for RunEvents {
+    type Item = RunEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<RunEvent>> {
+        self.poll(context)
     }
 }
 
@@ -83,7 +120,7 @@ impl Subscribers {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.push(Subscriber { sender, backlog: backlog.clone() });
         self.count.store(list.len(), Ordering::Relaxed);
-        RunEvents { receiver, backlog }
+        RunEvents { receiver, backlog, first: None }
     }
 
     /// Whether there is a subscriber. Without one, no event is prepared.

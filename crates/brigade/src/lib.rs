@@ -51,7 +51,7 @@ pub use event_stream::{RunEvent, RunEvents};
 pub use external::ExternalAgents;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
 pub use model::{Model, Models};
-pub use runtime::{Detached, PreparedRun, ResumeOptions, Run, RunError, RunResult, Runtime, Task};
+pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, Task};
 pub use schema::{ResultSchema, SchemaError};
 pub use secret::Secret;
 pub use settings::{ApprovalPolicy, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};

@@ -1,6 +1,7 @@
 //! Starting, resuming, messaging and cancelling session trees.
 
 mod imported;
+mod run;
 mod session_cache;
 mod task;
 
@@ -8,7 +9,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade_core::delegation_styles::delegate::Retention;
 use brigade_core::delegation_styles::{Caller, DELEGATION_TOOLS, MESSAGE_TOOL, resolve_model};
 use brigade_core::event::{Answer, Speaker};
 use brigade_core::grant::{Access, AttenuateError, Authority, Grant};
@@ -16,27 +16,23 @@ use brigade_core::permission::{Mode, Rule, RuleError};
 use brigade_core::state::{CallProgress, Round};
 use brigade_core::tool_names;
 use brigade_core::{
-    Agent, Backend, CallId, Delegation, DelegationStyle, Event, Limit, Record, RemoteContext, SessionId,
-    State, Status, ToolSpec,
+    Agent, Backend, CallId, Delegation, Event, Limit, Record, RemoteContext, SessionId, State, Status,
+    ToolSpec,
 };
-use tokio::task::JoinHandle;
 
 use crate::clock;
 use crate::environment;
-use crate::event_stream::RunEvents;
 use crate::model::{ModelInfo, Models, passthrough};
-use crate::session::{Driver, DriverError, RoundEnd};
+use crate::session::Driver;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Lease, Owner, Pos, Store, StoreError};
-use crate::task::{AbortOnDrop, spawn};
 use crate::tree::{Core, ResolvedAgent, Tree};
 use imported::LastRound;
+pub use run::Run;
+use run::RunWork;
 pub(crate) use session_cache::{CachedSession, SessionCache};
 pub use task::{Detached, ResumeOptions, RunError, RunResult, Task};
-
-/// Interval at which a runner renews its leases.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 const CONTINUE_MESSAGE: &str = "Continue the task where you left off, and finish it.";
 
@@ -50,18 +46,6 @@ pub struct Runtime {
     owner: Owner,
 }
 
-/// A tree that is ready to run. Subscribing before the start delivers every event from the first one on.
-pub struct PreparedRun {
-    session: SessionId,
-    tree: Arc<Tree>,
-    work: RunWork,
-}
-
-enum RunWork {
-    Drive(Box<Driver>),
-    AlreadyEnded(Box<Result<RunResult, RunError>>),
-}
-
 /// Purpose of a round in an existing session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
@@ -69,66 +53,6 @@ enum Reason {
     Continue,
     /// The user asked for a summary of the conversation.
     Compact,
-}
-
-impl PreparedRun {
-    /// Returns the root session.
-    pub fn session(&self) -> &SessionId {
-        &self.session
-    }
-
-    /// Subscribes to all events of the run.
-    pub fn subscribe(&self) -> RunEvents {
-        self.tree.subscribers.subscribe()
-    }
-
-    /// Starts the run in the background.
-    pub fn start(self) -> Run {
-        let PreparedRun { session, tree, work } = self;
-        let running = tree.clone();
-        let task = match work {
-            RunWork::Drive(driver) => spawn(run_tree(running, driver)),
-            RunWork::AlreadyEnded(result) => spawn(async move {
-                running.release().await?;
-                running.subscribers.close();
-                *result
-            }),
-        };
-        Run { session, tree, task }
-    }
-}
-
-/// A running tree. Dropping it stops the runner. The tree can be resumed afterwards.
-pub struct Run {
-    session: SessionId,
-    tree: Arc<Tree>,
-    task: JoinHandle<Result<RunResult, RunError>>,
-}
-
-impl Run {
-    /// Returns the root session.
-    pub fn session(&self) -> &SessionId {
-        &self.session
-    }
-
-    /// Subscribes to all events from now on.
-    pub fn subscribe(&self) -> RunEvents {
-        self.tree.subscribers.subscribe()
-    }
-
-    /// Waits for the run to end.
-    pub async fn result(mut self) -> Result<RunResult, RunError> {
-        match (&mut self.task).await {
-            Ok(result) => result,
-            Err(error) => Err(RunError::Bug(error.to_string())),
-        }
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 impl Runtime {
@@ -186,13 +110,8 @@ impl Runtime {
         &self.core.settings
     }
 
-    /// Starts a task in a new tree. The run continues in the background.
+    /// Starts a task in a new tree. Returns once the session is durable. The run continues in the background.
     pub async fn start(&self, task: Task) -> Result<Run, RunError> {
-        Ok(self.prepare(task).await?.start())
-    }
-
-    /// Prepares a task without starting it, so that a caller can subscribe first.
-    pub async fn prepare(&self, task: Task) -> Result<PreparedRun, RunError> {
         if task.text.trim().is_empty() {
             return Err(RunError::EmptyTask);
         }
@@ -247,7 +166,7 @@ impl Runtime {
         let round = self.root_round(delegation, &resolved, &options);
         resolved.check_budget(&round.grant.budget).map_err(RunError::Unpriced)?;
         let driver = Driver::begin(tree.clone(), session, round, resolved, None);
-        Ok(prepared(tree, driver))
+        self.drive(tree, driver).await
     }
 
     /// Returns the id if no session has it and it is not the id of a child.
@@ -262,34 +181,21 @@ impl Runtime {
 
     /// Resumes a tree. An open round is finished. An ended session starts its next round if there is work to do.
     pub async fn resume(&self, session: &SessionId, options: ResumeOptions) -> Result<Run, RunError> {
-        Ok(self.prepare_resume(session, options).await?.start())
+        self.start_round(session, options, Reason::Continue).await
     }
 
-    /// Prepares to resume a tree without starting it, so that a caller can subscribe first.
-    pub async fn prepare_resume(
-        &self,
-        session: &SessionId,
-        options: ResumeOptions,
-    ) -> Result<PreparedRun, RunError> {
-        self.prepare_existing(session, options, Reason::Continue).await
-    }
-
-    /// Prepares a round in which the model summarizes the conversation of a session, so that later requests are
+    /// Starts a round in which the model summarizes the conversation of a session, so that later requests are
     /// shorter. The last turn is kept verbatim. Fails while a round is open.
-    pub async fn prepare_compact(
-        &self,
-        session: &SessionId,
-        options: ResumeOptions,
-    ) -> Result<PreparedRun, RunError> {
-        self.prepare_existing(session, options, Reason::Compact).await
+    pub async fn compact(&self, session: &SessionId, options: ResumeOptions) -> Result<Run, RunError> {
+        self.start_round(session, options, Reason::Compact).await
     }
 
-    async fn prepare_existing(
+    async fn start_round(
         &self,
         session: &SessionId,
         options: ResumeOptions,
         reason: Reason,
-    ) -> Result<PreparedRun, RunError> {
+    ) -> Result<Run, RunError> {
         let now = clock::now();
         let cached = self.core.session_cache.take(&*self.core.store, session).await?;
         if reason == Reason::Compact
@@ -307,7 +213,7 @@ impl Runtime {
             }
         };
         match self.restore(cached, lease.clone(), options, now, reason).await {
-            Ok(prepared) => Ok(prepared),
+            Ok(run) => Ok(run),
             Err(error) => {
                 let _ = self.core.store.release(&lease).await;
                 Err(error)
@@ -322,7 +228,7 @@ impl Runtime {
         options: ResumeOptions,
         now: u64,
         reason: Reason,
-    ) -> Result<PreparedRun, RunError> {
+    ) -> Result<Run, RunError> {
         let store = &*self.core.store;
         let session = cached.state.session().clone();
         let gone = || RunError::Store(StoreError::UnknownSession(session.clone()));
@@ -363,7 +269,7 @@ impl Runtime {
         started: Pos,
         options: ResumeOptions,
         reason: Reason,
-    ) -> Result<PreparedRun, RunError> {
+    ) -> Result<Run, RunError> {
         let Some(round) = state.round().cloned() else {
             return Err(StoreError::UnknownSession(state.session().clone()).into());
         };
@@ -372,7 +278,7 @@ impl Runtime {
             let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
             resolved.check_budget(&round.grant.budget).map_err(RunError::Unpriced)?;
             let driver = Driver::resume(tree.clone(), state, resolved, started);
-            return Ok(prepared(tree, driver));
+            return self.drive(tree, driver).await;
         }
         let continues = state.has_unread_input()
             || reason == Reason::Compact
@@ -382,7 +288,7 @@ impl Runtime {
                 Some(Status::Done | Status::Detached) | None => false,
             };
         if !continues {
-            return Ok(self.already_ended(tree, state, started));
+            return self.already_ended(tree, state, started).await;
         }
         let is_imported = tree.imported.is_some_and(|import_pos| started <= import_pos);
         let LastRound { mut agent, authority: then } =
@@ -405,7 +311,7 @@ impl Runtime {
             delegation.schema = None;
         }
         delegation.remote_context =
-            intersect_hops(delegation.remote_context, options.remote_context.as_ref());
+            intersect_remote_contexts(delegation.remote_context, options.remote_context.as_ref());
         if state.session().is_root() && environment::applies_to(&agent) {
             let now = self.core.settings.environment.as_ref();
             delegation.environment = environment::for_next_round(delegation.environment, now, is_imported);
@@ -455,10 +361,15 @@ impl Runtime {
         if reason == Reason::Compact {
             driver.compact();
         }
-        Ok(prepared(tree, driver))
+        self.drive(tree, driver).await
     }
 
-    fn already_ended(&self, tree: Arc<Tree>, state: State, started: Pos) -> PreparedRun {
+    async fn drive(&self, tree: Arc<Tree>, driver: Box<Driver>) -> Result<Run, RunError> {
+        tree.set_lead(driver.agent());
+        Run::start(self.clone(), tree, RunWork::Drive(driver)).await
+    }
+
+    async fn already_ended(&self, tree: Arc<Tree>, state: State, started: Pos) -> Result<Run, RunError> {
         let session = state.session().clone();
         let result = match state.ended() {
             Some(outcome) => Ok(RunResult {
@@ -470,7 +381,7 @@ impl Runtime {
             None => Err(RunError::Bug(format!("{session} ended without an outcome"))),
         };
         tree.remember(state, started, tree.restored_until);
-        PreparedRun { session, tree, work: RunWork::AlreadyEnded(Box::new(result)) }
+        Run::start(self.clone(), tree, RunWork::AlreadyEnded(Box::new(result))).await
     }
 
     /// Sends a user message to a session, regardless of which process runs it. If the session has ended, this
@@ -703,7 +614,7 @@ fn remote_ancestors(delegation: &Delegation) -> Vec<String> {
 
 /// Remote context of a next round. Depth and authority were fixed when the work was first delegated and can only
 /// be narrowed.
-fn intersect_hops(
+fn intersect_remote_contexts(
     first: Option<Box<RemoteContext>>,
     now: Option<&RemoteContext>,
 ) -> Option<Box<RemoteContext>> {
@@ -722,109 +633,6 @@ fn check_depth(depth: u32, authority: &Authority) -> Result<(), RunError> {
     }
 }
 
-fn prepared(tree: Arc<Tree>, driver: Box<Driver>) -> PreparedRun {
-    tree.set_lead(driver.agent());
-    PreparedRun { session: tree.root.clone(), tree, work: RunWork::Drive(driver) }
-}
-
-/// Runs a tree to the end of its round and releases its lease.
-async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<RunResult, RunError> {
-    let listener = AbortOnDrop(spawn(listen_for_external_events(tree.clone())));
-    let heartbeat = AbortOnDrop(spawn(send_heartbeats(tree.clone())));
-    // The driver runs in its own task, so that it is aborted with this one and a panic in it is caught here.
-    let mut driving = AbortOnDrop(spawn(driver.drive()));
-    let end = match (&mut driving.0).await {
-        Ok(end) => end,
-        Err(error) => Err(DriverError::Bug(error.to_string())),
-    };
-    let detached_tasks = tree.take_detached();
-    let released = tree.release().await;
-    tree.subscribers.close();
-    let RoundEnd { outcome, spent } = end?;
-    released?;
-    remove_unkept_children(&tree).await?;
-    let detached = Detached::of(&detached_tasks);
-    let session = tree.root.clone();
-    if !detached_tasks.is_empty() {
-        spawn(run_detached(tree, detached_tasks, detached.clone(), (listener, heartbeat)));
-    }
-    Ok(RunResult { session, outcome, spent, detached })
-}
-
-/// Waits for detached sessions to end and releases their leases.
-async fn run_detached(
-    tree: Arc<Tree>,
-    detached_tasks: Vec<(SessionId, AbortOnDrop<()>)>,
-    detached: Detached,
-    _background_tasks: (AbortOnDrop<()>, AbortOnDrop<()>),
-) {
-    for (session, mut task) in detached_tasks {
-        // The log contains the outcome. If it could not be written, the session can be resumed.
-        let _ = (&mut task.0).await;
-        let _ = tree.release_detached(&session).await;
-    }
-    detached.all_ended();
-}
-
-/// Removes the descendants that the settings keep only while the root runs. A session with a kept descendant is
-/// kept too.
-async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
-    let delegation_styles = &tree.settings().delegation_styles;
-    let is_kept = |style: DelegationStyle| match style {
-        DelegationStyle::Delegate => delegation_styles.swarm.keep == Retention::Root,
-        DelegationStyle::Subagent => delegation_styles.subagent().keep == Retention::Root,
-        DelegationStyle::Run | DelegationStyle::Dispatch | DelegationStyle::Spawn => true,
-    };
-    if is_kept(DelegationStyle::Delegate) && is_kept(DelegationStyle::Subagent) {
-        return Ok(());
-    }
-    // Sessions of earlier rounds were removed when those rounds ended.
-    let records = tree.store().tail(&tree.root, tree.round_after, usize::MAX).await?;
-    let (mut kept, mut removable) = (Vec::new(), Vec::new());
-    for record in &records {
-        if let Event::Started { delegation, .. } = &record.event {
-            let list = if is_kept(delegation.style) { &mut kept } else { &mut removable };
-            list.push(&record.session);
-        }
-    }
-    // Descendants go first, because a session is removed only if nothing below it is kept.
-    removable.sort_by_key(|session| (std::cmp::Reverse(session.as_str().len()), *session));
-    // A session that was resumed on its own started more than once.
-    removable.dedup();
-    for session in removable {
-        let is_left_to_itself = tree.lease_for(session).root != tree.root;
-        if !is_left_to_itself && !kept.iter().any(|other| session.contains(other)) {
-            tree.store().remove(session).await?;
-        }
-    }
-    Ok(())
-}
-
 fn fold(session: &SessionId, records: &[Record]) -> State {
     State::fold(session.clone(), records.iter().map(|record| &record.event))
-}
-
-/// Notifies sessions of events that were appended from outside, by this or another process.
-async fn listen_for_external_events(tree: Arc<Tree>) {
-    let mut changes = tree.store().changes();
-    let mut after = tree.restored_until;
-    // Messages from before the tree was resumed are in the logs, which the drivers read first.
-    loop {
-        changes.mark_unchanged();
-        if let Ok(events) = tree.store().external_events(&tree.root, after).await {
-            after = events.iter().map(|(_, pos)| *pos).max().unwrap_or(after);
-            tree.notify(events.iter().map(|(session, _)| session));
-        }
-        if changes.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Renews the leases every `HEARTBEAT_INTERVAL`.
-async fn send_heartbeats(tree: Arc<Tree>) {
-    loop {
-        tokio::time::sleep(HEARTBEAT_INTERVAL).await;
-        tree.renew().await;
-    }
 }

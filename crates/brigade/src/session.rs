@@ -283,6 +283,11 @@ impl Driver {
         ConcurrencyKey { style, agent: cap.map(|cap| (self.resolved.agent.id.as_str().into(), cap)) }
     }
 
+    /// Whether events were recorded that are not durable yet.
+    pub(crate) fn has_unwritten_events(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Runs the session to the end of its round. Boxed, because futures store their arguments more than once.
     pub(crate) async fn drive(mut self: Box<Self>) -> Result<RoundEnd, DriverError> {
         let result = self.run().await;

@@ -261,8 +261,7 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
     let mut rng = SeededRng::of(&[b"fate", &seed.to_le_bytes()]);
     let max_depth = runtime(&store, seed, workspace).settings().limits.max_depth;
-    let prepared = runtime(&store, seed, workspace).prepare(Task::new("the task")).await.unwrap();
-    let root = prepared.session().clone();
+    let root = runtime(&store, seed, workspace).new_session().unwrap();
     let crashes = rng.one_in(2);
     if crashes {
         store.crash_after(i64::try_from(1 + rng.below(60)).unwrap());
@@ -286,7 +285,11 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
         }
     });
     let interference = interference.map(tokio::spawn);
-    let mut ended = end(prepared.start(), &store).await;
+    let task = Task::new("the task").session(root.clone());
+    let mut ended = match runtime(&store, seed, workspace).start(task).await {
+        Ok(run) => end(run, &store).await,
+        Err(error) => Err(error),
+    };
     for crash in 0.. {
         match ended {
             Ok(result) => {
@@ -394,10 +397,12 @@ fn number(name: &str) -> Option<u64> {
 async fn one_import(seed: u64, workspace: &Workspace) -> usize {
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
     let mut rng = SeededRng::of(&[b"import", &seed.to_le_bytes()]);
-    let prepared = runtime(&store, seed, workspace).prepare(Task::new("the task")).await.unwrap();
-    let root = prepared.session().clone();
+    let root = runtime(&store, seed, workspace).new_session().unwrap();
     store.crash_after(i64::try_from(3 + rng.below(8)).unwrap());
-    let _ = end(prepared.start(), &store).await;
+    let task = Task::new("the task").session(root.clone());
+    if let Ok(run) = runtime(&store, seed, workspace).start(task).await {
+        let _ = end(run, &store).await;
+    }
     store.repair();
     if store.inner.read(&root, 0).await.unwrap().is_empty() {
         return 0;

@@ -1,11 +1,10 @@
 //! One round of a session, from the prompt to its response.
 
 use agent_client_protocol::v1::schema as acp;
-use brigade::{PreparedRun, RunError, RunEvent, RunResult, Runtime};
+use brigade::{Run, RunError, RunEvent, RunResult, Runtime};
 use brigade_core::delegation::LimitKind;
 use brigade_core::message::Stop;
 use brigade_core::usage_report::UsageReport;
-use brigade_core::view::Activity;
 use brigade_core::{Event, RemoteContext, SessionId, Spent, Status};
 use serde_json::Map;
 use tokio::sync::watch;
@@ -33,48 +32,35 @@ pub(super) async fn run(
 ) -> Result<acp::PromptResponse, acp::Error> {
     let runtime = guard.open_session.runtime();
     let session = guard.open_session.session.clone();
+    let failed = |error: RunError| errors::run(&error);
     let title = prompt.text.as_deref().filter(|_| !guard.open_session.is_started()).map(calls::brief);
-    let prepared = prepare(&runtime, &guard, prompt).await?;
-    if let Some(title) = title {
-        let title = acp::SessionUpdate::SessionInfoUpdate(acp::SessionInfoUpdate::new().title(title));
-        connection.peer().update(&acp::SessionNotification::new(session.as_str().to_owned(), title)).await;
+    let text = prompt.text.as_deref().unwrap_or_default();
+    let next_round = guard.open_session.next_round(text, prompt.remote_context)?;
+    if let (NextRound::Resume(_), Some(text)) = (&next_round, &prompt.text) {
+        runtime.tell(&session, text).await.map_err(failed)?;
     }
     let workspace = runtime.settings().workspace.root().to_path_buf();
     let window = runtime.model_info(&guard.open_session.model()).and_then(|info| info.window);
-    // Updates that an earlier round sent are not read again.
+    // Updates that an earlier round sent are not read again. What the log contains before the round starts is known
+    // to the client.
     let mapper = guard.open_session.take_mapper();
     let mapper = mapper.unwrap_or_else(|| {
         UpdateMapper::new(session.clone(), workspace, client.subagent_display, Replay::No)
     });
     let mut mapper = mapper.with_context_window(window);
-    let recalled = mapper.catch_up(&**runtime.store()).await.map_err(RunError::from);
-    recalled.map_err(|error| errors::run(&error))?;
-    let permission_requests = PermissionRequests::new(connection.peer().clone());
-    let round = ActiveRound {
-        connection,
-        client,
-        runtime,
-        session,
-        mapper,
-        permission_requests,
-        stopping: Stopping::No,
+    mapper.catch_up(&**runtime.store()).await.map_err(RunError::from).map_err(failed)?;
+    let started = match next_round {
+        NextRound::Start(task) => runtime.start(*task).await,
+        NextRound::Resume(options) => runtime.resume(&session, options).await,
     };
-    round.follow(guard, prepared).await
-}
-
-/// Prepares the round: starts the session, or records the message and resumes the session.
-async fn prepare(runtime: &Runtime, guard: &PromptGuard, prompt: Prompt) -> Result<PreparedRun, acp::Error> {
-    let failed = |error: RunError| errors::run(&error);
-    let open_session = &guard.open_session;
-    match open_session.next_round(prompt.text.as_deref().unwrap_or_default(), prompt.remote_context)? {
-        NextRound::Start(task) => runtime.prepare(*task).await.map_err(failed),
-        NextRound::Resume(more) => {
-            if let Some(text) = &prompt.text {
-                runtime.tell(&open_session.session, text).await.map_err(failed)?;
-            }
-            runtime.prepare_resume(&open_session.session, more).await.map_err(failed)
-        }
+    let run = started.map_err(failed)?;
+    if let Some(title) = title {
+        let title = acp::SessionUpdate::SessionInfoUpdate(acp::SessionInfoUpdate::new().title(title));
+        connection.peer().update(&acp::SessionNotification::new(session.as_str().to_owned(), title)).await;
     }
+    let permission_requests = PermissionRequests::new(connection.peer().clone());
+    let round = ActiveRound { connection, client, runtime, session, mapper, permission_requests };
+    round.follow(guard, run).await
 }
 
 /// A running round.
@@ -85,42 +71,27 @@ struct ActiveRound<'a> {
     session: SessionId,
     mapper: UpdateMapper,
     permission_requests: PermissionRequests,
-    stopping: Stopping,
-}
-
-/// Progress of a stop request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    No,
-    /// Requested, but not sent before the round has started.
-    Requested,
-    Sent,
 }
 
 impl ActiveRound<'_> {
-    async fn follow(
-        mut self,
-        guard: PromptGuard,
-        prepared: PreparedRun,
-    ) -> Result<acp::PromptResponse, acp::Error> {
-        let mut watch = prepared.subscribe();
-        let mut stop = guard.stop.clone();
-        let mut result = std::pin::pin!(prepared.start().result());
-        let result = loop {
+    async fn follow(mut self, guard: PromptGuard, mut run: Run) -> Result<acp::PromptResponse, acp::Error> {
+        let (mut stop, mut is_stopped) = (guard.stop.clone(), false);
+        loop {
             tokio::select! {
                 biased;
-                () = stop_requested(&mut stop), if self.stopping == Stopping::No => {
-                    self.stopping = Stopping::Requested;
-                    self.stop().await;
+                () = stop_requested(&mut stop), if !is_stopped => {
+                    // If this fails, the store has failed, and so does the run.
+                    let _ = run.cancel(&self.client.name).await;
+                    is_stopped = true;
                 }
-                Some(live) = watch.next() => self.handle_event(live, &guard).await,
+                live = run.next() => match live {
+                    Some(live) => self.handle_event(live, &guard).await,
+                    None => break,
+                },
                 Some(answer) = self.permission_requests.next() => answer.submit(&self.runtime, &self.client.name).await,
-                result = &mut result => break result,
             }
-        };
-        while let Some(live) = watch.try_next() {
-            self.handle_event(live, &guard).await;
         }
+        let result = run.result().await;
         for update in self.mapper.map_missed(&**self.runtime.store()).await {
             self.connection.peer().update(&update).await;
         }
@@ -149,18 +120,6 @@ impl ActiveRound<'_> {
         }
         if is_record {
             self.permission_requests.sync(&self.mapper);
-            if self.stopping == Stopping::Requested {
-                self.stop().await;
-            }
-        }
-    }
-
-    /// Cancels the tree. Before the round has started, a cancel would have no effect.
-    async fn stop(&mut self) {
-        let node = self.mapper.tree.node(&self.session);
-        let is_started = node.is_some_and(|node| !matches!(node.activity, Activity::Ended(_)));
-        if is_started && self.runtime.cancel(&self.session, &self.client.name).await.is_ok() {
-            self.stopping = Stopping::Sent;
         }
     }
 

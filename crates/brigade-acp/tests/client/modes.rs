@@ -19,9 +19,9 @@ async fn run_in_mode(
         start_as(server, offers);
         tweak(server);
     });
-    let prepared = harness.runtime().prepare(Task::new("the task")).await.unwrap();
-    let mut watch = prepared.subscribe();
-    let ending = super::support::end(prepared.start()).await.unwrap();
+    let mut run = harness.runtime().start(Task::new("the task")).await.unwrap();
+    let mut watch = run.take_events();
+    let ending = super::support::end(run).await.unwrap();
     let mut warnings = Vec::new();
     while let Some(live) = watch.next().await {
         if let RunEvent::Waiting { why, .. } = live

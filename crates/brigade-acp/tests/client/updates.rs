@@ -12,9 +12,9 @@ use super::support::{Harness, check_laws, end};
 
 /// Returns what is shown while the lead delegates these commands, and the updates that the log keeps.
 async fn run_and_collect(harness: &Harness) -> (Vec<String>, Vec<String>, brigade::RunResult) {
-    let prepared = harness.runtime().prepare(Task::new("the task")).await.unwrap();
-    let mut watch = prepared.subscribe();
-    let ending = end(prepared.start()).await.unwrap();
+    let mut run = harness.runtime().start(Task::new("the task")).await.unwrap();
+    let mut watch = run.take_events();
+    let ending = end(run).await.unwrap();
     let mut shown = Vec::new();
     while let Some(live) = watch.next().await {
         if let RunEvent::Waiting { why, .. } = live {

@@ -32,13 +32,13 @@ pub(crate) fn run(base: &str, work: Work) -> TempDir {
         Work::Prompt => "say it".to_owned(),
     };
     crate::threads().block_on(async move {
-        let prepared = runtime.prepare(Task::new(task)).await.unwrap();
+        let mut run = runtime.start(Task::new(task)).await.unwrap();
         // A reply that is streamed is watched.
         let watcher = matches!(work, Work::Stream(_)).then(|| {
-            let mut watch = prepared.subscribe();
+            let mut watch = run.take_events();
             tokio::spawn(async move { while watch.next().await.is_some() {} })
         });
-        let ending = prepared.start().result().await.unwrap();
+        let ending = run.result().await.unwrap();
         if let Some(watcher) = watcher {
             watcher.await.unwrap();
         }

@@ -5,7 +5,7 @@ mod input;
 use std::path::Path;
 
 use brigade::agents::LoadError;
-use brigade::{AgentCatalog, PreparedRun, ResultSchema, RunError, Runtime, Task};
+use brigade::{AgentCatalog, ResultSchema, Run, RunError, Runtime, Task};
 use brigade_core::{Agent, Backend};
 
 use super::resume;
@@ -103,7 +103,7 @@ pub(crate) fn start(
         let store = setup::open_store(settings)?;
         let mut signals = Signals::listen(store.clone())?;
         let runtime = setup::runtime(settings, store, &servers).await?;
-        let run = prepare_session(&runtime, settings, flags, assignment).await?.start();
+        let run = start_session(&runtime, settings, flags, assignment).await?;
         let view = RunView::new(run.session().clone());
         let mut progress = Progress::new(global, &settings.environment);
         let mut attention = Attention::new(settings, &runtime);
@@ -122,13 +122,13 @@ pub(crate) fn start(
     })
 }
 
-/// Prepares a new session with a task.
-pub(super) async fn prepare_session(
+/// Starts a new session with a task.
+pub(super) async fn start_session(
     runtime: &Runtime,
     settings: &Settings,
     flags: &Flags,
     TaskInput { text, schema }: &TaskInput,
-) -> Result<PreparedRun, CliError> {
+) -> Result<Run, CliError> {
     let mut task = Task::new(text);
     if let Some(schema) = schema {
         task = task.schema(schema.clone());
@@ -146,7 +146,7 @@ pub(super) async fn prepare_session(
     if let Some(timeout) = flags.timeout {
         task = task.timeout(timeout);
     }
-    runtime.prepare(task).await.map_err(|error| match error {
+    runtime.start(task).await.map_err(|error| match error {
         RunError::Config(_) => {
             // An agent from a file may have its own model.
             let model =

@@ -478,7 +478,7 @@ fn unusable_server_flags_are_refused_at_start() {
     home.brigade(&["mcp", "--model", &model, "--faces", "zz"])
         .exits_with(2)
         .stderr_contains("--faces")
-        .stderr_contains("no face 'zz'");
+        .stderr_contains("unknown delegation style 'zz'");
     home.brigade(&["mcp", "--listen", "localhost:4750"])
         .exits_with(2)
         .stderr_contains("such as 127.0.0.1:4748");

@@ -100,10 +100,9 @@ async fn run_with_answer(
     settings.tools = Toolbox::standard().with_servers(servers);
     let models = Models::default().with("script", Script::parse(CHANGE).unwrap());
     let runtime = Runtime::in_memory(settings, models);
-    let prepared = runtime.prepare(Task::new("do it")).await.unwrap();
+    let mut run = runtime.start(Task::new("do it")).await.unwrap();
     let (mut tree, mut questions) = (Tree::default(), Vec::new());
-    let mut watch = prepared.subscribe();
-    let run = prepared.start();
+    let mut watch = run.take_events();
     while let Some(live) = watch.next().await {
         let RunEvent::Record(record) = live else { continue };
         tree.apply(&record);

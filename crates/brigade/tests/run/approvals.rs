@@ -129,9 +129,8 @@ async fn run_with(
     decide: impl FnMut(&Tree, &Record) -> Vec<(PendingApproval, Answer)>,
 ) -> RunResult {
     let runtime = harness.runtime();
-    let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
-    let mut watch = prepared.subscribe();
-    let run = prepared.start();
+    let mut run = runtime.start(Task::new("the task")).await.unwrap();
+    let mut watch = run.take_events();
     let (result, ()) = tokio::join!(end(run), answer_approvals(&runtime, &mut watch, decide));
     result.unwrap()
 }
@@ -340,9 +339,8 @@ async fn only_pending_approvals_accept_answers_with_valid_rules() {
     let harness = harness(DEEP);
     let runtime = harness.runtime();
     let mut refused = Vec::new();
-    let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
-    let mut watch = prepared.subscribe();
-    let run = prepared.start();
+    let mut run = runtime.start(Task::new("the task")).await.unwrap();
+    let mut watch = run.take_events();
     let talk = async {
         let mut tree = Tree::default();
         while let Some(live) = watch.next().await {
@@ -433,10 +431,9 @@ async fn crash_before_every_append_requests_approval_again_once() {
         let harness = harness(DEEP);
         let runtime = harness.runtime();
         harness.store.crash_after(at);
-        let Ok(prepared) = runtime.prepare(Task::new("the task")).await else { continue };
-        let root = prepared.session().clone();
-        let mut watch = prepared.subscribe();
-        let run = prepared.start();
+        let Ok(mut run) = runtime.start(Task::new("the task")).await else { continue };
+        let root = run.session().clone();
+        let mut watch = run.take_events();
         let (first, ()) =
             tokio::join!(end(run), answer_approvals(&runtime, &mut watch, answer_immediately(Answer::Once)));
         harness.store.repair();
@@ -469,10 +466,9 @@ async fn cancelling_at_every_event_leaves_no_approval_pending() {
         let harness = harness(DEEP);
         let runtime = harness.runtime();
         let canceller = runtime.clone();
-        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
-        let root = prepared.session().clone();
-        let mut watch = prepared.subscribe();
-        let run = prepared.start();
+        let mut run = runtime.start(Task::new("the task")).await.unwrap();
+        let root = run.session().clone();
+        let mut watch = run.take_events();
         let cancel = async {
             let mut seen = 0;
             while let Some(live) = watch.next().await {
@@ -517,9 +513,8 @@ async fn expiring_approval_is_answered_once() {
             settings.limits.question_timeout = Duration::from_millis(millis);
         });
         let runtime = harness.runtime();
-        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
-        let mut watch = prepared.subscribe();
-        let run = prepared.start();
+        let mut run = runtime.start(Task::new("the task")).await.unwrap();
+        let mut watch = run.take_events();
         let late = async {
             while let Some(live) = watch.next().await {
                 let RunEvent::Record(record) = live else { continue };

@@ -66,10 +66,9 @@ async fn c76_cancelling_at_every_event_ends_all_descendants_in_two_seconds() {
     for at in 0..facts {
         let harness = harness();
         let runtime = harness.runtime();
-        let prepared = runtime.prepare(brigade::Task::new("the task")).await.unwrap();
-        let root = prepared.session().clone();
-        let mut watch = prepared.subscribe();
-        let run = prepared.start();
+        let mut run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+        let root = run.session().clone();
+        let mut watch = run.take_events();
         let canceller = runtime.clone();
         let cancel = async {
             let mut seen = 0;
@@ -143,11 +142,10 @@ text = "all"
 async fn child_cancelled_while_it_streams_returns_its_partial_text() {
     let harness = Harness::new(STREAMING);
     let runtime = harness.runtime();
-    let prepared = runtime.prepare(brigade::Task::new("the task")).await.unwrap();
-    let root = prepared.session().clone();
+    let mut run = runtime.start(brigade::Task::new("the task")).await.unwrap();
+    let root = run.session().clone();
     let child = root.child("1-0".parse().unwrap());
-    let mut watch = prepared.subscribe();
-    let run = prepared.start();
+    let mut watch = run.take_events();
     let mut streamed = String::new();
     while streamed.len() < 8 {
         if let RunEvent::Delta { session, text, .. } = watch.next().await.unwrap() {
@@ -217,8 +215,9 @@ async fn resume_completes_a_cancellation_that_a_crash_interrupted() {
 async fn cancelled_run(harness: &Harness, appends: i64) -> brigade::core::SessionId {
     harness.store.crash_after(appends);
     let runtime = harness.runtime();
-    let run = runtime.start(brigade::Task::new("the task")).await.unwrap();
-    let root = run.session().clone();
+    let root = runtime.new_session().unwrap();
+    let task = brigade::Task::new("the task").session(root.clone());
+    let Ok(run) = runtime.start(task).await else { return root };
     tokio::time::sleep(Duration::from_millis(60)).await;
     // If the cancellation itself was not stored, the process is dead and the run is not awaited.
     if runtime.cancel(&root, "the user").await.is_ok() {

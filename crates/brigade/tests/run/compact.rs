@@ -25,7 +25,7 @@ async fn talk(harness: &Harness, rounds: u32) -> SessionId {
 }
 
 async fn compact(harness: &Harness, session: &SessionId) -> Result<brigade::RunResult, RunError> {
-    end(harness.runtime().prepare_compact(session, ResumeOptions::default()).await?.start()).await
+    end(harness.runtime().compact(session, ResumeOptions::default()).await?).await
 }
 
 fn turns(events: &[Event]) -> usize {

@@ -193,9 +193,8 @@ impl ContractHarness {
 
     /// Runs the task and returns the lifecycle events of its sub-agents.
     async fn run_with_events(&self) -> (RunResult, Vec<Lifecycle>) {
-        let prepared = self.runtime.prepare(Task::new("the task")).await.unwrap();
-        let (mut watch, mut observer, mut events) = (prepared.subscribe(), Observer::new(), Vec::new());
-        let run = prepared.start();
+        let mut run = self.runtime.start(Task::new("the task")).await.unwrap();
+        let (mut watch, mut observer, mut events) = (run.take_events(), Observer::new(), Vec::new());
         while let Some(live) = watch.next().await {
             events.extend(observer.observe(&live));
         }

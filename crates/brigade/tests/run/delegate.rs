@@ -168,10 +168,9 @@ delay_ms = 200
 text = "found"
 "#;
     let harness = Harness::new(script);
-    let prepared = harness.runtime().prepare(Task::new("the task")).await.unwrap();
-    let root = prepared.session().clone();
-    let mut watch = prepared.subscribe();
-    let run = prepared.start();
+    let mut run = harness.runtime().start(Task::new("the task")).await.unwrap();
+    let root = run.session().clone();
+    let mut watch = run.take_events();
     let said = loop {
         let live = watch.next().await.expect("the message comes before the end");
         if let brigade::RunEvent::Record(record) = live {
@@ -347,9 +346,8 @@ async fn lifecycle_events_come_in_order_with_one_terminal_event() {
         "[[reply]]\nagent = \"Researcher\"\nturn = 1\ntext = \"looking\"\n[[reply.call]]\ntool = \"echo\"\narguments = { text = \"e\" }\n[[reply]]\nagent = \"Researcher\"",
     );
     let harness = Harness::new(&script);
-    let prepared = harness.runtime().prepare(Task::new("the task")).await.unwrap();
-    let mut watch = prepared.subscribe();
-    let run = prepared.start();
+    let mut run = harness.runtime().start(Task::new("the task")).await.unwrap();
+    let mut watch = run.take_events();
     let mut observer = Observer::new();
     let mut seen = Vec::new();
     let collect = async {

@@ -121,12 +121,15 @@ async fn one_tree(seed: u64, folder: &Path) -> Vec<Record> {
     let workspace = Workspace::open(folder).unwrap();
     let store = Arc::new(CrashStore::new(Arc::new(MemoryStore::new())));
     let mut rng = SeededRng::of(&[b"crashes", &seed.to_le_bytes()]);
-    let prepared = runtime(&store, seed, &workspace).prepare(Task::new("the task")).await.unwrap();
-    let root = prepared.session().clone();
+    let root = runtime(&store, seed, &workspace).new_session().unwrap();
     if rng.below(3) > 0 {
         store.crash_after(i64::try_from(1 + rng.below(60)).unwrap());
     }
-    let mut ended = end(prepared.start()).await;
+    let task = Task::new("the task").session(root.clone());
+    let mut ended = match runtime(&store, seed, &workspace).start(task).await {
+        Ok(run) => end(run).await,
+        Err(error) => Err(error),
+    };
     for crash in 0..=MAX_CRASHES {
         let Err(error) = &ended else { break };
         assert!(matches!(error, RunError::Store(_)), "{error}");

@@ -25,6 +25,7 @@ mod queue;
 mod remote_calls;
 mod remote_context;
 mod rounds;
+mod run_handle;
 mod seen_files;
 mod support;
 mod undo;

@@ -119,9 +119,7 @@ async fn only_the_last_round_is_undone() {
 #[tokio::test]
 async fn undo_after_a_summary_undoes_the_round_before() {
     let (harness, session) = edited().await;
-    end(harness.runtime().prepare_compact(&session, ResumeOptions::default()).await.unwrap().start())
-        .await
-        .unwrap();
+    end(harness.runtime().compact(&session, ResumeOptions::default()).await.unwrap()).await.unwrap();
     let results = undone(&harness, &session).await;
     assert_eq!(results.len(), 3, "{results:?}");
     assert_eq!(content(&harness, "old.txt").as_deref(), Some("one line\n"));

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use brigade::mcp::Servers;
 use brigade::tool::Files;
-use brigade::{ApprovalPolicy, PreparedRun, RunError, Runtime, Store, StoreError};
+use brigade::{ApprovalPolicy, Run, RunError, Runtime, Store, StoreError};
 use brigade_core::delegation::Execution;
 use brigade_core::permission::Mode;
 use brigade_core::view::Activity;
 use brigade_core::{Event, Record, SessionId};
 
-use super::super::run::{TaskInput, prepare_session, selected_agent};
+use super::super::run::{TaskInput, selected_agent, start_session};
 use super::super::tell::{RUNNER_EXIT_POLL_INTERVAL, RUNNER_EXIT_POLLS, is_running};
 use super::attach::{ComposedMessage, attach};
 use super::slash_output::{self, NO_SESSION};
@@ -45,8 +45,8 @@ pub(super) struct Conversation {
 
 /// Result of sending a message.
 pub(super) enum Sent {
-    /// A round is ready to run.
-    Ready(PreparedRun),
+    /// A round was started.
+    Started(Box<Run>),
     /// Another process runs the session and delivers the message.
     RunningElsewhere,
 }
@@ -173,11 +173,11 @@ impl Conversation {
         self.pending_notes.clear();
     }
 
-    /// Prepares a round that replaces the conversation with a summary.
-    pub(super) async fn compact(&mut self) -> Result<PreparedRun, CliError> {
+    /// Starts a round that replaces the conversation with a summary.
+    pub(super) async fn compact(&mut self) -> Result<Run, CliError> {
         let session = self.session().cloned().ok_or_else(|| CliError::usage(NO_SESSION))?;
         let more = setup::resume_options(&self.settings, &self.flags);
-        self.runtime.prepare_compact(&session, more).await.map_err(CliError::from)
+        self.runtime.compact(&session, more).await.map_err(CliError::from)
     }
 
     /// Undoes the file edits of the last round, and returns a report. The agent is informed with the next message.
@@ -202,50 +202,34 @@ impl Conversation {
     pub(super) async fn send_message(&mut self, text: &str) -> Result<Sent, CliError> {
         let Some(session) = self.session().cloned() else {
             let task = TaskInput::new(text);
-            let round = prepare_session(&self.runtime, &self.settings, &self.flags, &task).await?;
-            self.view = Some(RunView::new(round.session().clone()));
-            return Ok(Sent::Ready(round));
+            let run = start_session(&self.runtime, &self.settings, &self.flags, &task).await?;
+            self.view = Some(RunView::new(run.session().clone()));
+            return Ok(Sent::Started(Box::new(run)));
         };
         self.runtime.tell(&session, text).await?;
-        self.prepare_next_round().await.map_err(|failure| failure.hint("The message is recorded."))
+        self.start_next_round().await.map_err(|failure| failure.hint("The message is recorded."))
     }
 
     /// Sends a message to a running session.
     pub(super) async fn tell(&self, session: &SessionId, text: &str) -> Result<(), CliError> {
-        self.wait_until_started(session).await;
         self.runtime.tell(session, text).await.map_err(CliError::from)
     }
 
     /// Cancels a running session.
     pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), CliError> {
-        self.wait_until_started(session).await;
         self.runtime.cancel(session, "the user").await.map_err(CliError::from)
     }
 
-    /// Waits for the first event of a new session.
-    async fn wait_until_started(&self, session: &SessionId) {
-        for _ in 0..RUNNER_EXIT_POLLS {
-            if self.store.sessions(session).await.is_ok_and(|found| found.first() == Some(session)) {
-                return;
-            }
-            tokio::time::sleep(RUNNER_EXIT_POLL_INTERVAL).await;
-        }
-    }
-
-    /// Prepares the next round, with new limits.
-    pub(super) async fn prepare_next_round(&mut self) -> Result<Sent, CliError> {
+    /// Starts the next round, with new limits.
+    pub(super) async fn start_next_round(&mut self) -> Result<Sent, CliError> {
         let Some(session) = self.session().cloned() else { return Ok(Sent::RunningElsewhere) };
         let root = session.root_id();
         if root != session && is_running(&*self.store, &root).await? {
             return Ok(Sent::RunningElsewhere);
         }
         for _ in 0..RUNNER_EXIT_POLLS {
-            match self
-                .runtime
-                .prepare_resume(&session, setup::resume_options(&self.settings, &self.flags))
-                .await
-            {
-                Ok(round) => return Ok(Sent::Ready(round)),
+            match self.runtime.resume(&session, setup::resume_options(&self.settings, &self.flags)).await {
+                Ok(run) => return Ok(Sent::Started(Box::new(run))),
                 Err(RunError::Store(StoreError::Held { .. })) => {}
                 Err(error) => return Err(error.into()),
             }

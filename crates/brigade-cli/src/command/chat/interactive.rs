@@ -7,10 +7,9 @@ mod slash_commands;
 mod user_command;
 
 use std::collections::{HashMap, HashSet};
-use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use brigade::{PreparedRun, RunError, RunEvent, RunEvents, RunResult};
+use brigade::{Run, RunError, RunEvent, RunResult};
 use brigade_core::{SessionId, State, Status};
 use crossterm::event::EventStream;
 use futures::StreamExt;
@@ -68,8 +67,7 @@ pub(super) struct ChatUi<'a> {
 
 /// Running round.
 struct Round {
-    watch: RunEvents,
-    result: Pin<Box<dyn Future<Output = Result<RunResult, RunError>> + Send>>,
+    run: Run,
     stop_state: StopState,
 }
 
@@ -96,7 +94,7 @@ struct ChatSignals {
 /// Event of a running round.
 enum RoundEvent {
     RunEvent(RunEvent),
-    Ended(Box<Result<RunResult, RunError>>),
+    Ended,
 }
 
 /// Runs the chat until the user quits.
@@ -148,11 +146,7 @@ fn listen(kind: SignalKind) -> Result<Signal, CliError> {
 
 async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
     let Some(round) = round else { return std::future::pending().await };
-    tokio::select! {
-        biased;
-        Some(live) = round.watch.next() => RoundEvent::RunEvent(live),
-        result = &mut round.result => RoundEvent::Ended(Box::new(result)),
-    }
+    round.run.next().await.map_or(RoundEvent::Ended, RoundEvent::RunEvent)
 }
 
 impl ChatUi<'_> {
@@ -346,7 +340,7 @@ impl ChatUi<'_> {
 
     fn begin(&mut self, sent: Result<Sent, CliError>) {
         match sent {
-            Ok(Sent::Ready(round)) => self.follow(round),
+            Ok(Sent::Started(run)) => self.follow(*run),
             Ok(Sent::RunningElsewhere) => {
                 self.note("This session is running in another process, which delivers the message before its next turn.");
             }
@@ -354,16 +348,11 @@ impl ChatUi<'_> {
         }
     }
 
-    /// Starts a round. The subscription begins first, so that no event is missed.
-    fn follow(&mut self, round: PreparedRun) {
+    /// Follows a round to its end.
+    fn follow(&mut self, run: Run) {
         let background_children = std::mem::take(&mut self.conversation.background_children);
-        self.writer = TranscriptWriter::new(round.session().clone(), self.colour, background_children);
-        let watch = round.subscribe();
-        self.round = Some(Round {
-            watch,
-            result: Box::pin(round.start().result()),
-            stop_state: StopState::NotRequested,
-        });
+        self.writer = TranscriptWriter::new(run.session().clone(), self.colour, background_children);
+        self.round = Some(Round { run, stop_state: StopState::NotRequested });
     }
 
     fn fail(&mut self, failure: &CliError) {
@@ -376,7 +365,11 @@ impl ChatUi<'_> {
     async fn handle_round_event(&mut self, round_event: RoundEvent) {
         match round_event {
             RoundEvent::RunEvent(live) => self.show_event(live).await,
-            RoundEvent::Ended(result) => self.ended(*result).await,
+            RoundEvent::Ended => {
+                if let Some(round) = self.round.take() {
+                    self.ended(round.run.result().await).await;
+                }
+            }
         }
     }
 
@@ -401,7 +394,6 @@ impl ChatUi<'_> {
         if let Some(view) = &self.conversation.view {
             self.approvals.ended(view, &result);
         }
-        self.round = None;
         self.notice = None;
         let mut lines = match &result {
             Ok(result) => self.writer.end(&result.outcome),
@@ -427,7 +419,7 @@ impl ChatUi<'_> {
             if was_cancelled {
                 self.note("Your last message will be delivered with the next one.");
             } else if result.is_ok() {
-                let sent = self.conversation.prepare_next_round().await;
+                let sent = self.conversation.start_next_round().await;
                 self.begin(sent);
             }
         } else if has_answer {
@@ -438,15 +430,6 @@ impl ChatUi<'_> {
 
     /// Handles events that were not delivered before the round ended.
     async fn catch_up(&mut self) {
-        if let Some(round) = &mut self.round {
-            let mut rest = Vec::new();
-            while let Some(live) = round.watch.try_next() {
-                rest.push(live);
-            }
-            for live in rest {
-                self.show_event(live).await;
-            }
-        }
         let store = self.conversation.runtime.store().clone();
         let Some(view) = &mut self.conversation.view else { return };
         for record in view.read_missed(&*store).await {

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use brigade::{Detached, PreparedRun, RunResult};
+use brigade::{Detached, Run, RunResult};
 use brigade_core::Status;
 use tokio::sync::mpsc;
 
@@ -29,7 +29,7 @@ enum NextStep {
     /// Quit at the user's request.
     Quit,
     /// Follow a round that the command started.
-    Follow(Box<PreparedRun>),
+    Follow(Box<Run>),
 }
 
 /// Runs the chat until the input ends. The exit code is that of the last round.
@@ -132,7 +132,7 @@ async fn run_round(
     let ComposedMessage { text, notes } = conversation.compose(text);
     notes.iter().for_each(|note| output::note(note));
     let run = match conversation.send_message(&text).await? {
-        Sent::Ready(round) => round,
+        Sent::Started(run) => *run,
         Sent::RunningElsewhere => {
             output::note(
                 "This session is running in another process, which delivers the message before its next turn.",
@@ -147,12 +147,11 @@ async fn run_round(
 /// Follows a round to its end.
 async fn follow(
     conversation: &mut Conversation,
-    run: PreparedRun,
+    run: Run,
     signals: &mut Signals,
     detached_runs: &mut Vec<Detached>,
     attention: &mut Attention,
 ) -> Result<Exit, CliError> {
-    let run = run.start();
     let Some(view) = conversation.view.take() else { return Ok(Exit::Done) };
     let mut progress = Progress::new(&conversation.global, &conversation.settings.environment);
     let hints = conversation.hints();

@@ -15,7 +15,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::TASK;
 use super::folder::DemoFolder;
-use crate::command::run::{TaskInput, prepare_session};
+use crate::command::run::{TaskInput, start_session};
 use crate::error::{CliError, Exit};
 use crate::output;
 use crate::setup;
@@ -33,9 +33,7 @@ pub(crate) fn worker_main(mut arguments: impl Iterator<Item = OsString>) -> Resu
         let runtime = setup::runtime(&settings, store, &Servers::default()).await?;
         let run = match &resumed {
             Some(session) => runtime.resume(session, ResumeOptions::default()).await?,
-            None => {
-                prepare_session(&runtime, &settings, &folder.flags(), &TaskInput::new(TASK)).await?.start()
-            }
+            None => start_session(&runtime, &settings, &folder.flags(), &TaskInput::new(TASK)).await?,
         };
         output::text(&run.session().to_string())?;
         Ok(Exit::of(&run.result().await?.outcome.status))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use brigade::core::delegation_styles::ExtraParameter;
 use brigade::core::view::Activity;
 use brigade::core::{Event, Spent, Status};
-use brigade::{AgentCatalog, PreparedRun, RunError, RunEvent, RunResult, Runtime, Settings, Task};
+use brigade::{AgentCatalog, Run, RunError, RunEvent, RunResult, Runtime, Settings, Task};
 use serde_json::{Value, json};
 
 use super::{
@@ -256,9 +256,8 @@ fn mixed_script() -> String {
 }
 
 /// Cancels as soon as this many events are recorded.
-async fn cancel_at(runtime: &Runtime, prepared: PreparedRun, at: usize) -> Result<RunResult, RunError> {
-    let (root, mut watch) = (prepared.session().clone(), prepared.subscribe());
-    let run = prepared.start();
+async fn cancel_at(runtime: &Runtime, mut run: Run, at: usize) -> Result<RunResult, RunError> {
+    let (root, mut watch) = (run.session().clone(), run.take_events());
     let cancel = async {
         let mut seen = 0;
         while seen <= at {
@@ -284,9 +283,9 @@ async fn c76_cancelling_a_mixed_tree_at_every_event() {
     for at in 0..facts {
         let harness = Harness::with(&mixed_script(), mixed);
         let runtime = harness.runtime();
-        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
         let started = Instant::now();
-        let result = cancel_at(&runtime, prepared, at).await.unwrap();
+        let run = runtime.start(Task::new("the task")).await.unwrap();
+        let result = cancel_at(&runtime, run, at).await.unwrap();
         assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
         check_laws(&harness.log(&result.session).await);
     }
@@ -300,10 +299,10 @@ async fn c76_a_crash_after_a_cancel_does_not_undo_it() {
     {
         let harness = Harness::with(&mixed_script(), mixed);
         let runtime = harness.runtime();
-        let prepared = runtime.prepare(Task::new("the task")).await.unwrap();
-        let root = prepared.session().clone();
         harness.store.crash_after(appends + 2);
-        let ended = cancel_at(&runtime, prepared, at).await;
+        let run = runtime.start(Task::new("the task")).await.unwrap();
+        let root = run.session().clone();
+        let ended = cancel_at(&runtime, run, at).await;
         harness.store.repair();
         let asked = |log: &[brigade::core::Record]| {
             log.iter()

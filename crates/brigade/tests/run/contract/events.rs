@@ -243,9 +243,9 @@ async fn c75_no_subscriber_is_harmless() {
         json!({ "text": "done" }),
     ]);
     let plain = harness.run().await;
-    let prepared = harness.runtime.prepare(Task::new("the task")).await.unwrap();
-    drop(prepared.subscribe());
-    let dropped = end(prepared.start()).await.unwrap();
+    let mut run = harness.runtime.start(Task::new("the task")).await.unwrap();
+    drop(run.take_events());
+    let dropped = end(run).await.unwrap();
     assert_eq!(plain.outcome, dropped.outcome);
     // Absent closures are not called.
     let (result, events) = harness.run_with_events().await;

@@ -167,9 +167,8 @@ async fn story_12_six_callbacks_see_two_nested_sub_agents() {
         })),
         on_error: Some(Box::new(move |id, cause| error(format!("{id} error {cause}")))),
     };
-    let prepared = harness.runtime.prepare(Task::new("the task")).await.unwrap();
-    let (mut watch, mut observer) = (prepared.subscribe(), Observer::new());
-    let run = prepared.start();
+    let mut run = harness.runtime.start(Task::new("the task")).await.unwrap();
+    let (mut watch, mut observer) = (run.take_events(), Observer::new());
     while let Some(live) = watch.next().await {
         observer.observe(&live).iter().for_each(|event| callbacks.call(event));
     }
