@@ -125,7 +125,7 @@ fn readme_picture_matches_a_run() {
     window.wait_until("quiet but for time", |screen| {
         let has = |text: &str| screen.contains(text);
         has("y allow once")
-            && has("asks: shell")
+            && has("needs approval: shell")
             && has("thinking, after read_file CHANGELOG.md")
             && has("  done")
     });
