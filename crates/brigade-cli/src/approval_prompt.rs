@@ -302,7 +302,7 @@ impl ApprovalPrompt {
         let headline = self.current.as_ref().map_or("", |current| current.headline.as_str());
         let left = units::format_elapsed(open.until.saturating_sub(clock::now()));
         let others = if count > 1 { format!(", {} more waiting", count - 1) } else { String::new() };
-        format!("? {headline} (auto-deny in {left}{others})")
+        format!("? {headline} (denied automatically in {left}{others})")
     }
 }
 

@@ -18,7 +18,7 @@ fn asked(session: &SessionId, index: u32, pos: u64) -> Record {
     let event = Event::Asked {
         call: CallId { turn: 1, index },
         what: r#"shell {"command":"make"}"#.into(),
-        why: "this mode asks before it".to_owned(),
+        why: "this mode requires approval".to_owned(),
         always: Some("shell(make)".to_owned()),
         until: u64::MAX,
         default: Answer::Deny { word: None },

@@ -226,7 +226,9 @@ fn list(global: &Global, tree: &Tree, workspace: &Workspace) -> Result<Exit, Cli
         let mut lines = approval_view::render(open, tree, look).lines;
         let always = if open.always.is_some() { "always|" } else { "" };
         let (name, store) = (open.name(), store_flag(global));
-        lines.push(format!("  brigade answer {name}{store} yes|{always}no [REASON]   (auto-deny in {left})"));
+        lines.push(format!(
+            "  brigade answer {name}{store} yes|{always}no [REASON]   (denied automatically in {left})"
+        ));
         if let Some(rule) = &open.always {
             lines.push(format!("  \"always\" allows {}", sanitize::line(rule)));
         }

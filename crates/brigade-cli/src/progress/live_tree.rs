@@ -239,7 +239,7 @@ impl Columns {
 /// Activity of an agent, as text and style.
 fn doing(node: &Node, active: usize, view: &RunView) -> (String, &'static str) {
     if let Some(approval) = view.tree.pending_approval(&node.session) {
-        return (format!("asks: {}", view.call_label(&node.session, approval.call)), "33;1");
+        return (format!("needs approval: {}", view.call_label(&node.session, approval.call)), "33;1");
     }
     match &node.activity {
         Activity::Pending => ("queued".to_owned(), "2"),

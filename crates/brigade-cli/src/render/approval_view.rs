@@ -343,7 +343,7 @@ mod tests {
             session: SessionId::root(1),
             call: CallId { turn: 1, index: 0 },
             what: format!("{tool} {arguments}").into(),
-            why: "this mode asks before it".to_owned(),
+            why: "this mode requires approval".to_owned(),
             always: None,
             asked_at: 0,
             until: 0,

@@ -9,6 +9,7 @@
 mod chat;
 mod chat_keys;
 mod demo;
+mod drawing;
 mod ends;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]
@@ -16,6 +17,7 @@ mod home;
 mod init;
 mod picture;
 mod questions;
+mod recording;
 mod retries;
 mod support;
 mod suspend;

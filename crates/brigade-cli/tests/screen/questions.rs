@@ -213,7 +213,7 @@ fn twenty_approvals() -> String {
 fn twenty_approvals_are_queued() {
     let home = Home::new();
     let at_once = ["--set", "swarm.max_concurrent=20", "--set", "budget.tokens=unlimited"];
-    let mut window = Window::run(&home, (80, 24), &twenty_approvals(), &at_once, &[("NO_COLOR", "1")]);
+    let mut window = Window::run(&home, (100, 24), &twenty_approvals(), &at_once, &[("NO_COLOR", "1")]);
     window.wait_for("19 more waiting");
     answer(&window, "y");
     window.wait_for("18 more waiting");

@@ -210,6 +210,11 @@ impl Window {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
+    /// Process that the shell of this window runs in the foreground.
+    pub(crate) fn foreground(&self) -> u32 {
+        rustix::termios::tcgetpgrp(&*self.pty).unwrap().as_raw_nonzero().get().unsigned_abs()
+    }
+
     /// Waits until the command has exited, and for all its output.
     #[track_caller]
     pub(crate) fn end(&mut self) -> i32 {
@@ -259,6 +264,18 @@ fn placeholders_in_rows(rows: &[(String, bool)]) -> Vec<String> {
 /// Replaces values that differ between runs by placeholders of the same width, word by word: `1.4s` by `#.#s`, money
 /// by `$#.####`, and a session id by 26 characters.
 pub(crate) fn placeholders(text: &str) -> String {
+    replace_words(text, |word| {
+        let is_money = word.strip_prefix('$').is_some_and(is_number);
+        if is_money { Some(pad_left("$#.####", word)) } else { time_or_id(word) }
+    })
+}
+
+/// The same for times and ids only.
+pub(crate) fn time_and_id_placeholders(text: &str) -> String {
+    replace_words(text, time_or_id)
+}
+
+fn replace_words(text: &str, placeholder: impl Fn(&str) -> Option<String>) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "$.".contains(c);
     let mut shown = String::new();
     let mut rest = text;
@@ -273,18 +290,21 @@ pub(crate) fn placeholders(text: &str) -> String {
     shown + rest
 }
 
-fn placeholder(word: &str) -> Option<String> {
-    let right = |sign: &str| Some(format!("{sign:>width$}", width = word.len()));
-    let digits_only = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.')
+}
+
+fn pad_left(sign: &str, word: &str) -> String {
+    format!("{sign:>width$}", width = word.len())
+}
+
+fn time_or_id(word: &str) -> Option<String> {
     if let Some(number) = word.strip_suffix('s')
         && let (Some(seconds), None) | (None, Some(seconds)) =
-            (Some(number).filter(|n| digits_only(n)), number.split_once('m').map(|(_, seconds)| seconds))
-        && digits_only(seconds)
+            (Some(number).filter(|n| is_number(n)), number.split_once('m').map(|(_, seconds)| seconds))
+        && is_number(seconds)
     {
-        return right("#.#s");
-    }
-    if word.strip_prefix('$').is_some_and(digits_only) {
-        return right("$#.####");
+        return Some(pad_left("#.#s", word));
     }
     let (id, suffix) = word.split_at_checked(26)?;
     // A random id need not contain a digit, but it is never one letter repeated, as long test texts are.

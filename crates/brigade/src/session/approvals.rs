@@ -255,8 +255,8 @@ pub(super) fn denial(tool: &str, word: Option<&str>) -> ToolOutput {
 
 fn ask_reason(rule: Option<&Rule>) -> String {
     rule.map_or_else(
-        || "this mode asks before it".to_owned(),
-        |rule| format!("the rule `{rule}` asks before it"),
+        || "this mode requires approval".to_owned(),
+        |rule| format!("the rule `{rule}` requires approval"),
     )
 }
 

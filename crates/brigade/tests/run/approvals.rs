@@ -179,7 +179,7 @@ async fn approval_at_depth_three_waits_while_others_work() {
     let question = open.unwrap();
     assert_eq!(question.tool(), "write_file");
     assert_eq!(question.arguments(), r#"{"content":"written","path":"third.txt"}"#);
-    assert_eq!(question.why, "this mode asks before it");
+    assert_eq!(question.why, "this mode requires approval");
     assert_eq!(question.always.as_deref(), Some("write_file(./third.txt)"));
     let log = harness.log(&result.session).await;
     let tree = Tree::fold(&log);
