@@ -24,7 +24,7 @@ pub(crate) use html_export::export_html;
 pub(crate) use markdown::Markdown;
 pub(crate) use markdown_export::export_markdown;
 pub(crate) use status_counts::AgentStatus;
-pub(crate) use subtree_totals::{SubtreeTotals, TreeDetail, subtree_totals};
+pub(crate) use subtree_totals::{TreeDetail, subtree_totals};
 pub(crate) use table::{changes, costs, costs_by_agent, layout, status_cell, summary};
 pub(crate) use timeline::{FileChange, label};
 pub(crate) use transcript::{OutputDetail, transcript};

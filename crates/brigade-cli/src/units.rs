@@ -129,7 +129,7 @@ pub(crate) fn format_price(nano: u64) -> String {
 
 /// Nano-dollars as a number for JSON.
 pub(crate) fn dollars_as_f64(nano: u64) -> f64 {
-    nano as f64 / BILLION as f64
+    amount::dollars_as_f64(nano)
 }
 
 /// Formats a number in at most five characters.

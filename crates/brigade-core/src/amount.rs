@@ -66,6 +66,11 @@ pub fn dollars_from_value(value: &Value) -> Result<u64, String> {
     nano.filter(|nano| *nano > 0).ok_or_else(|| "expected an amount of dollars such as 0.50".to_owned())
 }
 
+/// Converts nano-dollars to dollars, as a number for JSON.
+pub fn dollars_as_f64(nano: u64) -> f64 {
+    nano as f64 / NANO as f64
+}
+
 /// Formats nano-dollars the way users write them: exact, without trailing zeros.
 pub fn exact_dollars(nano: u64) -> String {
     let fraction = format!("{:09}", nano % NANO);

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::amount::dollars_as_f64;
 use crate::grant::Budget;
 use crate::money::{Resources, Spent, Usage};
 
@@ -107,7 +108,7 @@ pub fn add_cost_units(fields: &mut Map<String, Value>) {
         },
     };
     fields.insert("usd_nano".to_owned(), nano.into());
-    fields.insert("cost_usd".to_owned(), (nano as f64 / 1e9).into());
+    fields.insert("cost_usd".to_owned(), dollars_as_f64(nano).into());
 }
 
 impl From<&Spent> for UsageReport {

@@ -1,9 +1,14 @@
 //! Projections of a tree's log: sessions, costs and messages. The terminal, JSON output and tests all use these.
 
+mod json;
 mod pending_approvals;
 mod spans;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
+
+use serde::Serialize;
 
 use crate::delegation::{DelegationStyle, Outcome};
 use crate::delegation_styles::subagent;
@@ -12,6 +17,7 @@ use crate::id::{CallId, Hash, SessionId};
 use crate::money::{Resources, Spent};
 use crate::state::Purpose;
 
+pub use json::{CostSummary, FileChange, NodeSummary, StatusSummary};
 pub use pending_approvals::PendingApproval;
 
 use pending_approvals::PendingApprovals;
@@ -121,7 +127,7 @@ pub fn key(style: DelegationStyle, number: Option<u32>, session: &SessionId) -> 
 }
 
 /// Message of an agent to the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AgentMessage {
     /// Session that sent the message.
     pub session: SessionId,
@@ -129,6 +135,19 @@ pub struct AgentMessage {
     pub role: String,
     /// Text of the message.
     pub text: String,
+}
+
+/// Totals of a session and its descendants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Totals {
+    /// Number of sessions.
+    pub agents: usize,
+    /// Model calls that were answered.
+    pub turns: u64,
+    /// Usage of all.
+    pub spent: Spent,
+    /// Time in which at least one of them was working, in milliseconds.
+    pub time: u64,
 }
 
 /// Tree of sessions, folded from its log.
@@ -216,6 +235,17 @@ impl Tree {
     /// Returns the usage of `root` and its descendants.
     pub fn spent(&self, root: &SessionId) -> Spent {
         self.walk(root).iter().fold(Spent::default(), |sum, node| sum.plus(node.own_usage))
+    }
+
+    /// Returns the totals of `root` and its descendants. An open round lasts until its last event.
+    pub fn totals(&self, root: &SessionId) -> Totals {
+        let nodes = self.walk(root);
+        Totals {
+            agents: nodes.len(),
+            turns: nodes.iter().map(|node| node.turns).sum(),
+            spent: nodes.iter().fold(Spent::default(), |sum, node| sum.plus(node.own_usage)),
+            time: self.working_time(nodes.iter().map(|node| &node.session), None),
+        }
     }
 
     /// Applies one record.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use brigade::ApprovalPolicy;
 use brigade::mcp::Servers;
-use brigade_mcp::http::{self, Checks};
-use brigade_mcp::{Server, stdio};
-use tokio::net::TcpListener;
+use brigade_http::{Listener, Policy, Reach};
+use brigade_mcp::{Server, http, stdio};
 
 use crate::args::{Global, Mcp};
 use crate::error::{CliError, Exit};
@@ -41,12 +40,11 @@ fn check_flags(mcp: &Mcp) -> Result<(), CliError> {
             "cannot use {flag} with brigade mcp: it applies to the lead agent, and here the client leads. Omit it."
         )));
     }
-    match mcp.listen {
-        Some(address) if !address.ip().is_loopback() && !mcp.allow_remote => Err(CliError::usage(format!(
-            "cannot listen on {address}: other machines can reach it. Listen on 127.0.0.1, or pass --allow-remote."
-        ))),
-        _ => Ok(()),
-    }
+    mcp.listen.map_or(Ok(()), |address| reach(mcp).check(address)).map_err(CliError::usage)
+}
+
+fn reach(mcp: &Mcp) -> Reach {
+    if mcp.allow_remote { Reach::Network } else { Reach::Loopback }
 }
 
 async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, CliError> {
@@ -95,9 +93,8 @@ async fn listen(
     address: SocketAddr,
     signals: &mut Signals,
 ) -> Result<(), CliError> {
-    let refused = |error| CliError::failed(format!("cannot listen on {address}: {error}"));
-    let listener = TcpListener::bind(address).await.map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
+    let listener = Listener::bind(address, reach(mcp)).await.map_err(CliError::failed)?;
+    let address = listener.address();
     let (token, token_file) = match &mcp.token_env {
         Some(name) => (token::from_variable(&settings.environment, name)?, None),
         None => {
@@ -105,12 +102,12 @@ async fn listen(
             (token, Some(file))
         }
     };
-    let mut checks = Checks::with_token(token);
+    let mut policy = Policy::with_token(token);
     for host in &mcp.host {
-        checks = checks.allow_host(host);
+        policy = policy.allow_host(host);
     }
     for origin in &mcp.origin {
-        checks = checks.allow_origin(origin);
+        policy = policy.allow_origin(origin);
     }
     output::note(&format!("Serving MCP at http://{address}{} (press Ctrl-C to stop)", http::PATH));
     match (&token_file, &mcp.token_env) {
@@ -120,8 +117,7 @@ async fn listen(
         }
     }
     let factory = server.clone();
-    let router = http::router(move || factory.clone(), checks);
-    let ended = http::serve(listener, router, signals.next()).await;
+    http::serve(listener, move || factory.clone(), policy, signals.next()).await;
     server.close().await;
-    ended.map_err(refused)
+    Ok(())
 }

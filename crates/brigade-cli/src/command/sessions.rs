@@ -22,14 +22,13 @@ use crate::error::{CliError, Exit};
 use crate::follow::RunView;
 use crate::output;
 use crate::progress;
-use crate::render::{self, ExportedRun, OutputDetail, SubtreeTotals, TreeDetail};
+use crate::render::{self, ExportedRun, OutputDetail, TreeDetail};
 use crate::report;
 use crate::sanitize;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
 use crate::terminal;
-use crate::units;
 use list::ListLimit;
 
 /// Runs the command.
@@ -251,17 +250,7 @@ fn agents(run: &ExportedRun) -> Result<Vec<Value>, CliError> {
     let nodes = run.view.tree.walk(&run.view.root);
     for (node, agent) in nodes.into_iter().zip(report::agents(&run.view)) {
         let mut agent = serde_json::to_value(agent).map_err(unwritable)?;
-        let SubtreeTotals { agents: count, turns, spent, time } = run.totals(&node.session);
-        agent["branch"] = json!({
-            "agents": count,
-            "turns": turns,
-            "tokens": spent.usage.total(),
-            "cost_usd": units::dollars_as_f64(spent.usd),
-            "duration_ms": time,
-        });
-        if spent.unpriced > 0 {
-            agent["branch"]["cost_unknown"] = json!(true);
-        }
+        agent["branch"] = serde_json::to_value(run.totals(&node.session)).map_err(unwritable)?;
         agents.push(agent);
     }
     Ok(agents)

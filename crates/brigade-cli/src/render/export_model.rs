@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use brigade_core::view::{Activity, Node};
+use brigade_core::view::{Activity, Node, Totals};
 use brigade_core::{Record, SessionId, Status};
 
 use super::table::outcome_cell;
 use super::timeline::{Timeline, status_text};
-use super::{Row, SubtreeTotals, fit, overview, subtree_totals};
+use super::{Row, fit, overview, subtree_totals};
 use crate::follow::RunView;
 use crate::sanitize;
 
@@ -63,8 +63,8 @@ impl ExportedRun {
     }
 
     /// Totals of an agent and its descendants.
-    pub(crate) fn totals(&self, session: &SessionId) -> SubtreeTotals {
-        SubtreeTotals::of(&self.view.tree, session)
+    pub(crate) fn totals(&self, session: &SessionId) -> Totals {
+        self.view.tree.totals(session)
     }
 }
 

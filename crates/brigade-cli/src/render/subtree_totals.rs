@@ -1,6 +1,6 @@
 //! Table of cost and time: each agent's own, and the totals of its subtree.
 
-use brigade_core::view::{Activity, Node, Tree};
+use brigade_core::view::{Activity, Node};
 use brigade_core::{Resources, SessionId, Spent, Status};
 
 use super::table::{outcome_cell, unconfirmed};
@@ -31,29 +31,6 @@ pub(crate) enum TreeDetail {
     /// At most [`MAX_ROWS`] agents.
     Folded,
     Full,
-}
-
-/// Totals of an agent and its descendants.
-pub(crate) struct SubtreeTotals {
-    pub(crate) agents: usize,
-    /// Model calls with a reply.
-    pub(crate) turns: u64,
-    pub(crate) spent: Spent,
-    /// Time during which at least one of them worked, in milliseconds.
-    pub(crate) time: u64,
-}
-
-impl SubtreeTotals {
-    /// Totals of the subtree of a session.
-    pub(crate) fn of(tree: &Tree, root: &SessionId) -> SubtreeTotals {
-        let nodes = tree.walk(root);
-        SubtreeTotals {
-            agents: nodes.len(),
-            turns: nodes.iter().map(|node| node.turns).sum(),
-            spent: nodes.iter().fold(Spent::default(), |sum, node| sum.plus(node.own_usage)),
-            time: tree.working_time(nodes.iter().map(|node| &node.session), None),
-        }
-    }
 }
 
 /// Tree as a table of at most `room` columns, followed by the causes of failures.
@@ -107,7 +84,7 @@ fn cells(view: &RunView, node: &Node, label: String) -> [String; 11] {
         String::new(),
     ];
     if !node.children.is_empty() {
-        let totals = SubtreeTotals::of(&view.tree, &node.session);
+        let totals = view.tree.totals(&node.session);
         cells[7] = totals.agents.to_string();
         cells[8] = tokens(&totals.spent);
         cells[9] = units::brief_cost(&totals.spent);

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use brigade::core::Status;
-use brigade_mcp::http::{self, Checks, Token};
+use brigade_http::{Listener, Policy, Reach, Token};
+use brigade_mcp::http;
 use reqwest::StatusCode;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientLifecycleMode, RunningService};
@@ -20,19 +21,19 @@ const TOKEN: &str = "a-token-of-this-test";
 struct HttpServer {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
-    served: tokio::task::JoinHandle<std::io::Result<()>>,
+    served: tokio::task::JoinHandle<()>,
 }
 
 async fn listen(test: &TestServer) -> HttpServer {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Reach::Loopback).await.unwrap();
+    let address = listener.address();
     let server = test.server.clone();
-    let checks = Checks::with_token(Token::new(TOKEN).unwrap()).allow_origin("https://app.example");
-    let router = http::router(move || server.clone(), checks);
+    let policy = Policy::with_token(Token::new(TOKEN).unwrap()).allow_origin("https://app.example");
     let (stop, stopped) = oneshot::channel();
-    let served = tokio::spawn(http::serve(listener, router, async {
+    let stopped = async {
         let _ = stopped.await;
-    }));
+    };
+    let served = tokio::spawn(http::serve(listener, move || server.clone(), policy, stopped));
     HttpServer { address, stop, served }
 }
 
@@ -99,7 +100,7 @@ async fn clients_of_either_lifecycle_call_over_http() {
     let newest = Client::default().serve_with_lifecycle(server_http.transport(), lifecycle).await.unwrap();
     assert_eq!(result_text(&newest.call_tool(delegate()).await.unwrap()), "[Child]: Four.");
     server_http.stop.send(()).unwrap();
-    tokio::time::timeout(TEST_TIMEOUT, server_http.served).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, server_http.served).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use brigade_mcp::http::Token;
+use brigade_http::Token;
 
 use crate::error::CliError;
 use crate::settings::{Environment, Settings};

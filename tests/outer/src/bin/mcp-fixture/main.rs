@@ -12,19 +12,20 @@ mod input_required;
 mod jobs;
 mod legacy;
 
-use brigade_mcp::http::{Checks, PATH, router, serve};
+use brigade_http::{Listener, Policy, Reach};
+use brigade_mcp::http::{PATH, serve};
 use tokio::io::AsyncReadExt;
 
 use fixture::Fixture;
 
 #[tokio::main]
 async fn main() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    println!("http://{}{PATH}", listener.local_addr().unwrap());
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Reach::Loopback).await.unwrap();
+    println!("http://{}{PATH}", listener.address());
     let fixture = Fixture::default();
     let stop = async {
         let mut rest = Vec::new();
         let _ = tokio::io::stdin().read_to_end(&mut rest).await;
     };
-    serve(listener, router(move || fixture.clone(), Checks::without_token()), stop).await.unwrap();
+    serve(listener, move || fixture.clone(), Policy::without_token(), stop).await;
 }

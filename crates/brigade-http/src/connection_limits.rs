@@ -6,15 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Maximum number of authenticated connections.
-const MAX_AUTHENTICATED: usize = 256;
-
-/// Maximum number of unauthenticated connections. A new one replaces the oldest.
-const MAX_UNAUTHENTICATED: usize = 256;
-
 /// Connections of a server.
-pub(super) struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     permits: Arc<Semaphore>,
+    max_unauthenticated: usize,
     unauthenticated: Mutex<Unauthenticated>,
 }
 
@@ -27,7 +22,7 @@ struct Unauthenticated {
 
 /// One connection. It is unregistered when the last clone is dropped.
 #[derive(Clone)]
-pub(super) struct ConnectionHandle(Arc<Connection>);
+pub(crate) struct ConnectionHandle(Arc<Connection>);
 
 struct Connection {
     limits: Arc<ConnectionLimits>,
@@ -37,18 +32,20 @@ struct Connection {
 }
 
 impl ConnectionLimits {
-    pub(super) fn new() -> Arc<ConnectionLimits> {
-        let permits = Arc::new(Semaphore::new(MAX_AUTHENTICATED));
-        Arc::new(ConnectionLimits { permits, unauthenticated: Mutex::default() })
+    /// Creates limits for this many authenticated and as many unauthenticated connections.
+    pub(crate) fn new(max_connections: usize) -> Arc<ConnectionLimits> {
+        let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
+        let max_unauthenticated = max_connections;
+        Arc::new(ConnectionLimits { permits, max_unauthenticated, unauthenticated: Mutex::default() })
     }
 
     /// Registers a new connection.
-    pub(super) fn register(self: &Arc<Self>) -> ConnectionHandle {
+    pub(crate) fn register(self: &Arc<Self>) -> ConnectionHandle {
         let evict = Arc::new(Notify::new());
         let mut unauthenticated = self.unauthenticated();
         let number = unauthenticated.next;
         unauthenticated.next += 1;
-        if unauthenticated.connections.len() >= MAX_UNAUTHENTICATED
+        if unauthenticated.connections.len() >= self.max_unauthenticated
             && let Some((_, oldest)) = unauthenticated.connections.pop_first()
         {
             oldest.notify_one();
@@ -70,7 +67,7 @@ impl ConnectionLimits {
 
 impl ConnectionHandle {
     /// Marks the connection as authenticated. Returns false if the limit is reached.
-    pub(super) fn authenticate(&self) -> bool {
+    pub(crate) fn authenticate(&self) -> bool {
         let connection = &self.0;
         if connection.permit.get().is_some() {
             return true;
@@ -83,7 +80,7 @@ impl ConnectionHandle {
     }
 
     /// Waits until the connection is replaced by another.
-    pub(super) async fn evicted(&self) {
+    pub(crate) async fn evicted(&self) {
         self.0.evict.notified().await;
     }
 }
@@ -100,17 +97,19 @@ mod tests {
 
     use super::*;
 
+    const MAX_CONNECTIONS: usize = 256;
+
     fn is_evicted(connection_handle: &ConnectionHandle) -> bool {
         connection_handle.evicted().now_or_never().is_some()
     }
 
     #[test]
     fn oldest_unauthenticated_connection_is_evicted() {
-        let limits = ConnectionLimits::new();
+        let limits = ConnectionLimits::new(MAX_CONNECTIONS);
         let first = limits.register();
         let authenticated = limits.register();
         assert!(authenticated.authenticate());
-        let others: Vec<ConnectionHandle> = (0..MAX_UNAUTHENTICATED).map(|_| limits.register()).collect();
+        let others: Vec<ConnectionHandle> = (0..MAX_CONNECTIONS).map(|_| limits.register()).collect();
         assert!(is_evicted(&first) && !is_evicted(&authenticated) && !others.iter().any(is_evicted));
         drop(others);
         assert!(limits.unauthenticated().connections.is_empty());
@@ -118,9 +117,8 @@ mod tests {
 
     #[test]
     fn authenticated_connections_are_limited_and_released() {
-        let limits = ConnectionLimits::new();
-        let authenticated: Vec<ConnectionHandle> =
-            (0..MAX_AUTHENTICATED).map(|_| limits.register()).collect();
+        let limits = ConnectionLimits::new(MAX_CONNECTIONS);
+        let authenticated: Vec<ConnectionHandle> = (0..MAX_CONNECTIONS).map(|_| limits.register()).collect();
         assert!(
             authenticated.iter().all(ConnectionHandle::authenticate)
                 && authenticated.iter().all(ConnectionHandle::authenticate)

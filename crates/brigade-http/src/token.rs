@@ -1,4 +1,4 @@
-//! Bearer token of the HTTP server.
+//! Bearer token of a server.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl Token {
     }
 
     /// Whether the text is this token. The hashes are compared in constant time, so timing reveals nothing.
-    pub(super) fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         self.hash == blake3::hash(text.as_bytes())
     }
 }

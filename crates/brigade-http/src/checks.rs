@@ -1,20 +1,13 @@
-//! Access checks of HTTP requests.
+//! Access checks of requests: the host, the origin and the token.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use url::{Host, Url};
 
-use super::Token;
-
-/// Checks that a request has to pass before it is read: its host, its origin and the token.
-#[derive(Debug, Clone)]
-pub struct Checks {
-    token: Option<Token>,
-    hosts: Vec<String>,
-    origins: Vec<String>,
-}
+use crate::Policy;
 
 /// Reason why a request was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,32 +29,30 @@ pub enum Rejected {
     Full,
 }
 
-impl Checks {
-    /// Creates checks that require this token.
-    pub fn with_token(token: Token) -> Checks {
-        Checks { token: Some(token), hosts: Vec::new(), origins: Vec::new() }
+impl IntoResponse for Rejected {
+    fn into_response(self) -> Response {
+        let (status, extra) = match self {
+            Rejected::Host | Rejected::Origin => (StatusCode::FORBIDDEN, None),
+            Rejected::NoToken => {
+                (StatusCode::UNAUTHORIZED, Some((header::WWW_AUTHENTICATE, "Bearer realm=\"brigade\"")))
+            }
+            Rejected::WrongToken => (
+                StatusCode::UNAUTHORIZED,
+                Some((header::WWW_AUTHENTICATE, "Bearer realm=\"brigade\", error=\"invalid_token\"")),
+            ),
+            Rejected::Full => (StatusCode::SERVICE_UNAVAILABLE, Some((header::RETRY_AFTER, "60"))),
+        };
+        let mut response = (status, format!("{self}\n")).into_response();
+        if let Some((name, value)) = extra {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
     }
+}
 
-    /// Creates checks without a token, for protocol tests whose clients send none.
-    pub fn without_token() -> Checks {
-        Checks { token: None, hosts: Vec::new(), origins: Vec::new() }
-    }
-
-    /// Also accepts requests to this host, such as `agents.example` or `agents.example:8443`. Without a port,
-    /// any port matches.
-    pub fn allow_host(mut self, host: &str) -> Checks {
-        self.hosts.push(host.trim().to_ascii_lowercase());
-        self
-    }
-
-    /// Also accepts requests from web pages of this origin, such as `https://app.example`.
-    pub fn allow_origin(mut self, origin: &str) -> Checks {
-        self.origins.push(origin.trim().trim_end_matches('/').to_ascii_lowercase());
-        self
-    }
-
+impl Policy {
     /// Checks the host and the origin. Returns the origin if a web page sent the request.
-    pub(super) fn check_source(&self, request: &Request) -> Result<Option<HeaderValue>, Rejected> {
+    pub(crate) fn check_source(&self, request: &Request) -> Result<Option<HeaderValue>, Rejected> {
         if !self.allows_host(request) {
             return Err(Rejected::Host);
         }
@@ -74,7 +65,7 @@ impl Checks {
     }
 
     /// Checks the token.
-    pub(super) fn check_token(&self, headers: &HeaderMap) -> Result<(), Rejected> {
+    pub(crate) fn check_token(&self, headers: &HeaderMap) -> Result<(), Rejected> {
         let Some(token) = &self.token else { return Ok(()) };
         let credentials = headers.get(header::AUTHORIZATION).ok_or(Rejected::NoToken)?;
         let (scheme, credentials) = credentials
@@ -138,20 +129,21 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
+    use crate::Token;
 
-    fn check(checks: &Checks, headers: &[(&str, &str)]) -> Result<Option<HeaderValue>, Rejected> {
+    fn check(policy: &Policy, headers: &[(&str, &str)]) -> Result<Option<HeaderValue>, Rejected> {
         let request =
             headers.iter().fold(Request::builder(), |request, (name, value)| request.header(*name, *value));
-        checks.check_source(&request.body(Body::empty()).unwrap())
+        policy.check_source(&request.body(Body::empty()).unwrap())
     }
 
     #[test]
     fn only_loopback_hosts_are_allowed_by_default() {
-        let checks = Checks::without_token();
+        let policy = Policy::without_token();
         for allowed in
             ["localhost", "localhost:4748", "127.0.0.1:1", "127.9.9.9", "[::1]:80", "[::1]", "LOCALHOST:1"]
         {
-            assert_eq!(check(&checks, &[("host", allowed)]), Ok(None), "{allowed}");
+            assert_eq!(check(&policy, &[("host", allowed)]), Ok(None), "{allowed}");
         }
         for other in [
             "evil.example",
@@ -162,16 +154,16 @@ mod tests {
             "localhost@evil.example",
             "::1:80",
         ] {
-            assert_eq!(check(&checks, &[("host", other)]), Err(Rejected::Host), "{other}");
+            assert_eq!(check(&policy, &[("host", other)]), Err(Rejected::Host), "{other}");
         }
-        assert_eq!(check(&checks, &[]), Err(Rejected::Host));
-        assert_eq!(check(&checks, &[("host", "localhost"), ("host", "evil.example")]), Err(Rejected::Host));
+        assert_eq!(check(&policy, &[]), Err(Rejected::Host));
+        assert_eq!(check(&policy, &[("host", "localhost"), ("host", "evil.example")]), Err(Rejected::Host));
     }
 
     #[test]
     fn foreign_origins_are_rejected() {
-        let checks = Checks::without_token();
-        let from = |origin: &str| check(&checks, &[("host", "localhost"), ("origin", origin)]);
+        let policy = Policy::without_token();
+        let from = |origin: &str| check(&policy, &[("host", "localhost"), ("origin", origin)]);
         for allowed in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:9"] {
             assert!(from(allowed).is_ok(), "{allowed}");
         }
@@ -190,31 +182,31 @@ mod tests {
 
     #[test]
     fn configured_hosts_and_origins_are_allowed() {
-        let checks = Checks::without_token()
+        let policy = Policy::without_token()
             .allow_host("agents.example")
             .allow_host("other.example:8443")
             .allow_origin("https://app.example/");
         for allowed in ["agents.example", "agents.example:99", "other.example:8443"] {
-            assert!(check(&checks, &[("host", allowed)]).is_ok(), "{allowed}");
+            assert!(check(&policy, &[("host", allowed)]).is_ok(), "{allowed}");
         }
-        assert_eq!(check(&checks, &[("host", "other.example")]), Err(Rejected::Host));
-        assert!(check(&checks, &[("host", "localhost"), ("origin", "https://app.example")]).is_ok());
-        assert!(check(&checks, &[("host", "localhost"), ("origin", "http://app.example")]).is_err());
+        assert_eq!(check(&policy, &[("host", "other.example")]), Err(Rejected::Host));
+        assert!(check(&policy, &[("host", "localhost"), ("origin", "https://app.example")]).is_ok());
+        assert!(check(&policy, &[("host", "localhost"), ("origin", "http://app.example")]).is_err());
     }
 
     #[test]
     fn token_must_match_completely() {
-        let checks = Checks::with_token(Token::new("a-long-enough-token").unwrap());
+        let policy = Policy::with_token(Token::new("a-long-enough-token").unwrap());
         let check_header = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-            checks.check_token(&headers)
+            policy.check_token(&headers)
         };
         assert_eq!(check_header("Bearer a-long-enough-token"), Ok(()));
         assert_eq!(check_header("bearer a-long-enough-token"), Ok(()));
         assert_eq!(check_header("Bearer a-long-enough-toke"), Err(Rejected::WrongToken));
         assert_eq!(check_header("Bearer "), Err(Rejected::WrongToken));
         assert_eq!(check_header("Basic a-long-enough-token"), Err(Rejected::NoToken));
-        assert_eq!(checks.check_token(&HeaderMap::new()), Err(Rejected::NoToken));
+        assert_eq!(policy.check_token(&HeaderMap::new()), Err(Rejected::NoToken));
     }
 }
