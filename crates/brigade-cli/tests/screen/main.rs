@@ -10,6 +10,7 @@ mod chat;
 mod chat_keys;
 mod demo;
 mod ends;
+mod eval;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]
 mod home;
