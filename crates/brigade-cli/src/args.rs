@@ -1,5 +1,6 @@
 //! Command-line arguments. Parsing has no side effects; [`crate::settings`] resolves the values.
 
+mod eval;
 mod mcp;
 mod onboarding;
 mod tools;
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::units;
 
+pub(crate) use eval::Eval;
 pub(crate) use mcp::Mcp;
 pub(crate) use onboarding::{Completions, Demo, Doctor, Init, Man};
 pub(crate) use tools::{Tools, ToolsAdd, ToolsCommand};
@@ -33,6 +35,7 @@ Examples:
   brigade agents new reviewer                create an agent for: brigade run -a reviewer ...
   brigade mcp                                serve Brigade's agents as tools over MCP
   brigade models                             list available models and their prices
+  brigade eval --list                        tasks that show whether a model delegates well
 
 Exit codes:
   0    done                       3    incomplete: a limit was reached; prints the partial result
@@ -204,6 +207,9 @@ pub(crate) enum Command {
     /// Watch agents repair a small project, be refused, crash and resume: no key, no network, a few seconds
     #[command(after_help = onboarding::DEMO_HELP)]
     Demo(Demo),
+    /// Run a small corpus of delegation tasks with your model, and check the results by program
+    #[command(after_help = eval::HELP)]
+    Eval(Eval),
     /// Create a configuration file
     #[command(after_help = onboarding::INIT_HELP)]
     Init(Init),

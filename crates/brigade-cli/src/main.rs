@@ -112,6 +112,7 @@ fn dispatch(args: Args) -> Result<Exit, CliError> {
         Command::Config(config) => command::config::run(&global, &config),
         Command::Trust(trust) => command::trust::run(&global, &trust),
         Command::Demo(demo) => command::demo::run(global, demo),
+        Command::Eval(eval) => command::eval::run(&global, &eval),
         Command::Init(init) => command::init::run(&global, init),
         Command::Doctor(doctor) => command::doctor::run(&global, &doctor),
         Command::Completions(completions) => command::completions::run(&completions),

@@ -59,6 +59,8 @@ pub(crate) use web::Web;
 pub(crate) const SCRIPT_PREFIX: &str = "script:";
 /// Folders in which other programs keep skills, in a project and in the home folder.
 pub(crate) const OTHER_SKILL_DIRS: [&str; 2] = [".claude/skills", ".agents/skills"];
+/// Sections of the user's configuration that `eval` uses.
+const EVAL_SECTIONS: [&str; 3] = ["model", "providers", "prices"];
 /// Built-in agent.
 pub(crate) const LEAD_AGENT: &str = "lead";
 
@@ -195,9 +197,48 @@ impl Settings {
 
     /// Settings that no configuration of the user changes, with a store of the demo's own.
     pub(crate) fn load_for_demo(flags: &Flags, store: PathBuf) -> Result<Settings, CliError> {
-        let environment = Environment::read()?;
         let mut layers = Layers::defaults()?;
         layers.add_flags(flag_values(flags))?;
+        Settings::isolated(Environment::read()?, layers, flags, store)
+    }
+
+    /// Settings of a run of `eval`: the user's model, providers and prices, and the configuration of the task. Nothing
+    /// else of the user's configuration counts, so that results can be compared.
+    pub(crate) fn load_for_eval(
+        global: &Global,
+        flags: &Flags,
+        task: Table,
+        store: PathBuf,
+    ) -> Result<Settings, CliError> {
+        let environment = Environment::read()?;
+        let section =
+            |setting: &String| setting.split(['.', '=']).next().unwrap_or_default().trim().to_owned();
+        if let Some(other) = global.set.iter().find(|set| !EVAL_SECTIONS.contains(&section(set).as_str())) {
+            return Err(CliError::usage(format!(
+                "cannot use --set {other} with eval: of your configuration, only {} are used. Remove it.",
+                EVAL_SECTIONS.join(", ")
+            )));
+        }
+        let mut user = Layers::defaults()?;
+        user.add_flags(providers::variables(|name| environment.variable(name)))?;
+        user.add_file(&DefaultPaths::of(&environment)?.config)?;
+        user.add_environment(&environment.config_variables)?;
+        user.add_set(&global.set)?;
+        let mut layers = user.only(&EVAL_SECTIONS)?;
+        layers.add_task(task)?;
+        layers.add_flags(flag_values(flags))?;
+        let settings = Settings::isolated(environment, layers, flags, store)?;
+        // An approval request would wait for a user who watches a report.
+        Ok(Settings { approval_policy: ApprovalPolicy::Deny, ..settings })
+    }
+
+    /// Settings without the files of the user: sessions, skills, memory, instructions and agents.
+    fn isolated(
+        environment: Environment,
+        layers: Layers,
+        flags: &Flags,
+        store: PathBuf,
+    ) -> Result<Settings, CliError> {
         let paths = DefaultPaths::of(&environment)?;
         let resolved = Settings::resolve(environment, paths, layers, &Global::default(), flags)?;
         Ok(Settings {

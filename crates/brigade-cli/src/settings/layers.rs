@@ -29,6 +29,18 @@ impl Layers {
         Ok(layers)
     }
 
+    /// Default values, with those of these sections.
+    pub(super) fn only(self, sections: &[&str]) -> Result<Layers, CliError> {
+        let mut layers = Layers::defaults()?;
+        let is_kept = |section: &str| sections.contains(&section);
+        layers.table.extend(self.table.into_iter().filter(|(key, _)| is_kept(key)));
+        let origins = self.origins.into_iter();
+        layers
+            .origins
+            .extend(origins.filter(|(path, _)| path.first().is_some_and(|section| is_kept(section))));
+        Ok(layers)
+    }
+
     /// All values.
     pub(crate) fn table(&self) -> &Table {
         &self.table
@@ -126,6 +138,11 @@ impl Layers {
             self.add(nested(&path, value), &format!("--set {key}"))?;
         }
         Ok(())
+    }
+
+    /// Adds the configuration of a task of `eval`.
+    pub(super) fn add_task(&mut self, table: Table) -> Result<(), CliError> {
+        self.add(table, "task")
     }
 
     /// Adds flags, or variables of other programs, that correspond to keys.

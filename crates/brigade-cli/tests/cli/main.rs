@@ -21,6 +21,7 @@ mod demo;
 mod docs;
 mod doctor;
 mod environment_context;
+mod eval;
 mod exit_codes;
 mod export;
 mod faces;

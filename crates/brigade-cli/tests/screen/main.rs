@@ -11,6 +11,7 @@ mod chat_keys;
 mod demo;
 mod drawing;
 mod ends;
+mod eval;
 #[path = "../cli/support.rs"]
 #[expect(dead_code, reason = "the tests without a terminal use the rest")]
 mod home;

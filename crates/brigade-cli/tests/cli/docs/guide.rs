@@ -156,7 +156,7 @@ fn matches_shown_ignores_numbers_spaces_and_ellipses() {
 #[track_caller]
 fn check(name: &str) {
     let home = Home::new();
-    for file in ["hello.toml", "parts.toml", "count.toml", "json.toml", "notes.txt"] {
+    for file in ["hello.toml", "parts.toml", "count.toml", "json.toml", "eval.toml", "notes.txt"] {
         home.write(&format!("work/{file}"), &page(&format!("docs/guide/{file}")));
     }
     let page = page(&format!("docs/guide/{name}.md"));
@@ -210,6 +210,11 @@ fn guide_sessions_match_the_command() {
 #[test]
 fn guide_scripting_matches_the_command() {
     check("scripting");
+}
+
+#[test]
+fn guide_eval_matches_the_command() {
+    check("eval");
 }
 
 #[test]

@@ -1,0 +1,267 @@
+//! `brigade eval`: runs a small corpus of delegation tasks with the user's model, and checks the results by program.
+
+mod attempt;
+mod checks;
+mod corpus;
+mod report;
+
+use std::sync::Arc;
+
+use brigade::store::MemoryStore;
+use brigade_core::{Limit, Price};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use toml::Table;
+
+use crate::args::{Eval, Flags, Global, OutputFormat};
+use crate::error::{CliError, Exit};
+use crate::follow::Signals;
+use crate::model_hints;
+use crate::output;
+use crate::render::{layout, wrap_text};
+use crate::settings::Settings;
+use crate::setup;
+use crate::summary::shell_quoted;
+use crate::terminal;
+use crate::units;
+
+use attempt::Attempt;
+use corpus::EvalTask;
+use report::{EvalReport, TaskReport};
+
+pub(crate) use corpus::task_names;
+
+/// Runs the command.
+pub(crate) fn run(global: &Global, eval: &Eval) -> Result<Exit, CliError> {
+    let tasks = corpus::select(&eval.tasks)?;
+    if eval.list {
+        return list(global, &tasks);
+    }
+    if global.store.is_some() {
+        return Err(CliError::usage(
+            "cannot use --store with eval: it stores its sessions in a folder of its own. Use --keep to keep that folder.",
+        ));
+    }
+    let flags = Flags { model: eval.model.clone(), ..Flags::default() };
+    let settings = Settings::load_for_eval(global, &flags, Table::new(), std::path::PathBuf::new())?;
+    let model = ChosenModel::resolve(&settings)?;
+    if eval.budget_usd.is_some() && model.price.is_none() {
+        let name = &model.name;
+        return Err(CliError::usage(format!(
+            "cannot enforce --budget-usd: the price of the model '{name}' is unknown. Set `input` and `output`, in dollars \
+             per million tokens, under [prices.\"{name}\"] in your configuration, or use --budget-tokens."
+        )));
+    }
+    let ran = setup::multi_thread_runtime()?.block_on(async {
+        // From here on an interrupt leaves no folder behind.
+        let interrupts = Interrupts::listen()?;
+        let folder = create_folder()?;
+        output::note(&model.announcement(eval, &tasks));
+        let ran = run_tasks(global, eval, &model, &tasks, &folder, interrupts).await;
+        clean_up(eval, folder)?;
+        ran
+    });
+    let Ran { reports, was_interrupted } = ran?;
+    let report = EvalReport::new(&model.name, reports);
+    match global.output_format {
+        OutputFormat::Text => {
+            let colour = terminal::stdout_colour(&settings.environment);
+            output::raw(&report.text(colour, terminal::stdout_columns()))?;
+        }
+        OutputFormat::Json | OutputFormat::StreamJson => output::json(&report)?,
+    }
+    Ok(match (was_interrupted, report.has_passed()) {
+        (true, _) => Exit::Cancelled,
+        (false, true) => Exit::Done,
+        (false, false) => Exit::Failed,
+    })
+}
+
+/// Runs that ended, and whether the user interrupted the rest.
+struct Ran {
+    reports: Vec<TaskReport>,
+    was_interrupted: bool,
+}
+
+async fn run_tasks(
+    global: &Global,
+    eval: &Eval,
+    model: &ChosenModel,
+    tasks: &[EvalTask],
+    folder: &TempDir,
+    mut interrupts: Interrupts,
+) -> Result<Ran, CliError> {
+    let mut reports = Vec::new();
+    let count = tasks.len() * eval.runs as usize;
+    for task in tasks {
+        for run in 1..=eval.runs {
+            let attempt = Attempt {
+                task,
+                run,
+                model: &model.name,
+                budget: model.budget(eval, task),
+                folder: folder.path().join(format!("{}-{run}", task.name)),
+            };
+            let Some(report) = attempt.run(global, &mut interrupts).await? else {
+                output::note(&format!("Interrupted: {} of {count} finished.", reports.len()));
+                return Ok(Ran { reports, was_interrupted: true });
+            };
+            output::note(&format!("[{}/{count}] {}", reports.len() + 1, report.summary()));
+            if global.output_format == OutputFormat::StreamJson {
+                output::json(&report)?;
+            }
+            reports.push(report);
+        }
+    }
+    Ok(Ran { reports, was_interrupted: false })
+}
+
+fn create_folder() -> Result<TempDir, CliError> {
+    tempfile::Builder::new().prefix("brigade-eval-").tempdir().map_err(|error| {
+        CliError::failed(format!(
+            "cannot create a temporary folder: {error}. Set TMPDIR to a writable folder."
+        ))
+    })
+}
+
+/// Removes the folder, or says where it is.
+fn clean_up(eval: &Eval, folder: TempDir) -> Result<(), CliError> {
+    let path = folder.path().to_path_buf();
+    if !eval.keep {
+        return folder.close().map_err(|error| {
+            CliError::failed(format!("cannot remove {}: {error}. Remove it yourself.", path.display()))
+        });
+    }
+    let store = Attempt::store(&folder.keep().join("TASK-RUN"));
+    output::note(&format!(
+        "Kept because of --keep: {}\nTo look closer: brigade sessions tree last --store {}",
+        path.display(),
+        shell_quoted(&store.display().to_string())
+    ));
+    Ok(())
+}
+
+/// Budget of one run. Dollars are in nano-dollars.
+#[derive(Clone, Copy)]
+pub(super) struct TaskBudget {
+    tokens: u64,
+    /// Absent if the price of the model is unknown.
+    usd: Option<u64>,
+}
+
+/// Model that runs the tasks.
+struct ChosenModel {
+    name: String,
+    /// Absent if it is unknown.
+    price: Option<Price>,
+}
+
+impl ChosenModel {
+    fn resolve(settings: &Settings) -> Result<ChosenModel, CliError> {
+        let Some(name) = settings.model.clone() else {
+            return Err(model_hints::no_model_for(settings, "brigade eval"));
+        };
+        let chosen = setup::models(settings)
+            .choose(&name)
+            .map_err(|error| CliError::usage(error).hint(model_hints::hint_for_model(settings, &name)))?;
+        let price = chosen.provider.model_info(&chosen.name).price;
+        Ok(ChosenModel { name, price })
+    }
+
+    fn budget(&self, eval: &Eval, task: &EvalTask) -> TaskBudget {
+        let limits = &task.limits;
+        let tokens = eval.budget_tokens.filter(|_| !limits.has_fixed_tokens).unwrap_or(limits.tokens);
+        let usd = match (self.price, eval.budget_usd, limits.usd) {
+            (None, ..) | (Some(_), None, Limit::Unlimited) => None,
+            (Some(_), Some(usd), _) | (Some(_), None, Limit::AtMost(usd)) => Some(usd),
+        };
+        TaskBudget { tokens, usd }
+    }
+
+    /// Line before the first run: it spends the user's money.
+    fn announcement(&self, eval: &Eval, tasks: &[EvalTask]) -> String {
+        let budgets = || tasks.iter().map(|task| self.budget(eval, task));
+        let sum = |amounts: &mut dyn Iterator<Item = u64>| {
+            amounts.fold(0_u64, u64::saturating_add).saturating_mul(eval.runs.into())
+        };
+        let tasks = match tasks.len() {
+            1 => "1 task".to_owned(),
+            count => format!("{count} tasks"),
+        };
+        let runs = if eval.runs == 1 { String::new() } else { format!(", {} runs each", eval.runs) };
+        let tokens = units::format_compact(sum(&mut budgets().map(|budget| budget.tokens)));
+        let name = &self.name;
+        let Some(price) = self.price else {
+            return format!(
+                "{tasks}{runs} with {name}. Its price is unknown, so only tokens are limited: at most {tokens} in all."
+            );
+        };
+        let cost = |budget: TaskBudget| {
+            let all = price.worst_case(budget.tokens, 0).max(price.worst_case(0, budget.tokens));
+            budget.usd.map_or(all, |usd| usd.min(all))
+        };
+        let most = units::format_dollars_brief(sum(&mut budgets().map(cost)));
+        format!("{tasks}{runs} with {name}: at most {most} and {tokens} tokens in all.")
+    }
+}
+
+/// Signals that end the eval.
+pub(super) struct Interrupts {
+    signals: Signals,
+    hangup: Signal,
+}
+
+impl Interrupts {
+    fn listen() -> Result<Interrupts, CliError> {
+        let hangup = signal(SignalKind::hangup())
+            .map_err(|error| CliError::failed(format!("cannot handle SIGHUP: {error}")))?;
+        // The stores of the runs are used by this process only, so Ctrl-Z need not wait for them.
+        Ok(Interrupts { signals: Signals::listen(Arc::new(MemoryStore::new()))?, hangup })
+    }
+
+    /// Waits for a signal that ends the eval.
+    async fn next(&mut self) {
+        tokio::select! {
+            () = self.signals.next() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+/// Prints the tasks.
+fn list(global: &Global, tasks: &[EvalTask]) -> Result<Exit, CliError> {
+    let dollars = |task: &EvalTask| match task.limits.usd {
+        Limit::AtMost(usd) => Some(usd),
+        Limit::Unlimited => None,
+    };
+    if global.output_format != OutputFormat::Text {
+        let entry = |task: &EvalTask| {
+            json!({
+                "name": task.name,
+                "description": task.definition.description,
+                "prompt": task.definition.prompt,
+                "expected": task.definition.delegation,
+                "status": task.definition.status.as_str(),
+                "budget_tokens": task.limits.tokens,
+                "budget_usd": dollars(task).map(units::dollars_as_f64),
+            })
+        };
+        output::json(&tasks.iter().map(entry).collect::<Vec<_>>())?;
+        return Ok(Exit::Done);
+    }
+    let mut rows = vec![["task", "delegates", "description", "budget", ""].map(str::to_owned)];
+    rows.extend(tasks.iter().map(|task| {
+        [
+            task.name.to_owned(),
+            task.definition.delegation.as_str().to_owned(),
+            task.definition.description.clone(),
+            units::format_compact(task.limits.tokens),
+            dollars(task).map(units::format_dollars_brief).unwrap_or_default(),
+        ]
+    }));
+    let columns = terminal::stdout_columns();
+    output::text(&layout(&rows, terminal::Colour::Off, columns, 3, &[4, 3, 2]))?;
+    output::note(&wrap_text("Run one with: brigade eval TASK", terminal::stderr_columns()));
+    Ok(Exit::Done)
+}

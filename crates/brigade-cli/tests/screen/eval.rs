@@ -1,0 +1,29 @@
+//! The eval at a terminal.
+
+use crate::home::Home;
+use crate::support::Window;
+
+/// The lead calls a command that no rule allows, and reports the refusal.
+const ASKS: &str = r#"
+[[reply]]
+turn = 1
+[[reply.call]]
+tool = "shell"
+arguments = { command = "ls /" }
+[[reply]]
+text = "288. {results}"
+"#;
+
+#[test]
+fn eval_at_a_terminal_denies_calls_that_need_approval() {
+    let home = Home::new();
+    let (model, folder) = (home.script(ASKS), home.work());
+    let arguments = ["eval", "quick-answer", "-m", &model];
+    let environment = [("TMPDIR", folder.to_str().unwrap())];
+    let mut window = Window::start(&home, (60, 30), &arguments, &environment);
+    assert_eq!(window.end(), 0, "{}", window.text());
+    let shown = window.text();
+    assert!(shown.contains("quick-answer  passed  no"), "{shown}");
+    assert!(!shown.contains("expected") && shown.contains("cost"), "narrow tables drop columns: {shown}");
+    assert!(window.is_cooked());
+}
