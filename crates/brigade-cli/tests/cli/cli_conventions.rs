@@ -160,7 +160,7 @@ fn base_url_variables_of_other_tools_are_used() {
         let set = |arguments: &[&str], url: &str| {
             let mut command = home.command(arguments);
             command.env(variable, url).env("OPENAI_API_KEY", "sk-one").env("ANTHROPIC_API_KEY", "sk-two");
-            CommandResult::of(command.output().unwrap())
+            CommandResult::run(&mut command)
         };
         let url = url.replace("{}", &address);
         set(&["run", "-m", model, "hi"], &url).exits_with(0).stdout_contains("hello");
@@ -185,7 +185,7 @@ fn google_api_key_is_used_for_gemini() {
     home.write("home/config.toml", &format!("[providers.gemini]\nbase_url = 'http://{address}/v1beta'\n"));
     let run = |keys: &[(&str, &str)]| {
         let mut command = home.command(&["run", "-m", "gemini/gemini-3.6-flash", "hi"]);
-        CommandResult::of(command.envs(keys.iter().copied()).output().unwrap())
+        CommandResult::run(command.envs(keys.iter().copied()))
     };
     run(&[]).exits_with(2).stderr_contains("GEMINI_API_KEY is not set");
     run(&[("GOOGLE_API_KEY", "google-key")]).exits_with(0).stdout_contains("hello");

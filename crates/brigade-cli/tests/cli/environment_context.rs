@@ -34,7 +34,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 fn command_environment(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
     let model = home.script(ENV);
     let arguments = [&["run", "--model", &model, "--mode", "auto", "x"], arguments].concat();
-    let done = CommandResult::of(home.command(&arguments).envs(variables.iter().copied()).output().unwrap());
+    let done = CommandResult::run(home.command(&arguments).envs(variables.iter().copied()));
     done.exits_with(0).stdout.lines().map(str::to_owned).collect()
 }
 
@@ -102,7 +102,7 @@ fn doctor_shows_the_environment_of_commands() {
     let home = Home::new();
     home.write("home/config.toml", "[shell]\nenv = ['DATABASE_URL', 'ABSENT']\ndeny_env = ['CI']\n");
     let mut command = home.command(&["doctor", "--offline"]);
-    let done = CommandResult::of(command.envs(VARIABLES).output().unwrap());
+    let done = CommandResult::run(command.envs(VARIABLES));
     done.stdout_contains("commands\n  ok       commands get 8 of your environment variables\n");
     done.stdout_contains(
         "withheld, because their names look like secrets: AWS_SECRET_ACCESS_KEY, GITHUB_TOKEN\n",
@@ -165,7 +165,7 @@ impl PromptRecorder {
 
     /// System prompt that a command sends, and the result of the command.
     fn prompt(&self, home: &Home, folder: &Path, arguments: &[&str]) -> (String, CommandResult) {
-        let done = CommandResult::of(home.command(arguments).current_dir(folder).output().unwrap());
+        let done = CommandResult::run(home.command(arguments).current_dir(folder));
         done.exits_with(0);
         let prompt = self.prompts.lock().unwrap().pop();
         (prompt.unwrap_or_else(|| panic!("nothing was asked: {}", done.stderr)), done)
@@ -315,7 +315,7 @@ fn instructions_changed_since_trust_need_user_approval() {
     let list = home.brigade(&["trust", "--list", "--output-format", "json"]).json();
     assert_eq!(list[0]["status"], "changed");
     // The rest of the project is still trusted.
-    let shown = CommandResult::of(home.command(&["config", "show"]).current_dir(&repo).output().unwrap());
+    let shown = CommandResult::run(home.command(&["config", "show"]).current_dir(&repo));
     shown.exits_with(0).stdout_contains("lead_turns = 9  # from ");
     home.brigade(&["trust", "--yes", repo.join("part").to_str().unwrap()]).exits_with(0);
     assert!(model.prompt(&home, &repo, &["run", "x"]).0.contains("Rule two."));
@@ -407,7 +407,7 @@ fn skills_and_agents_of_other_tools_are_discovered() {
     let project = home.work().join("project");
     let type_in = |arguments: &[&str]| {
         let mut command = home.command(arguments);
-        CommandResult::of(command.env("HOME", &user).current_dir(&project).output().unwrap())
+        CommandResult::run(command.env("HOME", &user).current_dir(&project))
     };
     let skills = || {
         let listed = type_in(&["tools", "list", "--output-format", "json"]).json();

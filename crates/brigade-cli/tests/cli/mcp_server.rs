@@ -336,7 +336,7 @@ fn client_disconnect_before_initialize_exits_with_success() {
     let home = Home::new();
     let model = home.script(SLOW_CHILD);
     let mut command = home.command(&["mcp", "--model", &model]);
-    let done = CommandResult::of(command.stdin(Stdio::null()).output().unwrap());
+    let done = CommandResult::run(command.stdin(Stdio::null()));
     done.exits_with(0);
     assert!(done.stdout.is_empty() && done.stderr.is_empty(), "{}{}", done.stdout, done.stderr);
 }

@@ -57,7 +57,7 @@ fn configured_as(kind: &str, url: &str) -> Home {
 }
 
 fn run(home: &Home) -> CommandResult {
-    CommandResult::of(home.command(&["run", "the task"]).env("MY_KEY", KEY).output().unwrap())
+    CommandResult::run(home.command(&["run", "the task"]).env("MY_KEY", KEY))
 }
 
 fn assert_key_hidden(home: &Home, done: &CommandResult) {

@@ -51,7 +51,7 @@ fn notify_gets_no_secrets_and_runs_no_model_text() {
     let model = home.script("[[reply]]\ntext = \"$(touch harm)`touch harm`\\u001b[2J\"");
     let mut command = home.command(&["run", "--model", &model, "the task"]);
     command.env("OPENAI_API_KEY", "sk-secret").env("BRIGADE_SWARM__MAX_DEPTH", "2");
-    CommandResult::of(command.output().unwrap()).exits_with(0);
+    CommandResult::run(&mut command).exits_with(0);
     let seen = text(&events);
     assert!(seen.contains("NOTIFY_MESSAGE=$(touch harm)`touch harm`\\u{1b}[2J\n"), "{seen}");
     assert!(seen.contains("PATH="), "{seen}");

@@ -110,7 +110,7 @@ fn a_configured_server_that_is_down_is_what_to_start() {
 #[test]
 fn provider_with_a_key_is_ready_without_a_request() {
     let home = home("model = 'anthropic/claude-opus-5'");
-    let done = CommandResult::of(home.command(&["models"]).env("ANTHROPIC_API_KEY", KEY).output().unwrap());
+    let done = CommandResult::run(home.command(&["models"]).env("ANTHROPIC_API_KEY", KEY));
     done.exits_with(0)
         .stdout_contains("ready (ANTHROPIC_API_KEY is set)")
         .stdout_contains("no key: set OPENAI_API_KEY");
@@ -148,7 +148,7 @@ fn key_is_sent_only_to_its_provider_and_never_printed() {
     let home = with_server(&server.url, "api_key_env = 'MY_KEY'");
     home.brigade(&["models"]).exits_with(0).stdout_contains("no key: set MY_KEY");
     assert!(server.asked().is_empty());
-    let done = CommandResult::of(home.command(&["models"]).env("MY_KEY", KEY).output().unwrap());
+    let done = CommandResult::run(home.command(&["models"]).env("MY_KEY", KEY));
     done.exits_with(0).stdout_contains("no model list: mine answered 401: Wrong key (key)");
     let asked = &server.asked()[0];
     assert!(asked.contains(&format!("authorization: Bearer {KEY}")), "{asked}");
@@ -163,7 +163,7 @@ fn anthropic_model_list_is_parsed() {
         server.url.trim_end_matches("/v1")
     );
     let home = home(&config);
-    let done = CommandResult::of(home.command(&["models", "mine"]).env("MY_KEY", KEY).output().unwrap());
+    let done = CommandResult::run(home.command(&["models", "mine"]).env("MY_KEY", KEY));
     done.exits_with(0).stdout_contains("mine/claude-x");
     let asked = &server.asked()[0];
     assert!(asked.starts_with("GET /v1/models?limit=1000 "), "{asked}");
@@ -289,9 +289,8 @@ fn unpriced_model_is_refused_under_a_usd_budget() {
 fn local_proxy_with_a_key_is_refused_under_a_usd_budget() {
     let server = Server::start("200 OK\r\nContent-Type: text/event-stream", HELLO);
     let run = ["run", "the task", "--budget-usd", "1", "--output-format", "json"];
-    let with_key = |home: &Home, args: &[&str]| {
-        CommandResult::of(home.command(args).env("PROXY_KEY", "sk-0123456789").output().unwrap())
-    };
+    let with_key =
+        |home: &Home, args: &[&str]| CommandResult::run(home.command(args).env("PROXY_KEY", "sk-0123456789"));
     let proxy = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let refused = with_key(&proxy, &run);
     refused.exits_with(2).stderr_contains("the price of the model 'mine/small' is unknown");
@@ -332,7 +331,7 @@ fn local_proxy_with_a_key_is_not_listed_as_free() {
     let server = Server::start("200 OK", TWO);
     let home = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let models = ["models", "mine"];
-    let done = CommandResult::of(home.command(&models).env("PROXY_KEY", "sk-0123456789").output().unwrap());
+    let done = CommandResult::run(home.command(&models).env("PROXY_KEY", "sk-0123456789"));
     done.exits_with(0).stdout_contains("mine/small");
     assert!(!done.stdout.contains("free"), "{}", done.stdout);
 }

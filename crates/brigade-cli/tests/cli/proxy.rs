@@ -99,7 +99,7 @@ fn run_with(home: &Home, set: &[&str], variables: &[(&str, &str)]) -> CommandRes
     let mut command = home.command(&["run", "hi"]);
     command.args(set.iter().flat_map(|set| ["--set", set]));
     command.env("SSL_CERT_FILE", authority).envs(variables.iter().copied());
-    CommandResult::of(command.output().unwrap())
+    CommandResult::run(&mut command)
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn tunnels_requested(home: &Home, arguments: &[&str], exempt: &str) -> Vec<Strin
     let (address, asked) = proxy("403 Forbidden", "");
     let mut command = home.command(arguments);
     command.env("HTTPS_PROXY", format!("http://{address}")).env("NO_PROXY", exempt);
-    CommandResult::of(command.output().unwrap());
+    CommandResult::run(&mut command);
     asked.try_iter().filter_map(|head| head.lines().next().map(str::to_owned)).collect()
 }
 

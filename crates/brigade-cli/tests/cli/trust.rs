@@ -280,7 +280,7 @@ fn user_only_keys_are_refused_in_a_project() {
     assert!(origin.contains("home/config.toml and ") && origin.ends_with(".brigade/config.toml"), "{origin}");
     // The environment and flags take precedence over the project.
     let mut command = home.command(&["config", "show", "--set", "permissions.deny=[]"]);
-    let done = CommandResult::of(command.env("BRIGADE_PERMISSIONS__MODE", "plan").output().unwrap());
+    let done = CommandResult::run(command.env("BRIGADE_PERMISSIONS__MODE", "plan"));
     done.exits_with(0)
         .stdout_contains("mode = \"plan\"  # from BRIGADE_PERMISSIONS__MODE")
         .stdout_contains("deny = []  # from --set");
@@ -348,10 +348,10 @@ fn read_only_home_is_still_read() {
     let home = Home::new();
     put(&home.work(), ".brigade/config.toml", DEPTH);
     let mut command = home.command(&["trust", "--yes"]);
-    let done = CommandResult::of(command.env("BRIGADE_HOME", "/proc/nowhere").output().unwrap());
+    let done = CommandResult::run(command.env("BRIGADE_HOME", "/proc/nowhere"));
     done.exits_with(1).stderr_contains("cannot write /proc/nowhere/trusted.json");
     let mut command = home.command(&["config", "show"]);
-    CommandResult::of(command.env("BRIGADE_HOME", "/proc/nowhere").output().unwrap())
+    CommandResult::run(command.env("BRIGADE_HOME", "/proc/nowhere"))
         .exits_with(0)
         .stderr_contains("brigade trust /");
     home.brigade(&["trust", "--yes"]).exits_with(0);
