@@ -134,7 +134,10 @@ fn web_search_needs_an_engine_and_its_key() {
     console.add(list("BRAVE_API_KEY", &["--set", "permissions.deny=['web_fetch(https://a)']"]).exits_with(2));
     let shown =
         CommandResult::run(home.command(&["config", "show"]).env("BRAVE_API_KEY", "key-that-nobody-sees"));
-    console.add(shown.exits_with(0));
+    shown
+        .exits_with(0)
+        .stdout_contains("search = \"brave\"")
+        .stdout_contains("allow_loopback = false  # from default");
     assert!(!shown.stdout.contains("nobody"));
     insta::assert_snapshot!(console.text());
 }

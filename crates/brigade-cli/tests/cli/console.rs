@@ -56,17 +56,19 @@ impl Console {
 
     fn placed(&self, text: &str) -> String {
         let folder = self.home.parent().unwrap();
+        let tests = std::env::current_exe().unwrap();
         let mut text = text.replace(env!("CARGO_BIN_EXE_brigade"), "BRIGADE");
+        text = text.replace(tests.to_str().unwrap(), "TESTS");
         for (path, name) in [(self.home.as_path(), "HOME"), (&folder.join("work"), "WORK"), (folder, "TEMP")]
         {
             text = text.replace(path.to_str().unwrap(), name);
         }
-        let other_home = std::env::temp_dir().join(".tmp");
-        assert!(!text.contains(other_home.to_str().unwrap()), "a path of another home: {text}");
         let mut text = redacted(&text);
         for (value, placeholder) in &self.placeholders {
             text = text.replace(value, placeholder);
         }
+        let other_home = std::env::temp_dir().join(".tmp");
+        assert!(!text.contains(other_home.to_str().unwrap()), "a path of another home: {text}");
         with_numbers_replaced(&text)
     }
 }
@@ -85,6 +87,7 @@ fn with_numbers_replaced(text: &str) -> String {
             [] => table = None,
             ["agent", "turns", "in", "out", ..] => table = Some(Table::Summary),
             ["id", "age", ..] => table = Some(Table::Sessions),
+            ["agent", "outcome", ..] => table = Some(Table::Tree),
             _ => {}
         }
         let line = sentence(line);
@@ -101,6 +104,7 @@ fn with_numbers_replaced(text: &str) -> String {
 enum Table {
     Summary,
     Sessions,
+    Tree,
 }
 
 impl Table {
@@ -113,6 +117,13 @@ impl Table {
                     && time > 3
                 {
                     cells[time - 3..time - 1].fill("N");
+                }
+            }
+            Table::Tree => {
+                for at in 1..cells.len() {
+                    if cells[at].starts_with('$') {
+                        cells[at - 1] = "N";
+                    }
                 }
             }
             Table::Sessions => {
@@ -153,12 +164,13 @@ fn number(before: [&str; 3], value: &str, after: &str) -> Option<&'static str> {
         || after.starts_with("unconfirmed");
     let has_small_digits = digits.split_once('.').is_some_and(|(_, cents)| cents.len() > 2);
     match before[2] {
+        "on" if before[0] == "process" => Some("HOST"),
         _ if !is_number => None,
         "process" | "-CONT" | "kill" => Some("PID"),
         "port" if digits.parse::<u16>().is_ok_and(is_chosen_by_the_system) => Some("PORT"),
         _ if has_small_digits && value.starts_with('$') && value != "$0.0000" => Some("COST"),
         "--budget-usd" if has_small_digits => Some("COST"),
-        _ if is_estimate || after.starts_with("tokens in") => Some("N"),
+        _ if is_estimate || after.starts_with("tokens in") || after.starts_with("tokens of the") => Some("N"),
         _ => None,
     }
 }

@@ -26,6 +26,10 @@ fn placeholder(word: &str) -> Option<String> {
     if word.len() == 10 && word.starts_with("20") && are_numbers('-', 3) {
         return Some("DATE".to_owned());
     }
+    let is_timestamp = word.len() == 20 && word.starts_with("20") && word.ends_with('Z');
+    if is_timestamp && word.as_bytes()[10] == b'T' {
+        return Some("TIME".to_owned());
+    }
     if word.len() == 8 && are_numbers(':', 3) {
         return Some("TIME".to_owned());
     }
@@ -59,6 +63,7 @@ fn redacted_text_has_placeholders_for_ids_and_times_only() {
         (format!("brigade sessions show {id}"), "brigade sessions show ID"),
         (format!("({id}.1-0.2-1): 2026-11-16 10:02:33 UTC"), "(ID.1-0.2-1): DATE TIME UTC"),
         (format!("session={id}: done in 10.3s."), "session=ID: done in TIME."),
+        ("stored 2026-11-16T10:02:33Z by lead".to_owned(), "stored TIME by lead"),
         ("after 1m02s, at most 10s or 300ms".to_owned(), "after TIME, at most 10s or 300ms"),
         (format!("no session {}", "a".repeat(26)), "no session aaaaaaaaaaaaaaaaaaaaaaaaaa"),
         ("version 0.1.0 at http://127.0.0.1:9/v1".to_owned(), "version 0.1.0 at http://127.0.0.1:9/v1"),
