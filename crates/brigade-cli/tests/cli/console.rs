@@ -121,7 +121,7 @@ impl Table {
             }
             Table::Tree => {
                 for at in 1..cells.len() {
-                    if cells[at].starts_with('$') {
+                    if cells[at].starts_with('$') || ["-", "COST", "not reported"].contains(&cells[at]) {
                         cells[at - 1] = "N";
                     }
                 }

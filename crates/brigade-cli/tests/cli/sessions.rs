@@ -262,7 +262,7 @@ fn empty_or_truncated_list_says_how_to_see_more() {
     assert_eq!(list(&["--all"]).exits_with(0).stderr, "");
     assert_eq!(list(&["helped"]).exits_with(0).stdout.lines().last(), Some("    [Helper]: helped"));
     console.add(list(&["--status", "faild"]).exits_with(2));
-    console.add(list(&["--since", "yesterday"]).exits_with(2));
+    console.add(list(&["--since", "yesterday"]).exits_with(2).stderr_contains("a day such as 2026-11-16"));
     list(&["--limit", "0"]).exits_with(2);
     list(&["--limit", "3", "--all"]).exits_with(2);
     insta::assert_snapshot!(console.text());
