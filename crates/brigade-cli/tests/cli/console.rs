@@ -192,3 +192,23 @@ fn with_port_replaced(word: &str) -> String {
         _ => word.to_owned(),
     }
 }
+
+#[test]
+fn console_has_placeholders_for_what_depends_on_the_machine() {
+    for (text, expected) in [
+        ("Listening on http://127.0.0.1:40123/mcp", "Listening on http://127.0.0.1:PORT/mcp"),
+        ("not running at http://127.0.0.1:8080/v1", "not running at http://127.0.0.1:8080/v1"),
+        ("running in process 123 on a-host. Wait", "running in process PID on HOST. Wait"),
+        ("the next call could use up to 5864.", "the next call could use up to N."),
+        ("supports formats up to 2. Upgrade", "supports formats up to 2. Upgrade"),
+        ("turn 1  185 tokens in, 2 out, $0.0012", "turn 1  N tokens in, 2 out, COST"),
+        ("budget: 50 turns, 2.0M tokens", "budget: 50 turns, 2.0M tokens"),
+        (
+            "agent  turns   in  out\nlead       1  185    2  $0.0000  TIME  done",
+            "agent  turns  in  out\nlead  1  N  N  $0.0000  TIME  done",
+        ),
+        ("id      age  state\nID       3s  done", "id  age  state\nID  TIME  done"),
+    ] {
+        assert_eq!(with_numbers_replaced(text), expected);
+    }
+}
