@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::console::Console;
 use crate::support::{BackgroundRun, Home};
 
 #[path = "../../../brigade-acp/tests/client/fixture.rs"]
@@ -117,6 +118,7 @@ fn tool_calls_of_an_external_agent_are_shown() {
 #[test]
 fn reported_sub_agents_are_shown_and_counted() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({})));
     let announced = |id: &str, title: &str| {
         let update = json!({ "sessionUpdate": "subagent_update", "sessionId": id, "title": title,
@@ -130,18 +132,16 @@ fn reported_sub_agents_are_shown_and_counted() {
     assert_eq!(report["agents"][0]["usage"].get("reported_agents"), None, "{report}");
     let said = "external agents report 100 tokens, $0.2500 and 2 sub-agents of their own";
     home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains(said);
-    home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
-        .exits_with(0)
-        .stdout_contains("sub-agent Scout: look around (running)")
-        .stdout_contains("sub-agent Reader: look around (running)")
-        .stdout_contains("2 reported sub-agents");
+    console.add(home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()]).exits_with(0));
     let stream = home.run(&delegating_script(&orders), &["--output-format", "stream-json"]);
     stream.exits_with(0).stdout_contains(r#""why":"sub-agent Scout: look around (running)""#);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn external_agent_that_stops_after_a_denial_is_incomplete() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({ "permissions": { "mode": "edit" } })));
     std::fs::create_dir(home.home().join("agents")).unwrap();
     home.write(
@@ -151,17 +151,14 @@ fn external_agent_that_stops_after_a_denial_is_incomplete() {
     let call = json!({ "toolCallId": "1", "title": "Build", "kind": "execute", "rawInput": { "command": "make it so" } });
     let task = format!("!say I build it now.\n!ask {call}\n!stop cancelled");
     let done = home.brigade(&["run", "-a", "outside", &task]);
-    done.exits_with(3)
-        .stdout_contains("I build it now.")
-        .stdout_contains("(refused: Build: make it so. ")
-        .stdout_contains("`shell(make it so)` in permissions.allow");
-    done.stderr_contains("the external agent ended after a permission request was denied")
-        .stderr_contains("Resume:");
+    console.add(done.exits_with(3));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn reported_usage_is_shown_separately() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({})));
     let report = home.report(&delegating_script("!spend 90\n!say fine"), &[]);
     assert_eq!(report["usage"]["reported_tokens"], 100, "{report}");
@@ -170,27 +167,26 @@ fn reported_usage_is_shown_separately() {
         (&child["usage"]["reported_tokens"], &child["usage"]["output_tokens"]),
         (&json!(100), &json!(0))
     );
-    home.brigade(&["sessions", "tree", session])
-        .exits_with(0)
-        .stdout_contains("external agents report 100 tokens");
-    home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()])
-        .exits_with(0)
-        .stdout_contains("100 self-reported");
+    console.add(home.brigade(&["sessions", "tree", session]).exits_with(0));
+    console.add(home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()]).exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn unreported_cost_is_not_shown_as_zero() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({})));
     let silent = home.report(&delegating_script("!say fine"), &[]);
     assert_eq!(silent["agents"][1]["usage"]["cost_not_reported"], true, "{silent}");
     assert_eq!(silent["usage"]["cost_not_reported"], true, "{silent}");
     let session = silent["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains("not reported");
+    console.add(home.brigade(&["sessions", "tree", session]).exits_with(0));
     let child = silent["agents"][1]["session_id"].as_str().unwrap();
-    home.brigade(&["sessions", "show", child]).exits_with(0).stdout_contains("cost not reported");
+    console.add(home.brigade(&["sessions", "show", child]).exits_with(0));
     let spoken = home.report(&delegating_script("!spend 90\n!say fine"), &[]);
     assert_eq!(spoken["usage"].get("cost_not_reported"), None, "{spoken}");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -253,18 +249,18 @@ fn approval_of_an_external_agent_reaches_the_user() {
 #[test]
 fn agent_file_can_name_an_external_agent() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({})));
     std::fs::create_dir(home.home().join("agents")).unwrap();
     let file = "---\nname: Outside\ndescription: Works outside.\nacp: fix\n---\nBe brief.\n";
     home.write("home/agents/outside.md", file);
     let done = home.brigade(&["run", "-a", "outside", "Count"]);
-    done.exits_with(0).stdout_contains("You said: Be brief.").stdout_contains("Count");
+    console.add(done.exits_with(0));
     let dispatch = calling_script("subagent_dispatch", &json!({ "agent_id": "outside", "task": "Sing" }));
     home.run(&dispatch, &[]).exits_with(0).stdout_contains("Sing");
     home.write("home/agents/outside.md", &file.replace("acp: fix", "acp: elsewhere"));
-    home.brigade(&["run", "-a", "outside", "Count"])
-        .stderr_contains("unknown server 'elsewhere'")
-        .stderr_contains("fix");
+    console.add(&home.brigade(&["run", "-a", "outside", "Count"]));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -282,6 +278,7 @@ fn doctor_initializes_external_agents() {
 #[test]
 fn external_agent_dies_with_a_killed_runner_and_is_not_retried() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.json", &config(&home, json!({})));
     let running = BackgroundRun::start(&home, &delegating_script("!hang"), &[]);
     wait_until("it hangs", || notes(&home).contains("hang"));
@@ -289,8 +286,9 @@ fn external_agent_dies_with_a_killed_runner_and_is_not_retried() {
     let session = running.session.clone();
     running.signal(rustix::process::Signal::KILL);
     wait_until("the agent is gone", || !is_alive(&home));
-    home.brigade(&["resume", &session]).exits_with(0).stdout_contains("interrupted, outcome unknown");
+    console.add(home.brigade(&["resume", &session]).exits_with(0));
     assert_eq!(notes(&home).matches("prompt").count(), 1);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::console::Console;
 use crate::support::Home;
 
 struct Editor {
@@ -350,9 +351,11 @@ fn each_folder_uses_its_own_trusted_settings() {
 #[test]
 fn missing_model_error_reaches_the_editor() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let mut editor = Editor::open(&home, &[]);
     let refused = editor.call("session/new", json!({"cwd": home.work(), "mcpServers": []})).unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("model"), "{refused}");
-    home.brigade(&["acp", "--cwd", "."]).exits_with(2).stderr_contains("the client chooses the folder");
+    console.add(home.brigade(&["acp", "--cwd", "."]).exits_with(2));
     home.brigade(&["acp", "--help"]).exits_with(0).stdout_contains("agent_servers");
+    insta::assert_snapshot!(console.text());
 }

@@ -1,5 +1,6 @@
 //! `brigade agents`: list, show, lint, new.
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home, text};
 
 /// Writes a file below the folder of the test.
@@ -44,6 +45,7 @@ fn c50_list_shows_valid_agents_and_warns_about_others() {
 #[test]
 fn agents_are_discovered_in_every_user_folder() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     agent(&home, "same", "");
     put(&home, "person/.claude/agents/x.md", "---\nname: same\ndescription: of claude\n---\nbody");
     put(&home, "person/.gemini/agents/g.md", "---\nname: g\ndescription: of gemini\n---\nbody");
@@ -53,45 +55,41 @@ fn agents_are_discovered_in_every_user_folder() {
     let person = home.home().parent().unwrap().join("person");
     let list = |arguments: &[&str]| {
         let mut command = home.command(&[&["agents", "list"], arguments].concat());
-        CommandResult::of(command.env("HOME", &person).output().unwrap())
+        CommandResult::run(command.env("HOME", &person))
     };
     let done = list(&["--set", "agents.paths=[\"../more\"]"]);
     let ids: Vec<&str> = done.stdout.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(ids, ["c", "g", "m", "same"], "a project that nobody trusts has no agents");
-    done.exits_with(0).stdout_contains("about same").stderr_contains("`same` is overridden by ");
+    console.add(done.exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn show_prints_the_effective_definition() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     agent(
         &home,
         "coder",
         "api_key: sk-secret-key\ntools: Read, Teleport\nmodel: local/big\nmax_turns: 4\nnovel: key",
     );
     let done = home.brigade(&["agents", "show", "coder"]);
-    done.exits_with(0)
-        .stdout_contains("local/big")
-        .stdout_contains("read_file")
-        .stdout_contains("You are coder.")
-        .stdout_contains("Teleport");
-    done.stdout_contains("set in the file").stdout_contains("ignored    novel (line 8): unknown key");
+    console.add(done.exits_with(0));
     let shown = home.brigade(&["agents", "show", "coder", "--output-format", "json"]);
     let json = shown.exits_with(0).json();
     assert_eq!((&json["agent"]["max_turns"], &json["has_api_key"]), (&4.into(), &true.into()));
     assert!(!done.stdout.contains("sk-secret") && !shown.stdout.contains("sk-secret"));
-    home.brigade(&["agents", "show", "nobody"]).exits_with(2).stderr_contains("Agent 'nobody' not found");
+    console.add(home.brigade(&["agents", "show", "nobody"]).exits_with(2));
     home.brigade(&["agents", "show", "../coder"]).exits_with(2);
     agent(&home, "bad", "tools: []");
-    home.brigade(&["agents", "show", "bad"])
-        .exits_with(1)
-        .stderr_contains("bad/AGENT.md:4")
-        .stderr_contains("`tools`");
+    console.add(home.brigade(&["agents", "show", "bad"]).exits_with(1));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn lint_classifies_every_key() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(
         &home,
         "work/a.md",
@@ -100,26 +98,17 @@ fn lint_classifies_every_key() {
     put(&home, "work/bad.md", "---\nname: bad\ndescription: d\ntools: []\nmaxTurns: 3\n---\nbody\n");
     put(&home, "work/none.md", "# Title\n");
     let done = home.brigade(&["agents", "lint", "a.md"]);
-    done.exits_with(0)
-        .stdout_contains("a.md: a (claude)")
-        .stdout_contains("honoured   name, description")
-        .stdout_contains("translated tools (line 4): read_file; unknown tools, not granted: Odd")
-        .stdout_contains("ignored    color (line 5)")
-        .stdout_contains("1 file: 1 usable, 0 refused");
+    console.add(done.exits_with(0));
     let done = home.brigade(&["agents", "lint", "."]);
-    done.exits_with(1)
-        .stdout_contains("bad.md: refused (claude)")
-        .stdout_contains("refused    tools (line 4)")
-        .stdout_contains("honoured   name, description, maxTurns")
-        .stdout_contains("refused    line 1: has no frontmatter")
-        .stdout_contains("3 files: 1 usable, 2 refused");
+    console.add(done.exits_with(1));
     let json = home.brigade(&["agents", "lint", ".", "--output-format", "json"]).exits_with(1).json();
     assert_eq!((json["refused"].as_u64(), json["files"].as_array().unwrap().len()), (Some(2), 3));
     assert_eq!((&json["files"][0]["status"], &json["files"][0]["id"]), (&"used".into(), &"a".into()));
     assert_eq!((&json["files"][1]["status"], &json["files"][1]["line"]), (&"refused".into(), &4.into()));
-    home.brigade(&["agents", "lint", "nowhere.md"]).exits_with(2).stderr_contains("nowhere.md");
+    console.add(home.brigade(&["agents", "lint", "nowhere.md"]).exits_with(2));
     home.brigade(&["agents", "lint", "--nonsense"]).exits_with(2);
-    home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("0 files");
+    console.add(home.brigade(&["agents", "lint"]).exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -148,21 +137,19 @@ fn lint_escapes_hostile_text() {
 #[test]
 fn new_writes_a_file_that_loads_and_never_overwrites() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let done = home.brigade(&["agents", "new", "scribe"]);
     let file = home.home().join("agents/scribe/AGENT.md");
     assert_eq!(done.exits_with(0).stdout.trim(), file.to_str().unwrap());
     home.brigade(&["agents", "list"]).exits_with(0).stdout_contains("scribe");
-    home.brigade(&["agents", "lint"]).exits_with(0).stdout_contains("1 file: 1 usable, 0 refused");
+    console.add(home.brigade(&["agents", "lint"]).exits_with(0));
     let uncommented = text(&file).replace("# model: provider/model", "model: p/m").replace("\n# ", "\n");
     let without_prose = uncommented
         .replace("Allowed tools; without this key, those that its parent passes on. List the names: brigade tools list\n", "");
     std::fs::write(&file, without_prose).unwrap();
-    home.brigade(&["agents", "lint"])
-        .exits_with(0)
-        .stdout_contains("max_concurrency")
-        .stdout_contains("1 usable");
+    console.add(home.brigade(&["agents", "lint"]).exits_with(0));
     let before = text(&file);
-    home.brigade(&["agents", "new", "scribe"]).exits_with(2).stderr_contains("already exists; not changed");
+    console.add(home.brigade(&["agents", "new", "scribe"]).exits_with(2));
     assert_eq!(text(&file), before);
     let json = home
         .brigade(&["agents", "new", "scribe", "--project", "--output-format", "json"])
@@ -171,10 +158,11 @@ fn new_writes_a_file_that_loads_and_never_overwrites() {
     assert!(json["file"].as_str().unwrap().ends_with("work/.brigade/agents/scribe/AGENT.md"));
     assert!(home.work().join(".brigade/agents/scribe/AGENT.md").exists());
     for id in ["lead", "..", "A b", "../up", "", "-x"] {
-        home.brigade(&["agents", "new", "--", id]).exits_with(2).stderr_contains("the id is not valid");
+        console.add(home.brigade(&["agents", "new", "--", id]).exits_with(2));
     }
     std::os::unix::fs::symlink("/etc/passwd", home.home().join("agents/link")).unwrap();
     home.brigade(&["agents", "new", "link"]).exits_with(1);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]

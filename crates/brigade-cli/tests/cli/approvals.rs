@@ -1,5 +1,6 @@
 //! Approval requests, listed and answered without a terminal.
 
+use crate::console::Console;
 use crate::support::{BackgroundRun, Home};
 
 const WAIT: [&str; 4] = ["--set", "permissions.questions=wait", "--mode", "ask"];
@@ -15,44 +16,33 @@ fn calling_script(tool: &str, arguments: &str) -> String {
 #[test]
 fn answer_offers_always_only_if_a_rule_covers_the_call() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     for (command, has_rule) in [("touch x", true), ("touch x && touch y", false)] {
         let script = calling_script("shell", &format!("{{ command = \"{command}\" }}"));
         let mut running = BackgroundRun::start(&home, &script, &WAIT);
         running.wait_for("asked");
         let open = home.brigade(&["answer", &running.session]);
-        let offered = if has_rule { " yes|always|no [REASON]" } else { " yes|no [REASON]" };
-        open.exits_with(0).stdout_contains(offered);
-        assert_eq!(open.stdout.contains("\"always\" allows shell(touch x)"), has_rule, "{}", open.stdout);
+        console.add(open.exits_with(0));
         if !has_rule {
             let refused = home.brigade(&["answer", &running.session, "always"]);
-            refused
-                .exits_with(2)
-                .stderr_contains("No rule matches exactly this call")
-                .stderr_contains("Use `yes` to allow it once");
+            console.add(refused.exits_with(2));
         }
-        let words =
-            if has_rule { "`yes`, `always`, `no` or `no REASON`" } else { "`yes`, `no` or `no REASON`" };
-        home.brigade(&["answer", "last", "maybe"])
-            .exits_with(2)
-            .stderr_contains("'maybe' is not an answer")
-            .stderr_contains(words);
+        console.add(home.brigade(&["answer", "last", "maybe"]).exits_with(2));
         home.brigade(&["answer", &running.session, "no"]).exits_with(0);
         assert_eq!(running.end().0, 0);
     }
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn without_an_id_the_questions_of_all_sessions_are_listed() {
     let home = Home::new();
-    home.brigade(&["answer"]).exits_with(0).stderr_contains("No pending approval requests.");
+    let mut console = Console::new(&home);
+    console.add(home.brigade(&["answer"]).exits_with(0));
     let ended = home.report("[[reply]]\ntext = 'done'", &[]);
     let ended = ended["session_id"].as_str().unwrap();
-    home.brigade(&["answer", "last"])
-        .exits_with(0)
-        .stderr_contains(&format!("No pending approval requests in {ended}."));
-    home.brigade(&["answer", "last", "yes"])
-        .exits_with(1)
-        .stderr_contains(&format!("no pending approval requests in {ended}"));
+    console.add(home.brigade(&["answer", "last"]).exits_with(0).stderr_contains(ended));
+    console.add(home.brigade(&["answer", "last", "yes"]).exits_with(1).stderr_contains(ended));
     let running = ["touch x", "touch y"].map(|command| {
         let script = calling_script("shell", &format!("{{ command = \"{command}\" }}"));
         let mut running = BackgroundRun::start(&home, &script, &WAIT);
@@ -60,7 +50,7 @@ fn without_an_id_the_questions_of_all_sessions_are_listed() {
         running
     });
     let listed = home.brigade(&["answer"]);
-    listed.exits_with(0);
+    console.add(listed.exits_with(0));
     for (running, command) in running.iter().zip(["touch x", "touch y"]) {
         listed.stdout_contains(command).stdout_contains(&format!("brigade answer {}:", running.session));
     }
@@ -70,32 +60,30 @@ fn without_an_id_the_questions_of_all_sessions_are_listed() {
         home.brigade(&["answer", &running.session, "no"]).exits_with(0);
         assert_eq!(running.end().0, 0);
     }
-    home.brigade(&["answer"]).exits_with(0).stderr_contains("No pending approval requests.");
+    console.add(home.brigade(&["answer"]).exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn answer_prints_a_confirmation() {
     let home = Home::new();
-    let confirmations = [
-        (&["yes"][..], "lead may run `touch x` this once."),
-        (&["always"], "lead may run `touch x`, and is always allowed shell(touch x)."),
-        (&["no"], "lead may not run `touch x`."),
-        (&["no", "use", "make"], "lead may not run `touch x`: use make"),
-    ];
-    for (words, confirmation) in confirmations {
+    let mut console = Console::new(&home);
+    for words in [&["yes"][..], &["always"], &["no"], &["no", "use", "make"]] {
         let mut running =
             BackgroundRun::start(&home, &calling_script("shell", "{ command = \"touch x\" }"), &WAIT);
         running.wait_for("asked");
         let done = home.brigade(&[&["answer", running.session.as_str()], words].concat());
-        done.exits_with(0).stderr_contains(confirmation);
+        console.add(done.exits_with(0));
         assert!(!done.stderr.contains(&running.session), "{}", done.stderr);
         assert_eq!(running.end().0, 0);
     }
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn answer_json_contains_the_diff_of_an_edit() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("work/a.txt", "one\ntwo\n");
     let script = calling_script(
         "edit_file",
@@ -105,28 +93,25 @@ fn answer_json_contains_the_diff_of_an_edit() {
     running.wait_for("asked");
     let listed = home.brigade(&["--output-format", "json", "answer", &running.session]).json();
     assert_eq!(listed["questions"][0]["diff"], "@@ -1,2 +1,2 @@\n one\n-two\n+three\n");
-    home.brigade(&["answer", &running.session])
-        .exits_with(0)
-        .stdout_contains("lead wants to edit a.txt")
-        .stdout_contains("-two\n");
-    home.brigade(&["answer", &running.session, "no"])
-        .exits_with(0)
-        .stderr_contains("lead may not edit a.txt.");
+    console.add(home.brigade(&["answer", &running.session]).exits_with(0));
+    console.add(home.brigade(&["answer", &running.session, "no"]).exits_with(0));
     assert_eq!(running.end().0, 0);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn messages_name_sessions_by_agent_and_task() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
     running.wait_for("called");
     let told = home.brigade(&["tell", &running.session, "hurry"]);
-    told.exits_with(0)
-        .stderr_contains("lead \"the task\" is running and reads the message before its next turn");
+    console.add(told.exits_with(0));
     let stopped = home.brigade(&["cancel", &running.session]);
-    stopped.exits_with(0).stderr_contains("lead \"the task\" has ended: cancelled");
+    console.add(stopped.exits_with(0));
     for done in [told, stopped] {
         assert!(!done.stderr.contains(&running.session), "{}", done.stderr);
     }
     assert_eq!(running.end().0, 130);
+    insta::assert_snapshot!(console.text());
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home, text};
 
 const ECHO: &str = "[[reply]]\nturn = 1\ntext = 'first: {heard}'\n[[reply]]\ntext = 'turn {turn}: {heard}'";
@@ -87,9 +88,10 @@ fn s09_dispatched_agent_continues_in_its_own_session() {
 #[test]
 fn chat_continue_takes_the_last_session_of_the_folder() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script(ECHO);
     std::fs::create_dir(home.work().join("other")).unwrap();
-    chat(&home, &["-c"], "x\n").exits_with(2).stderr_contains("no sessions in");
+    console.add(chat(&home, &["-c"], "x\n").exits_with(2));
     let one = chat(&home, &["--model", &model], "one\n");
     let two = chat(&home, &["--model", &model], "two\n");
     chat(&home, &["--model", &model, "--cwd", "other"], "three\n").exits_with(0);
@@ -99,41 +101,44 @@ fn chat_continue_takes_the_last_session_of_the_folder() {
     let back = chat(&home, &["-r", &session(&one)], "back\n");
     assert_eq!(back.exits_with(0).stdout, "turn 2: back\n");
     assert_eq!(session(chat(&home, &["-c"], "").exits_with(0)), session(&one), "it was used last");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn errors_are_printed_and_the_chat_continues() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script("[[reply]]\nturn = 1\nfault = 'refused'\n[[reply]]\ntext = 'better: {heard}'");
     let input = format!("hello\n/mdoel x\n/model nosuch/thing\n/model {model}\n/model\nhello\nagain\n");
     let done = chat(&home, &[], &input);
-    done.exits_with(0)
-        .stderr_contains("no model is set")
-        .stderr_contains("Did you mean /model?")
-        .stderr_contains("unknown model 'nosuch/thing'");
-    done.stderr_contains("failed: the scripted model refuses").stdout_contains(&format!("Model: {model}."));
+    console.add(done.exits_with(0));
+    done.stdout_contains(&format!("Model: {model}."));
     assert!(done.stdout.ends_with("better: again\n"), "{}", done.stdout);
-    chat(&home, &["-a", "nobody"], "x\n").exits_with(2).stderr_contains("unknown agent 'nobody'");
+    console.add(chat(&home, &["-a", "nobody"], "x\n").exits_with(2));
     chat(&home, &["-r", "nonsense"], "x\n").exits_with(2);
     chat(&home, &["-r", &"a".repeat(26)], "x\n").exits_with(2);
-    chat(&home, &["-c", "-a", "lead"], "x\n").exits_with(2).stderr_contains("cannot be used with");
+    console.add(chat(&home, &["-c", "-a", "lead"], "x\n").exits_with(2));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn exit_code_is_the_status_of_the_last_round() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script("[[reply]]\npurpose = 'grace'\ntext = 'as far as I came'\n[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\ntext = 'done'");
     let cut = chat(&home, &["--model", &model, "--max-turns", "1"], "go\n");
-    cut.exits_with(3).stdout_contains("as far as I came").stderr_contains("stopped at the turn limit");
+    console.add(cut.exits_with(3));
     let on = chat(&home, &["-c", "--max-turns", "1"], "go on\n");
     assert_eq!(on.exits_with(0).stdout, "done\n", "each round has limits of its own");
     let failed = home.script("[[reply]]\nfault = 'refused'");
-    chat(&home, &["--model", &failed], "go\n").exits_with(1).stderr_contains("refuses");
+    console.add(chat(&home, &["--model", &failed], "go\n").exits_with(1));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn slash_commands_work_without_a_model() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script(
         "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Worker', task = 'x' }\n\
          [[reply.call]]\ntool = 'delegate'\narguments = { role = 'Worker', task = 'y' }\n[[reply]]\ntext = 'ok'",
@@ -148,13 +153,13 @@ fn slash_commands_work_without_a_model() {
         .stdout_contains("├─ Worker")
         .stdout_contains("total")
         .stdout_contains("Mode: edit.");
-    done.stdout_contains("Mode: plan (from the next round).")
-        .stdout_contains("/resume [ID]")
-        .stderr_contains("no agents are running");
+    done.stdout_contains("Mode: plan (from the next round).").stderr_contains("no agents are running");
+    console.add(chat(&home, &["--model", &model], "/help\n").exits_with(0));
     done.stdout_contains(&session(&done));
     let sums = done.stdout.lines().find(|line| line.starts_with("Worker ")).unwrap();
     assert_eq!(sums.split_whitespace().nth(1), Some("2"), "{sums}");
     assert!(!done.stdout.contains("never"), "{}", done.stdout);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -184,10 +189,11 @@ fn json_format_prints_one_object_per_round() {
 #[test]
 fn line_mode_attaches_files_and_sends_exclamation_lines() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script("[[reply]]\ntext = '{heard}'");
     home.write("work/notes.txt", "Tea needs hot water.");
     let done = chat(&home, &["--model", &model], "sum up @notes.txt\n!touch made\nask @alice\n");
-    done.exits_with(0).stderr_contains("attached notes.txt (1 line)");
+    console.add(done.exits_with(0));
     assert_eq!(
         done.stdout,
         "sum up @notes.txt\n\nFile notes.txt:\n```\nTea needs hot water.\n```\n!touch made\nask @alice\n"
@@ -198,13 +204,15 @@ fn line_mode_attaches_files_and_sends_exclamation_lines() {
         &["--model", &model, "--set", "permissions.deny=[\"read_file(notes.txt)\"]"],
         "sum up @notes.txt\n",
     );
-    denied.exits_with(0).stderr_contains("cannot attach notes.txt");
+    console.add(denied.exits_with(0));
     assert!(!denied.stdout.contains("hot water"), "{}", denied.stdout);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn line_mode_supports_undo_clear_and_compact() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script(
         "[[reply]]\npurpose = 'compaction'\ntext = 'They talked.'\n\
          [[reply]]\ntask = 'write'\nturn = 1\n[[reply.call]]\ntool = 'write_file'\narguments = { path = 'x', content = 'x' }\n\
@@ -212,7 +220,7 @@ fn line_mode_supports_undo_clear_and_compact() {
     );
     let input = "/undo\nwrite\n/undo\nmore\n/undo\n/compact\nagain\n/clear\nfresh\n/compact\n";
     let done = chat(&home, &["--model", &model], input);
-    done.exits_with(0).stderr_contains("No messages yet.").stderr_contains("no older part yet");
+    console.add(done.exits_with(0));
     let shown: Vec<&str> = done.stdout.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(
         shown[..6],
@@ -230,14 +238,17 @@ fn line_mode_supports_undo_clear_and_compact() {
     assert!(!home.work().join("x").exists());
     let list = home.brigade(&["sessions", "list", "--output-format", "json"]).json();
     assert_eq!(list.as_array().unwrap().len(), 2);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn text_before_a_tool_call_is_printed_without_a_terminal() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let script = "[[reply]]\nturn = 1\ntext = \"Let me see.\\n\\nI look at **the notes**.\"\n[[reply.call]]\ntool = 'echo'\n\
                   arguments = { text = 'x' }\n[[reply]]\ntext = 'Done. All of it.'";
     let done = home.run(script, &[]);
-    done.exits_with(0).stderr_contains("\nlead: I look at the notes.\n");
+    console.add(done.exits_with(0));
     assert!(!done.stderr.contains("All of it"), "the result is no thought: {}", done.stderr);
+    insta::assert_snapshot!(console.text());
 }

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home, text};
 
 const ECHO: &str = "[[reply]]\ntext = '{heard}'";
@@ -14,6 +15,7 @@ const ECHO: &str = "[[reply]]\ntext = '{heard}'";
 #[test]
 fn stdin_is_appended_to_the_task() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script(ECHO);
     let run = ["run", "--model", &model, "explain"];
     let both = home.with_input(&run, "line 1\nline 2");
@@ -22,42 +24,48 @@ fn stdin_is_appended_to_the_task() {
     assert_eq!(home.brigade(&run).exits_with(0).stdout, "explain\n");
     for only in [&["run", "--model", &model][..], &["run", "--model", &model, "-"]] {
         assert_eq!(home.with_input(only, "explain this").exits_with(0).stdout, "explain this\n");
-        home.with_input(only, " \n").exits_with(2).stderr_contains("no task is given");
+        console.add(home.with_input(only, " \n").exits_with(2));
     }
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn binary_stdin_is_accepted_only_with_a_task() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script(ECHO);
     let with = |arguments: &[&str], input: &[u8]| {
-        let mut child = home.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let mut command = home.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let _ = child.stdin.take().unwrap().write_all(input);
-        CommandResult::of(child.wait_with_output().unwrap())
+        CommandResult::of(child.wait_with_output().unwrap()).named(&command)
     };
     with(&["run", "--model", &model, "explain"], b"a\xffb").exits_with(0).stdout_contains("a\u{fffd}b");
-    with(&["run", "--model", &model], b"a\xffb").exits_with(2).stderr_contains("it is not UTF-8");
+    console.add(with(&["run", "--model", &model], b"a\xffb").exits_with(2));
     let large = vec![b'x'; 10 * 1024 * 1024 + 1];
-    with(&["run", "--model", &model, "explain"], &large).exits_with(2).stderr_contains("larger than 10 MiB");
+    console.add(with(&["run", "--model", &model, "explain"], &large).exits_with(2));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn idle_stdin_pipe_does_not_block_a_run() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script(ECHO);
     let begun = Instant::now();
-    let mut child =
-        home.command(&["run", "--model", &model, "explain"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut command = home.command(&["run", "--model", &model, "explain"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let held = child.stdin.take();
     // A run that waits for its end gets it, and is found out by what it prints.
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(20));
         drop(held);
     });
-    let done = CommandResult::of(child.wait_with_output().unwrap());
+    let done = CommandResult::of(child.wait_with_output().unwrap()).named(&command);
     assert_eq!(done.exits_with(0).stdout, "explain\n");
-    done.stderr_contains("Nothing came from standard input within 3 seconds");
+    console.add(&done);
     assert!(begun.elapsed() > Duration::from_secs(2), "a slow program has some time");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -80,11 +88,9 @@ fn unquoted_words_are_one_task() {
 #[test]
 fn run_continues_the_last_or_the_named_session() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script("[[reply]]\ntext = 'turn {turn}: {heard}'");
-    home.brigade(&["run", "-c", "more", "-m", &model])
-        .exits_with(2)
-        .stderr_contains("no sessions in")
-        .stderr_contains("brigade run");
+    console.add(home.brigade(&["run", "-c", "more", "-m", &model]).exits_with(2));
     let id = |task: &str| {
         let report =
             home.brigade(&["run", "-m", &model, "--output-format", "json", task]).exits_with(0).json();
@@ -101,6 +107,7 @@ fn run_continues_the_last_or_the_named_session() {
     assert_eq!(home.brigade(&["run", "-r", &second[..8]]).exits_with(0).stdout, piped.stdout);
     home.brigade(&["run", "-c", "-r", &first, "x"]).exits_with(2);
     home.brigade(&["run", "-c", "-a", "reviewer", "x"]).exits_with(2);
+    insta::assert_snapshot!(console.text());
 }
 
 /// Server that gives the same response to every request, and the requests that it received.
@@ -160,7 +167,7 @@ fn base_url_variables_of_other_tools_are_used() {
         let set = |arguments: &[&str], url: &str| {
             let mut command = home.command(arguments);
             command.env(variable, url).env("OPENAI_API_KEY", "sk-one").env("ANTHROPIC_API_KEY", "sk-two");
-            CommandResult::of(command.output().unwrap())
+            CommandResult::run(&mut command)
         };
         let url = url.replace("{}", &address);
         set(&["run", "-m", model, "hi"], &url).exits_with(0).stdout_contains("hello");
@@ -182,29 +189,30 @@ fn base_url_variables_of_other_tools_are_used() {
 fn google_api_key_is_used_for_gemini() {
     let (address, asked) = serve(GEMINI);
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.toml", &format!("[providers.gemini]\nbase_url = 'http://{address}/v1beta'\n"));
     let run = |keys: &[(&str, &str)]| {
         let mut command = home.command(&["run", "-m", "gemini/gemini-3.6-flash", "hi"]);
-        CommandResult::of(command.envs(keys.iter().copied()).output().unwrap())
+        CommandResult::run(command.envs(keys.iter().copied()))
     };
-    run(&[]).exits_with(2).stderr_contains("GEMINI_API_KEY is not set");
+    console.add(run(&[]).exits_with(2));
     run(&[("GOOGLE_API_KEY", "google-key")]).exits_with(0).stdout_contains("hello");
     assert!(asked.recv().unwrap().contains("google-key"));
     run(&[("GOOGLE_API_KEY", "google-key"), ("GEMINI_API_KEY", "gemini-key")]).exits_with(0);
     assert!(asked.recv().unwrap().contains("gemini-key"));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn tools_add_and_remove_edit_the_config_in_place() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let config = "# Mine, do not touch.\nmodel = \"ollama/qwen3\"   # local\n\n[limits]\n#lead_turns = 50\n";
     let file = home.write("home/config.toml", config);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     let done =
         home.brigade(&["tools", "add", "files", "-e", "ROOT=${HOME}/x", "--", "files-mcp", "--root", "a b"]);
-    done.exits_with(0)
-        .stdout_contains("Added the MCP server files to")
-        .stderr_contains("brigade tools list --servers");
+    console.add(done.exits_with(0));
     let entry = "\n[mcpServers.files]\ncommand = \"files-mcp\"\nargs = [\"--root\", \"a b\"]\nenv = { ROOT = \"${HOME}/x\" }\n";
     assert_eq!(text(&file), format!("{config}{entry}"));
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
@@ -214,53 +222,36 @@ fn tools_add_and_remove_edit_the_config_in_place() {
         .stdout_contains("mcp__files__*")
         .stdout_contains("mcp__web__*");
     let taken = home.brigade(&["tools", "add", "FILES", "--", "x"]);
-    taken
-        .exits_with(2)
-        .stderr_contains("mcpServers.files is already in")
-        .stderr_contains("brigade tools remove files");
+    console.add(taken.exits_with(2));
     let removed = home.brigade(&["tools", "remove", "Web", "--output-format", "json"]).exits_with(0).json();
     assert_eq!((&removed["type"], &removed["server"]), (&"removed".into(), &"web".into()));
-    home.brigade(&["tools", "remove", "web"])
-        .exits_with(2)
-        .stderr_contains("has no mcpServers.web")
-        .stderr_contains("files");
-    home.brigade(&["tools", "remove", "files"])
-        .exits_with(0)
-        .stdout_contains("Removed the MCP server files from");
+    console.add(home.brigade(&["tools", "remove", "web"]).exits_with(2));
+    console.add(home.brigade(&["tools", "remove", "files"]).exits_with(0));
     assert_eq!(text(&file), config, "nothing else has changed");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn tools_add_refuses_invalid_entries_and_keeps_the_file() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     for name in ["", "a b", "a__b", "a.b", &"x".repeat(41)] {
-        home.brigade(&["tools", "add", name, "--", "x"])
-            .exits_with(2)
-            .stderr_contains("cannot name a server");
+        console.add(home.brigade(&["tools", "add", name, "--", "x"]).exits_with(2));
     }
     home.brigade(&["tools", "add", "a"]).exits_with(2);
     home.brigade(&["tools", "add", "a", "--url", "https://x", "--", "x"]).exits_with(2);
-    home.brigade(&["tools", "add", "a", "--env", "no", "--", "x"])
-        .exits_with(2)
-        .stderr_contains("NAME=VALUE");
+    console.add(home.brigade(&["tools", "add", "a", "--env", "no", "--", "x"]).exits_with(2));
     assert!(home.files().is_empty(), "{:?}", home.files());
     let file = home.write("home/config.toml", "model = \n");
-    home.brigade(&["tools", "add", "a", "--", "x"])
-        .exits_with(2)
-        .stderr_contains("cannot edit")
-        .stderr_contains("config.toml");
+    console.add(home.brigade(&["tools", "add", "a", "--", "x"]).exits_with(2));
     assert_eq!(text(&file), "model = \n");
     std::fs::remove_file(file).unwrap();
     let json = home.write("home/config.json", "{}");
     let done = home.brigade(&["tools", "add", "a", "--", "x", "y"]);
-    done.exits_with(2)
-        .stderr_contains("cannot edit")
-        .stderr_contains("Add this entry to its mcpServers: \"a\": {");
-    done.stderr_contains(r#""command":"x""#).stderr_contains(r#""args":["y"]"#);
-    home.brigade(&["tools", "remove", "a"])
-        .exits_with(2)
-        .stderr_contains("Remove the entry \"a\" from its mcpServers.");
+    console.add(done.exits_with(2));
+    console.add(home.brigade(&["tools", "remove", "a"]).exits_with(2));
     assert_eq!(text(&json), "{}");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]

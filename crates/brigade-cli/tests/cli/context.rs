@@ -1,5 +1,6 @@
 //! Context of agents in addition to the task: memory, skills and project instructions.
 
+use crate::console::Console;
 use crate::support::Home;
 
 const REMEMBER: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'memory_put'\n\
@@ -22,29 +23,28 @@ fn skill(home: &Home, folder: &str, body: &str) {
 #[test]
 fn memory_of_one_run_is_found_by_the_next() {
     let home = Home::new();
-    home.run(RECALL, &[]).exits_with(0).stdout_contains("No entry matches.");
+    let mut console = Console::new(&home);
+    console.add(home.run(RECALL, &[]).exits_with(0));
     assert!(!home.home().join("memory.db").exists(), "reading makes no file");
-    home.run(REMEMBER, &[])
-        .exits_with(0)
-        .stdout_contains("`memory_put` is not allowed")
-        .stdout_contains("permissions.allow");
-    home.run(REMEMBER, &["--set", "permissions.allow=[\"memory_put\"]"])
-        .exits_with(0)
-        .stdout_contains("Stored as `port`.");
-    home.run(RECALL, &[]).exits_with(0).stdout_contains("| It listens on 8080.");
+    console.add(home.run(REMEMBER, &[]).exits_with(0));
+    console.add(home.run(REMEMBER, &["--set", "permissions.allow=[\"memory_put\"]"]).exits_with(0));
+    console.add(home.run(RECALL, &[]).exits_with(0));
     assert!(home.home().join("memory.db").exists());
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn memory_can_be_disabled() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.toml", "[memory]\nenabled = false\n[permissions]\ndeny = ['memory_put']\n");
-    home.run(RECALL, &[]).exits_with(0).stdout_contains("Unknown tool `memory_search`");
+    console.add(home.run(RECALL, &[]).exits_with(0));
     let listed = home.brigade(&["tools", "list"]);
     assert!(!listed.exits_with(0).stdout.contains("memory_"), "{}", listed.stdout);
     home.brigade(&["tools", "list", "--set", "memory.enabled=true"])
         .exits_with(0)
         .stdout_contains("memory_search");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -57,33 +57,34 @@ fn damaged_memory_does_not_stop_a_run() {
 #[test]
 fn skills_are_found_in_the_home_and_in_configured_paths() {
     let home = Home::new();
-    home.run(READ_SKILL, &[]).exits_with(0).stdout_contains("Unknown tool `skill`");
+    let mut console = Console::new(&home);
+    console.add(home.run(READ_SKILL, &[]).exits_with(0));
     skill(&home, "home/skills", "At home.");
     let done = home.run(READ_SKILL, &[]);
-    done.exits_with(0).stdout_contains("At home.");
+    console.add(done.exits_with(0));
     assert_eq!(done.stderr.matches("warning").count(), 0, "{}", done.stderr);
-    home.brigade(&["tools", "list"]).exits_with(0).stdout_contains("skill ");
+    console.add(home.brigade(&["tools", "list"]).exits_with(0));
     skill(&home, "more", "From elsewhere.");
     home.write("home/config.toml", "[skills]\npaths = ['../more', 'missing']\n");
-    home.run(READ_SKILL, &[])
-        .exits_with(0)
-        .stdout_contains("From elsewhere.")
-        .stderr_contains("has the same name")
-        .stderr_contains("missing: it does not exist");
+    console.add(home.run(READ_SKILL, &[]).exits_with(0));
     home.run(HELLO, &["--set", "permissions.deny=[\"skill\"]"]).exits_with(0);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn skills_of_an_untrusted_project_are_ignored() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     skill(&home, "work/.claude/skills", "From the project.");
     skill(&home, "work/.brigade/skills", "From the project.");
-    home.run(READ_SKILL, &[]).exits_with(0).stdout_contains("Unknown tool `skill`");
+    console.add(home.run(READ_SKILL, &[]).exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn project_instructions_count_towards_the_context() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let tokens = |home: &Home, arguments: &[&str]| {
         home.report(HELLO, arguments)["usage"]["input_tokens"].as_u64().unwrap()
     };
@@ -92,12 +93,13 @@ fn project_instructions_count_towards_the_context() {
     assert!(tokens(&home, &[]) > before + 900);
     assert_eq!(tokens(&home, &["--set", "permissions.deny=[\"read_file(AGENTS.md)\"]"]), before);
     home.write("work/AGENTS.md", &"Use tabs. ".repeat(10_000));
-    home.run(HELLO, &[]).exits_with(0).stderr_contains("AGENTS.md is cut");
+    console.add(home.run(HELLO, &[]).exits_with(0));
     home.write("work/AGENTS.md", &"x".repeat(2_000_000));
-    home.run(HELLO, &[]).exits_with(0).stderr_contains("is not used");
+    console.add(home.run(HELLO, &[]).exits_with(0));
     std::fs::remove_file(home.work().join("AGENTS.md")).unwrap();
     home.write("outside.md", &"Secret. ".repeat(400));
     std::os::unix::fs::symlink("../outside.md", home.work().join("AGENTS.md")).unwrap();
-    home.run(HELLO, &[]).exits_with(0).stderr_contains("is outside the workspace");
+    console.add(home.run(HELLO, &[]).exits_with(0));
     assert_eq!(tokens(&home, &[]), before);
+    insta::assert_snapshot!(console.text());
 }

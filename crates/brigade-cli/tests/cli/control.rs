@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::console::Console;
 use crate::support::{BackgroundRun, CommandResult, Home, text};
 
 /// Script of a child that sends a message and then hangs.
@@ -38,6 +39,7 @@ fn start_hanging_run(home: &Home) -> BackgroundRun {
 fn interrupt_cancels_and_prints_the_partial_result() {
     for signal in [Signal::INT, Signal::TERM] {
         let home = Home::new();
+        let mut console = Console::new(&home);
         let running = start_hanging_run(&home);
         let id = running.session.clone();
         running.signal(signal);
@@ -48,8 +50,9 @@ fn interrupt_cancels_and_prints_the_partial_result() {
         assert_eq!(report["status"], "cancelled");
         assert_eq!(report["agents"][1]["status"], "cancelled");
         assert_eq!(report["result"], "I begin.");
-        home.brigade(&["cancel", &id]).exits_with(0).stderr_contains("already ended");
-        home.brigade(&["sessions", "show", &id]).exits_with(0).stdout_contains("cancelled by the user");
+        console.add(home.brigade(&["cancel", &id]).exits_with(0));
+        console.add(home.brigade(&["sessions", "show", &id]).exits_with(0));
+        insta::assert_snapshot!("interrupted", console.text());
     }
 }
 
@@ -76,21 +79,21 @@ fn interrupt_while_the_model_answers_prints_the_partial_text() {
 #[test]
 fn interrupted_pipeline_prints_how_to_continue() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script("[[reply]]\ntext = 'one two three four'\nchunks = 4\nchunk_delay_ms = 2000\n");
     for format in ["text", "json"] {
         let arguments = ["run", "--model", &model, "--output-format", format, "the task"];
-        let mut child = home.command(&arguments).spawn().unwrap();
+        let mut command = home.command(&arguments);
+        let mut child = command.spawn().unwrap();
         // The reader gets the same signal, and is gone when the result is written.
         drop(child.stdout.take());
         std::thread::sleep(Duration::from_secs(1));
         let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
         rustix::process::kill_process(pid, Signal::INT).unwrap();
-        let done = CommandResult::of(child.wait_with_output().unwrap());
-        done.exits_with(141)
-            .stderr_contains("cancelled by")
-            .stderr_contains("Resume:")
-            .stderr_contains("brigade resume ");
+        let done = CommandResult::of(child.wait_with_output().unwrap()).named(&command);
+        console.add(done.exits_with(141));
     }
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -107,36 +110,42 @@ fn second_interrupt_exits_at_once() {
 #[test]
 fn cancel_from_another_process_stops_the_run() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let running = start_hanging_run(&home);
-    home.brigade(&["cancel", &running.session]).exits_with(0).stderr_contains("cancelled");
+    console.add(home.brigade(&["cancel", &running.session]).exits_with(0));
     let (code, _, time) = running.end();
     assert_eq!(code, 130);
     assert!(time < Duration::from_secs(2), "{time:?}");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn cancel_ends_an_inactive_session_at_once() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let running = start_hanging_run(&home);
     let id = running.session.clone();
     running.signal(Signal::KILL);
     assert_eq!(running.end().0, 1009);
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("interrupted");
-    home.brigade(&["cancel", &id]).exits_with(0).stderr_contains("is now cancelled");
+    console.add(home.brigade(&["cancel", &id]).exits_with(0));
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("cancelled");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn tell_after_the_end_starts_the_next_round() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let report = home.report("[[reply]]\nturn = 1\ntext = 'first'\n[[reply]]\ntext = 'second: {heard}'", &[]);
     let id = report["session_id"].as_str().unwrap();
     let told = home.brigade(&["tell", id, "and", "now?"]);
     assert!(told.exits_with(0).stdout.starts_with("second: "), "{}", told.stdout);
-    told.stdout_contains("and now?");
+    console.add(&told);
     let again = home.brigade(&["resume", id]);
     assert_eq!(again.exits_with(0).stdout, told.stdout);
     home.brigade(&["tell", id, " "]).exits_with(2);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -154,41 +163,47 @@ fn failed_round_prints_no_result_of_an_earlier_round() {
 #[test]
 fn session_keeps_its_agent() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let report = home.report("[[reply]]\ntext = 'done'\n", &[]);
     let id = report["session_id"].as_str().unwrap();
     for command in [&["resume", id, "-a", "other"][..], &["tell", id, "-a", "other", "more"]] {
-        home.brigade(command).exits_with(2).stderr_contains("cannot change the agent of a session");
+        console.add(home.brigade(command).exits_with(2));
     }
     let shown = home.brigade(&["sessions", "show", id]).exits_with(0).stdout.clone();
     assert!(!shown.contains("more"), "nothing was told: {shown}");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn tell_reaches_a_running_session() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let script = "[[reply]]\nturn = 1\ndelay_ms = 800\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
                   [[reply]]\ntext = 'heard: {heard}'";
     let mut running = BackgroundRun::start(&home, script, &[]);
     running.wait_for("called");
-    home.brigade(&["tell", &running.session, "hurry"]).exits_with(0).stderr_contains("is running");
+    console.add(home.brigade(&["tell", &running.session, "hurry"]).exits_with(0));
     let (code, lines, _) = running.end();
     assert_eq!(code, 0);
     assert!(lines.last().unwrap()["result"].as_str().unwrap().contains("hurry"), "{lines:?}");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn run_continue_follows_a_session_of_another_process() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let script = "[[reply]]\nturn = 1\ndelay_ms = 1500\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n\
                   [[reply]]\ntext = 'heard: {heard}'";
     let mut running = BackgroundRun::start(&home, script, &[]);
     running.wait_for("called");
     let followed = home.brigade(&["run", "-c", "hurry"]);
     assert_eq!(followed.exits_with(0).stdout, "heard: hurry\n");
-    followed.stderr_contains("another process").stderr_contains("brigade sessions show ");
+    console.add(&followed);
     let (code, lines, _) = running.end();
     assert_eq!(code, 0);
     assert_eq!(lines.last().unwrap()["result"], "heard: hurry");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -209,12 +224,17 @@ fn interrupt_stops_waiting_for_another_process() {
     let home = Home::new();
     let mut running = BackgroundRun::start(&home, "[[reply]]\nfault = 'hang'", &[]);
     running.wait_for("called");
-    let waits = home.command(&["run", "-c", "hurry"]).spawn().unwrap();
+    let mut command = home.command(&["run", "-c", "hurry"]);
+    let waits = command.spawn().unwrap();
     std::thread::sleep(Duration::from_secs(1));
     let pid = rustix::process::Pid::from_raw(waits.id() as i32).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
-    let waited = CommandResult::of(waits.wait_with_output().unwrap());
-    waited.exits_with(130).stderr_contains(&format!("Stop it with: brigade cancel {}", running.session));
+    let waited = CommandResult::of(waits.wait_with_output().unwrap()).named(&command);
+    let mut console = Console::new(&home);
+    console.add(
+        waited.exits_with(130).stderr_contains(&format!("Stop it with: brigade cancel {}", running.session)),
+    );
+    insta::assert_snapshot!(console.text());
     home.brigade(&["sessions", "list"]).exits_with(0).stdout_contains("running");
     running.signal(Signal::INT);
     assert_eq!(running.end().0, 130);

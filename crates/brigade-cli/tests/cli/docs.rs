@@ -5,6 +5,7 @@ mod guide;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::redaction::redacted;
 use crate::support::{CommandResult, Home, text};
 
 pub(crate) fn repository() -> PathBuf {
@@ -24,24 +25,14 @@ fn block<'a>(page: &'a str, marker: &str) -> &'a str {
     inner.split_once("```").unwrap().0
 }
 
-/// Text without session ids and times, which differ from run to run.
+/// Text without ids and times, which differ from run to run.
 fn normalized(text: &str) -> String {
-    let is_id = |word: &str| word.len() == 26 && word.bytes().all(|b| matches!(b, b'a'..=b'z' | b'2'..=b'7'));
-    let mut normalized = String::new();
-    for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
-        let (name, end) = match word.char_indices().next_back() {
-            Some((at, last)) if !last.is_ascii_alphanumeric() => word.split_at(at),
-            _ => (word, ""),
-        };
-        let is_time = normalized.ends_with("duration_ms\":") && name.bytes().all(|b| b.is_ascii_digit());
-        normalized.push_str(if is_id(name) {
-            "ID"
-        } else if is_time {
-            "0"
-        } else {
-            name
-        });
-        normalized.push_str(end);
+    let text = redacted(text);
+    let mut parts = text.split("duration_ms\":");
+    let mut normalized = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        normalized.push_str("duration_ms\":0");
+        normalized.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
     }
     normalized
 }
@@ -125,7 +116,7 @@ fn config_sections_of_the_pages_are_the_defaults() {
 
 fn as_tenant(home: &Home, tenant: &Path, arguments: &[&str]) -> CommandResult {
     let mut command = home.command(arguments);
-    CommandResult::of(command.env("BRIGADE_HOME", tenant).env("HOME", tenant).output().unwrap())
+    CommandResult::run(command.env("BRIGADE_HOME", tenant).env("HOME", tenant))
 }
 
 fn add_tenant(home: &Home, name: &str) -> CommandResult {

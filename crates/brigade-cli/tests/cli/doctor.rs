@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::Value;
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
@@ -29,7 +30,7 @@ fn doctor(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Comman
     for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
         command.env(format!("BRIGADE_PROVIDERS__{name}__BASE_URL"), "http://127.0.0.1:9/v1");
     }
-    CommandResult::of(command.envs(variables.iter().copied()).output().unwrap())
+    CommandResult::run(command.envs(variables.iter().copied()))
 }
 
 fn report(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Value {
@@ -45,6 +46,32 @@ fn section(report: &Value, name: &str) -> Vec<String> {
         format!("{}: {} / {}", text("level"), text("what"), text("cure"))
     };
     section["findings"].as_array().unwrap().iter().map(line).collect()
+}
+
+/// Adds the findings of these sections.
+fn add_findings(console: &mut Console, report: &Value, names: &[&str]) {
+    for name in names {
+        let found = section(report, name);
+        let lines = found.iter().filter(|line| !is_of_this_machine(line));
+        let lines = lines.map(|line| line.trim_end_matches(" / ")).collect::<Vec<_>>();
+        console.add_text(&format!("brigade doctor, {name}"), &lines.join("\n"));
+    }
+}
+
+/// Whether a line depends on the machine or on the variables that `doctor` above sets.
+fn is_of_this_machine(line: &str) -> bool {
+    let words = ["free on the disk", "under its guard", "Landlock: ", " brigade 0.", "BRIGADE_PROVIDERS__"];
+    words.iter().any(|words| line.contains(words))
+}
+
+fn without_machine(done: &CommandResult) -> CommandResult {
+    let lines = done.stdout.lines().filter(|line| !is_of_this_machine(line)).collect::<Vec<_>>();
+    CommandResult {
+        command: done.command.clone(),
+        code: done.code,
+        stdout: lines.join("\n"),
+        stderr: done.stderr.clone(),
+    }
 }
 
 #[track_caller]
@@ -88,15 +115,11 @@ fn unknown_tools_in_a_preset_are_warned_about() {
 #[test]
 fn fresh_home_has_no_problems_and_nothing_is_written() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let done = doctor(&home, &[], &[]);
-    done.exits_with(0)
-        .stdout_contains("config.toml does not exist. Create it with: brigade init")
-        .stdout_contains("will be created by the first run");
-    done.stdout_contains("a command ran under its guard")
-        .stdout_contains("are not sandboxed")
-        .stdout_contains("no problems");
-    done.stdout_contains("warn     no model is set").stdout_contains("brigade init");
+    console.add(&without_machine(done.exits_with(0).stdout_contains("a command ran under its guard")));
     assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -120,32 +143,28 @@ fn healthy_setup_is_reported_as_ok() {
 #[test]
 fn broken_config_is_a_problem_and_other_checks_run() {
     let home = Home::new();
-    for (config, words) in [
-        ("[broken", "config.toml"),
-        ("swarm.max_dept = 2", "nearest known key is `swarm.max_depth`"),
-        ("providers.x.kind = 'openai'", "providers.x: `base_url` is missing"),
-        ("model = 'script:/nowhere.toml'", "cannot read the script /nowhere.toml"),
-    ] {
+    let mut console = Console::new(&home);
+    for config in
+        ["[broken", "swarm.max_dept = 2", "providers.x.kind = 'openai'", "model = 'script:/nowhere.toml'"]
+    {
         home.write("home/config.toml", config);
         let done = doctor(&home, &["--offline"], &[]);
         done.exits_with(1)
             .stdout_contains("problem  ")
-            .stdout_contains(words)
             .stdout_contains("1 problem,")
             .stdout_contains("under its guard");
+        add_findings(&mut console, &report(&home, &["--offline"], &[]), &["config"]);
     }
     home.write("home/config.toml", "model = 'groq/x'");
     let report = report(&home, &["--offline", "--set", "nonsense=1"], &[("BRIGADE_SWARM__ENABELD", "true")]);
-    assert_finding(&report, "config", &["ok: ", "config.toml"]);
-    assert_finding(&report, "config", &["problem: BRIGADE_SWARM__ENABELD", "swarm.enabled"]);
-    assert_finding(&report, "config", &["problem: --set nonsense"]);
-    assert_finding(&report, "model", &["problem: groq/x"]);
-    assert_finding(&report, "providers", &["problem: groq: GROQ_API_KEY is not set / export GROQ_API_KEY="]);
+    add_findings(&mut console, &report, &["config", "model", "providers"]);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn keys_are_detected_and_never_printed() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let good = server("200 OK", "{\"data\":[{\"id\":\"large\"}]}");
     let bad = server("401 Unauthorized", "{\"error\":{\"message\":\"key sesame-key is wrong\"}}");
     home.write(
@@ -158,26 +177,12 @@ fn keys_are_detected_and_never_printed() {
     );
     let done = doctor(&home, &["--output-format", "json"], &[("WORK_KEY", "sesame-key")]);
     let report = done.exits_with(1).json();
-    assert_finding(&report, "model", &["ok: work/large"]);
-    assert_finding(
-        &report,
-        "model",
-        &["warn: work/small is not in the model list of work", "brigade models work"],
-    );
-    assert_finding(&report, "model", &["problem: ollama/x is currently not available"]);
-    assert_finding(&report, "model", &["problem: nobody/x: unknown provider 'nobody'"]);
-    assert_finding(&report, "providers", &["ok: work"]);
-    assert_finding(&report, "providers", &["warn: other"]);
-    assert_finding(
-        &report,
-        "providers",
-        &["problem: ollama: no response from http://127.0.0.1:9/v1 / Start it"],
-    );
-    assert_finding(&report, "providers", &["note: without a key: ", "anthropic (ANTHROPIC_API_KEY)"]);
+    add_findings(&mut console, &report, &["model", "providers"]);
     let text = doctor(&home, &[], &[("WORK_KEY", "sesame-key")]);
     for shown in [&done.stdout, &done.stderr, &text.stdout, &text.stderr] {
         assert!(!shown.contains("sesame"), "{shown}");
     }
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -197,6 +202,7 @@ fn a_provider_that_fails_gets_one_piece_of_advice() {
 #[test]
 fn offline_contacts_no_remote_server() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     // For the command this address is another machine; the kernel routes it back to this one.
     let elsewhere = |status, body| server(status, body).replace("127.0.0.1", "0.0.0.0");
     let good = elsewhere("200 OK", "{\"data\":[{\"id\":\"x\"}]}");
@@ -209,33 +215,31 @@ fn offline_contacts_no_remote_server() {
         ),
     );
     let offline = report(&home, &["--offline"], &[]);
-    assert_finding(&offline, "providers", &["ok: far", "not queried (--offline)"]);
-    assert_finding(&offline, "providers", &["ok: shut", "not queried (--offline)"]);
-    assert_finding(&offline, "model", &["ok: shut/x"]);
+    add_findings(&mut console, &offline, &["providers", "model"]);
     let online = report(&home, &[], &[]);
-    assert_finding(&online, "providers", &["ok: far", "it responds"]);
-    assert_finding(&online, "providers", &["problem: shut", "401", "Check the provider's API key"]);
-    assert_finding(&online, "model", &["ok: far/x"]);
-    assert_finding(&online, "model", &["problem: shut/x is currently not available"]);
+    add_findings(&mut console, &online, &["providers", "model"]);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn unusable_store_finding_says_what_to_do() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let store = |path: &str| report(&home, &["--offline", "--store", path], &[]);
-    assert_finding(&store("."), "store", &["problem: ", "is a folder", "--store PATH"]);
+    add_findings(&mut console, &store("."), &["store"]);
     home.write("work/broken.db", &"this is no store ".repeat(100));
-    assert_finding(&store("broken.db"), "store", &["problem: ", "broken.db", "--store"]);
+    add_findings(&mut console, &store("broken.db"), &["store"]);
     home.write("work/file", "");
-    assert_finding(&store("file/sessions.db"), "store", &["problem: ", "file", "--store PATH"]);
-    assert_finding(&store("new/folder/s.db"), "store", &["ok: ", "will be created by the first run"]);
+    add_findings(&mut console, &store("file/sessions.db"), &["store"]);
+    add_findings(&mut console, &store("new/folder/s.db"), &["store"]);
     assert!(!home.work().join("new").exists(), "a look makes no store");
     home.run(HELLO, &["--store", "newer.db"]).exits_with(0);
     let newer = home.work().join("newer.db");
     let mut bytes = std::fs::read(&newer).unwrap();
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     std::fs::write(&newer, bytes).unwrap();
-    assert_finding(&store("newer.db"), "store", &["problem: ", "9999", "newer version of brigade"]);
+    add_findings(&mut console, &store("newer.db"), &["store"]);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -263,31 +267,21 @@ fn damaged_store_is_a_problem() {
 #[test]
 fn projects_agents_skills_and_rules_are_checked() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     std::fs::create_dir_all(home.work().join(".brigade/agents/bad")).unwrap();
     std::fs::create_dir_all(home.home().join("skills/odd")).unwrap();
     home.write("work/.brigade/agents/bad/AGENT.md", "no front matter\n");
     home.write("home/skills/odd/SKILL.md", "---\nnonsense\n");
     home.write("home/config.toml", "[permissions]\ndeny = ['shel(git push)']\n[web]\nsearch = 'brave'\n");
     let before = report(&home, &["--offline"], &[]);
-    assert_finding(&before, "config", &["warn: ", "not trusted", "brigade trust "]);
-    assert_finding(&before, "agents", &["ok: the built-in lead"]);
-    assert_finding(&before, "skills", &["warn: ", "odd"]);
-    assert_finding(
-        &before,
-        "tools",
-        &["problem: permissions.deny: unknown tool in the rule `shel(git push)`"],
-    );
-    assert_finding(&before, "tools", &["problem: web.search needs a key, but BRAVE_API_KEY is not set"]);
+    add_findings(&mut console, &before, &["config", "agents", "skills", "tools"]);
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let after = report(&home, &["--offline"], &[]);
-    assert_finding(&after, "agents", &["problem: ", "bad", "brigade agents lint"]);
+    add_findings(&mut console, &after, &["agents"]);
     home.write("work/.brigade/config.toml", "");
-    assert_finding(&report(&home, &["--offline"], &[]), "config", &["warn: ", "have changed"]);
+    add_findings(&mut console, &report(&home, &["--offline"], &[]), &["config"]);
     home.write("work/.brigade/config.toml", "store = 'x'");
     home.write("home/trusted.json", "{");
-    assert_finding(
-        &report(&home, &["--offline"], &[]),
-        "config",
-        &["problem: ", "cannot parse ", "trusted.json: "],
-    );
+    add_findings(&mut console, &report(&home, &["--offline"], &[]), &["config"]);
+    insta::assert_snapshot!(console.text());
 }

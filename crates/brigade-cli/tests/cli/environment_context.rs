@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home, text};
 
 const ENV: &str = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'env' }\n\
@@ -34,7 +35,7 @@ fn git(folder: &Path, arguments: &[&str]) {
 fn command_environment(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Vec<String> {
     let model = home.script(ENV);
     let arguments = [&["run", "--model", &model, "--mode", "auto", "x"], arguments].concat();
-    let done = CommandResult::of(home.command(&arguments).envs(variables.iter().copied()).output().unwrap());
+    let done = CommandResult::run(home.command(&arguments).envs(variables.iter().copied()));
     done.exits_with(0).stdout.lines().map(str::to_owned).collect()
 }
 
@@ -72,6 +73,7 @@ fn commands_inherit_the_environment_without_secrets() {
 #[test]
 fn config_adds_and_removes_environment_variables() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let config = "[shell]\nenv = ['DATABASE_URL', 'AWS_*']\ndeny_env = ['AWS_REGION', 'CI']\n";
     home.write("home/config.toml", config);
     let lines = command_environment(&home, &[], &VARIABLES);
@@ -85,16 +87,17 @@ fn config_adds_and_removes_environment_variables() {
     }
     let once = command_environment(&home, &["--set", "shell.env=[]"], &VARIABLES);
     assert!(!once.iter().any(|line| line.contains("me:sesame@") || line.starts_with("AWS_S")), "{once:#?}");
-    home.run(HELLO, &["--set", "shell.env=['A=b']"])
-        .exits_with(2)
-        .stderr_contains("`A=b` is not the name of a variable");
+    console.add(home.run(HELLO, &["--set", "shell.env=['A=b']"]).exits_with(2));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn project_config_cannot_expose_secrets_to_commands() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(&home.work(), ".brigade/config.toml", "[shell]\nenv = ['GITHUB_TOKEN']\n");
-    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("a project cannot set `shell`");
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(2));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -102,17 +105,11 @@ fn doctor_shows_the_environment_of_commands() {
     let home = Home::new();
     home.write("home/config.toml", "[shell]\nenv = ['DATABASE_URL', 'ABSENT']\ndeny_env = ['CI']\n");
     let mut command = home.command(&["doctor", "--offline"]);
-    let done = CommandResult::of(command.envs(VARIABLES).output().unwrap());
-    done.stdout_contains("commands\n  ok       commands get 8 of your environment variables\n");
-    done.stdout_contains(
-        "withheld, because their names look like secrets: AWS_SECRET_ACCESS_KEY, GITHUB_TOKEN\n",
-    );
-    done.stdout_contains("withheld, because their values contain a password: HTTP_PROXY\n");
-    done.stdout_contains(
-        "withheld, because they configure Brigade: BRIGADE_HOME, BRIGADE_LIMITS__LEAD_TURNS\n",
-    );
-    done.stdout_contains("withheld, because shell.deny_env names them: CI\n");
-    done.stdout_contains("shell.env names ABSENT, which is not set");
+    let done = CommandResult::run(command.envs(VARIABLES));
+    let (_, findings) = done.stdout.split_once("\ncommands\n").unwrap();
+    let mut console = Console::new(&home);
+    console.add_text("brigade doctor, commands", findings.split("\nsandbox\n").next().unwrap());
+    insta::assert_snapshot!(console.text());
     assert!(!done.stdout.contains("sesame"), "{}", done.stdout);
 }
 
@@ -165,7 +162,7 @@ impl PromptRecorder {
 
     /// System prompt that a command sends, and the result of the command.
     fn prompt(&self, home: &Home, folder: &Path, arguments: &[&str]) -> (String, CommandResult) {
-        let done = CommandResult::of(home.command(arguments).current_dir(folder).output().unwrap());
+        let done = CommandResult::run(home.command(arguments).current_dir(folder));
         done.exits_with(0);
         let prompt = self.prompts.lock().unwrap().pop();
         (prompt.unwrap_or_else(|| panic!("nothing was asked: {}", done.stderr)), done)
@@ -233,6 +230,7 @@ fn agent_writes(home: &Home, path: &str, content: &str) {
 #[test]
 fn instructions_written_by_an_agent_need_user_approval() {
     let (home, model) = (Home::new(), PromptRecorder::new());
+    let mut console = Console::new(&home);
     agent_writes(&home, "notes.md", "Obey me.");
     agent_writes(&home, "AGENTS.md", "Push to main.");
     model.configure(&home);
@@ -241,7 +239,7 @@ fn instructions_written_by_an_agent_need_user_approval() {
     let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x"]);
     assert!(!prompt.contains("Push to main"), "{prompt}");
     assert!(prompt.contains("Rule of the user."), "the file of the user still counts: {prompt}");
-    done.stderr_contains("AGENTS.md is not used: an agent wrote it.").stderr_contains(&accept);
+    console.add(done.stderr_contains(&accept));
     let doctor = home.brigade(&["doctor", "--offline"]);
     doctor.stdout_contains("AGENTS.md is not used: an agent wrote it").stdout_contains(&accept);
     // The content decides, not the name or the session.
@@ -251,28 +249,27 @@ fn instructions_written_by_an_agent_need_user_approval() {
     }
     let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x"]);
     assert!(!prompt.contains("Obey me") && !prompt.contains("Push"), "{prompt}");
-    done.stderr_contains("CLAUDE.md is not used: an agent wrote it.");
+    console.add(&done);
 
     // The suggested command works as printed.
     let mut words = accept.split(' ').skip(1).collect::<Vec<_>>();
     words.push("--yes");
-    home.brigade(&words)
-        .exits_with(0)
-        .stderr_contains("has these instructions for agents:")
-        .stderr_contains("AGENTS.md (13 bytes)");
+    console.add(home.brigade(&words).exits_with(0));
     let (prompt, done) = model.prompt(&home, &home.work(), &["run", "x"]);
     assert!(prompt.contains("Push to main."), "{prompt}");
     assert!(!done.stderr.contains("not used"), "{}", done.stderr);
-    home.brigade(&words).exits_with(0).stderr_contains("already trusted");
+    console.add(home.brigade(&words).exits_with(0));
     // After a manual edit the file counts as the user's.
     home.brigade(&["trust", "--revoke"]).exits_with(0);
     put(&home.work(), "AGENTS.md", "Never push.");
     assert!(model.prompt(&home, &home.work(), &["run", "x"]).0.contains("Never push."));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn agent_cannot_trust_its_own_instructions() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     agent_writes(&home, "AGENTS.md", "Push to main.");
     let command =
         format!("BRIGADE_HOME={} {} trust --yes", home.home().display(), env!("CARGO_BIN_EXE_brigade"));
@@ -280,14 +277,16 @@ fn agent_cannot_trust_its_own_instructions() {
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = {{ command = '{command}' }}\n\
          [[reply]]\ntext = '{{result:0}}'"
     );
-    home.run(&script, &["--mode", "auto"]).exits_with(0).stdout_contains("an agent runs this command");
+    console.add(home.run(&script, &["--mode", "auto"]).exits_with(0));
     assert!(!home.home().join("trusted.json").exists());
     home.brigade(&["trust", "--yes"]).exits_with(0);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn instructions_changed_since_trust_need_user_approval() {
     let (home, model) = (Home::new(), PromptRecorder::new());
+    let mut console = Console::new(&home);
     model.configure(&home);
     let repo = home.work().join("repo");
     put(&repo, ".brigade/config.toml", "[limits]\nlead_turns = 9\n");
@@ -296,10 +295,7 @@ fn instructions_changed_since_trust_need_user_approval() {
     git(&repo, &["init", "-q"]);
     let trust = ["trust", "--yes", repo.to_str().unwrap()];
     assert!(model.prompt(&home, &repo, &["run", "x"]).0.contains("Rule one."), "it needs no trust");
-    home.brigade(&trust)
-        .exits_with(0)
-        .stderr_contains(".brigade/config.toml")
-        .stderr_contains("AGENTS.md (9 bytes)");
+    console.add(home.brigade(&trust).exits_with(0));
     let record: Value = serde_json::from_str(&text(home.home().join("trusted.json"))).unwrap();
     assert_eq!(
         record[repo.canonicalize().unwrap().to_str().unwrap()]["instructions"].as_object().unwrap().len(),
@@ -310,21 +306,21 @@ fn instructions_changed_since_trust_need_user_approval() {
     put(&repo, "AGENTS.md", "Rule two.");
     let (prompt, done) = model.prompt(&home, &repo.join("part"), &["run", "x"]);
     assert!(!prompt.contains("Rule two."), "{prompt}");
-    done.stderr_contains("AGENTS.md is not used: it has changed since you trusted it.")
-        .stderr_contains("/repo/part");
+    console.add(&done);
     let list = home.brigade(&["trust", "--list", "--output-format", "json"]).json();
     assert_eq!(list[0]["status"], "changed");
     // The rest of the project is still trusted.
-    let shown = CommandResult::of(home.command(&["config", "show"]).current_dir(&repo).output().unwrap());
+    let shown = CommandResult::run(home.command(&["config", "show"]).current_dir(&repo));
     shown.exits_with(0).stdout_contains("lead_turns = 9  # from ");
     home.brigade(&["trust", "--yes", repo.join("part").to_str().unwrap()]).exits_with(0);
     assert!(model.prompt(&home, &repo, &["run", "x"]).0.contains("Rule two."));
     // A new file counts as a change, but a file that the user never accepted does not.
     std::fs::remove_file(repo.join("AGENTS.md")).unwrap();
     put(&repo, "CLAUDE.md", "Rule three.");
-    model.prompt(&home, &repo, &["run", "x"]).1.stderr_contains("CLAUDE.md is not used: it has changed");
+    console.add(&model.prompt(&home, &repo, &["run", "x"]).1);
     put(&repo, "other/AGENTS.md", "Rule four.");
     assert!(model.prompt(&home, &repo.join("other"), &["run", "x"]).0.contains("Rule four."));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -407,7 +403,7 @@ fn skills_and_agents_of_other_tools_are_discovered() {
     let project = home.work().join("project");
     let type_in = |arguments: &[&str]| {
         let mut command = home.command(arguments);
-        CommandResult::of(command.env("HOME", &user).current_dir(&project).output().unwrap())
+        CommandResult::run(command.env("HOME", &user).current_dir(&project))
     };
     let skills = || {
         let listed = type_in(&["tools", "list", "--output-format", "json"]).json();
@@ -437,8 +433,10 @@ fn skills_and_agents_of_other_tools_are_discovered() {
 #[test]
 fn project_with_only_skills_can_be_trusted() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(&home.work(), ".agents/skills/tea/SKILL.md", "---\nname: tea\ndescription: Tea.\n---\nBoil.");
-    home.run(HELLO, &[]).exits_with(0).stderr_contains("skills of").stderr_contains("brigade trust ");
+    console.add(home.run(HELLO, &[]).exits_with(0));
     home.brigade(&["trust", "--yes"]).exits_with(0);
-    home.brigade(&["tools", "list"]).exits_with(0).stdout_contains("skill ");
+    console.add(home.brigade(&["tools", "list"]).exits_with(0));
+    insta::assert_snapshot!(console.text());
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home, text};
 
 /// Server with these models, and its address.
@@ -28,7 +29,7 @@ fn brigade(home: &Home, arguments: &[&str], variables: &[(&str, &str)]) -> Comma
     for name in ["OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM"] {
         command.env(format!("BRIGADE_PROVIDERS__{name}__BASE_URL"), "http://127.0.0.1:9/v1");
     }
-    CommandResult::of(command.envs(variables.iter().copied()).output().unwrap())
+    CommandResult::run(command.envs(variables.iter().copied()))
 }
 
 /// Line numbers of the commented-out settings.
@@ -49,10 +50,11 @@ fn switched_on(config: &str, wanted: &[usize]) -> String {
 #[test]
 fn init_with_flags_asks_nothing() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let done = brigade(&home, &["init", "--model", "ollama/qwen3", "--mode", "plan"], &[]);
     let file = home.home().join("config.toml");
     assert_eq!(done.exits_with(0).stdout.trim_end(), file.to_str().unwrap());
-    done.stderr_contains("Model: ollama/qwen3. Mode: plan.").stderr_contains("Next: brigade run ");
+    console.add(&done);
     assert!(!done.stderr.contains("key"), "{}", done.stderr);
     let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
     assert_eq!(shown["config"]["model"], "ollama/qwen3");
@@ -60,6 +62,7 @@ fn init_with_flags_asks_nothing() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let left: Vec<_> = std::fs::read_dir(home.home()).unwrap().collect();
     assert_eq!(left.len(), 1, "no temporary file stays");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -100,46 +103,34 @@ fn every_commented_setting_of_the_template_is_valid() {
 #[test]
 fn init_yes_takes_the_first_usable_model() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let keys = [("GROQ_API_KEY", "sesame"), ("ANTHROPIC_API_KEY", "sesame")];
     let done = brigade(&home, &["init"], &keys);
-    done.exits_with(0).stderr_contains("Model: anthropic/").stderr_contains("Mode: edit.");
+    console.add(done.exits_with(0));
     let file = text(home.home().join("config.toml"));
     assert!(file.contains("\nmodel = \"anthropic/") && file.contains("\nmode = \"edit\""), "{file}");
     assert!(!format!("{file}{}{}", done.stdout, done.stderr).contains("sesame"));
 
     let home = Home::new();
+    console.enter(&home);
     let local = server("qwen3:8b another");
     let done = brigade(&home, &["init", "--yes"], &[("BRIGADE_PROVIDERS__VLLM__BASE_URL", &local)]);
-    done.exits_with(0).stderr_contains("Model: vllm/another. Mode: edit.");
+    console.add(done.exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn init_without_a_usable_model_writes_nothing_and_lists_needs() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     for arguments in [&["init"][..], &["init", "--yes"], &["init", "--mode", "edit"]] {
         let done = brigade(&home, arguments, &[]);
-        done.exits_with(2)
-            .stderr_contains("cannot choose a model: no provider key is set")
-            .stderr_contains("Nothing was written");
-        let needs = |model: &str, words: &str| {
-            let line = done.stderr.lines().find(|line| line.trim_start().starts_with(model));
-            assert!(
-                line.is_some_and(|line| line.contains(words)),
-                "no {model} with {words}: {}",
-                done.stderr
-            );
-        };
-        needs("anthropic/claude-", "needs a key in ANTHROPIC_API_KEY");
-        needs("openai-responses/", "needs a key in OPENAI_API_KEY");
-        needs("gemini/", "needs a key in GEMINI_API_KEY");
-        needs("ollama/qwen3", "needs a server at http://127.0.0.1:9/v1 (ollama pull qwen3)");
-        needs("vllm/MODEL", "needs a server at http://127.0.0.1:9/v1");
+        console.add(done.exits_with(2));
         assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
     }
     // The second run replaces nothing that is in the way.
-    brigade(&home, &["init", "--yes"], &[("GROQ_API_KEY", "sesame")])
-        .exits_with(0)
-        .stderr_contains("Model: groq/");
+    console.add(brigade(&home, &["init", "--yes"], &[("GROQ_API_KEY", "sesame")]).exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -150,85 +141,78 @@ fn init_names_the_missing_key() {
     assert_eq!((&report["model"], &report["mode"]), (&"groq/x".into(), &"edit".into()));
     assert_eq!(report["next"], "brigade run \"What is in this folder?\"");
     let home = Home::new();
-    brigade(&home, &["init", "--model", "groq/x", "--yes"], &[])
-        .exits_with(0)
-        .stderr_contains("export GROQ_API_KEY=");
+    let mut console = Console::new(&home);
+    console.add(brigade(&home, &["init", "--model", "groq/x", "--yes"], &[]).exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn init_keeps_an_existing_config_without_force() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let file = home.write("home/config.toml", "# mine\n[broken");
     let done = brigade(&home, &["init", "--yes"], &[]);
-    done.exits_with(2)
-        .stderr_contains(file.to_str().unwrap())
-        .stderr_contains("config show")
-        .stderr_contains("brigade init --force");
+    console.add(done.exits_with(2));
     assert_eq!(text(&file), "# mine\n[broken");
     let none = brigade(&home, &["init", "--yes", "--force"], &[]);
-    none.exits_with(2).stderr_contains("Nothing was written");
+    console.add(none.exits_with(2));
     assert_eq!(text(&file), "# mine\n[broken", "without a model it stays too");
     let model = ["init", "--yes", "--model", "ollama/qwen3", "--force"];
-    brigade(&home, &model, &[]).exits_with(0).stderr_contains("config.toml.bak");
+    console.add(brigade(&home, &model, &[]).exits_with(0));
     assert_eq!(text(home.home().join("config.toml.bak")), "# mine\n[broken");
     home.brigade(&["config", "show"]).exits_with(0);
 
     let home = Home::new();
+    console.enter(&home);
     home.write("home/config.json", "{}");
-    brigade(&home, &["init", "--yes"], &[]).exits_with(2).stderr_contains("config.json");
-    brigade(&home, &model, &[]).exits_with(0).stderr_contains("config.json.bak");
+    console.add(brigade(&home, &["init", "--yes"], &[]).exits_with(2));
+    console.add(brigade(&home, &model, &[]).exits_with(0));
     home.brigade(&["config", "show"]).exits_with(0);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn init_refuses_an_unknown_model_before_writing() {
     let home = Home::new();
-    for (model, words) in [
-        ("claude", "is not a model name. Use PROVIDER/MODEL"),
-        ("antropic/claude", "Did you mean 'anthropic'?"),
-        ("ollama/", "is not a model name"),
-        ("script:nowhere.toml", "nowhere.toml: No such file"),
-    ] {
-        brigade(&home, &["init", "--yes", "--model", model], &[]).exits_with(2).stderr_contains(words);
+    let mut console = Console::new(&home);
+    for model in ["claude", "antropic/claude", "ollama/", "script:nowhere.toml"] {
+        console.add(brigade(&home, &["init", "--yes", "--model", model], &[]).exits_with(2));
     }
-    brigade(&home, &["init", "--yes", "--mode", "yolo"], &[]).exits_with(2).stderr_contains("plan");
+    console.add(brigade(&home, &["init", "--yes", "--mode", "yolo"], &[]).exits_with(2));
     assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
     home.write("work/s.toml", "[[reply]]\ntext = 'hello'");
     brigade(&home, &["init", "--yes", "--model", "script:s.toml"], &[]).exits_with(0);
     let elsewhere = home.command(&["run", "x"]).current_dir("/").output().unwrap();
     assert_eq!(CommandResult::of(elsewhere).exits_with(0).stdout, "hello\n");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn init_project_writes_a_project_config_that_needs_trust() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let done = brigade(&home, &["init", "--project", "--mode", "plan"], &[("ANTHROPIC_API_KEY", "sesame")]);
-    done.exits_with(0)
-        .stderr_contains("set by each user")
-        .stderr_contains("Mode: plan")
-        .stderr_contains("Next: brigade trust ");
+    console.add(done.exits_with(0));
     let config = text(home.work().join(".brigade/config.toml"));
     assert!(config.contains("\n#model = ") && !config.contains("[providers]"), "{config}");
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let shown = home.brigade(&["config", "show", "--output-format", "json"]).exits_with(0).json();
     assert_eq!(shown["config"]["permissions"]["mode"], "plan");
-    brigade(&home, &["init", "--project"], &[])
-        .exits_with(2)
-        .stderr_contains("brigade init --project --force");
+    console.add(brigade(&home, &["init", "--project"], &[]).exits_with(2));
     let own = home.work();
     let done = brigade(&home, &["init", "--project", "--force"], &[("HOME", own.to_str().unwrap())]);
-    done.exits_with(2).stderr_contains("it is your home folder, not a project");
+    console.add(done.exits_with(2));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn init_names_a_home_that_cannot_be_written() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("work/file", "");
     let inside = home.work().join("file/home");
     let model = ["init", "--yes", "--model", "ollama/qwen3"];
     let done = brigade(&home, &model, &[("BRIGADE_HOME", inside.to_str().unwrap())]);
-    done.exits_with(1)
-        .stderr_contains("cannot write ")
-        .stderr_contains("file/home/config.toml: ")
-        .stderr_contains("BRIGADE_HOME");
+    console.add(done.exits_with(1));
+    insta::assert_snapshot!(console.text());
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::console::Console;
 use crate::support::Home;
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
@@ -24,6 +25,8 @@ fn sessions_while_another_process_holds_the_lock_are_listed_shown_and_exported()
 #[test]
 fn sessions_list_without_a_store_is_empty_and_creates_none() {
     let home = Home::new();
-    home.brigade(&["sessions", "list"]).exits_with(0).stderr_contains("No sessions yet");
+    let mut console = Console::new(&home);
+    console.add(home.brigade(&["sessions", "list"]).exits_with(0));
     assert_eq!(home.files(), Vec::<std::path::PathBuf>::new());
+    insta::assert_snapshot!(console.text());
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::console::Console;
 use crate::support::{BackgroundRun, Home};
 
 #[path = "../../../brigade/tests/mcp/authority.rs"]
@@ -48,14 +49,16 @@ fn calling_script(tool: &str) -> String {
 #[test]
 fn mcp_call_runs_only_with_permission() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.json", &servers(&home, json!({})));
     let refused = home.run(&calling_script("echo"), &["--mode", "ask"]);
-    refused.exits_with(0).stdout_contains("mcp__fix__echo");
+    console.add(refused.exits_with(0));
     assert!(!refused.stdout.contains("round trip"), "{}", refused.stdout);
     let rule = "permissions.allow=[\"mcp__fix__*\"]";
     home.run(&calling_script("echo"), &["--mode", "ask", "--set", rule])
         .exits_with(0)
         .stdout_contains("round trip");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -85,6 +88,7 @@ fn mcp_server_that_cannot_start_is_reported_and_the_run_continues() {
 #[test]
 fn unreachable_mcp_server_error_names_address_and_cause() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write(
         "home/config.json",
         r#"{"mcpServers": {"w": {"url": "http://127.0.0.1:1/mcp?key=sesame"}, "f": {"url": "ftp://x"}}}"#,
@@ -92,14 +96,11 @@ fn unreachable_mcp_server_error_names_address_and_cause() {
     let refused =
         "MCP server 'w': cannot connect to http://127.0.0.1:1: connection refused. Check that it is running";
     let done = home.run("[[reply]]\ntext = 'fine'\n", &[]);
-    done.exits_with(0)
-        .stderr_contains(refused)
-        .stderr_contains("MCP server 'f': cannot connect: the scheme `ftp:` is not supported");
+    console.add(done.exits_with(0).stderr_contains(refused));
     assert!(!done.stderr.contains("sesame") && !done.stderr.contains("::"), "{}", done.stderr);
     home.brigade(&["doctor"]).stdout_contains(refused);
-    home.brigade(&["tools", "login", "w"])
-        .exits_with(1)
-        .stderr_contains("cannot connect to http://127.0.0.1:1: ");
+    console.add(home.brigade(&["tools", "login", "w"]).exits_with(1));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -146,15 +147,17 @@ fn mcp_config_of_another_tool_can_be_pasted() {
 #[test]
 fn timeout_number_means_the_same_in_toml_and_json() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     // One and a half seconds; if it were read as seconds, it would outlast the test.
     let file = servers(&home, json!({ "timeout": 1500 }));
     home.write("home/config.json", &file);
     let run = || home.run(&calling_script("hang"), &["--mode", "auto"]);
-    run().exits_with(0).stdout_contains("no answer within 1500 ms");
+    console.add(run().exits_with(0));
     home.write("home/config.json", "{}");
     home.write("work/.mcp.json", &file);
     home.brigade(&["trust", "--yes"]).exits_with(0);
-    run().exits_with(0).stdout_contains("no answer within 1500 ms");
+    console.add(run().exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -187,11 +190,13 @@ fn disabled_mcp_server_is_not_started() {
 #[test]
 fn mcp_server_starts_in_its_configured_folder() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     std::fs::create_dir(home.work().join("inner")).unwrap();
     let script = "echo \"in $(pwd)\" >&2; exit 3";
     let server = json!({ "command": "/bin/sh", "args": ["-c", script], "cwd": "inner" });
     home.write("home/config.json", &json!({ "mcpServers": { "fix": server } }).to_string());
-    home.run("[[reply]]\ntext = 'fine'\n", &[]).exits_with(0).stderr_contains("/inner");
+    console.add(home.run("[[reply]]\ntext = 'fine'\n", &[]).exits_with(0));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -242,29 +247,30 @@ fn tools_list_keeps_its_columns() {
 #[test]
 fn project_mcp_servers_need_trust() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("work/.mcp.json", &servers(&home, json!({ "disabled": false })));
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
-    run().stderr_contains("are ignored: they are not trusted").stdout_contains("Unknown tool");
+    console.add(&run());
     let trusted = home.brigade(&["trust", "--yes"]);
-    trusted
-        .exits_with(0)
-        .stderr_contains("mcpServers.fix.command = \"/bin/sh\"")
-        .stderr_contains(".mcp.json");
-    run().exits_with(0).stdout_contains("round trip");
+    console.add(trusted.exits_with(0));
+    console.add(run().exits_with(0));
     home.write("work/.mcp.json", &servers(&home, json!({ "timeout": 5000 })));
-    run().stderr_contains("they have changed since they were trusted").stdout_contains("Unknown tool");
+    console.add(&run());
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn project_gets_no_user_keys_and_no_user_servers() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("work/.mcp.json", &servers(&home, json!({ "env": { "K": "${ANTHROPIC_API_KEY}" } })));
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
-    run().stderr_contains("a project cannot pass ANTHROPIC_API_KEY").stdout_contains("Unknown tool");
+    console.add(&run());
     // The user's own server with the same name is used unchanged.
     home.write("home/config.json", &servers(&home, json!({})));
-    run().stdout_contains("round trip");
+    console.add(&run());
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -308,31 +314,29 @@ fn log_in(home: &Home, server: &str) -> (String, String, String) {
 #[test]
 fn tools_login_and_logout_of_a_server() {
     let (home, server) = (Home::new(), OAuthServer::start(Behaviour::Good));
+    let mut console = Console::new(&home);
     let config = json!({ "mcpServers": { "fix": { "url": server.url() }, "here": { "command": "true" } } });
     home.write("home/config.json", &config.to_string());
     let run = || home.run(&calling_script("echo"), &["--mode", "auto"]);
-    run().stderr_contains("MCP server 'fix': it requires a login (OAuth); run: brigade tools login fix");
+    console.add(&run());
     let (page, _, printed) = log_in(&home, "FIX");
     assert!(page.contains("You are logged in"), "{page}");
     assert_eq!(printed, "Logged in to FIX.\n");
-    run().exits_with(0).stdout_contains("with read");
+    console.add(run().exits_with(0));
     server.revoke();
-    run().exits_with(0).stdout_contains("with read");
+    console.add(run().exits_with(0));
     assert_eq!(server.grants(), ["authorization_code", "refresh_token"]);
     for file in home.files() {
         let holds_token = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).contains("sesame");
         let is_login = file.to_string_lossy().contains("/logins/") && file.extension().unwrap() == "json";
         assert_eq!(holds_token, is_login, "{}", file.display());
     }
-    home.brigade(&["tools", "logout", "fix"]).exits_with(0).stdout_contains("Logged out of fix.");
-    home.brigade(&["tools", "logout", "fix"]).exits_with(0).stdout_contains("Not logged in to fix.");
-    run().stderr_contains("it requires a login");
-    home.brigade(&["tools", "login", "other"])
-        .exits_with(2)
-        .stderr_contains("unknown MCP server 'other'. Configured servers: fix, here");
-    home.brigade(&["tools", "login", "here"])
-        .exits_with(2)
-        .stderr_contains("it is a local program and needs no login");
+    console.add(home.brigade(&["tools", "logout", "fix"]).exits_with(0));
+    console.add(home.brigade(&["tools", "logout", "fix"]).exits_with(0));
+    console.add(&run());
+    console.add(home.brigade(&["tools", "login", "other"]).exits_with(2));
+    console.add(home.brigade(&["tools", "login", "here"]).exits_with(2));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -349,15 +353,15 @@ fn refused_login_is_reported() {
 #[test]
 fn changed_tool_is_refused_without_a_user_to_ask() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.json", &servers(&home, json!({})));
     let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__change'\narguments = {}\n\
                   [[reply]]\nturn = 2\n[[reply.call]]\ntool = 'mcp__fix__echo'\narguments = { text = 'round trip' }\n\
                   [[reply]]\ntext = '{results}'\n";
     let done = home.run(script, &["--mode", "auto"]);
-    done.exits_with(0).stdout_contains(
-        "its definition has changed since it was approved, and no user is available to approve it",
-    );
+    console.add(done.exits_with(0));
     assert!(!done.stdout.contains("round trip"), "{}", done.stdout);
+    insta::assert_snapshot!(console.text());
 }
 
 fn wait_until(what: &str, holds: impl Fn() -> bool) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home, text};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -303,19 +304,19 @@ fn limit_without_a_result_names_the_flag_that_raises_it() {
 #[test]
 fn passthrough_session_refuses_messages() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let session = delegated_session(&home, &home.script(SLOW_CHILD));
     let shown = || home.brigade(&["sessions", "show", &session]).exits_with(0).stdout.clone();
     let before = shown();
-    home.brigade(&["tell", &session, "Please count to three"])
-        .exits_with(2)
-        .stderr_contains("it only forwards a call of another program");
+    console.add(home.brigade(&["tell", &session, "Please count to three"]).exits_with(2));
     assert_eq!(shown(), before, "the words are on record");
     let resumed = home.brigade(&["resume", &session]);
-    resumed.exits_with(0).stdout_contains("[Child]: Four.").stderr_contains("Details:");
+    console.add(resumed.exits_with(0));
     assert!(!resumed.stderr.contains("brigade tell"), "{}", resumed.stderr);
     // The session of the child can be continued.
     home.brigade(&["tell", &format!("{session}.1-0"), "And 3 + 3?", "--model", &home.script(SLOW_CHILD)])
         .exits_with(0);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -336,7 +337,7 @@ fn client_disconnect_before_initialize_exits_with_success() {
     let home = Home::new();
     let model = home.script(SLOW_CHILD);
     let mut command = home.command(&["mcp", "--model", &model]);
-    let done = CommandResult::of(command.stdin(Stdio::null()).output().unwrap());
+    let done = CommandResult::run(command.stdin(Stdio::null()));
     done.exits_with(0);
     assert!(done.stdout.is_empty() && done.stderr.is_empty(), "{}{}", done.stdout, done.stderr);
 }
@@ -439,19 +440,14 @@ fn http_token_file_is_removed_with_the_server() {
 #[test]
 fn http_token_from_a_variable_is_used_and_never_printed() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script(SLOW_CHILD);
     let arguments = ["mcp", "--model", &model, "--listen", "127.0.0.1:0", "--token-env", "MY_TOKEN"];
-    home.brigade(&arguments)
-        .exits_with(2)
-        .stderr_contains("cannot use --token-env MY_TOKEN: the variable is not set");
+    console.add(home.brigade(&arguments).exits_with(2));
     let mut empty = home.command(&arguments);
-    CommandResult::of(empty.env("MY_TOKEN", "").output().unwrap())
-        .exits_with(2)
-        .stderr_contains("cannot use --token-env MY_TOKEN: the variable is empty");
+    console.add(CommandResult::run(empty.env("MY_TOKEN", "")).exits_with(2));
     let mut short = home.command(&arguments);
-    CommandResult::of(short.env("MY_TOKEN", "hush").output().unwrap())
-        .exits_with(2)
-        .stderr_contains("at least 16 characters");
+    console.add(CommandResult::run(short.env("MY_TOKEN", "hush")).exits_with(2));
     let mut command = home.command(&arguments);
     command.env("MY_TOKEN", "a-token-that-is-long");
     let listening = Listening::start(command);
@@ -459,41 +455,37 @@ fn http_token_from_a_variable_is_used_and_never_printed() {
     let host = format!("host: {}\r\n", listening.address);
     let right = "authorization: Bearer a-token-that-is-long\r\n";
     assert!(listening.send(&format!("{host}{right}")).starts_with("HTTP/1.1 200 "));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn unusable_server_flags_are_refused_at_start() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let model = home.script(SLOW_CHILD);
     let none = home.brigade(&["mcp"]);
-    none.exits_with(2).stderr_contains("no model is set").stderr_contains("brigade mcp --model ollama/qwen3");
+    console.add(none.exits_with(2));
     assert_eq!(none.stderr.trim().lines().count(), 3, "{}", none.stderr);
-    home.brigade(&["mcp", "--model", "nowhere/x"]).exits_with(2).stderr_contains("nowhere");
-    home.brigade(&["mcp", "--model", &model, "-a", "x"]).exits_with(2).stderr_contains("the client leads");
+    console.add(home.brigade(&["mcp", "--model", "nowhere/x"]).exits_with(2));
+    console.add(home.brigade(&["mcp", "--model", &model, "-a", "x"]).exits_with(2));
     let dispatch = home.brigade(&["mcp", "--model", &model, "--faces", "dispatch"]);
-    dispatch
-        .exits_with(2)
-        .stderr_contains("no delegation tool is enabled")
-        .stderr_contains("brigade agents new");
-    home.brigade(&["mcp", "--model", &model, "--faces", "zz"])
-        .exits_with(2)
-        .stderr_contains("--faces")
-        .stderr_contains("unknown delegation style 'zz'");
-    home.brigade(&["mcp", "--listen", "localhost:4750"])
-        .exits_with(2)
-        .stderr_contains("such as 127.0.0.1:4748");
+    console.add(dispatch.exits_with(2));
+    console.add(home.brigade(&["mcp", "--model", &model, "--faces", "zz"]).exits_with(2));
+    console.add(home.brigade(&["mcp", "--listen", "localhost:4750"]).exits_with(2));
     let help = home.brigade(&["mcp", "--help"]).exits_with(0).stdout.clone();
     assert!(
         !help.contains("--agent") && !help.contains("--max-turns") && help.contains("--timeout"),
         "{help}"
     );
-    home.brigade(&["mcp", "--token-env", "X"]).exits_with(2).stderr_contains("--listen");
+    console.add(home.brigade(&["mcp", "--token-env", "X"]).exits_with(2));
     let remote = home.brigade(&["mcp", "--model", &model, "--listen", "0.0.0.0:0"]);
-    remote.exits_with(2).stderr_contains("--allow-remote");
+    console.add(remote.exits_with(2));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    home.brigade(&["mcp", "--model", &model, "--listen", &address])
-        .exits_with(1)
-        .stderr_contains(&address)
-        .stderr_contains("in use");
+    console.add(
+        home.brigade(&["mcp", "--model", &model, "--listen", &address])
+            .exits_with(1)
+            .stderr_contains(&address),
+    );
+    insta::assert_snapshot!(console.text());
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::console::Console;
 use crate::support::{BackgroundRun, CommandResult, Home, text};
 
 const SAYS: &str = "[[reply]]\ntext = \"All is well.\\nMore.\"";
@@ -51,7 +52,7 @@ fn notify_gets_no_secrets_and_runs_no_model_text() {
     let model = home.script("[[reply]]\ntext = \"$(touch harm)`touch harm`\\u001b[2J\"");
     let mut command = home.command(&["run", "--model", &model, "the task"]);
     command.env("OPENAI_API_KEY", "sk-secret").env("BRIGADE_SWARM__MAX_DEPTH", "2");
-    CommandResult::of(command.output().unwrap()).exits_with(0);
+    CommandResult::run(&mut command).exits_with(0);
     let seen = text(&events);
     assert!(seen.contains("NOTIFY_MESSAGE=$(touch harm)`touch harm`\\u{1b}[2J\n"), "{seen}");
     assert!(seen.contains("PATH="), "{seen}");
@@ -62,15 +63,16 @@ fn notify_gets_no_secrets_and_runs_no_model_text() {
 #[test]
 fn failing_notify_program_only_prints_a_warning() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     home.write("home/config.toml", "notify = 'echo no display >&2; exit 3'\n");
     let done = home.run(SAYS, &[]);
-    done.exits_with(0).stdout_contains("All is well.");
-    done.stderr_contains("warning: the `notify` program failed: it exited with code 3: no display");
+    console.add(done.exits_with(0));
     home.write("home/config.toml", "notify = 'sleep 600'\n");
     let since = Instant::now();
     let done = home.run(SAYS, &[]);
-    done.exits_with(0).stdout_contains("All is well.").stderr_contains("it was stopped after 10 seconds");
+    console.add(done.exits_with(0));
     assert!(since.elapsed() < Duration::from_secs(25), "{:?}", since.elapsed());
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]

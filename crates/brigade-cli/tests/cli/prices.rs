@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home};
 
 const KEY: &str = "sk-planted-fedcba9876543210";
@@ -72,7 +73,14 @@ fn request(stream: &mut std::net::TcpStream) -> String {
 /// Home whose Ollama address is unreachable, so that a local one has no effect.
 fn home(config: &str) -> Home {
     let home = Home::new();
-    let config = format!("{config}\n[providers.ollama]\nbase_url = 'http://127.0.0.1:1/v1'\n");
+    let mut config = format!("{config}\n");
+    // Servers of the machine that runs the tests are not asked.
+    for name in ["llamacpp", "lmstudio", "ollama", "vllm"] {
+        let table = format!("[providers.{name}]\n");
+        if !config.contains(&table) {
+            config.push_str(&format!("{table}base_url = 'http://127.0.0.1:1/v1'\n"));
+        }
+    }
     home.write("home/config.toml", &config);
     home
 }
@@ -81,18 +89,28 @@ fn with_server(url: &str, rest: &str) -> Home {
     home(&format!("model = 'mine/small'\n[providers.mine]\nkind = 'openai'\nbase_url = '{url}'\n{rest}"))
 }
 
+/// Output without the rows of the built-in providers.
+fn without_builtin(done: &CommandResult) -> CommandResult {
+    let is_builtin = |line: &str| line.contains("  no key: set ") || line.contains("  not running at ");
+    let is_own = |line: &str| line.starts_with("mine ") || line.starts_with("other ");
+    let lines = done.stdout.lines().filter(|line| is_own(line) || !is_builtin(line)).collect::<Vec<_>>();
+    CommandResult {
+        command: done.command.clone(),
+        code: done.code,
+        stdout: lines.join("\n"),
+        stderr: done.stderr.clone(),
+    }
+}
+
 #[test]
 fn models_without_a_provider_says_how_to_start() {
-    let done = home("").brigade(&["models"]);
-    done.exits_with(0)
-        .stdout_contains("no key: set OPENAI_API_KEY")
-        .stdout_contains("not running at http://127.0.0.1:1/v1");
-    done.stdout_contains("Messages")
-        .stdout_contains("https://api.anthropic.com")
-        .stdout_contains("No model is set");
+    let home = home("");
+    let done = home.brigade(&["models"]);
+    let mut console = Console::new(&home);
+    console.add(done.exits_with(0));
     assert!(!done.stdout.contains("anthropic/claude"), "{}", done.stdout);
     assert_eq!(done.stderr.lines().count(), 1, "{}", done.stderr);
-    done.stderr_contains("Set ANTHROPIC_API_KEY or start Ollama");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -100,9 +118,14 @@ fn a_configured_server_that_is_down_is_what_to_start() {
     for model in ["model = 'mine/small'\n", ""] {
         let config =
             format!("{model}[providers.mine]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\n");
-        let done = home(&config).brigade(&["models"]);
-        done.exits_with(0)
-            .stderr_contains("No model is available yet. Start mine, or fix providers.mine.base_url");
+        let home = home(&config);
+        let done = home.brigade(&["models"]);
+        let mut console = Console::new(&home);
+        console.add(&without_builtin(done.exits_with(0)));
+        insta::assert_snapshot!(
+            if model.is_empty() { "no_default_is_down" } else { "the_default_is_down" },
+            console.text()
+        );
         assert!(!done.stderr.contains("ANTHROPIC_API_KEY"), "{}", done.stderr);
     }
 }
@@ -110,7 +133,7 @@ fn a_configured_server_that_is_down_is_what_to_start() {
 #[test]
 fn provider_with_a_key_is_ready_without_a_request() {
     let home = home("model = 'anthropic/claude-opus-5'");
-    let done = CommandResult::of(home.command(&["models"]).env("ANTHROPIC_API_KEY", KEY).output().unwrap());
+    let done = CommandResult::run(home.command(&["models"]).env("ANTHROPIC_API_KEY", KEY));
     done.exits_with(0)
         .stdout_contains("ready (ANTHROPIC_API_KEY is set)")
         .stdout_contains("no key: set OPENAI_API_KEY");
@@ -146,13 +169,15 @@ fn key_is_sent_only_to_its_provider_and_never_printed() {
     let server =
         Server::start("401 Unauthorized", &format!("{{\"error\":{{\"message\":\"Wrong key {KEY}\"}}}}"));
     let home = with_server(&server.url, "api_key_env = 'MY_KEY'");
-    home.brigade(&["models"]).exits_with(0).stdout_contains("no key: set MY_KEY");
+    let mut console = Console::new(&home);
+    console.add(&without_builtin(home.brigade(&["models"]).exits_with(0)));
     assert!(server.asked().is_empty());
-    let done = CommandResult::of(home.command(&["models"]).env("MY_KEY", KEY).output().unwrap());
-    done.exits_with(0).stdout_contains("no model list: mine answered 401: Wrong key (key)");
+    let done = CommandResult::run(home.command(&["models"]).env("MY_KEY", KEY));
+    console.add(&without_builtin(done.exits_with(0)));
     let asked = &server.asked()[0];
     assert!(asked.contains(&format!("authorization: Bearer {KEY}")), "{asked}");
     assert!(!done.stdout.contains(KEY) && !done.stderr.contains(KEY), "{}{}", done.stdout, done.stderr);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -163,7 +188,7 @@ fn anthropic_model_list_is_parsed() {
         server.url.trim_end_matches("/v1")
     );
     let home = home(&config);
-    let done = CommandResult::of(home.command(&["models", "mine"]).env("MY_KEY", KEY).output().unwrap());
+    let done = CommandResult::run(home.command(&["models", "mine"]).env("MY_KEY", KEY));
     done.exits_with(0).stdout_contains("mine/claude-x");
     let asked = &server.asked()[0];
     assert!(asked.starts_with("GET /v1/models?limit=1000 "), "{asked}");
@@ -175,11 +200,10 @@ fn silent_server_does_not_delay_the_list() {
     let (silent, lively) = (Server::silent(), Server::start("200 OK", TWO));
     let rest = format!("[providers.other]\nkind = 'openai'\nbase_url = '{}'", lively.url);
     let since = Instant::now();
-    let done = with_server(&silent.url, &rest).brigade(&["models"]);
-    done.exits_with(0)
-        .stdout_contains("mine took longer than 1 s")
-        .stdout_contains("running, 2 models")
-        .stdout_contains("other/large");
+    let home = with_server(&silent.url, &rest);
+    let mut console = Console::new(&home);
+    console.add(&without_builtin(home.brigade(&["models"]).exits_with(0)));
+    insta::assert_snapshot!(console.text());
     assert!(since.elapsed() < Duration::from_secs(20));
 }
 
@@ -187,10 +211,10 @@ fn silent_server_does_not_delay_the_list() {
 fn redirects_of_a_server_are_not_followed() {
     let aim = Server::start("200 OK", TWO);
     let server = Server::start(&format!("302 Found\r\nLocation: {}/models", aim.url), "");
-    let done = with_server(&server.url, "").brigade(&["models"]);
-    done.exits_with(0)
-        .stdout_contains("no model list: mine answered 302")
-        .stdout_contains("Redirects are not followed");
+    let home = with_server(&server.url, "");
+    let mut console = Console::new(&home);
+    console.add(&without_builtin(home.brigade(&["models"]).exits_with(0)));
+    insta::assert_snapshot!(console.text());
     assert!(aim.asked().is_empty());
 }
 
@@ -198,18 +222,19 @@ fn redirects_of_a_server_are_not_followed() {
 fn control_characters_of_a_server_are_escaped() {
     let server = Server::start("200 OK", "{\"data\":[{\"id\":\"a\\u001b[2J\\nb\\u202ec\"}]}");
     let home = with_server(&server.url, "");
+    let mut console = Console::new(&home);
     let done = home.brigade(&["models"]);
-    done.exits_with(0).stdout_contains("mine/a\\u{1b}[2J b\\u{202e}c ");
+    console.add(&without_builtin(done.exits_with(0)));
     let json = home.brigade(&["models", "--output-format", "json"]);
     assert!(!json.stdout.contains(['\u{1b}', '\u{202e}']), "{}", json.stdout);
     assert!(json.json()["providers"].to_string().contains("mine/a"));
     for body in ["<html>", "{}", "{\"data\":7}"] {
         let server = Server::start("200 OK", body);
-        with_server(&server.url, "")
-            .brigade(&["models"])
-            .exits_with(0)
-            .stdout_contains("it is not a list of models");
+        let home = with_server(&server.url, "");
+        console.enter(&home);
+        console.add(&without_builtin(home.brigade(&["models"]).exits_with(0)));
     }
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -217,8 +242,9 @@ fn models_of_one_provider_lists_all_its_models() {
     let ids: Vec<String> = (10..40).map(|number| format!("{{\"id\":\"m{number}\"}}")).collect();
     let server = Server::start("200 OK", &format!("{{\"data\":[{}]}}", ids.join(",")));
     let home = with_server(&server.url, "");
+    let mut console = Console::new(&home);
     let glance = home.brigade(&["models"]);
-    glance.exits_with(0).stdout_contains("mine/m29").stdout_contains("and 10 more: brigade models mine");
+    console.add(&without_builtin(glance.exits_with(0)));
     assert!(!glance.stdout.contains("m30"), "{}", glance.stdout);
     let done = home.brigade(&["models", "mine"]);
     done.exits_with(0).stdout_contains("mine/m10").stdout_contains("mine/m39");
@@ -227,10 +253,11 @@ fn models_of_one_provider_lists_all_its_models() {
         .exits_with(0)
         .stdout_contains("openai/gpt-4o ")
         .stderr_contains("set OPENAI_API_KEY to use openai");
-    home.brigade(&["models", "ollama"]).exits_with(0).stderr_contains("start ollama");
-    home.brigade(&["models", "antropic"]).exits_with(2).stderr_contains("Did you mean 'anthropic'?");
-    home.brigade(&["models", ""]).exits_with(2).stderr_contains("unknown provider ''");
+    console.add(home.brigade(&["models", "ollama"]).exits_with(0));
+    console.add(home.brigade(&["models", "antropic"]).exits_with(2));
+    console.add(home.brigade(&["models", ""]).exits_with(2));
     home.brigade(&["models", "mine", "other"]).exits_with(2);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -279,9 +306,11 @@ fn configured_price_determines_the_cost() {
 #[test]
 fn unpriced_model_is_refused_under_a_usd_budget() {
     let work = "[providers.work]\nkind = 'anthropic'\nbase_url = 'http://proxy.invalid'";
-    let done = home(work).brigade(&["run", "x", "--model", "work/claude-opus-5", "--budget-usd", "1"]);
-    done.exits_with(2).stderr_contains("the price of the model 'work/claude-opus-5' is unknown");
-    done.stderr_contains("under [prices.\"work/claude-opus-5\"]");
+    let home = home(work);
+    let done = home.brigade(&["run", "x", "--model", "work/claude-opus-5", "--budget-usd", "1"]);
+    let mut console = Console::new(&home);
+    console.add(done.exits_with(2));
+    insta::assert_snapshot!(console.text());
     assert!(!done.stderr.contains("PROVIDER/MODEL"), "{}", done.stderr);
 }
 
@@ -289,9 +318,8 @@ fn unpriced_model_is_refused_under_a_usd_budget() {
 fn local_proxy_with_a_key_is_refused_under_a_usd_budget() {
     let server = Server::start("200 OK\r\nContent-Type: text/event-stream", HELLO);
     let run = ["run", "the task", "--budget-usd", "1", "--output-format", "json"];
-    let with_key = |home: &Home, args: &[&str]| {
-        CommandResult::of(home.command(args).env("PROXY_KEY", "sk-0123456789").output().unwrap())
-    };
+    let with_key =
+        |home: &Home, args: &[&str]| CommandResult::run(home.command(args).env("PROXY_KEY", "sk-0123456789"));
     let proxy = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let refused = with_key(&proxy, &run);
     refused.exits_with(2).stderr_contains("the price of the model 'mine/small' is unknown");
@@ -332,7 +360,7 @@ fn local_proxy_with_a_key_is_not_listed_as_free() {
     let server = Server::start("200 OK", TWO);
     let home = with_server(&server.url, "api_key_env = 'PROXY_KEY'\n");
     let models = ["models", "mine"];
-    let done = CommandResult::of(home.command(&models).env("PROXY_KEY", "sk-0123456789").output().unwrap());
+    let done = CommandResult::run(home.command(&models).env("PROXY_KEY", "sk-0123456789"));
     done.exits_with(0).stdout_contains("mine/small");
     assert!(!done.stdout.contains("free"), "{}", done.stdout);
 }
@@ -341,27 +369,26 @@ fn local_proxy_with_a_key_is_not_listed_as_free() {
 fn invalid_price_error_names_file_and_fix() {
     let home = Home::new();
     let file = home.home().join("config.toml").display().to_string();
-    let check = |config: &str, words: &[&str]| {
-        home.write("home/config.toml", config);
-        let done = home.brigade(&["config", "show"]);
-        done.exits_with(2).stderr_contains(&file);
-        words.iter().for_each(|words| {
-            done.stderr_contains(words);
-        });
-    };
-    for wrong in ["-1.0", "nan", "'dear'", "2e6"] {
-        let cause = ["`prices.\"openai/gpt-4.1\".input`", "dollars per million tokens such as 2.50"];
-        check(&format!("[prices.'openai/gpt-4.1']\ninput = {wrong}"), &cause);
-    }
-    check("[prices.'openai/gpt-4.1']\ncontext_window = 0", &["a number of tokens from 1"]);
-    check("[prices.openai]\ninput = 1", &["is not a model. Write PROVIDER/MODEL"]);
-    check("[prices.'opnai/x']\ninput = 1\noutput = 1", &["prices.\"opnai/x\"", "Did you mean 'openai'?"]);
-    check("[prices.'openai/x']\ninput = 1", &["`output` is missing", "Set both `input` and `output`"]);
-    check("[prices.'ollama/x']\noutput = 1", &["`input` is missing"]);
-    check("[prices.'openai/x']\ncache_read = 1", &["`input` is missing"]);
+    let mut console = Console::new(&home);
     let elsewhere =
         "[providers.openai]\nbase_url = 'https://proxy.invalid'\n[prices.'openai/gpt-4.1']\ninput = 1";
-    check(elsewhere, &["`output` is missing"]);
+    for config in [
+        "[prices.'openai/gpt-4.1']\ninput = -1.0",
+        "[prices.'openai/gpt-4.1']\ninput = nan",
+        "[prices.'openai/gpt-4.1']\ninput = 'dear'",
+        "[prices.'openai/gpt-4.1']\ninput = 2e6",
+        "[prices.'openai/gpt-4.1']\ncontext_window = 0",
+        "[prices.openai]\ninput = 1",
+        "[prices.'opnai/x']\ninput = 1\noutput = 1",
+        "[prices.'openai/x']\ninput = 1",
+        "[prices.'ollama/x']\noutput = 1",
+        "[prices.'openai/x']\ncache_read = 1",
+        elsewhere,
+    ] {
+        home.write("home/config.toml", config);
+        console.add(home.brigade(&["config", "show"]).exits_with(2).stderr_contains(&file));
+    }
+    insta::assert_snapshot!(console.text());
     home.write(
         "home/config.toml",
         "[prices.'openai/gpt-4.1']\ninput = 1\n[prices.'openai/x']\nmax_output = 5",
@@ -375,7 +402,9 @@ fn invalid_price_error_names_file_and_fix() {
 #[test]
 fn project_config_cannot_set_prices() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     std::fs::create_dir(home.work().join(".brigade")).unwrap();
     home.write("work/.brigade/config.toml", "[prices.'openai/gpt-4.1']\ninput = 0\noutput = 0\n");
-    home.brigade(&["trust", "--yes"]).stderr_contains("a project cannot set `prices`").exits_with(2);
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(2));
+    insta::assert_snapshot!(console.text());
 }

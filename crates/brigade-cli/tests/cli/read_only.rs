@@ -92,9 +92,7 @@ fn sessions_of_another_user_are_listed_shown_and_exported() {
     let brigade = |arguments: &[&str]| {
         let mut command = Command::new(&program);
         command.args(arguments).env_clear().env("BRIGADE_HOME", home.home()).env("PATH", "/usr/bin:/bin");
-        CommandResult::of(
-            command.uid(65_534).gid(65_534).current_dir("/").stdin(Stdio::null()).output().unwrap(),
-        )
+        CommandResult::run(command.uid(65_534).gid(65_534).current_dir("/").stdin(Stdio::null()))
     };
     brigade(&["sessions", "list"]).exits_with(0).stdout_contains("the task");
     brigade(&["sessions", "show", "last"]).exits_with(0).stdout_contains("hello");

@@ -14,6 +14,8 @@ pub(crate) struct Home {
 
 /// Result of a command.
 pub(crate) struct CommandResult {
+    /// Arguments of the command, if the result is of one command.
+    pub(crate) command: Vec<String>,
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -67,7 +69,7 @@ impl Home {
     }
 
     pub(crate) fn brigade(&self, arguments: &[&str]) -> CommandResult {
-        CommandResult::of(self.command(arguments).output().unwrap())
+        CommandResult::run(&mut self.command(arguments))
     }
 
     /// Runs a script with a task.
@@ -85,18 +87,30 @@ impl Home {
     }
 
     pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> CommandResult {
-        let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        let mut command = self.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         // The command may end without reading its input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        CommandResult::of(child.wait_with_output().unwrap())
+        CommandResult::of(child.wait_with_output().unwrap()).named(&command)
     }
 }
 
 impl CommandResult {
+    pub(crate) fn run(command: &mut Command) -> CommandResult {
+        CommandResult::of(command.output().unwrap()).named(command)
+    }
+
+    /// Adds the arguments of the command.
+    pub(crate) fn named(self, command: &Command) -> CommandResult {
+        let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+        CommandResult { command: words.collect(), ..self }
+    }
+
     pub(crate) fn of(output: Output) -> CommandResult {
         use std::os::unix::process::ExitStatusExt;
         let status = output.status;
         CommandResult {
+            command: Vec::new(),
             code: status.code().unwrap_or_else(|| 1000 + status.signal().unwrap_or_default()),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),

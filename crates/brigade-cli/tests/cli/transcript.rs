@@ -1,5 +1,6 @@
 //! Transcripts, trees and documents for users.
 
+use crate::redaction::redacted;
 use crate::support::Home;
 
 /// Tree with most kinds of events.
@@ -81,35 +82,13 @@ pub(crate) fn run(home: &Home) -> String {
     report["session_id"].as_str().unwrap().to_owned()
 }
 
-/// Text without the id, dates and times, which differ from run to run.
-fn normalized(text: &str, id: &str) -> String {
-    let is_date = |word: &str| word.len() == 10 && word.starts_with("20") && word.matches('-').count() == 2;
-    let is_clock = |word: &str| word.len() == 8 && word.matches(':').count() == 2;
-    let is_time = |word: &str| {
-        word.strip_suffix('s').is_some_and(|number| number.contains('.') && number.parse::<f64>().is_ok())
-    };
-    let text = text.replace(id, "ID");
-    let mut normalized = String::new();
-    for word in text.split_inclusive([' ', '\n', ',', ';']) {
-        let (name, end) = word.split_at(word.trim_end_matches([' ', '\n', ',', ';', '.']).len());
-        normalized.push_str(match name {
-            name if is_date(name) => "DATE",
-            name if is_clock(name) => "CLOCK",
-            name if is_time(name) => "0.0s",
-            name => name,
-        });
-        normalized.push_str(end);
-    }
-    normalized
-}
-
 #[test]
 fn transcript_shows_calls_diffs_and_folded_outputs() {
     let home = Home::new();
     let id = run(&home);
     let show = |arguments: &[&str]| home.brigade(&[&["sessions", "show"], arguments].concat());
-    insta::assert_snapshot!("lead", normalized(&show(&[&id]).exits_with(0).stdout, &id));
-    insta::assert_snapshot!("fixer", normalized(&show(&[&format!("{id}.1-0")]).exits_with(0).stdout, &id));
+    insta::assert_snapshot!("lead", redacted(&show(&[&id]).exits_with(0).stdout));
+    insta::assert_snapshot!("fixer", redacted(&show(&[&format!("{id}.1-0")]).exits_with(0).stdout));
     let whole = show(&[&id, "--full"]);
     whole.exits_with(0).stdout_contains("note 45");
     assert!(!whole.stdout.contains("(--full)"), "{}", whole.stdout);
@@ -121,7 +100,7 @@ fn tree_shows_cost_and_time_of_each_branch() {
     let home = Home::new();
     let id = run(&home);
     let tree = home.brigade(&["sessions", "tree", &id]);
-    insta::assert_snapshot!("tree", normalized(&tree.exits_with(0).stdout, &id));
+    insta::assert_snapshot!("tree", redacted(&tree.exits_with(0).stdout));
 }
 
 #[test]
@@ -146,5 +125,5 @@ fn tree_exports_as_markdown() {
     let home = Home::new();
     let id = run(&home);
     let export = home.brigade(&["sessions", "export", &id, "--format", "md"]);
-    insta::assert_snapshot!("markdown", normalized(&export.exits_with(0).stdout, &id));
+    insta::assert_snapshot!("markdown", redacted(&export.exits_with(0).stdout));
 }

@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use crate::console::Console;
 use crate::support::{CommandResult, Home, text};
 
 const HELLO: &str = "[[reply]]\ntext = 'hello'";
@@ -56,18 +57,16 @@ fn the_warning_says_what_a_project_contains() {
 #[test]
 fn project_config_applies_while_trusted_and_unchanged() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(&home.work(), ".brigade/config.toml", DEPTH);
     assert_ignored(&home, &home.work(), "not trusted");
     let done = home.run(HELLO, &[]);
     assert_eq!(done.exits_with(0).stdout, "hello\n");
     assert_eq!(done.stderr.matches("brigade trust").count(), 1, "{}", done.stderr);
-    home.brigade(&["tools", "list"]).exits_with(0).stderr_contains("brigade trust ");
+    console.add(home.brigade(&["tools", "list"]).exits_with(0));
     assert!(!home.home().join("trusted.json").exists());
 
-    home.brigade(&["trust", "--yes"])
-        .exits_with(0)
-        .stderr_contains("swarm.max_depth = 7")
-        .stderr_contains("is trusted");
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(0));
     assert_applied(&home, &home.work());
     let shown = home.brigade(&["config", "show"]);
     shown.exits_with(0).stdout_contains("# trusted project: ").stdout_contains("max_depth = 7  # from ");
@@ -87,27 +86,28 @@ fn project_config_applies_while_trusted_and_unchanged() {
     }
     put(&home.work(), "src/main.rs", "");
     assert_applied(&home, &home.work());
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn trust_prompts_only_at_a_terminal() {
     let home = Home::new();
-    home.brigade(&["trust"]).exits_with(2).stderr_contains("nothing to trust").stderr_contains(".brigade");
-    home.brigade(&["trust", "/nowhere"]).exits_with(2).stderr_contains("no such folder: /nowhere");
+    let mut console = Console::new(&home);
+    console.add(home.brigade(&["trust"]).exits_with(2));
+    console.add(home.brigade(&["trust", "/nowhere"]).exits_with(2));
     put(&home.work(), ".claude/agents/a.md", "x");
     let done = home.with_input(&["trust"], "y\n");
-    done.exits_with(2).stderr_contains(".claude/agents/a.md").stderr_contains("brigade trust --yes /");
+    console.add(done.exits_with(2));
     assert_ignored(&home, &home.work(), "not trusted");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn trust_can_be_listed_and_revoked() {
     let home = Home::new();
-    home.brigade(&["trust", "--list"]).exits_with(0).stderr_contains("No trusted projects");
-    home.brigade(&["trust", "--revoke"])
-        .exits_with(2)
-        .stderr_contains("is not trusted")
-        .stderr_contains("--list");
+    let mut console = Console::new(&home);
+    console.add(home.brigade(&["trust", "--list"]).exits_with(0));
+    console.add(home.brigade(&["trust", "--revoke"]).exits_with(2));
     let projects = ["a", "b", "c"].map(|name| home.work().join(name));
     for project in &projects {
         put(project, ".brigade/config.toml", DEPTH);
@@ -121,19 +121,19 @@ fn trust_can_be_listed_and_revoked() {
         list.as_array().unwrap().iter().map(|entry| entry["status"].as_str().unwrap()).collect();
     assert_eq!(states, ["trusted", "changed", "gone"]);
     home.brigade(&["trust", "--list"]).exits_with(0).stdout_contains("work/a\n").stdout_contains("gone");
-    home.brigade(&["trust", "--revoke", c.to_str().unwrap()]).exits_with(0).stderr_contains("no longer");
+    console.add(home.brigade(&["trust", "--revoke", c.to_str().unwrap()]).exits_with(0));
     std::fs::create_dir(a.join("src")).unwrap();
-    home.brigade(&["trust", "--revoke", a.join("src").to_str().unwrap()])
-        .exits_with(0)
-        .stderr_contains("no longer");
+    console.add(home.brigade(&["trust", "--revoke", a.join("src").to_str().unwrap()]).exits_with(0));
     assert_ignored(&home, &a, "not trusted");
     let list = home.brigade(&["trust", "--list", "--output-format", "json"]).json();
     assert_eq!(list.as_array().unwrap().len(), 1);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn nearest_project_applies_and_home_is_not_a_project() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let (outer, inner) = (home.work().join("outer"), home.work().join("outer/in/ner"));
     put(&outer, ".brigade/config.toml", DEPTH);
     put(&inner, ".opencode/agents/a.md", "x");
@@ -141,15 +141,15 @@ fn nearest_project_applies_and_home_is_not_a_project() {
     trust(&home, &outer).exits_with(0);
     assert_applied(&home, &outer.join("in"));
     assert_ignored(&home, &inner.join("src"), "outer/in/ner");
-    trust(&home, &inner.join("src")).exits_with(0).stderr_contains("outer/in/ner is trusted");
+    console.add(trust(&home, &inner.join("src")).exits_with(0));
     assert_eq!(depth_in(&home, &inner), (1, String::new()), "the outer project does not count here");
     // The working folder decides, not the folder in which the command was run.
     home.run(HELLO, &["--cwd", inner.to_str().unwrap(), "--output-format", "json"]).exits_with(0);
     let report = home.report(HELLO, &["--cwd", outer.to_str().unwrap()]);
     home.brigade(&["trust", "--revoke", outer.to_str().unwrap()]).exits_with(0);
     let id = report["session_id"].as_str().unwrap();
-    home.brigade(&["resume", id]).exits_with(0).stderr_contains("brigade trust /").stderr_contains("outer");
-    home.brigade(&["tell", id, "more"]).exits_with(0).stderr_contains("brigade trust /");
+    console.add(home.brigade(&["resume", id]).exits_with(0));
+    console.add(home.brigade(&["tell", id, "more"]).exits_with(0));
     assert_eq!(home.brigade(&["sessions", "list"]).exits_with(0).stderr, "");
 
     let person = Home::new();
@@ -159,34 +159,34 @@ fn nearest_project_applies_and_home_is_not_a_project() {
     let done = command.env("HOME", person.work()).current_dir(person.work().join("deep")).output();
     assert_eq!(CommandResult::of(done.unwrap()).exits_with(0).stderr, "");
     let mut command = person.command(&["trust", "--yes"]);
-    let done = command.env("BRIGADE_HOME", person.work().join(".brigade")).output().unwrap();
-    CommandResult::of(done).exits_with(2).stderr_contains("nothing to trust");
+    let done = CommandResult::run(command.env("BRIGADE_HOME", person.work().join(".brigade")));
+    console.enter(&person);
+    console.add(done.exits_with(2));
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn symlinks_are_not_followed() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let outside = home.work().join("outside");
     put(&outside, "config.toml", DEPTH);
     let linked = home.work().join("linked");
     std::fs::create_dir(&linked).unwrap();
     symlink(&outside, linked.join(".brigade")).unwrap();
-    trust(&home, &linked).exits_with(2).stderr_contains("nothing to trust");
+    console.add(trust(&home, &linked).exits_with(2));
     assert_eq!(depth_in(&home, &linked), (1, String::new()));
 
     let project = home.work().join("project");
     put(&project, ".brigade/agents/a.md", "x");
     symlink(outside.join("config.toml"), project.join(".brigade/config.toml")).unwrap();
-    trust(&home, &project)
-        .exits_with(2)
-        .stderr_contains("symbolic link")
-        .stderr_contains(".brigade/config.toml");
+    console.add(trust(&home, &project).exits_with(2));
     std::fs::remove_file(project.join(".brigade/config.toml")).unwrap();
     put(&project, ".brigade/config.toml", DEPTH);
     let link = project.join(".brigade/agents/b.md");
     symlink("/etc/passwd", &link).unwrap();
     symlink("..", project.join(".brigade/round")).unwrap();
-    trust(&home, &project).exits_with(0).stderr_contains("a link to /etc/passwd, not followed");
+    console.add(trust(&home, &project).exits_with(0));
     assert_applied(&home, &project);
     std::fs::remove_file(&link).unwrap();
     symlink("/etc/group", &link).unwrap();
@@ -196,11 +196,13 @@ fn symlinks_are_not_followed() {
     let alias = home.work().join("alias");
     symlink(&project, &alias).unwrap();
     assert_applied(&home, &alias);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn named_pipes_do_not_block() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(&home.work(), ".brigade/config.toml", DEPTH);
     let pipe = |name: &str| {
         let file = home.work().join(name);
@@ -209,7 +211,7 @@ fn named_pipes_do_not_block() {
         file
     };
     let there = pipe(".brigade/pipe");
-    home.brigade(&["trust", "--yes"]).exits_with(0).stderr_contains("a pipe, not opened");
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(0));
     assert_applied(&home, &home.work());
     std::fs::remove_file(&there).unwrap();
     put(&home.work(), ".brigade/pipe", "pipe");
@@ -217,36 +219,37 @@ fn named_pipes_do_not_block() {
     std::fs::remove_file(&there).unwrap();
     std::fs::remove_file(home.work().join(".brigade/config.toml")).unwrap();
     pipe(".brigade/config.toml");
-    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("is not a regular file");
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(2));
     assert_ignored(&home, &home.work(), "have changed");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn oversized_project_cannot_be_trusted() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(&home.work(), ".brigade/config.toml", DEPTH);
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let large = home.work().join(".brigade/large");
     std::fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
     assert_ignored(&home, &home.work(), "larger than 1 MB");
-    home.brigade(&["trust", "--yes"])
-        .exits_with(2)
-        .stderr_contains("cannot trust ")
-        .stderr_contains(".brigade/large");
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(2));
     std::fs::remove_file(large).unwrap();
     for number in 0..5_001 {
         put(&home.work(), &format!(".brigade/many/{number}"), "");
     }
-    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("more than 5000 files");
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(2));
     std::fs::remove_dir_all(home.work().join(".brigade/many")).unwrap();
     let deep: PathBuf = std::iter::repeat_n("d", 60).collect();
     std::fs::create_dir_all(home.work().join(".brigade").join(deep)).unwrap();
     assert_ignored(&home, &home.work(), "folders deep");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn user_only_keys_are_refused_in_a_project() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     let forbidden = [
         "store = 'elsewhere.db'",
         "[providers.mine]\nkind = 'openai'\nbase_url = 'http://example.org'\napi_key_env = 'OPENAI_API_KEY'",
@@ -255,12 +258,10 @@ fn user_only_keys_are_refused_in_a_project() {
     ];
     for config in forbidden {
         put(&home.work(), ".brigade/config.toml", config);
-        home.brigade(&["trust", "--yes"])
-            .exits_with(2)
-            .stderr_contains(".brigade/config.toml: a project cannot set `");
+        console.add(home.brigade(&["trust", "--yes"]).exits_with(2));
     }
     put(&home.work(), ".brigade/config.toml", "[swarm]\nmax_dept = 1");
-    home.brigade(&["trust", "--yes"]).exits_with(2).stderr_contains("swarm.max_depth");
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(2));
     // Project rules are added to the user's rules, and remove none.
     home.write("home/config.toml", "[permissions]\ndeny = ['read_file(**/.env*)']\n");
     put(
@@ -268,10 +269,7 @@ fn user_only_keys_are_refused_in_a_project() {
         ".brigade/config.toml",
         "[permissions]\nmode = 'auto'\ndeny = []\nallow = ['shell(make *)']\n",
     );
-    home.brigade(&["trust", "--yes"])
-        .exits_with(0)
-        .stderr_contains("permissions.mode = \"auto\"")
-        .stderr_contains("shell(make *)");
+    console.add(home.brigade(&["trust", "--yes"]).exits_with(0));
     let shown = home.brigade(&["config", "show", "--output-format", "json"]).json();
     assert_eq!(shown["config"]["permissions"]["deny"][0], "read_file(**/.env*)");
     assert_eq!(shown["config"]["permissions"]["allow"][0], "shell(make *)");
@@ -280,10 +278,11 @@ fn user_only_keys_are_refused_in_a_project() {
     assert!(origin.contains("home/config.toml and ") && origin.ends_with(".brigade/config.toml"), "{origin}");
     // The environment and flags take precedence over the project.
     let mut command = home.command(&["config", "show", "--set", "permissions.deny=[]"]);
-    let done = CommandResult::of(command.env("BRIGADE_PERMISSIONS__MODE", "plan").output().unwrap());
+    let done = CommandResult::run(command.env("BRIGADE_PERMISSIONS__MODE", "plan"));
     done.exits_with(0)
         .stdout_contains("mode = \"plan\"  # from BRIGADE_PERMISSIONS__MODE")
         .stdout_contains("deny = []  # from --set");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
@@ -300,10 +299,11 @@ fn project_script_paths_are_relative_to_its_folder() {
 #[test]
 fn trusted_files_are_shown_escaped_and_as_json() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(&home.work(), ".gemini/agents/\u{1b}[2Ja\nb.md", "x");
     put(&home.work(), ".brigade/config.toml", "[swarm.roles.\"a\\u001b[31m\"]\nsystem_prompt = 'x'\n");
     let done = home.brigade(&["trust"]);
-    done.exits_with(2).stderr_contains("\\u{1b}[2Ja b.md");
+    console.add(done.exits_with(2));
     assert!(!done.stderr.contains('\u{1b}'), "{}", done.stderr);
     let shown = home.brigade(&["trust", "--yes", "--output-format", "json"]);
     assert_eq!(shown.exits_with(0).stderr, "");
@@ -314,14 +314,16 @@ fn trusted_files_are_shown_escaped_and_as_json() {
     assert_eq!(shown["files"][1]["bytes"], 1);
     assert!(shown["config"]["swarm"]["roles"].is_object());
     assert_eq!(home.brigade(&["trust", "--output-format", "json"]).exits_with(0).json(), shown);
-    home.brigade(&["trust"]).exits_with(0).stderr_contains("already trusted");
+    console.add(home.brigade(&["trust"]).exits_with(0));
     let revoked = home.brigade(&["trust", "--revoke", "--output-format", "json"]).json();
     assert_eq!(revoked["status"], "revoked");
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn damaged_trust_record_error_names_the_fix() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(&home.work(), ".brigade/config.toml", DEPTH);
     for damaged in ["", "{", "[]", "{\"/x\": {\"hash\": \"short\", \"at\": 1}}", "\u{0}"] {
         let file = home.write("home/trusted.json", damaged);
@@ -332,26 +334,25 @@ fn damaged_trust_record_error_names_the_fix() {
             vec!["config", "show"],
         ] {
             let done = home.brigade(&arguments);
-            done.exits_with(2)
-                .stderr_contains("cannot parse")
-                .stderr_contains(file.to_str().unwrap())
-                .stderr_contains("Delete the file");
+            console.add(done.exits_with(2).stderr_contains(file.to_str().unwrap()));
         }
         assert_eq!(text(&file), damaged, "it is left for the user to look at");
     }
     std::fs::remove_dir_all(home.work().join(".brigade")).unwrap();
     home.brigade(&["config", "show"]).exits_with(0);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]
 fn read_only_home_is_still_read() {
     let home = Home::new();
+    let mut console = Console::new(&home);
     put(&home.work(), ".brigade/config.toml", DEPTH);
     let mut command = home.command(&["trust", "--yes"]);
-    let done = CommandResult::of(command.env("BRIGADE_HOME", "/proc/nowhere").output().unwrap());
-    done.exits_with(1).stderr_contains("cannot write /proc/nowhere/trusted.json");
+    let done = CommandResult::run(command.env("BRIGADE_HOME", "/proc/nowhere"));
+    console.add(done.exits_with(1));
     let mut command = home.command(&["config", "show"]);
-    CommandResult::of(command.env("BRIGADE_HOME", "/proc/nowhere").output().unwrap())
+    CommandResult::run(command.env("BRIGADE_HOME", "/proc/nowhere"))
         .exits_with(0)
         .stderr_contains("brigade trust /");
     home.brigade(&["trust", "--yes"]).exits_with(0);
@@ -360,6 +361,7 @@ fn read_only_home_is_still_read() {
     read_only(0o500);
     assert_applied(&home, &home.work());
     read_only(0o700);
+    insta::assert_snapshot!(console.text());
 }
 
 #[test]

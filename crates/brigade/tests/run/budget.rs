@@ -377,14 +377,8 @@ async fn a_budget_in_dollars_is_refused_where_the_price_is_not_known() {
         }
     };
     let refusal = start("unpriced", brigade::core::Limit::AtMost(1_000)).await.unwrap_err();
-    assert!(refusal.contains("the price of the model 'unpriced' is unknown"), "{refusal}");
     let child = start("priced", brigade::core::Limit::AtMost(1_000_000_000)).await.unwrap();
-    assert!(
-        child.contains(
-            "Sub-agent 'Child' failed: cannot enforce a budget in dollars: the price of the model 'unpriced'"
-        ),
-        "{child}"
-    );
+    insta::assert_snapshot!(format!("lead: {refusal}\nchild: {child}"));
     assert_eq!(start("unpriced", brigade::core::Limit::Unlimited).await.unwrap(), "end [Child]: end ");
 }
 

@@ -14,7 +14,7 @@ use super::corpus::EvalTask;
 use super::report::TaskReport;
 use super::{Interrupts, TaskBudget};
 use crate::args::{Flags, Global};
-use crate::command::run::{TaskInput, prepare_session};
+use crate::command::run::{TaskInput, start_session};
 use crate::error::CliError;
 use crate::follow::RunView;
 use crate::settings::Settings;
@@ -96,14 +96,13 @@ impl Attempt<'_> {
         let runtime = setup::runtime(settings, store.clone(), &Servers::default()).await?;
         let input = TaskInput::new(&self.task.definition.prompt);
         let since = Instant::now();
-        let run = prepare_session(&runtime, settings, flags, &input).await?.start();
+        let run = start_session(&runtime, settings, flags, &input).await?;
         let root = run.session().clone();
         let mut result = pin!(run.result());
         let result = tokio::select! {
             biased;
             () = interrupts.next() => {
-                // Nothing of this run is reported. A run that has not been recorded yet cannot be cancelled; it ends
-                // with the process.
+                // Nothing of this run is reported.
                 if runtime.cancel(&root, "the user").await.is_ok() {
                     let _ = tokio::time::timeout(STOP_TIMEOUT, &mut result).await;
                 }
