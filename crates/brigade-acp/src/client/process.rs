@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use brigade::Secret;
+use brigade::process::{ProcessOwner, confinement};
 use brigade_core::text;
-use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, JobResult, single_quoted};
 use tokio::net::UnixStream;
 
 use super::AgentServer;
@@ -23,17 +24,13 @@ pub(super) fn start(
     redactor: Redactor,
 ) -> Result<(UnixStream, AbortOnDrop), String> {
     let command_line = std::iter::once(&server.command).chain(&server.arguments).chain(extra_arguments);
-    let command_line: Vec<String> = command_line.map(|word| shell_quote(word)).collect();
+    let command_line: Vec<String> = command_line.map(|word| single_quoted(word)).collect();
     let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
-    let job = Job {
-        command: format!("exec {}", command_line.join(" ")),
-        directory: server.workspace.clone(),
-        environment: server.environment.iter().map(exposed).collect(),
-        time_limit: Duration::MAX,
-        output_limit: MAX_STDERR_BYTES,
-        limits: ResourceLimits::default(),
-        tag: format!("acp:{}", server.name),
-    };
+    let command = format!("exec {}", command_line.join(" "));
+    let confinement = confinement(ProcessOwner::Runtime);
+    let job = Job::new(command, &server.workspace, format!("acp:{}", server.name), confinement)
+        .environment(server.environment.iter().map(exposed).collect())
+        .output_limit(MAX_STDERR_BYTES);
     let closing = close_reason.clone();
     let (stream, run) =
         brigade_sandbox::serve(server.guard.clone(), job, async move { closing.closed().await })
@@ -61,9 +58,4 @@ fn exit_message(finished: &JobResult, redactor: &Redactor, since: Option<Duratio
     let stderr = String::from_utf8_lossy(stderr);
     let Some(stderr) = text::error_line(&stderr) else { return status };
     format!("{status}: {}", redactor.sanitize(stderr))
-}
-
-/// Quotes a word for the shell.
-pub(super) fn shell_quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_core::text;
-use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, JobResult, single_quoted};
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProtocolVersion,
 };
@@ -26,6 +26,7 @@ use super::http_errors::LostRequest;
 use super::oauth::{self, GrantType};
 use super::tool_changes::{NotifyingTransport, ToolChanges, listen};
 use super::{HttpEndpoint, StdioCommand, Transport, http_errors};
+use crate::process::{ProcessOwner, confinement};
 use crate::secret::Secret;
 use crate::task::{AbortOnDrop, spawn};
 
@@ -148,17 +149,13 @@ async fn start_process(
     changes: &Arc<ToolChanges>,
 ) -> Result<Connection, String> {
     let arguments = std::iter::once(&program.command).chain(&program.arguments);
-    let arguments: Vec<String> = arguments.map(|word| shell_quote(word)).collect();
+    let arguments: Vec<String> = arguments.map(|word| single_quoted(word)).collect();
     let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
-    let job = Job {
-        command: format!("exec {}", arguments.join(" ")),
-        directory: program.directory.clone(),
-        environment: program.environment.iter().map(exposed).collect(),
-        time_limit: Duration::MAX,
-        output_limit: MAX_STDERR_BYTES,
-        limits: ResourceLimits::default(),
-        tag: format!("mcp:{name}"),
-    };
+    let command = format!("exec {}", arguments.join(" "));
+    let confinement = confinement(ProcessOwner::Runtime);
+    let job = Job::new(command, &program.directory, format!("mcp:{name}"), confinement)
+        .environment(program.environment.iter().map(exposed).collect())
+        .output_limit(MAX_STDERR_BYTES);
     let close_reason = CloseReason::default();
     let closing = close_reason.clone();
     let (stream, run) =
@@ -289,9 +286,4 @@ pub(super) fn sanitize(text: &str) -> String {
         shown.push('…');
     }
     shown
-}
-
-/// Quotes a word for a shell, if necessary.
-fn shell_quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
