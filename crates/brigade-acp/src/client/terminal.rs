@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::v1::schema::{TerminalExitStatus, TerminalOutputResponse};
+use brigade::process::CloseReason;
 use brigade::tool::ShellSettings;
 use brigade_sandbox::{Confinement, ExitReason, Job, single_quoted};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Semaphore, watch};
 
-use super::close_reason::CloseReason;
 use super::lock;
 use super::session::ExternalSession;
 use crate::task::{self, AbortOnDrop};
@@ -134,7 +134,7 @@ impl Terminal {
             .environment(settings.environment.clone())
             .time_limit(settings.time_limit)
             .output_limit(settings.output_limit);
-        let stop = CloseReason::new();
+        let stop = CloseReason::default();
         let stopped = stop.clone();
         let (mut stream, run) =
             brigade_sandbox::serve(settings.guard.clone(), job, async move { stopped.closed().await })
