@@ -4,8 +4,9 @@ use std::future::pending;
 use std::path::Path;
 use std::time::Duration;
 
+use brigade::process::{ProcessOwner, confinement};
 use brigade_core::delegation::Environment;
-use brigade_sandbox::{ExitReason, Job, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job};
 
 use crate::clock;
 use crate::settings::Settings;
@@ -52,15 +53,11 @@ async fn git_state(settings: &Settings, folder: &Path) -> Option<String> {
     let mut environment = settings.command_environment();
     // These would point git to another repository.
     environment.retain(|(name, _)| !name.starts_with("GIT_"));
-    let job = Job {
-        command: GIT_SCRIPT.to_owned(),
-        directory: folder.to_path_buf(),
-        environment,
-        time_limit: GIT_TIMEOUT,
-        output_limit: 1 << 20,
-        limits: ResourceLimits::default(),
-        tag: format!("git:{}", std::process::id()),
-    };
+    let tag = format!("git:{}", std::process::id());
+    let job = Job::new(GIT_SCRIPT, folder, tag, confinement(ProcessOwner::User))
+        .environment(environment)
+        .time_limit(GIT_TIMEOUT)
+        .output_limit(1 << 20);
     let finished = brigade_sandbox::run(&setup::guard_command().ok()?, job, pending()).await.ok()?;
     match finished.end {
         ExitReason::Exited(0) => describe_status(&String::from_utf8_lossy(&finished.output)),

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use brigade::process::{ProcessOwner, confinement};
 use brigade::tool::ShellSettings;
-use brigade_sandbox::{ExitReason, Job, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job};
 use tokio::task::JoinSet;
 
 use crate::render::fit;
@@ -49,15 +50,11 @@ impl Notifier {
         let mut environment = self.shell.environment.clone();
         environment
             .extend(variables.iter().map(|(name, text)| (format!("{VARIABLE_PREFIX}{name}"), value(text))));
-        let job = Job {
-            command: self.command.clone(),
-            directory: self.shell.directory.clone(),
-            environment,
-            time_limit: NOTIFY_TIMEOUT,
-            output_limit: MAX_OUTPUT_BYTES,
-            limits: ResourceLimits::default(),
-            tag: "notify".to_owned(),
-        };
+        let confinement = confinement(ProcessOwner::User);
+        let job = Job::new(&self.command, &self.shell.directory, "notify", confinement)
+            .environment(environment)
+            .time_limit(NOTIFY_TIMEOUT)
+            .output_limit(MAX_OUTPUT_BYTES);
         let guard = self.shell.guard.clone();
         self.running.spawn(async move {
             match brigade_sandbox::run(&guard, job, std::future::pending()).await {

@@ -8,6 +8,7 @@ use brigade::model::passthrough;
 use brigade::{Detached, ResultSchema, RunError, Store};
 use brigade_core::view::{Node, PendingApproval, Tree};
 use brigade_core::{SessionId, Spent, Status};
+pub(crate) use brigade_sandbox::shell_quoted;
 
 use crate::args::{Flags, Global, OutputFormat};
 use crate::attention::Attention;
@@ -70,15 +71,6 @@ pub(crate) fn store_flag(global: &Global) -> String {
         .store
         .as_ref()
         .map_or_else(String::new, |store| format!(" --store {}", shell_quoted(&store.display().to_string())))
-}
-
-/// Quotes a word for the shell, if necessary.
-pub(crate) fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// Prints the end of a run and waits for its detached sessions. Ctrl-C stops the wait; these sessions can be resumed.
@@ -312,17 +304,4 @@ fn stopped_failure(error: RunError, view: &RunView, hints: &CommandHints) -> Cli
         other => other,
     };
     failure.hint(format!("All recorded steps are kept. Resume: {}", hints.resume(&view.root)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shell_quoted_arguments_survive_a_shell() {
-        assert_eq!(shell_quoted("/a/b-c.db"), "/a/b-c.db");
-        assert_eq!(shell_quoted("it's here"), "'it'\\''s here'");
-        assert_eq!(shell_quoted(""), "''");
-        assert_eq!(shell_quoted("$(rm)"), "'$(rm)'");
-    }
 }

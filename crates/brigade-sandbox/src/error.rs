@@ -30,6 +30,15 @@ pub enum GuardError {
         /// Error of the system.
         source: io::Error,
     },
+    /// The guard cannot enforce the confinement of the job. Nothing was run.
+    #[error(
+        "cannot start the command of `{tag}`: its guard cannot enforce the requested confinement. \
+         Run it without confinement, or do not run it."
+    )]
+    CannotConfine {
+        /// Tag of the job.
+        tag: String,
+    },
     /// The working directory of the command cannot be used. Nothing was run.
     #[error(
         "cannot start the command of `{tag}` in `{}`: {reason}. Create the directory or choose another one.",

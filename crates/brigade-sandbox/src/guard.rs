@@ -14,7 +14,7 @@ use crate::os;
 use crate::output::BoundedOutput;
 use crate::processes::Children;
 use crate::protocol::{self, EXIT_NO_JOB, JobMessage, READY, Report, Streams};
-use crate::{ExitReason, ResourceLimits};
+use crate::{Confinement, ExitReason, ResourceLimits};
 
 /// Interval at which the guard reaps orphans while nothing else happens.
 const REAP_INTERVAL: Duration = Duration::from_millis(250);
@@ -102,6 +102,10 @@ fn is_runner_alive() -> io::Result<bool> {
 }
 
 fn execute(job: &JobMessage) -> (Report, Vec<u8>) {
+    // The caller would rely on a confinement that does not exist.
+    if job.confinement != Confinement::none() {
+        return (Report::CannotConfine, Vec::new());
+    }
     // The guard changes the directory itself, because a failed spawn would not distinguish a missing
     // directory from a missing shell. The command inherits it.
     if let Err(error) = std::env::set_current_dir(job.directory()) {
@@ -137,7 +141,7 @@ fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
         }
     }
     command.stderr(writer);
-    os::confine(&mut command, getpid(), resource_limits(&job.limits));
+    os::set_up(&mut command, getpid(), resource_limits(&job.limits));
     // The handle is dropped without a wait, because `Children` reaps every child, including this one.
     let child = command.spawn()?;
     let main =

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::GuardError;
+use crate::{Confinement, GuardError};
 
 /// Command line of the guard: a program that calls [`guard_main`](crate::guard_main), and its arguments.
 ///
@@ -22,6 +22,7 @@ pub struct GuardCommand {
 
 /// One command to run under a guard.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Job {
     /// The command, run by `/bin/sh -c`.
     pub command: String,
@@ -35,6 +36,8 @@ pub struct Job {
     pub output_limit: usize,
     /// Resource limits of the command.
     pub limits: ResourceLimits,
+    /// Part of the system that the command can reach. The guard refuses the job if it cannot enforce it.
+    pub confinement: Confinement,
     /// Identifies the guard in the process table: `<session>:<call>`, of ASCII letters, digits and `.:_-`.
     pub tag: String,
 }
@@ -121,6 +124,41 @@ pub enum ExitReason {
 }
 
 impl Job {
+    /// Creates a job with an empty environment, the default resource limits and no time limit. It keeps at most
+    /// 64 KiB of output.
+    pub fn new(
+        command: impl Into<String>,
+        directory: impl Into<PathBuf>,
+        tag: impl Into<String>,
+        confinement: Confinement,
+    ) -> Job {
+        Job {
+            command: command.into(),
+            directory: directory.into(),
+            environment: Vec::new(),
+            time_limit: Duration::MAX,
+            output_limit: 64 << 10,
+            limits: ResourceLimits::default(),
+            confinement,
+            tag: tag.into(),
+        }
+    }
+
+    /// Sets the complete environment.
+    pub fn environment(self, environment: Vec<(String, String)>) -> Job {
+        Job { environment, ..self }
+    }
+
+    /// Sets the time limit.
+    pub fn time_limit(self, time_limit: Duration) -> Job {
+        Job { time_limit, ..self }
+    }
+
+    /// Sets the maximum size of the output that is kept.
+    pub fn output_limit(self, output_limit: usize) -> Job {
+        Job { output_limit, ..self }
+    }
+
     /// Rejects early what the system would reject late and with a less clear message.
     pub(crate) fn check(&self) -> Result<(), GuardError> {
         let fail =
@@ -141,6 +179,17 @@ impl Job {
     }
 }
 
+/// Quotes a word for the shell, if necessary.
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { single_quoted(word) }
+}
+
+/// Quotes a word for the shell, even if it is not necessary.
+pub fn single_quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 /// A tag must survive a command line unchanged, and must not look like an option to the guard program.
 pub(crate) fn check_tag(tag: &str) -> Result<(), GuardError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".:_-".contains(&byte);
@@ -150,4 +199,17 @@ pub(crate) fn check_tag(tag: &str) -> Result<(), GuardError> {
         return Err(GuardError::InvalidJob { tag: tag.escape_default().to_string(), reason });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_quoted_arguments_survive_a_shell() {
+        assert_eq!(shell_quoted("/a/b-c.db"), "/a/b-c.db");
+        assert_eq!(shell_quoted("it's here"), "'it'\\''s here'");
+        assert_eq!(shell_quoted(""), "''");
+        assert_eq!(shell_quoted("$(rm)"), "'$(rm)'");
+    }
 }

@@ -19,10 +19,11 @@
 //! detached before keep running. Systems other than Linux have no subreaper. There the guard kills only the
 //! command's process group, and [`end_stale`] finds nothing.
 //!
-//! A command is guarded, not confined: it has the rights of its user. [`KernelFeatures`] reports what the
-//! kernel would offer.
+//! A command is guarded, not confined: it has the rights of its user. A job with a [`Confinement`] other than
+//! none is refused. [`KernelFeatures`] reports what the kernel would offer.
 
 mod ancestors;
+mod confinement;
 mod error;
 mod guard;
 mod job;
@@ -39,9 +40,12 @@ mod runner;
 mod stale;
 
 pub use ancestors::runs_under;
+pub use confinement::{Confinement, Folders};
 pub use error::GuardError;
 pub use guard::guard_main;
-pub use job::{ExitReason, GuardCommand, Job, JobResult, OutputPiece, ResourceLimits};
+pub use job::{
+    ExitReason, GuardCommand, Job, JobResult, OutputPiece, ResourceLimits, shell_quoted, single_quoted,
+};
 pub use kernel_features::{Cgroups, KernelFeatures, Namespaces};
 pub use os::stop_at_terminal;
 pub use runner::{run, serve};

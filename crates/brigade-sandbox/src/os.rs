@@ -28,7 +28,7 @@ pub(crate) fn detach(guard: &mut Command) {
 }
 
 /// Sets up the command: a separate session, its limits, no new privileges, and termination with the guard.
-pub(crate) fn confine(command: &mut Command, guard: Pid, limits: Vec<(Resource, Rlimit)>) {
+pub(crate) fn set_up(command: &mut Command, guard: Pid, limits: Vec<(Resource, Rlimit)>) {
     // SAFETY: the closure only makes system calls that are safe between fork and exec. The vector was
     // allocated before the fork and is only read.
     unsafe {

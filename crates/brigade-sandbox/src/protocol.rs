@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{ExitReason, Job, OutputPiece, ResourceLimits};
+use crate::{Confinement, ExitReason, Job, OutputPiece, ResourceLimits};
 
 /// Standard streams of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ pub(crate) struct JobMessage {
     pub(crate) time_limit: Duration,
     pub(crate) output_limit: usize,
     pub(crate) limits: ResourceLimits,
+    #[serde(default = "Confinement::none")]
+    pub(crate) confinement: Confinement,
     #[serde(default)]
     pub(crate) streams: Streams,
 }
@@ -57,6 +59,7 @@ impl JobMessage {
             time_limit: job.time_limit,
             output_limit: job.output_limit,
             limits: job.limits,
+            confinement: job.confinement.clone(),
             streams,
         }
     }
@@ -78,6 +81,8 @@ pub(crate) enum Report {
         #[serde(default)]
         recent: Vec<OutputPiece>,
     },
+    /// The guard cannot enforce the confinement.
+    CannotConfine,
     /// The working directory cannot be used.
     Directory { reason: String },
     /// The command could not be started.
@@ -109,4 +114,19 @@ pub(crate) fn body_length(prefix: [u8; 4]) -> io::Result<usize> {
 /// Parses the JSON of a frame.
 pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
     Ok(serde_json::from_slice(body)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn job_message_with_unknown_restriction_is_refused() {
+        let job = Job::new("true", "/", "tag", Confinement::none());
+        let mut message = serde_json::to_value(JobMessage::new(&job, Streams::Reported)).unwrap();
+        let read = |message: &serde_json::Value| parse::<JobMessage>(message.to_string().as_bytes());
+        assert_eq!(read(&message).unwrap().confinement, Confinement::none());
+        message["confinement"]["devices"] = "none".into();
+        assert!(read(&message).unwrap_err().to_string().contains("devices"));
+    }
 }

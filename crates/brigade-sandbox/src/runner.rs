@@ -193,6 +193,7 @@ impl GuardProcess {
             Report::Finished { end, dropped_bytes, duration, recent, .. } => {
                 Ok(JobResult { end, output, dropped_bytes, duration, recent })
             }
+            Report::CannotConfine => Err(GuardError::CannotConfine { tag }),
             Report::Directory { reason } => {
                 Err(GuardError::Directory { tag, directory: self.directory, reason })
             }

@@ -6,6 +6,7 @@
 )]
 
 mod cleanup;
+mod confinement;
 mod exits;
 mod served;
 mod stale;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use brigade_sandbox::{GuardCommand, GuardError, Job, JobResult, ResourceLimits, run};
+use brigade_sandbox::{Confinement, GuardCommand, GuardError, Job, JobResult, run};
 
 /// Time limit for processes to exit.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,15 +26,11 @@ pub(crate) fn job(command: &str) -> Job {
 }
 
 pub(crate) fn job_with_tag(command: &str, tag: String) -> Job {
-    Job {
-        command: command.to_owned(),
-        directory: PathBuf::from("/"),
-        environment: vec![("PATH".into(), "/usr/bin:/bin".into()), ("TEST_MARK".into(), tag.clone())],
-        time_limit: Duration::from_secs(60),
-        output_limit: 1 << 20,
-        limits: ResourceLimits::default(),
-        tag,
-    }
+    let environment = vec![("PATH".into(), "/usr/bin:/bin".into()), ("TEST_MARK".into(), tag.clone())];
+    Job::new(command, "/", tag, Confinement::none())
+        .environment(environment)
+        .time_limit(Duration::from_secs(60))
+        .output_limit(1 << 20)
 }
 
 pub(crate) async fn finish(job: Job) -> Result<JobResult, GuardError> {

@@ -32,6 +32,7 @@ mod jitter;
 pub mod lifecycle;
 pub mod mcp;
 pub mod model;
+pub mod process;
 mod runtime;
 mod schema;
 mod secret;

@@ -15,7 +15,6 @@
 mod approved;
 mod bounded_io;
 mod call_timeout;
-mod close_reason;
 mod connect;
 mod content;
 mod http;
@@ -31,13 +30,11 @@ mod tool_changes;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade_sandbox::GuardCommand;
-
 use crate::model::Proxies;
+pub use crate::process::StdioCommand;
 use crate::secret::Secret;
 use crate::tool::{AnyTool, Toolbox};
 use oauth::LoginSettings;
@@ -68,21 +65,6 @@ pub enum Transport {
     Stdio(StdioCommand),
     /// The server is reached over HTTP.
     Http(HttpEndpoint),
-}
-
-/// A server that is started as a child process.
-#[derive(Debug, Clone)]
-pub struct StdioCommand {
-    /// The guard program that runs it.
-    pub guard: GuardCommand,
-    /// The working directory.
-    pub directory: PathBuf,
-    /// The program, as a path or as a name in `PATH`.
-    pub command: String,
-    /// Its arguments.
-    pub arguments: Vec<String>,
-    /// Its complete environment.
-    pub environment: Vec<(String, Secret)>,
 }
 
 /// A server that is reached over HTTP.

@@ -27,7 +27,7 @@ use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::{CallId, Extent, Hash, RemoteContext, SessionId, ToolOutput, ToolSpec};
-use brigade_sandbox::GuardCommand;
+use brigade_sandbox::{Confinement, GuardCommand};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -132,6 +132,8 @@ pub struct ToolContext {
     pub files: Files,
     /// Settings of `shell`.
     pub shell: Option<ShellSettings>,
+    /// Confinement of the processes that the call starts.
+    pub confinement: Confinement,
     /// Becomes true when the call should stop; a tool that is dropped need not check it.
     pub stop: watch::Receiver<bool>,
     /// Limits and lineage of the session, for tools that delegate work to another process.

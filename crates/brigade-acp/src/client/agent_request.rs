@@ -9,11 +9,11 @@ use agent_client_protocol::v1::schema::{
 };
 use brigade::core::text::truncate_bytes;
 use brigade_core::ToolOutput;
+use brigade_sandbox::{shell_quoted, single_quoted};
 use serde_json::{Value, json};
 
 use super::calls::CallDetails;
 use super::peer::{AgentConnection, REFUSED};
-use super::process::shell_quote;
 use super::sanitize;
 
 /// Maximum length of a refusal that is sent to the agent.
@@ -221,20 +221,15 @@ fn permission(
 /// The command line that a terminal runs. A command without arguments is already a command line.
 fn command_line(request: &CreateTerminalRequest) -> String {
     let variables =
-        request.env.iter().map(|variable| format!("{}={}", variable.name, shell_quote(&variable.value)));
+        request.env.iter().map(|variable| format!("{}={}", variable.name, single_quoted(&variable.value)));
     let command = match request.args.is_empty() {
         true => vec![request.command.clone()],
         false => {
-            std::iter::once(&request.command).chain(&request.args).map(|word| plain_or_quoted(word)).collect()
+            // Words that need no quotes have none, so that rules written by users match.
+            std::iter::once(&request.command).chain(&request.args).map(|word| shell_quoted(word)).collect()
         }
     };
     variables.chain(command).collect::<Vec<_>>().join(" ")
-}
-
-/// Quotes a word only if necessary, so that rules written by users match.
-pub(super) fn plain_or_quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { shell_quote(word) }
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use agent_client_protocol::v1::schema::{ToolCallContent, ToolCallStatus, ToolCallUpdateFields, ToolKind};
 use brigade::core::text::truncate_bytes;
+use brigade_sandbox::shell_quoted;
 use serde_json::Value;
 
-use super::agent_request::plain_or_quoted;
 use super::sanitize;
 
 /// Maximum size of a call's input that is shown to the user.
@@ -183,8 +183,7 @@ fn command_in(input: &Value) -> Option<String> {
         Value::String(command) => Some(command.clone()),
         Value::Array(words) => {
             let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-            let line =
-                words.map(|words| words.into_iter().map(plain_or_quoted).collect::<Vec<_>>().join(" "));
+            let line = words.map(|words| words.into_iter().map(shell_quoted).collect::<Vec<_>>().join(" "));
             Some(line.unwrap_or_else(|| command.to_string()))
         }
         other => Some(other.to_string()),

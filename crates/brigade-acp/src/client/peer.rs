@@ -10,14 +10,13 @@ use agent_client_protocol::v1::schema::{
     ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest, InitializeResponse,
     SessionUpdate, SubagentCapabilities,
 };
+use brigade::process::{CloseReason, Redactor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
-use super::close_reason::CloseReason;
-use super::redactor::Redactor;
 use super::session::{ExternalSession, Inbound};
 use super::subagents::Owners;
 use super::{AgentServer, lock, process, sanitize};
@@ -106,8 +105,8 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 impl Peer {
     /// Starts the program and initializes the connection. The error is a message for the user.
     pub(super) async fn start(server: &AgentServer, extra_arguments: &[String]) -> Result<Arc<Peer>, String> {
-        let close_reason = CloseReason::new();
-        let redactor = Redactor::of(server);
+        let close_reason = CloseReason::default();
+        let redactor = process::redactor(server);
         let (stream, process) = process::start(server, extra_arguments, &close_reason, redactor.clone())?;
         let (reader, writer) = stream.into_split();
         let (outbox, unsent) = mpsc::channel(MAX_QUEUED_MESSAGES);
@@ -245,7 +244,7 @@ impl AgentConnection {
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(self.close_reason.reason().await),
+            Err(_) => Err(self.lost_reason().await),
         }
     }
 
@@ -295,9 +294,14 @@ impl AgentConnection {
         }
     }
 
+    /// Returns the reason why the connection is lost. Waits briefly for the exit of the process.
+    pub(super) async fn lost_reason(&self) -> String {
+        self.close_reason.wait_for_reason("the process closed the connection").await
+    }
+
     /// Whether the process has closed its output or is being terminated.
     fn is_closed(&self) -> bool {
-        self.close_reason.is_set() || lock(&self.state).closed
+        self.close_reason.reason().is_some() || lock(&self.state).closed
     }
 
     pub(super) fn add_session(&self, session: &Arc<ExternalSession>) {
@@ -497,7 +501,7 @@ async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
     }
     connection.close();
     // A process that closed its output cannot be used any more.
-    connection.close_reason.set(connection.close_reason.reason().await);
+    connection.close_reason.set(connection.lost_reason().await);
 }
 
 async fn write(

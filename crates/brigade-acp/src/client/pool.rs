@@ -19,9 +19,8 @@ use serde_json::{Value, json};
 
 use super::modes::{self, ModeChoice};
 use super::peer::{Peer, SessionSlot};
-use super::redactor::Redactor;
 use super::session::ExternalSession;
-use super::{AgentOptions, AgentServer, account, lock, sanitize, tools, turn};
+use super::{AgentOptions, AgentServer, account, lock, process, sanitize, tools, turn};
 use crate::task;
 
 /// The external agents of a runtime. Dropping it terminates their processes.
@@ -97,7 +96,7 @@ impl Acp {
     pub async fn probe(&self, name: &str) -> Result<String, String> {
         let server_pool = self.pool.server_pool(name)?;
         let server = &server_pool.server;
-        let redactor = Redactor::of(server);
+        let redactor = process::redactor(server);
         match Peer::start(server, &server.options.arguments).await {
             Ok(peer) => Ok(redactor.redact(&peer.title)),
             Err(cause) => Err(redactor.redact(&cause)),

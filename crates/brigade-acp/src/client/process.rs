@@ -1,19 +1,14 @@
 //! The process of an agent server, under its guard.
 
-use std::time::Duration;
-
-use brigade::Secret;
-use brigade_core::text;
-use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
+use brigade::process::{CloseReason, Redactor, StdioCommand, start_server};
+use brigade_sandbox::ExitReason;
 use tokio::net::UnixStream;
 
-use super::AgentServer;
-use super::close_reason::CloseReason;
-use super::redactor::Redactor;
+use super::{AgentServer, sanitize};
 use crate::task::{self, AbortOnDrop};
 
-/// Maximum size of the standard error output that is kept.
-const MAX_STDERR_BYTES: usize = 4096;
+/// Variables that every program has. They are not secrets.
+const PUBLIC_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
 /// Starts the program. It ends when the task is dropped or a close reason is set.
 pub(super) fn start(
@@ -22,48 +17,30 @@ pub(super) fn start(
     close_reason: &CloseReason,
     redactor: Redactor,
 ) -> Result<(UnixStream, AbortOnDrop), String> {
-    let command_line = std::iter::once(&server.command).chain(&server.arguments).chain(extra_arguments);
-    let command_line: Vec<String> = command_line.map(|word| shell_quote(word)).collect();
-    let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
-    let job = Job {
-        command: format!("exec {}", command_line.join(" ")),
+    let program = StdioCommand {
+        guard: server.guard.clone(),
         directory: server.workspace.clone(),
-        environment: server.environment.iter().map(exposed).collect(),
-        time_limit: Duration::MAX,
-        output_limit: MAX_STDERR_BYTES,
-        limits: ResourceLimits::default(),
-        tag: format!("acp:{}", server.name),
+        command: server.command.clone(),
+        arguments: server.arguments.iter().chain(extra_arguments).cloned().collect(),
+        environment: server.environment.clone(),
     };
-    let closing = close_reason.clone();
-    let (stream, run) =
-        brigade_sandbox::serve(server.guard.clone(), job, async move { closing.closed().await })
-            .map_err(|error| format!("cannot start the process: {error}"))?;
-    let reason = close_reason.clone();
-    let process = task::spawn(async move {
-        reason.set(match run.await {
-            Ok(finished) => exit_message(&finished, &redactor, reason.since_last_message()),
-            Err(error) => error.to_string(),
-        });
-    });
-    Ok((stream, process))
+    let tag = format!("acp:{}", server.name);
+    let (stream, exit) = start_server(tag, program, close_reason.clone(), exit_status, redactor)
+        .map_err(|error| format!("cannot start the process: {error}"))?;
+    Ok((stream, task::spawn(exit)))
 }
 
-/// Describes the exit of a process, with its error output since the last message. Older lines are not the
-/// cause.
-fn exit_message(finished: &JobResult, redactor: &Redactor, since: Option<Duration>) -> String {
-    let status = match finished.end {
+fn exit_status(end: ExitReason) -> String {
+    match end {
         ExitReason::Exited(127) => "command not found".to_owned(),
         ExitReason::Exited(code) => format!("the process exited with code {code}"),
         ExitReason::Signalled(signal) => format!("the process was terminated by signal {signal}"),
         ExitReason::TimedOut | ExitReason::Cancelled => "the process was terminated".to_owned(),
-    };
-    let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
-    let stderr = String::from_utf8_lossy(stderr);
-    let Some(stderr) = text::error_line(&stderr) else { return status };
-    format!("{status}: {}", redactor.sanitize(stderr))
+    }
 }
 
-/// Quotes a word for the shell.
-pub(super) fn shell_quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
+/// Returns a redactor of the values of a server's environment and of the secrets in its arguments.
+pub(super) fn redactor(server: &AgentServer) -> Redactor {
+    let variables = server.environment.iter().filter(|(name, _)| !PUBLIC_VARIABLES.contains(&name.as_str()));
+    Redactor::new(variables.map(|(_, value)| value).chain(&server.expanded_secrets), sanitize)
 }

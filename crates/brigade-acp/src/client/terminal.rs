@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use agent_client_protocol::v1::schema::{TerminalExitStatus, TerminalOutputResponse};
+use brigade::process::CloseReason;
 use brigade::tool::ShellSettings;
-use brigade_sandbox::{ExitReason, Job, ResourceLimits};
+use brigade_sandbox::{Confinement, ExitReason, Job, single_quoted};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Semaphore, watch};
 
-use super::close_reason::CloseReason;
 use super::lock;
-use super::process::shell_quote;
 use super::session::ExternalSession;
 use crate::task::{self, AbortOnDrop};
 
@@ -58,6 +57,7 @@ pub(super) struct TerminalRequest {
     pub(super) directory: PathBuf,
     pub(super) output_limit: Option<u64>,
     pub(super) tag: String,
+    pub(super) confinement: Confinement,
 }
 
 impl Terminals {
@@ -128,17 +128,13 @@ impl Terminals {
 
 impl Terminal {
     fn start(request: TerminalRequest, settings: &ShellSettings) -> Result<Terminal, String> {
-        let job = Job {
-            // Both streams are merged to keep the order in which they were written.
-            command: format!("exec /bin/sh -c {} 2>&1 </dev/null", shell_quote(&request.command)),
-            directory: request.directory,
-            environment: settings.environment.clone(),
-            time_limit: settings.time_limit,
-            output_limit: settings.output_limit,
-            limits: ResourceLimits::default(),
-            tag: request.tag,
-        };
-        let stop = CloseReason::new();
+        // Both streams are merged to keep the order in which they were written.
+        let command = format!("exec /bin/sh -c {} 2>&1 </dev/null", single_quoted(&request.command));
+        let job = Job::new(command, request.directory, request.tag, request.confinement)
+            .environment(settings.environment.clone())
+            .time_limit(settings.time_limit)
+            .output_limit(settings.output_limit);
+        let stop = CloseReason::default();
         let stopped = stop.clone();
         let (mut stream, run) =
             brigade_sandbox::serve(settings.guard.clone(), job, async move { stopped.closed().await })

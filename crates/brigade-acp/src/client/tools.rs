@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use agent_client_protocol::v1::schema::{ReadTextFileResponse, ToolKind};
 use brigade::ToolContext;
 use brigade::external::ExternalTool;
+use brigade::process::guard_tag;
 use brigade::tool::{AnyTool, EditPlan, Files};
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
@@ -179,7 +180,8 @@ impl AnyTool for TerminalTool {
                 command: text(&arguments, "command").to_owned(),
                 directory,
                 output_limit: arguments.get("output_limit").and_then(Value::as_u64),
-                tag: format!("{}:{}", context.session, context.call),
+                tag: guard_tag(&context.session, context.call),
+                confinement: context.confinement.clone(),
             };
             match session.terminals.start(request, settings) {
                 Ok(name) => {

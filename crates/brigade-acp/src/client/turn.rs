@@ -20,7 +20,7 @@ use super::agent_request::AgentRequest;
 use super::calls::CallDetails;
 use super::lock;
 use super::pool::{AgentTarget, OpenedSession, Pool};
-use super::redactor::Redactor;
+use super::process;
 use super::session::{ExternalSession, Inbound};
 use super::update::{CollectedUpdates, call_key};
 
@@ -81,7 +81,7 @@ impl Drop for Listening {
 
 impl Turn {
     fn fail(&mut self, cause: &str) {
-        let cause = Redactor::of(&self.target.server).redact(cause);
+        let cause = process::redactor(&self.target.server).redact(cause);
         let cause = format!("the external agent '{}' failed: {cause}", self.target.place);
         self.out.push_back(Err(ModelError::Fatal(cause)));
     }
@@ -223,7 +223,7 @@ impl Turn {
             Ok(Inbound::Request(request)) => self.ask(listening, *request),
             Ok(Inbound::Ended(answer)) => self.end(listening, answer),
             Ok(Inbound::Lost) => {
-                let cause = listening.session.connection().close_reason.reason().await;
+                let cause = listening.session.connection().lost_reason().await;
                 lock(&listening.session.state).prompted = false;
                 self.fail_with_usage(&listening.session, &cause);
             }

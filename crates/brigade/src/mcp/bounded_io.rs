@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
-use super::close_reason::CloseReason;
+use crate::process::CloseReason;
 
 /// Maximum size of a message.
 pub(super) const MAX_MESSAGE_BYTES: usize = 4 << 20;

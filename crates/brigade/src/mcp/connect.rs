@@ -1,10 +1,8 @@
 //! Connecting to an MCP server.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use brigade_core::text;
-use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
+use brigade_sandbox::ExitReason;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProtocolVersion,
 };
@@ -20,17 +18,16 @@ use rmcp::{ClientHandler, Peer, RoleClient, ServiceError};
 
 use super::bounded_io::{BoundedReader, MAX_MESSAGE_BYTES};
 use super::call_timeout::ProgressListeners;
-use super::close_reason::CloseReason;
 use super::http::{self, HttpClient};
 use super::http_errors::LostRequest;
 use super::oauth::{self, GrantType};
 use super::tool_changes::{NotifyingTransport, ToolChanges, listen};
 use super::{HttpEndpoint, StdioCommand, Transport, http_errors};
-use crate::secret::Secret;
+use crate::process::{CloseReason, Redactor, start_server};
 use crate::task::{AbortOnDrop, spawn};
 
-/// Maximum number of bytes kept of a server's standard error.
-const MAX_STDERR_BYTES: usize = 4096;
+/// Reason of a connection that ended without one.
+pub(super) const CLOSED: &str = "it closed the connection";
 
 /// A connection to a server. Dropping it ends the server's processes.
 pub(super) struct Connection {
@@ -57,7 +54,7 @@ impl Connection {
     /// Returns the reason why a request has no answer.
     pub(super) async fn lost_request(&self, error: &ServiceError) -> LostRequest {
         let Some(endpoint) = &self.endpoint else {
-            return LostRequest::MaybeExecuted(self.close_reason.wait_for_reason().await);
+            return LostRequest::MaybeExecuted(self.close_reason.wait_for_reason(CLOSED).await);
         };
         match error {
             ServiceError::TransportSend(cause) => {
@@ -147,30 +144,12 @@ async fn start_process(
     program: &StdioCommand,
     changes: &Arc<ToolChanges>,
 ) -> Result<Connection, String> {
-    let arguments = std::iter::once(&program.command).chain(&program.arguments);
-    let arguments: Vec<String> = arguments.map(|word| shell_quote(word)).collect();
-    let exposed = |(name, value): &(String, Secret)| (name.clone(), value.expose().to_owned());
-    let job = Job {
-        command: format!("exec {}", arguments.join(" ")),
-        directory: program.directory.clone(),
-        environment: program.environment.iter().map(exposed).collect(),
-        time_limit: Duration::MAX,
-        output_limit: MAX_STDERR_BYTES,
-        limits: ResourceLimits::default(),
-        tag: format!("mcp:{name}"),
-    };
     let close_reason = CloseReason::default();
-    let closing = close_reason.clone();
-    let (stream, run) =
-        brigade_sandbox::serve(program.guard.clone(), job, async move { closing.closed().await })
-            .map_err(|error| format!("cannot start the server: {error}"))?;
-    let (ending, secrets) = (close_reason.clone(), program.environment.clone());
-    let process = AbortOnDrop(spawn(async move {
-        ending.set(match run.await {
-            Ok(finished) => exit_reason(&finished, &secrets, ending.since_last_message()),
-            Err(error) => error.to_string(),
-        });
-    }));
+    let redactor = Redactor::new(program.environment.iter().map(|(_, value)| value), sanitize);
+    let tag = format!("mcp:{name}");
+    let (stream, exit) = start_server(tag, program.clone(), close_reason.clone(), exit_status, redactor)
+        .map_err(|error| format!("cannot start the server: {error}"))?;
+    let process = AbortOnDrop(spawn(exit));
     let (reader, writer) = stream.into_split();
     let inner = AsyncRwTransport::new_client(BoundedReader::new(reader, close_reason.clone()), writer);
     let transport =
@@ -178,7 +157,7 @@ async fn start_process(
     match McpClient::default().serve_with_lifecycle(transport, newest_first()).await {
         Ok(service) => Ok(Connection::ready(service, close_reason, changes, None, vec![process]).await),
         Err(ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }) => {
-            Err(format!("cannot start the server: {}", close_reason.wait_for_reason().await))
+            Err(format!("cannot start the server: {}", close_reason.wait_for_reason(CLOSED).await))
         }
         Err(error) => Err(format!("cannot start the server: {}", sanitize(&error.to_string()))),
     }
@@ -260,25 +239,12 @@ pub(super) async fn challenge(endpoint: &HttpEndpoint) -> Result<Option<String>,
     }
 }
 
-/// Returns a process's exit status and what it wrote to standard error since its last message. Older lines
-/// are not the cause.
-fn exit_reason(finished: &JobResult, secrets: &[(String, Secret)], since: Option<Duration>) -> String {
-    let status = match finished.end {
+fn exit_status(end: ExitReason) -> String {
+    match end {
         ExitReason::Exited(code) => format!("it exited with code {code}"),
         ExitReason::Signalled(signal) => format!("it was killed by signal {signal}"),
         ExitReason::TimedOut | ExitReason::Cancelled => "it was stopped".to_owned(),
-    };
-    let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
-    let stderr = String::from_utf8_lossy(stderr);
-    let Some(complaint) = text::error_line(&stderr) else { return status };
-    let mut stderr = complaint.to_owned();
-    for (_, secret) in secrets {
-        // Short values, such as numbers, occur everywhere and are not keys.
-        if secret.expose().len() >= 6 {
-            stderr = stderr.replace(secret.expose(), "(hidden)");
-        }
     }
-    format!("{status}: {}", sanitize(&stderr))
 }
 
 /// Shortens untrusted text and removes control characters.
@@ -289,9 +255,4 @@ pub(super) fn sanitize(text: &str) -> String {
         shown.push('…');
     }
     shown
-}
-
-/// Quotes a word for a shell, if necessary.
-fn shell_quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
 }

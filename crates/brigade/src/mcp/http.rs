@@ -21,8 +21,8 @@ use sse_stream::{Sse, SseStream};
 
 use super::HttpEndpoint;
 use super::bounded_io::{MAX_MESSAGE_BYTES, MessageRate};
-use super::close_reason::CloseReason;
 use super::connect::sanitize;
+use crate::process::CloseReason;
 use crate::secret::Secret;
 
 /// Timeout for connecting to a remote server.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::approved::{ApprovedTools, ToolDefinitions, ToolState, check_definition};
 use super::call_timeout::{CallTimeout, ProgressListener};
-use super::connect::{Connection, sanitize};
+use super::connect::{CLOSED, Connection, sanitize};
 use super::http_errors::LostRequest;
 use super::request::{self, CallFailure};
 use super::resource_tools::ResourceTool;
@@ -132,7 +132,7 @@ impl Server {
             return Ok(active.connection.clone());
         }
         let close_reason = &active.connection.close_reason;
-        let why = close_reason.reason().unwrap_or("it closed the connection").to_owned();
+        let why = close_reason.reason().unwrap_or(CLOSED).to_owned();
         if close_reason.is_protocol_violation() {
             return Err(format!("{why}; its tools cannot be used any more in this run"));
         }

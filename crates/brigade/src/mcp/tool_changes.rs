@@ -10,7 +10,7 @@ use rmcp::transport::Transport;
 use rmcp::{Peer, RoleClient};
 use tokio::sync::Notify;
 
-use super::close_reason::CloseReason;
+use crate::process::CloseReason;
 
 /// Delay before a lost subscription is renewed. It doubles each time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);

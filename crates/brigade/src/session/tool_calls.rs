@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::approvals::{Decision, Permission, denial};
 use super::{Driver, DriverError, DriverMessage, ToolDone};
 use crate::event_stream::RunEvent;
+use crate::process::{ProcessOwner, confinement, guard_tag};
 use crate::tool::{AnyTool, EditPlan, ProgressReporter, RemoteLoan, SeenSlot, ToolContext};
 
 /// Time that a tool may take to end after a stop signal.
@@ -244,6 +245,7 @@ impl Driver {
                     call,
                     files: self.resolved.files.clone(),
                     shell: self.tree.settings().shell.clone(),
+                    confinement: confinement(ProcessOwner::Session(&self.resolved.authority)),
                     stop: self.stop_signal(),
                     remote_context: self.remote_context().with_budget(lent.unwrap_or_else(nothing)),
                     loan: loan.clone(),
@@ -316,9 +318,4 @@ fn relative_to_root<'a>(action: Action<'a>, root: &std::path::Path) -> Action<'a
         }
         Subject::Nothing | Subject::Command(_) | Subject::Host(_) => action,
     }
-}
-
-/// Name of a call's guard process in the process table.
-pub(crate) fn guard_tag(session: &brigade_core::SessionId, call: CallId) -> String {
-    format!("{session}:{call}")
 }

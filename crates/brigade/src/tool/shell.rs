@@ -7,11 +7,12 @@ use brigade_core::ToolOutput;
 use brigade_core::event::Effect;
 use brigade_core::message::Category;
 use brigade_core::permission::Subject;
-use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, JobResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Tool, ToolContext};
+use crate::process::guard_tag;
 
 /// Runs commands.
 #[derive(Debug, Clone, Copy)]
@@ -64,15 +65,11 @@ impl Tool for Shell {
             Some(seconds) => settings.time_limit.min(Duration::from_secs(seconds)),
             None => settings.time_limit,
         };
-        let job = Job {
-            command: input.command,
-            directory: settings.directory.clone(),
-            environment: settings.environment.clone(),
-            time_limit,
-            output_limit: settings.output_limit,
-            limits: ResourceLimits::default(),
-            tag: format!("{}:{}", context.session, context.call),
-        };
+        let tag = guard_tag(&context.session, context.call);
+        let job = Job::new(input.command, &settings.directory, tag, context.confinement.clone())
+            .environment(settings.environment.clone())
+            .time_limit(time_limit)
+            .output_limit(settings.output_limit);
         match brigade_sandbox::run(&settings.guard, job, context.stop_requested()).await {
             Ok(finished) => report(&finished, settings.output_limit, time_limit),
             Err(cause) => ToolOutput::error(cause.to_string()),

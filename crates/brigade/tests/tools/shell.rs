@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use brigade::tool::{ShellSettings, ToolContext, Toolbox};
 use brigade_core::ToolOutput;
-use brigade_sandbox::GuardCommand;
+use brigade_sandbox::{Confinement, GuardCommand};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -95,4 +95,17 @@ fn shell_ends_on_timeout_and_cancel() {
     });
     assert_eq!((output.text.as_str(), output.is_error()), ("(cancelled)", true));
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+}
+
+#[test]
+fn shell_with_an_unenforceable_confinement_runs_nothing() {
+    let harness = ToolHarness::new();
+    let confinement = Confinement { network: false, ..Confinement::none() };
+    let context = ToolContext { confinement, ..context(&harness, watch::channel(false).1) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let toolbox = Toolbox::standard();
+    let arguments = json!({ "command": "touch trace" });
+    let output = runtime.block_on(toolbox.get("shell").unwrap().run(arguments, &context));
+    assert!(output.is_error() && output.text.as_str().contains("cannot enforce"), "{}", output.text);
+    assert!(!harness.path("trace").exists());
 }

@@ -80,6 +80,7 @@ impl ToolHarness {
             call: CallId { turn: 1, index: 0 },
             files: self.files.clone(),
             shell: None,
+            confinement: brigade_sandbox::Confinement::none(),
             stop: watch::channel(false).1,
             remote_context: brigade_core::RemoteContext::default(),
             loan: brigade::tool::RemoteLoan::default(),

@@ -3,7 +3,8 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use brigade_sandbox::{Cgroups, ExitReason, Job, KernelFeatures, Namespaces, ResourceLimits};
+use brigade::process::{ProcessOwner, confinement};
+use brigade_sandbox::{Cgroups, ExitReason, Job, KernelFeatures, Namespaces};
 
 use super::{Finding, block_on};
 use crate::error::CliError;
@@ -23,15 +24,11 @@ pub(super) fn version() -> Finding {
 
 /// Runs a real command under a real guard.
 pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
-    let job = Job {
-        command: "true".to_owned(),
-        directory: settings.folder.clone(),
-        environment: settings.command_environment(),
-        time_limit: Duration::from_secs(10),
-        output_limit: 1024,
-        limits: ResourceLimits::default(),
-        tag: format!("doctor:{}", std::process::id()),
-    };
+    let tag = format!("doctor:{}", std::process::id());
+    let job = Job::new("true", &settings.folder, tag, confinement(ProcessOwner::User))
+        .environment(settings.command_environment())
+        .time_limit(Duration::from_secs(10))
+        .output_limit(1024);
     let guard = setup::guard_command()?;
     let since = Instant::now();
     let ended = block_on(brigade_sandbox::run(&guard, job, pending()))?;

@@ -2,7 +2,8 @@
 
 use std::pin::Pin;
 
-use brigade_sandbox::{ExitReason, GuardError, Job, JobResult, ResourceLimits, run};
+use brigade::process::{ProcessOwner, confinement};
+use brigade_sandbox::{ExitReason, GuardError, Job, JobResult, run};
 use tokio::sync::oneshot;
 
 use super::super::attach::fenced;
@@ -61,15 +62,10 @@ impl ChatUi<'_> {
         let Some(shell) = self.conversation.runtime.settings().shell.clone() else {
             return self.note("cannot run a command: there is no shell here.");
         };
-        let job = Job {
-            command: command.text.clone(),
-            directory: shell.directory,
-            environment: shell.environment,
-            time_limit: shell.time_limit,
-            output_limit: shell.output_limit,
-            limits: ResourceLimits::default(),
-            tag: GUARD_TAG.to_owned(),
-        };
+        let job = Job::new(&command.text, shell.directory, GUARD_TAG, confinement(ProcessOwner::User))
+            .environment(shell.environment)
+            .time_limit(shell.time_limit)
+            .output_limit(shell.output_limit);
         let (stop, stopped) = oneshot::channel();
         let finished = async move {
             let stopped = async {

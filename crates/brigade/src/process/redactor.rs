@@ -1,35 +1,29 @@
 //! Redaction of the secrets that a program was given.
 
-use brigade::Secret;
-
-use super::{AgentServer, sanitize};
+use crate::secret::Secret;
 
 /// Shorter values, such as numbers, occur everywhere and are not secrets.
 const MIN_SECRET_BYTES: usize = 6;
-/// Variables that every program has. They are not secrets.
-const PUBLIC_VARIABLES: [&str; 2] = ["PATH", "HOME"];
 
 /// Secrets of a program.
 #[derive(Clone)]
-pub(super) struct Redactor {
+pub struct Redactor {
     /// Longest first, because one secret may contain another.
     secrets: Vec<Secret>,
+    sanitize: fn(&str) -> String,
 }
 
 impl Redactor {
-    /// Collects the values of a server's environment and of the secrets in its arguments.
-    pub(super) fn of(server: &AgentServer) -> Redactor {
-        let variables =
-            server.environment.iter().filter(|(name, _)| !PUBLIC_VARIABLES.contains(&name.as_str()));
-        let secrets = variables.map(|(_, value)| value).chain(&server.expanded_secrets);
+    /// Creates a redactor of these secrets. `sanitize` makes a text of the program safe to show.
+    pub fn new<'a>(secrets: impl Iterator<Item = &'a Secret>, sanitize: fn(&str) -> String) -> Redactor {
         let mut secrets: Vec<Secret> =
             secrets.filter(|secret| secret.expose().len() >= MIN_SECRET_BYTES).cloned().collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
-        Redactor { secrets }
+        Redactor { secrets, sanitize }
     }
 
     /// Redacts the secrets in a text.
-    pub(super) fn redact(&self, text: &str) -> String {
+    pub fn redact(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
             if text.contains(secret.expose()) {
@@ -41,7 +35,20 @@ impl Redactor {
 
     /// Redacts and sanitizes a text of the program. Redaction comes first, because shortening could leave a
     /// part of a secret.
-    pub(super) fn sanitize(&self, text: &str) -> String {
-        sanitize(&self.redact(text))
+    pub fn sanitize(&self, text: &str) -> String {
+        (self.sanitize)(&self.redact(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redactor_with_one_secret_inside_another_hides_both() {
+        let secrets = ["secret", "my-secret-key", "short"].map(Secret::new);
+        let redactor = Redactor::new(secrets.iter(), |text| text.to_uppercase());
+        assert_eq!(redactor.redact("my-secret-key, secret, short"), "(hidden), (hidden), short");
+        assert_eq!(redactor.sanitize("a secret"), "A (HIDDEN)");
     }
 }

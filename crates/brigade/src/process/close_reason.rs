@@ -12,7 +12,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The first reason given for the end of a connection. It is shared by the tasks that use the connection,
 /// read from it and watch the process.
 #[derive(Clone, Default)]
-pub(super) struct CloseReason {
+pub struct CloseReason {
     shared: Arc<Shared>,
 }
 
@@ -27,14 +27,14 @@ struct Shared {
 
 impl CloseReason {
     /// Sets the reason why the connection ended or must end.
-    pub(super) fn set(&self, reason: String) {
-        if self.shared.reason.set(reason).is_ok() {
+    pub fn set(&self, reason: impl Into<String>) {
+        if self.shared.reason.set(reason.into()).is_ok() {
             self.shared.notify.notify_waiters();
         }
     }
 
     /// Ends the connection because the server violated the protocol and can no longer be trusted.
-    pub(super) fn fail(&self, reason: String) {
+    pub fn fail(&self, reason: String) {
         if self.reason().is_none() {
             self.shared.is_protocol_violation.store(true, Ordering::SeqCst);
         }
@@ -43,18 +43,18 @@ impl CloseReason {
 
     /// Records that the server is connected. From now on, only output after the last message can explain its
     /// exit.
-    pub(super) fn connected(&self) {
+    pub fn connected(&self) {
         *self.last_message() = Some(Instant::now());
     }
 
     /// Records a message to the server.
-    pub(super) fn message_sent(&self) {
+    pub fn message_sent(&self) {
         let mut last = self.last_message();
         *last = last.map(|_| Instant::now());
     }
 
     /// Returns the time since the last message, or none if the server was never connected.
-    pub(super) fn since_last_message(&self) -> Option<Duration> {
+    pub fn since_last_message(&self) -> Option<Duration> {
         self.last_message().map(|at| at.elapsed())
     }
 
@@ -63,17 +63,17 @@ impl CloseReason {
     }
 
     /// Whether the connection was ended because of a protocol violation.
-    pub(super) fn is_protocol_violation(&self) -> bool {
+    pub fn is_protocol_violation(&self) -> bool {
         self.shared.is_protocol_violation.load(Ordering::SeqCst)
     }
 
     /// Returns the reason, if there is one.
-    pub(super) fn reason(&self) -> Option<&str> {
+    pub fn reason(&self) -> Option<&str> {
         self.shared.reason.get().map(String::as_str)
     }
 
     /// Waits for a reason.
-    pub(super) async fn closed(&self) {
+    pub async fn closed(&self) {
         let mut notified = std::pin::pin!(self.shared.notify.notified());
         notified.as_mut().enable();
         if self.reason().is_none() {
@@ -81,9 +81,9 @@ impl CloseReason {
         }
     }
 
-    /// Waits briefly for the reason why a closed connection ended.
-    pub(super) async fn wait_for_reason(&self) -> String {
+    /// Waits briefly for the reason why a closed connection ended. Returns `default` if none is set.
+    pub async fn wait_for_reason(&self, default: &str) -> String {
         let _ = tokio::time::timeout(EXIT_TIMEOUT, self.closed()).await;
-        self.reason().unwrap_or("it closed the connection").to_owned()
+        self.reason().unwrap_or(default).to_owned()
     }
 }

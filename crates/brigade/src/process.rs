@@ -1,0 +1,103 @@
+//! Processes that the runtime starts: their confinement, their names in the process table, and servers that
+//! communicate over standard input and output.
+
+mod close_reason;
+mod redactor;
+
+use std::io;
+use std::path::PathBuf;
+
+use brigade_core::grant::Authority;
+use brigade_core::{CallId, SessionId, text};
+use brigade_sandbox::{Confinement, ExitReason, GuardCommand, Job, single_quoted};
+use tokio::net::UnixStream;
+
+use crate::secret::Secret;
+pub use close_reason::CloseReason;
+pub use redactor::Redactor;
+
+/// Maximum number of bytes kept of a server's standard error.
+const MAX_STDERR_BYTES: usize = 4096;
+
+/// Owner of a process, which decides its confinement.
+#[derive(Debug, Clone, Copy)]
+pub enum ProcessOwner<'a> {
+    /// A call of a session with this authority.
+    Session(&'a Authority),
+    /// All sessions of a runtime, which share an MCP or ACP server.
+    Runtime,
+    /// The user: a command that no agent requested.
+    User,
+}
+
+/// Computes the confinement of a process. All processes get it here, before they start.
+///
+/// Today it is always none. It will be derived from the authority of a session:
+///
+/// * `workspace` and `paths`: the folders that can be read and written,
+/// * `network`: whether the network can be used.
+///
+/// A shared server serves sessions of different authority, so it can only be confined to what the widest of them
+/// may access. A command of the user stays unconfined.
+pub fn confinement(owner: ProcessOwner<'_>) -> Confinement {
+    match owner {
+        ProcessOwner::Session(_) | ProcessOwner::Runtime | ProcessOwner::User => Confinement::none(),
+    }
+}
+
+/// Tag of a call's guard. A runner that resumes the session finds a guard that is still running by it.
+pub fn guard_tag(session: &SessionId, call: CallId) -> String {
+    format!("{session}:{call}")
+}
+
+/// A server that is started as a child process.
+#[derive(Debug, Clone)]
+pub struct StdioCommand {
+    /// The guard program that runs it.
+    pub guard: GuardCommand,
+    /// The working directory.
+    pub directory: PathBuf,
+    /// The program, as a path or as a name in `PATH`.
+    pub command: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its complete environment.
+    pub environment: Vec<(String, Secret)>,
+}
+
+/// Starts a server. It ends when a close reason is set or the returned future is dropped.
+///
+/// The future sets the close reason when the process exits: its status in the words of `exit_status`, and the error
+/// that it wrote since the last message to it. Older lines are not the cause.
+pub fn start_server(
+    tag: String,
+    program: StdioCommand,
+    close_reason: CloseReason,
+    exit_status: fn(ExitReason) -> String,
+    redactor: Redactor,
+) -> io::Result<(UnixStream, impl Future<Output = ()>)> {
+    let words = std::iter::once(&program.command).chain(&program.arguments);
+    let words: Vec<String> = words.map(|word| single_quoted(word)).collect();
+    let command = format!("exec {}", words.join(" "));
+    let exposed = |(name, value): (String, Secret)| (name, value.expose().to_owned());
+    let job = Job::new(command, program.directory, tag, confinement(ProcessOwner::Runtime))
+        .environment(program.environment.into_iter().map(exposed).collect())
+        .output_limit(MAX_STDERR_BYTES);
+    let closing = close_reason.clone();
+    let (stream, run) = brigade_sandbox::serve(program.guard, job, async move { closing.closed().await })?;
+    let exit = async move {
+        close_reason.set(match run.await {
+            Ok(finished) => {
+                let status = exit_status(finished.end);
+                let since = close_reason.since_last_message();
+                let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));
+                match text::error_line(&String::from_utf8_lossy(stderr)) {
+                    Some(error) => format!("{status}: {}", redactor.sanitize(error)),
+                    None => status,
+                }
+            }
+            Err(error) => error.to_string(),
+        });
+    };
+    Ok((stream, exit))
+}
