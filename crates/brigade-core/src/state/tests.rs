@@ -1243,6 +1243,9 @@ fn duplicate_delegated_event_does_not_block_the_call() {
     state.apply(&returned(1, 0, used(1)));
     assert_eq!(state.ledger().lent(), Resources::default());
     assert!(state.admits(&tool_ended(1, 0, "closed")));
+    // The earlier loan is not waited for.
+    state.apply(&tool_ended(1, 0, "closed"));
+    assert_eq!(state.next(), Step::CallModel(Purpose::Turn));
 }
 
 #[test]
