@@ -289,19 +289,4 @@ impl fmt::Debug for Hash {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_round_trip_through_json() {
-        let hash = Hash::of(b"content");
-        assert_eq!(hash.to_string(), blake3::hash(b"content").to_hex().as_str());
-        let mut pieces = Hash::builder();
-        [&b"con"[..], b"", b"tent"].into_iter().for_each(|piece| pieces.add(piece));
-        assert_eq!(pieces.hash(), hash);
-        let (session, call) = (SessionId::root(7), CallId { turn: 2, index: 10 });
-        let json = serde_json::to_string(&(hash, &session, call)).unwrap();
-        assert_eq!(json, format!(r#"["{hash}","{session}","2-10"]"#));
-        assert_eq!(serde_json::from_str::<(Hash, SessionId, CallId)>(&json).unwrap(), (hash, session, call));
-    }
-}
+mod tests;

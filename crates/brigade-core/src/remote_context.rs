@@ -236,4 +236,62 @@ mod tests {
         let within = remote_context.cap_budget(budget);
         assert_eq!((within.tokens, within.agents), (Limit::AtMost(10), Limit::AtMost(1)));
     }
+
+    #[test]
+    fn lineage_is_bounded() {
+        let lineage = |names: Vec<String>| RemoteContext::from_meta(&meta(json!({ "lineage": names })));
+        let names = |count: usize, length: usize| vec!["n".repeat(length); count];
+        assert_eq!(lineage(names(64, 512)).unwrap().unwrap().lineage, names(64, 512));
+        let too_many = "`_meta.brigade/hop`: more than 64 sessions in the lineage";
+        assert_eq!(lineage(names(65, 1)), Err(too_many.to_owned()));
+        let invalid = "`_meta.brigade/hop`: the lineage contains an invalid session id";
+        for bad in ["n".repeat(513), String::new(), "a\u{7f}".to_owned(), "\u{e9}".to_owned()] {
+            assert_eq!(lineage(vec!["good".to_owned(), bad]), Err(invalid.to_owned()));
+        }
+    }
+
+    #[test]
+    fn absent_limits_are_not_written() {
+        let mut meta = Map::new();
+        RemoteContext { lineage: vec!["a".to_owned()], depth: 2, ..RemoteContext::default() }
+            .write_meta(&mut meta);
+        assert_eq!(Value::Object(meta), json!({"brigade/hop": {"lineage": ["a"], "depth": 2}}));
+    }
+
+    #[test]
+    fn narrower_mode_applies() {
+        let mode_of = |local: Mode, remote: Option<Mode>| {
+            let mut authority = Authority::default();
+            authority.permissions.mode = local;
+            let remote_context = RemoteContext { mode: remote, ..RemoteContext::default() };
+            remote_context.narrow(authority).permissions.mode
+        };
+        assert_eq!(mode_of(Mode::Auto, Some(Mode::Ask)), Mode::Ask);
+        assert_eq!(mode_of(Mode::Ask, Some(Mode::Auto)), Mode::Ask);
+        assert_eq!(mode_of(Mode::Edit, None), Mode::Edit);
+    }
+
+    #[test]
+    fn budget_round_trips_through_the_context() {
+        let at_most = Limit::AtMost;
+        let budget = Budget { tokens: at_most(1), usd: at_most(2), agents: at_most(3) };
+        let before =
+            RemoteContext { depth: 4, tokens: Some(9), deadline: Some(5), ..RemoteContext::default() };
+        let limited = before.clone().with_budget(budget);
+        let (tokens, usd, agents) = (Some(1), Some(2), Some(3));
+        assert_eq!(limited, RemoteContext { tokens, usd, agents, ..before.clone() });
+        assert_eq!(limited.cap_budget(Budget::UNLIMITED), budget);
+        let unlimited = before.clone().with_budget(Budget::UNLIMITED);
+        assert_eq!(unlimited, RemoteContext { tokens: None, ..before });
+        let local = Budget { tokens: at_most(0), usd: at_most(7), agents: Limit::Unlimited };
+        assert_eq!(unlimited.cap_budget(local), local);
+        assert_eq!(limited.cap_budget(local), Budget { tokens: at_most(0), ..budget });
+        let (tokens, usd, agents) = (Some(10), Some(20), Some(30));
+        let left = RemoteContext { tokens, usd, agents, ..limited }.minus(Resources {
+            tokens: 1,
+            usd: 2,
+            agents: 3,
+        });
+        assert_eq!((left.tokens, left.usd, left.agents), (Some(9), Some(18), Some(27)));
+    }
 }

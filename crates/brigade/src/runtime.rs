@@ -13,7 +13,7 @@ use brigade_core::delegation_styles::{Caller, DELEGATION_TOOLS, MESSAGE_TOOL, re
 use brigade_core::event::{Answer, Speaker};
 use brigade_core::grant::{Access, AttenuateError, Authority, Grant};
 use brigade_core::permission::{Mode, Rule, RuleError};
-use brigade_core::state::{CallProgress, Round};
+use brigade_core::state::{CallProgress, RoundSpec};
 use brigade_core::tool_names;
 use brigade_core::{
     Agent, Backend, CallId, Delegation, Event, Limit, Record, RemoteContext, SessionId, State, Status,
@@ -522,7 +522,12 @@ impl Runtime {
     }
 
     /// Builds a root round. The user's limits take precedence over those of the agent definition.
-    fn root_round(&self, delegation: Delegation, resolved: &ResolvedAgent, options: &ResumeOptions) -> Round {
+    fn root_round(
+        &self,
+        delegation: Delegation,
+        resolved: &ResolvedAgent,
+        options: &ResumeOptions,
+    ) -> RoundSpec {
         let settings = &self.core.settings;
         let own_time = resolved.agent.timeout.map(Duration::from_millis);
         let own_turns = resolved.agent.max_turns;
@@ -556,7 +561,7 @@ impl Runtime {
         let turns = turns.unwrap_or(settings.limits.lead_turns);
         let grant = Grant { authority: resolved.authority_hash, budget, turns, deadline };
         let depth = root_depth(&delegation);
-        Round { delegation: delegation.into(), agent: resolved.agent_hash, grant, parent: None, depth }
+        RoundSpec { delegation: delegation.into(), agent: resolved.agent_hash, grant, parent: None, depth }
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 use brigade_core::event::{CallFault, Speaker, VERSION};
 use brigade_core::message::Stop;
 use brigade_core::money::Resources;
-use brigade_core::state::{CallProgress, Round, Step};
+use brigade_core::state::{CallProgress, RoundSpec, Step};
 use brigade_core::{
     CallId, DelegationStyle, Event, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent, State,
     Status, ToolOutput,
@@ -116,6 +116,8 @@ pub(crate) struct Driver {
     committed: u64,
     /// Position of the last durable event.
     last_pos: Pos,
+    /// Calls that this driver processes: they run, or wait for an approval, a child or another edit. All of them are
+    /// unanswered.
     in_flight: FastSet<CallId>,
     children: FastMap<SessionId, mpsc::UnboundedSender<DriverMessage>>,
     /// Tasks of children that may outlive this session.
@@ -171,7 +173,7 @@ impl Driver {
     pub(crate) fn begin(
         tree: Arc<Tree>,
         session: SessionId,
-        round: Round,
+        round: RoundSpec,
         resolved: Arc<ResolvedAgent>,
         slot: Option<Slot>,
     ) -> Box<Driver> {
@@ -198,7 +200,7 @@ impl Driver {
         tree: Arc<Tree>,
         state: State,
         resolved: Arc<ResolvedAgent>,
-        round: Round,
+        round: RoundSpec,
         message: Option<&str>,
     ) -> Box<Driver> {
         let mut driver = Driver::new(tree, state, resolved, None);
@@ -254,8 +256,8 @@ impl Driver {
     }
 
     /// Records the start of a round.
-    pub(crate) fn open_round(&mut self, round: Round) {
-        let Round { delegation, agent, grant, parent, depth } = round;
+    pub(crate) fn open_round(&mut self, round: RoundSpec) {
+        let RoundSpec { delegation, agent, grant, parent, depth } = round;
         self.record(Event::Started { delegation, agent, grant, parent, depth });
         self.set_deadline(0);
     }
@@ -309,7 +311,10 @@ impl Driver {
             match self.put_summary_first(step) {
                 Step::CallModel(purpose) => self.call_model(purpose).await?,
                 // Rare steps, here and below, are boxed. They would enlarge the future of every session.
-                Step::RunCalls(calls) => Box::pin(self.run_calls(calls)).await?,
+                Step::RunCalls => match self.calls_to_run() {
+                    calls if calls.is_empty() => Box::pin(self.wait()).await?,
+                    calls => Box::pin(self.run_calls(calls)).await?,
+                },
                 Step::Wait => Box::pin(self.wait()).await?,
                 Step::Detach(children) => Box::pin(self.detach(children)).await?,
                 Step::End(outcome) => {
@@ -598,10 +603,11 @@ impl Driver {
         if self.editing == Some(call) {
             self.editing = None;
         }
-        self.in_flight.remove(&call);
         // Waiting children may need what this call returns.
         self.is_waiting_for_refund = false;
-        self.record(Event::ToolEnded { call, output, spent, seen: seen.map(Box::new) });
+        if self.record(Event::ToolEnded { call, output, spent, seen: seen.map(Box::new) }) {
+            self.in_flight.remove(&call);
+        }
     }
 
     /// Waits for a slot if the session has none. Messages are handled meanwhile.

@@ -53,6 +53,50 @@ impl CallProgress {
             | CallProgress::Answered => Resources::default(),
         }
     }
+
+    /// Whether a call may begin: a pending or denied approval prevents it.
+    fn may_begin(&self) -> bool {
+        match self {
+            CallProgress::New | CallProgress::Decided(Answer::Once | Answer::Always(_)) => true,
+            CallProgress::AwaitingApproval
+            | CallProgress::Decided(Answer::Deny { .. })
+            | CallProgress::Started(_)
+            | CallProgress::Delegated { .. }
+            | CallProgress::Answered => false,
+        }
+    }
+
+    /// Whether a tool may run. A call that delegates remotely is not run again: the outcome of its first loan is
+    /// unknown.
+    pub(super) fn may_start(&self) -> bool {
+        match self {
+            CallProgress::Started(intent) => intent.lent.is_zero(),
+            progress => progress.may_begin(),
+        }
+    }
+
+    /// Whether a child may start.
+    pub(super) fn may_delegate(&self) -> bool {
+        self.may_begin() || matches!(self, CallProgress::Delegated { .. })
+    }
+
+    /// Whether an approval may be requested. A runner that takes over requests it again.
+    pub(super) fn may_ask(&self) -> bool {
+        matches!(self, CallProgress::New | CallProgress::AwaitingApproval)
+    }
+
+    /// Whether a call may have a result. Not before all of its children have returned, because their loans would be
+    /// forgotten.
+    pub(super) fn may_end(&self) -> bool {
+        match self {
+            CallProgress::Answered => false,
+            CallProgress::Delegated { outstanding, .. } => *outstanding == 0,
+            CallProgress::New
+            | CallProgress::AwaitingApproval
+            | CallProgress::Decided(_)
+            | CallProgress::Started(_) => true,
+        }
+    }
 }
 
 /// State of one call.
@@ -71,7 +115,6 @@ pub struct CallState {
 pub(super) struct ToolCalls {
     turn: u32,
     list: Vec<CallState>,
-    assigned: usize,
     answered: usize,
 }
 
@@ -82,7 +125,7 @@ impl ToolCalls {
             progress: CallProgress::New,
             is_permitted: false,
         };
-        ToolCalls { turn, list: (0..reply.calls.len()).map(state).collect(), assigned: 0, answered: 0 }
+        ToolCalls { turn, list: (0..reply.calls.len()).map(state).collect(), answered: 0 }
     }
 
     pub(super) fn get(&self, call: CallId) -> Option<&CallState> {
@@ -98,20 +141,16 @@ impl ToolCalls {
         self.open_call_mut(call).map(|state| &mut state.progress)
     }
 
-    pub(super) fn take_unassigned(&mut self) -> Vec<CallId> {
-        let fresh = self.list[self.assigned..].iter();
-        let calls =
-            fresh.filter(|call| call.progress != CallProgress::Answered).map(|call| call.id).collect();
-        self.assigned = self.list.len();
-        calls
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     pub(super) fn all_answered(&self) -> bool {
         self.answered == self.list.len()
+    }
+
+    pub(super) fn unanswered_count(&self) -> usize {
+        self.list.len() - self.answered
     }
 
     pub(super) fn unanswered(&self) -> Vec<CallId> {

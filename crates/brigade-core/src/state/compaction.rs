@@ -86,6 +86,7 @@ fn clip(text: &str, cap: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Reply, ToolCall, ToolOutput};
 
     #[test]
     fn render_clips_long_pieces_in_the_middle() {
@@ -117,5 +118,64 @@ mod tests {
             "{text}"
         );
         assert!(render(&entries, 0).len() < 100);
+    }
+
+    #[test]
+    fn render_labels_each_piece_with_its_speaker() {
+        let call = |name: &str| ToolCall {
+            name: name.to_owned(),
+            arguments: format!("{{\"of\":\"{name}\"}}").into(),
+            provider_id: None,
+        };
+        let calls = vec![call("read"), call("shell"), call("grep")];
+        let reply = Reply { text: "I look.".into(), calls, ..Reply::default() };
+        let outputs = vec![Some(ToolOutput::ok("text")), Some(ToolOutput::error("denied")), None];
+        let silent = Reply { calls: vec![call("read")], ..Reply::default() };
+        let entries = [
+            TranscriptEntry::UserMessage("Do it".into()),
+            TranscriptEntry::Turn { turn: 1, reply: reply.into(), outputs },
+            TranscriptEntry::Turn { turn: 2, reply: silent.into(), outputs: Vec::new() },
+        ];
+        let expected = "## To the agent\nDo it\n\n## The agent\nI look.\n\n\
+             ## The agent calls read\n{\"of\":\"read\"}\n\n## read gives\ntext\n\n\
+             ## The agent calls shell\n{\"of\":\"shell\"}\n\n## shell fails\ndenied\n\n\
+             ## The agent calls grep\n{\"of\":\"grep\"}\n\n## The agent calls read\n{\"of\":\"read\"}\n\n";
+        assert_eq!(render(&entries, 10_000), expected);
+    }
+
+    #[test]
+    fn render_uses_half_of_the_bytes_for_text() {
+        let long = |letter: &str| TranscriptEntry::UserMessage(letter.repeat(90).as_str().into());
+        let entries = [long("a"), long("b"), long("c")];
+        let (b, c) = ("b".repeat(32), "c".repeat(32));
+        let piece = |text: &str| {
+            let tail = &text[..16];
+            format!("## To the agent\n{text} [42 bytes are left out] {tail}\n\n")
+        };
+        // Two pieces, 48 bytes each for their labels and 48 for their texts.
+        let expected = format!("[1 older parts are left out]\n\n{}{}", piece(&b), piece(&c));
+        assert_eq!(render(&entries, 192), expected);
+        assert!(render(&entries, 191).starts_with("[2 older parts"));
+        assert!(!render(&entries, 288).contains("older parts"));
+    }
+
+    #[test]
+    fn cap_gives_the_rest_of_short_pieces_to_long_ones() {
+        let cap = |lengths: &[usize], max_bytes| cap(lengths.iter().copied(), max_bytes);
+        assert_eq!(cap(&[30, 10, 20], 60), usize::MAX);
+        assert_eq!(cap(&[30, 10, 20], 59), 29);
+        assert_eq!(cap(&[30, 10, 20], 45), 17);
+        assert_eq!(cap(&[30, 10, 20], 29), 9);
+        assert_eq!((cap(&[], 0), cap(&[0], 0), cap(&[1], 0)), (usize::MAX, usize::MAX, 0));
+    }
+
+    #[test]
+    fn clip_keeps_two_thirds_from_the_beginning() {
+        assert_eq!(clip("0123456789", 10), "0123456789");
+        assert_eq!(clip("0123456789", 9), "012345 [1 bytes are left out] 789");
+        assert_eq!(clip("0123456789", 5), "01 [7 bytes are left out] 9");
+        assert_eq!(clip("0123456789", 2), " [10 bytes are left out] ");
+        // Characters are not split: the beginning and the end become shorter.
+        assert_eq!(clip("\u{e9}\u{e9}\u{e9}", 5), "\u{e9} [4 bytes are left out] ");
     }
 }

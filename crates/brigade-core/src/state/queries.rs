@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::ledger::{Estimate, WRAP_UP_OUTPUT_TOKENS};
+use super::round::Phase;
 use super::transcript::BYTES_PER_TOKEN;
 use super::{
-    CallState, CompactionInput, CostModel, Ledger, Loan, OpenCall, Phase, Purpose, Round, Shortfall, State,
+    CallState, CompactionInput, CostModel, Ledger, Loan, OpenCall, Purpose, RoundSpec, Shortfall, State,
     WorstCase,
 };
 use crate::delegation::{LimitKind, Outcome};
@@ -20,21 +21,21 @@ use crate::text::Text;
 impl State {
     /// Returns the limit that was recorded as reached.
     pub fn recorded_limit(&self) -> Option<LimitKind> {
-        self.limit
+        self.round.stop.limit
     }
 
     /// Returns the reason why nothing new may start: a cancellation, a recorded limit or an overrun.
     pub fn stop_reason(&self) -> Option<String> {
-        if let Some(by) = &self.cancelled {
+        if let Some(by) = &self.round.stop.cancelled {
             return Some(format!("cancelled by {by}"));
         }
-        self.limit.map(|limit| format!("the {limit} limit was reached"))
+        self.recorded_limit().map(|limit| format!("the {limit} limit was reached"))
     }
 
     /// Returns the size of the longest result in bytes when a child was first started in the background, if one
     /// was.
     pub fn longest_result_before_background(&self) -> Option<usize> {
-        self.longest_result_before_background
+        self.results.longest_before_background
     }
 
     /// Returns the stop reason of the last reply.
@@ -44,23 +45,23 @@ impl State {
 
     /// Returns the size of the longest result of a child, in bytes.
     pub fn longest_result(&self) -> usize {
-        self.longest_result
+        self.results.longest
     }
 
     /// Returns the number of times that the runtime requested a better result in this round.
     pub fn reminders(&self) -> u32 {
-        self.reminders
+        self.round.counts.reminders
     }
 
     /// Returns the initiator that children are told when this session stops.
     pub fn stop_initiator(&self) -> Option<String> {
-        let by_limit = || self.limit.map(|limit| format!("the parent, whose {limit} limit was reached"));
-        self.cancelled.clone().or_else(by_limit)
+        let told = |limit| format!("the parent, whose {limit} limit was reached");
+        self.round.stop.cancelled.clone().or_else(|| self.recorded_limit().map(told))
     }
 
     /// Returns the name of the canceller, if the round was cancelled.
     pub fn cancelled(&self) -> Option<&str> {
-        self.cancelled.as_deref()
+        self.round.stop.cancelled.as_deref()
     }
 
     /// Returns the rules that the user has permanently allowed in this session.
@@ -94,24 +95,24 @@ impl State {
         self.rounds
     }
 
-    /// Returns the current or most recent round.
-    pub fn round(&self) -> Option<&Round> {
-        self.round.as_ref()
+    /// Returns the task, agent and grant of the current or most recent round.
+    pub fn round(&self) -> Option<&RoundSpec> {
+        self.round.spec.as_ref()
     }
 
     /// Returns the time that requests of this round waited in the queue of their provider, in milliseconds.
     pub fn waited_ms(&self) -> u64 {
-        self.waited_ms
+        self.round.counts.waited_ms
     }
 
     /// Whether a round is running.
     pub fn is_running(&self) -> bool {
-        self.phase == Phase::Running
+        self.round.is_running()
     }
 
     /// Returns the outcome of the last round, if it ended.
     pub fn ended(&self) -> Option<&Outcome> {
-        match &self.phase {
+        match &self.round.phase {
             Phase::Ended(outcome) => Some(outcome),
             Phase::Fresh | Phase::Running => None,
         }
@@ -129,38 +130,39 @@ impl State {
 
     /// Returns the model call that has no reply yet.
     pub fn open_call(&self) -> Option<&OpenCall> {
-        self.open.as_ref()
+        self.round.model_calls.open.as_ref()
     }
 
     /// Whether the model was called in this round.
     pub fn has_called_model(&self) -> bool {
-        self.last_purpose.is_some()
+        self.round.model_calls.last_purpose.is_some()
     }
 
     /// Returns the turn of the next model call, and its attempt.
     pub fn next_attempt(&self) -> (u32, u32) {
         // A fault repeats the same turn; so does a call that was interrupted before any reply.
-        let unanswered = self.turn > 0 && self.transcript.last_turn() < self.turn;
+        let turn = self.turns.last;
+        let unanswered = turn > 0 && self.transcript.last_turn() < turn;
         if unanswered {
-            (self.turn, self.attempts.saturating_add(1))
+            (turn, self.round.model_calls.attempts.saturating_add(1))
         } else {
-            (self.turn.saturating_add(1), 1)
+            (turn.saturating_add(1), 1)
         }
     }
 
     /// Returns the ledger.
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.round.ledger
     }
 
     /// Returns the outstanding loans.
     pub fn loans(&self) -> &BTreeMap<SessionId, Loan> {
-        &self.loans
+        &self.round.loans.by_child
     }
 
     /// Returns a call of the last reply.
     pub fn call(&self, call: CallId) -> Option<&CallState> {
-        self.calls.get(call)
+        self.round.tool_calls.get(call)
     }
 
     /// Returns the call as the model wrote it.
@@ -170,22 +172,27 @@ impl State {
 
     /// Returns the calls of the last reply that have no result yet.
     pub fn unanswered(&self) -> Vec<CallId> {
-        self.calls.unanswered()
+        self.round.tool_calls.unanswered()
+    }
+
+    /// Returns the number of these calls.
+    pub fn unanswered_count(&self) -> usize {
+        self.round.tool_calls.unanswered_count()
     }
 
     /// Returns the calls of the last reply that were not started.
     pub fn unstarted_calls(&self) -> impl Iterator<Item = CallId> {
-        self.calls.unstarted()
+        self.round.tool_calls.unstarted()
     }
 
     /// Returns the number of faults at the current turn.
     pub fn faults(&self) -> u32 {
-        self.faults
+        self.round.model_calls.faults
     }
 
     /// Returns the fault of the last attempt at the current turn, if it is transient.
     pub fn transient_fault(&self) -> Option<&str> {
-        match &self.fault {
+        match &self.round.model_calls.fault {
             Some(CallFault::Transient { message }) => Some(message),
             _ => None,
         }
@@ -211,9 +218,9 @@ impl State {
     pub fn worst_case(&self, cost_model: &CostModel, purpose: Purpose) -> Result<WorstCase, Shortfall> {
         let request = self.estimate(cost_model);
         match purpose {
-            Purpose::Turn | Purpose::Compaction => self.ledger.worst_turn(cost_model, &request),
+            Purpose::Turn | Purpose::Compaction => self.round.ledger.worst_turn(cost_model, &request),
             Purpose::Grace | Purpose::Summary => {
-                self.ledger.worst_wrap_up(cost_model, &request, self.wrap_up_output())
+                self.round.ledger.worst_wrap_up(cost_model, &request, self.wrap_up_output())
             }
         }
     }
@@ -221,7 +228,7 @@ impl State {
     /// Returns the worst-case cost of a summary of a text with this many bytes.
     pub fn worst_case_summary(&self, cost_model: &CostModel, bytes: u64) -> Result<WorstCase, Shortfall> {
         let input = self.estimator.max_input(0, bytes);
-        self.ledger.worst_case_summary(cost_model, &self.estimate(cost_model), input)
+        self.round.ledger.worst_case_summary(cost_model, &self.estimate(cost_model), input)
     }
 
     fn estimate(&self, cost_model: &CostModel) -> Estimate {
@@ -235,9 +242,9 @@ impl State {
     /// Returns the output that a wrap-up call or a report requests: half a token for each byte that the caller
     /// reads, and four times as much after a reply without text.
     fn wrap_up_output(&self) -> u64 {
-        let bytes = self.round.as_ref().and_then(|round| round.delegation.report_bytes).unwrap_or_default();
+        let bytes = self.round().and_then(|round| round.delegation.report_bytes).unwrap_or_default();
         let room = (bytes as u64 / 2).max(WRAP_UP_OUTPUT_TOKENS);
-        if self.truncated_replies == 0 { room } else { room.saturating_mul(4) }
+        if self.round.model_calls.truncated_replies == 0 { room } else { room.saturating_mul(4) }
     }
 
     /// Returns the minimum token count of the next request, if it exceeds the model's context window.
@@ -248,12 +255,12 @@ impl State {
 
     /// Returns the number of consecutive turns with the same calls and results.
     pub fn repeats(&self) -> u32 {
-        self.repeats.count()
+        self.round.repeats.count()
     }
 
     /// Whether the agent was warned that it repeats itself.
     pub fn is_warned_of_repeats(&self) -> bool {
-        self.repeats.is_warned()
+        self.round.repeats.is_warned()
     }
 
     /// Whether the conversation should be compacted before the next call: it approaches the window, and a summary
@@ -274,13 +281,14 @@ impl State {
         let readable = cost_model
             .window
             .unwrap_or_else(|| self.transcript.input_estimate(cost_model, &self.estimator) / 2);
-        let room = usize::try_from(readable.checked_shr(self.overflows).unwrap_or(0)).unwrap_or(usize::MAX);
+        let room = usize::try_from(readable.checked_shr(self.round.model_calls.overflows).unwrap_or(0))
+            .unwrap_or(usize::MAX);
         self.transcript.compaction_input(room, self.bytes_to_keep(cost_model))
     }
 
     /// Returns all but the last turn as input of a summary that the user requested.
     pub fn compaction_input_on_request(&self, cost_model: &CostModel) -> CompactionInput {
-        if self.overflows > 0 {
+        if self.round.model_calls.overflows > 0 {
             return self.compaction_input(cost_model);
         }
         // The model has read all of it before. If its window is unknown, everything fits.
@@ -291,7 +299,7 @@ impl State {
 
     /// Returns the number of bytes of the newest turns to keep next to a summary; `None` if even that was too long.
     fn bytes_to_keep(&self, cost_model: &CostModel) -> Option<u64> {
-        (self.overflows == 0).then(|| cost_model.window.unwrap_or_default() / 4)
+        (self.round.model_calls.overflows == 0).then(|| cost_model.window.unwrap_or_default() / 4)
     }
 
     /// Whether there is anything to summarise.
@@ -301,12 +309,12 @@ impl State {
 
     /// Returns the number of models of the agent's chain that were given up in this round.
     pub fn fallback_index(&self) -> usize {
-        self.fallback_index
+        self.round.model_calls.fallback_index
     }
 
     /// Returns the lendable resources: all that are neither spent, reserved nor lent, without the session's own
     /// reserve.
     pub fn lendable(&self, cost_model: &CostModel) -> Budget {
-        self.ledger.lendable(cost_model, &self.estimate(cost_model))
+        self.round.ledger.lendable(cost_model, &self.estimate(cost_model))
     }
 }

@@ -1,6 +1,7 @@
 //! Scenarios of sessions: past events, the next step and events that are not admitted.
 
 mod context_window;
+mod ledger;
 mod limits;
 mod partial;
 mod queue_time;
@@ -8,13 +9,13 @@ mod rounds;
 mod seen;
 
 use super::*;
-use crate::delegation::DelegationStyle;
-use crate::event::{Answer, Effect, Speaker};
-use crate::grant::{Authority, Budget, Limit};
-
-use crate::message::{CallResult, Message, ToolCall, ToolOutput};
-use crate::money::{Price, Usage};
-use crate::text::{BlobRef, Text};
+use crate::delegation::{Delegation, DelegationStyle, LimitKind, Status};
+use crate::event::Effect;
+use crate::grant::{Authority, Budget, Grant, Limit};
+use crate::id::Hash;
+use crate::message::{CallResult, Message, ToolCall};
+use crate::money::{Price, Resources, Usage};
+use crate::text::BlobRef;
 
 const LARGE_BUDGET: Budget =
     Budget { tokens: Limit::AtMost(1_000_000), usd: Limit::Unlimited, agents: Limit::AtMost(20_000) };
@@ -172,14 +173,17 @@ fn worked(limit: LimitKind) -> Scenario {
 }
 
 /// Growing log: every event must be admitted at its position, and the ledger must balance after it.
+#[derive(Clone)]
 struct Scenario {
     log: Vec<Event>,
     state: State,
+    /// Calls that the runner processes.
+    in_flight: Vec<CallId>,
 }
 
 impl Scenario {
     fn new() -> Scenario {
-        Scenario { log: Vec::new(), state: State::new(root()) }
+        Scenario { log: Vec::new(), state: State::new(root()), in_flight: Vec::new() }
     }
 
     fn of(events: impl IntoIterator<Item = Event>) -> Scenario {
@@ -209,13 +213,33 @@ impl Scenario {
 
     #[track_caller]
     fn next(&mut self, step: Step) -> &mut Scenario {
-        assert_eq!(self.state.next(), step, "after {:#?}", self.log);
+        let next = match self.state.next() {
+            Step::RunCalls if self.calls_to_run().is_empty() => Step::Wait,
+            next => next,
+        };
+        assert_eq!(next, step, "after {:#?}", self.log);
         self
+    }
+
+    /// The next step is to process exactly these calls. From now on the runner does.
+    #[track_caller]
+    fn runs(&mut self, calls: &[CallId]) -> &mut Scenario {
+        assert_eq!(self.state.next(), Step::RunCalls, "after {:#?}", self.log);
+        assert_eq!(self.calls_to_run(), calls, "after {:#?}", self.log);
+        self.in_flight.extend(calls);
+        self
+    }
+
+    fn calls_to_run(&self) -> Vec<CallId> {
+        let unanswered = self.state.unanswered();
+        assert_eq!(unanswered.len(), self.state.unanswered_count());
+        unanswered.into_iter().filter(|call| !self.in_flight.contains(call)).collect()
     }
 
     /// The runner is gone; another one reads the log.
     fn crash(&mut self) -> &mut Scenario {
         self.state = State::fold(root(), &self.log);
+        self.in_flight.clear();
         self
     }
 
@@ -299,7 +323,7 @@ fn delegation_context_follows_the_task() {
 fn tool_turn_runs_calls_and_continues() {
     let mut scenario = Scenario::of([started(3, LARGE_BUDGET), called(1, 1, Purpose::Turn)]);
     scenario.then(replied(1, "I look.", &["read_file", "shell"]));
-    scenario.next(Step::RunCalls(vec![call(1, 0), call(1, 1)])).next(Step::Wait);
+    scenario.runs(&[call(1, 0), call(1, 1)]).next(Step::Wait);
     scenario
         .refuses(called(2, 1, Purpose::Turn))
         .refuses(ended(Status::Done, ""))
@@ -329,7 +353,7 @@ fn tool_turn_runs_calls_and_continues() {
 fn delegation_lends_and_returns_budget() {
     let mut scenario = Scenario::of([started(3, tokens_only(1000)), called(1, 1, Purpose::Turn)]);
     scenario.then(replied(1, "", &["delegate", "delegate"]));
-    scenario.next(Step::RunCalls(vec![call(1, 0), call(1, 1)]));
+    scenario.runs(&[call(1, 0), call(1, 1)]);
     scenario.then(delegated(1, 0, loan(600)));
     assert_eq!(scenario.state.ledger().lent(), Resources { tokens: 600, usd: 0, agents: 1 });
     // 10 are spent and 600 are lent, so 390 are left.
@@ -630,7 +654,7 @@ fn cancel_waits_for_open_children() {
         delegated(1, 0, loan(100)),
         delegated(1, 1, loan(100)),
     ]);
-    scenario.next(Step::RunCalls(vec![call(1, 0), call(1, 1), call(1, 2)]));
+    scenario.runs(&[call(1, 0), call(1, 1), call(1, 2)]);
     scenario.then(cancel()).refuses(cancel()).refuses(limit_reached(LimitKind::Time)).next(Step::Wait);
     // Nothing is lent, started, requested or called any more.
     scenario.refuses(delegated(1, 2, loan(1))).refuses(tool_started(1, 2)).refuses(called(
@@ -675,11 +699,7 @@ fn reply_after_a_cancel_runs_no_calls() {
         cancel(),
         replied(1, "Go.", &["shell"]),
     ]);
-    scenario.next(Step::RunCalls(vec![call(1, 0)])).refuses(tool_started(1, 0)).then(tool_ended(
-        1,
-        0,
-        "not started",
-    ));
+    scenario.runs(&[call(1, 0)]).refuses(tool_started(1, 0)).then(tool_ended(1, 0, "not started"));
     scenario.next(cancelled("Go.")).ends();
 }
 
@@ -720,20 +740,21 @@ fn whole_log() -> Vec<Event> {
 }
 
 /// Whether executing `step` can lead to `event`.
-fn leads_to(step: &Step, event: &Event) -> bool {
-    match (step, event) {
+fn leads_to(state: &State, event: &Event) -> bool {
+    let calls = state.unanswered();
+    match (state.next(), event) {
         (_, Event::Heard { .. }) => true,
         (Step::Nothing, Event::Started { .. }) => true,
-        (Step::CallModel(step), Event::Called { purpose, .. }) => step == purpose,
+        (Step::CallModel(step), Event::Called { purpose, .. }) => step == *purpose,
         (Step::Wait, Event::Replied { .. } | Event::CallFailed { .. } | Event::Returned { .. }) => true,
         (
-            Step::RunCalls(calls),
+            Step::RunCalls,
             Event::ToolStarted { call, .. } | Event::ToolEnded { call, .. } | Event::Delegated { call, .. },
         ) => calls.contains(call),
-        (Step::RunCalls(calls), Event::Returned { child, .. }) => {
+        (Step::RunCalls, Event::Returned { child, .. }) => {
             calls.iter().any(|call| root().child(*call) == *child)
         }
-        (Step::End(step), Event::Ended { outcome, .. }) => step == outcome,
+        (Step::End(step), Event::Ended { outcome, .. }) => step == *outcome,
         _ => false,
     }
 }
@@ -754,8 +775,8 @@ fn run_to_end(scenario: &mut Scenario) {
                 let (turn, attempt) = scenario.state.next_attempt();
                 scenario.then(called(turn, attempt, purpose)).then(replied(turn, "Carried on.", &[]));
             }
-            Step::RunCalls(calls) => {
-                for call in calls {
+            Step::RunCalls => {
+                for call in scenario.state.unanswered() {
                     let children: Vec<SessionId> = scenario.state.loans().keys().cloned().collect();
                     for child in children.into_iter().filter(|child| *child == root().child(call)) {
                         let outcome = Outcome::new(Status::Done, "");
@@ -776,14 +797,13 @@ fn run_to_end(scenario: &mut Scenario) {
 fn session_resumes_from_every_crash_point() {
     let log = whole_log();
     for length in 0..=log.len() {
-        let mut state = State::fold(root(), &log[..length]);
-        let step = state.next();
+        let state = State::fold(root(), &log[..length]);
         let Some(event) = log.get(length) else {
-            assert_eq!(step, Step::Nothing);
+            assert_eq!(state.next(), Step::Nothing);
             continue;
         };
         assert!(state.admits(event), "{event:?} is not admitted at {length}");
-        assert!(leads_to(&step, event), "{step:?} does not lead to {event:?} at {length}");
+        assert!(leads_to(&state, event), "{:?} does not lead to {event:?} at {length}", state.next());
         if length == 0 {
             continue;
         }
@@ -1006,7 +1026,7 @@ fn end_waits_for_every_call_and_loan() {
     let mut state = scenario.state;
     state.apply(&tool_ended(1, 0, "too early"));
     assert!(!state.admits(&failed()) && !state.admits(&lost()));
-    assert_eq!(State::next(&mut state), Step::Wait);
+    assert_eq!(state.next(), Step::Wait);
     state.apply(&returned(1, 0, used(1)));
     assert!(state.admits(&failed()) && state.admits(&lost()));
 }
@@ -1127,11 +1147,14 @@ fn run_calls_names_each_call_once() {
         called(1, 1, Purpose::Turn),
         replied(1, "", &["a", "b", "c"]),
     ]);
-    let all = vec![call(1, 0), call(1, 1), call(1, 2)];
-    scenario.next(Step::RunCalls(all.clone())).next(Step::Wait).then(tool_started(1, 0)).next(Step::Wait);
+    scenario
+        .runs(&[call(1, 0), call(1, 1), call(1, 2)])
+        .next(Step::Wait)
+        .then(tool_started(1, 0))
+        .next(Step::Wait);
     scenario.then(tool_ended(1, 1, "")).next(Step::Wait).then(heard("x")).next(Step::Wait);
     // A runner that folds the log again processes all calls without a result.
-    scenario.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 2)])).next(Step::Wait);
+    scenario.crash().runs(&[call(1, 0), call(1, 2)]).next(Step::Wait);
     assert_eq!(scenario.state.unanswered(), [call(1, 0), call(1, 2)]);
     assert!(matches!(scenario.state.call(call(1, 0)).unwrap().progress, CallProgress::Started(_)));
     scenario
@@ -1156,7 +1179,7 @@ fn approval_comes_before_the_call() {
         Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "", &["a", "b"])]);
     scenario.refuses(answered(0, Answer::Once)).then(asked(0)).then(asked(1));
     // A runner that takes over requests the approval again.
-    scenario.crash().next(Step::RunCalls(vec![call(1, 0), call(1, 1)])).next(Step::Wait).then(asked(0));
+    scenario.crash().runs(&[call(1, 0), call(1, 1)]).next(Step::Wait).then(asked(0));
     // A call without a decision does not run and gets no loan.
     scenario.refuses(tool_started(1, 0)).refuses(delegated(1, 0, loan(1)));
     scenario.then(answered(0, Answer::Once)).refuses(answered(0, Answer::Once)).refuses(asked(0));
@@ -1220,6 +1243,9 @@ fn duplicate_delegated_event_does_not_block_the_call() {
     state.apply(&returned(1, 0, used(1)));
     assert_eq!(state.ledger().lent(), Resources::default());
     assert!(state.admits(&tool_ended(1, 0, "closed")));
+    // The earlier loan is not waited for.
+    state.apply(&tool_ended(1, 0, "closed"));
+    assert_eq!(state.next(), Step::CallModel(Purpose::Turn));
 }
 
 #[test]
@@ -1232,17 +1258,17 @@ fn ten_thousand_children_take_linear_time() {
         assert!(state.admits(&event));
         state.apply(&event);
     }
-    assert!(matches!(state.next(), Step::RunCalls(calls) if calls.len() == MANY as usize));
+    assert_eq!(state.unanswered_count(), MANY as usize);
     for index in 0..MANY {
         let event = delegated(1, index, loan(10));
         assert!(state.admits(&event));
         state.apply(&event);
-        assert_eq!(state.next(), Step::Wait);
+        assert_eq!(state.next(), Step::RunCalls);
     }
     assert_eq!(state.loans().len(), MANY as usize);
     for index in (0..MANY).rev() {
         for event in [returned(1, index, used(10)), tool_ended(1, index, "x")] {
-            assert_eq!(state.next(), Step::Wait);
+            assert_eq!(state.next(), Step::RunCalls);
             assert!(state.admits(&event));
             state.apply(&event);
         }

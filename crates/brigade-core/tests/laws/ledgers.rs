@@ -189,7 +189,7 @@ pub(crate) struct SimulatedSession {
 }
 
 impl SimulatedSession {
-    fn begin(session: SessionId, round: &Round, sim: &mut Simulation) -> SimulatedSession {
+    fn begin(session: SessionId, round: &RoundSpec, sim: &mut Simulation) -> SimulatedSession {
         let mut run = SimulatedSession {
             state: State::new(session),
             log: Vec::new(),
@@ -300,16 +300,19 @@ impl SimulatedSession {
         match self.state.next() {
             Step::Nothing => {
                 if self.state.rounds() < 3 && self.depth == 0 {
-                    let round = Round { grant: random_grant(sim), ..self.state.round().unwrap().clone() };
+                    let round = RoundSpec { grant: random_grant(sim), ..self.state.round().unwrap().clone() };
                     self.record(started(&round), sim);
                     self.handed_out.clear();
                 }
             }
             Step::CallModel(purpose) => self.call_model(purpose, sim),
-            Step::RunCalls(calls) => {
-                assert!(!calls.is_empty());
-                for call in calls {
-                    assert!(self.handed_out.insert(call), "{call} is named twice");
+            Step::RunCalls => {
+                let calls = self.state.unanswered();
+                assert!(!calls.is_empty() && calls.len() == self.state.unanswered_count());
+                let known = self.handed_out.len();
+                self.handed_out.extend(calls);
+                if self.handed_out.len() == known {
+                    self.progress(sim);
                 }
             }
             Step::Wait | Step::Detach(_) => self.progress(sim),
@@ -585,7 +588,7 @@ impl SimulatedSession {
                         );
                     }
                 }
-                Step::RunCalls(_) | Step::Wait | Step::Detach(_) => {
+                Step::RunCalls | Step::Wait | Step::Detach(_) => {
                     while !self.state.loans().is_empty() {
                         self.return_one(sim);
                     }
@@ -647,8 +650,8 @@ pub(crate) fn random_grant(sim: &mut Simulation) -> Grant {
     Grant { authority, budget: sim.choices.budget(), turns, deadline: Limit::Unlimited }
 }
 
-pub(crate) fn started(round: &Round) -> Event {
-    let Round { delegation, agent, grant, parent, depth } = round.clone();
+pub(crate) fn started(round: &RoundSpec) -> Event {
+    let RoundSpec { delegation, agent, grant, parent, depth } = round.clone();
     Event::Started { delegation, agent, grant, parent, depth }
 }
 
@@ -666,7 +669,13 @@ pub(crate) fn observable_state(state: &State) -> String {
                 state.next_attempt()
             ),
             (state.ledger(), state.loans(), state.unanswered(), state.faults(), state.exceeded_limit()),
-            (state.stop_reason(), state.has_unread_input(), state.messages(), state.fingerprint()),
+            (
+                state.stop_reason(),
+                state.has_unread_input(),
+                state.messages(),
+                state.fingerprint(),
+                state.next()
+            ),
         )
     )
 }
@@ -674,7 +683,7 @@ pub(crate) fn observable_state(state: &State) -> String {
 /// Runs a random tree to its end: the root and all events in the order of the store.
 pub(crate) fn run_random_tree(numbers: Vec<u32>) -> (SimulatedSession, Simulation) {
     let mut sim = Simulation::new(numbers);
-    let round = Round {
+    let round = RoundSpec {
         delegation: Delegation { task: "go".into(), ..Delegation::default() }.into(),
         agent: Hash::of(b"agent"),
         grant: random_grant(&mut sim),

@@ -10,7 +10,7 @@ use brigade_core::event::{Answer, CallFault, Effect, Speaker, TYPES, VERSION};
 use brigade_core::grant::{Access, AttenuateError, AuthorityRequest, Names};
 use brigade_core::message::Stop;
 use brigade_core::permission::{Mode, Permissions};
-use brigade_core::state::{CallProgress, Round};
+use brigade_core::state::{CallProgress, RoundSpec};
 use brigade_core::text::{BlobRef, truncate_bytes};
 use brigade_core::view::Tree;
 use brigade_core::{

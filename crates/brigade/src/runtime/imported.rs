@@ -6,7 +6,7 @@ use std::sync::Arc;
 use brigade_core::delegation_styles::{PASSTHROUGH_PREFIX, resolve_model};
 use brigade_core::grant::Authority;
 use brigade_core::permission::Mode;
-use brigade_core::state::Round;
+use brigade_core::state::RoundSpec;
 use brigade_core::{Agent, Event, Outcome, Record, SessionId, Spent};
 
 use super::{CachedSession, ResumeOptions, RunError, Runtime, fold};
@@ -108,7 +108,7 @@ impl Runtime {
     pub(super) async fn last_round(
         &self,
         tree: &Tree,
-        round: &Round,
+        round: &RoundSpec,
         is_imported: bool,
         options: &ResumeOptions,
     ) -> Result<LastRound, RunError> {

@@ -213,7 +213,6 @@ impl Driver {
         let decided: Vec<CallId> = self.pending_approvals.keys().copied().filter(is_decided).collect();
         for call in &decided {
             self.pending_approvals.remove(call);
-            self.in_flight.remove(call);
         }
         let is_any = !decided.is_empty();
         if is_any {

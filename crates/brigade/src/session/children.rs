@@ -8,7 +8,7 @@ use brigade_core::delegation::Execution as Wait;
 use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::event::Speaker;
 use brigade_core::grant::Grant;
-use brigade_core::state::Round;
+use brigade_core::state::RoundSpec;
 use brigade_core::{
     Budget, CallId, Delegation, DelegationStyle, Event, Limit, Outcome, Resources, SessionId, Spent, Status,
 };
@@ -255,7 +255,7 @@ impl Driver {
                 self.refuse_child(pending, "Not started: the session was stopped".to_owned());
                 continue;
             };
-            let round = Round::clone(&loan.round);
+            let round = RoundSpec::clone(&loan.round);
             let mut driver =
                 Driver::begin(self.tree.clone(), child.clone(), round, pending.resolved, Some(slot));
             self.persist_start(&child, &mut driver).await?;
@@ -423,7 +423,7 @@ enum RestoredChild {
 async fn restore_child(
     tree: &Arc<Tree>,
     child: &SessionId,
-    mut round: Round,
+    mut round: RoundSpec,
 ) -> Result<RestoredChild, DriverError> {
     let records = tree.store().read(child, 0).await?;
     let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;

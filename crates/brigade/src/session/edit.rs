@@ -60,7 +60,6 @@ impl Driver {
         while self.editing.is_none()
             && let Some(call) = self.deferred.pop_front()
         {
-            self.in_flight.remove(&call);
             self.run_calls(vec![call]).await?;
         }
         Ok(())

@@ -30,13 +30,22 @@ pub(super) enum ReadyCall {
 }
 
 impl Driver {
+    /// Calls without a result that this driver does not process yet: those of a new reply, or those that an earlier
+    /// runner left open.
+    pub(super) fn calls_to_run(&self) -> Vec<CallId> {
+        // The counts decide most wake-ups. Comparing every call would be slow with thousands of children.
+        if self.in_flight.len() == self.state.unanswered_count() {
+            return Vec::new();
+        }
+        let mut calls = self.state.unanswered();
+        calls.retain(|call| !self.in_flight.contains(call));
+        calls
+    }
+
     pub(super) async fn run_calls(&mut self, calls: Vec<CallId>) -> Result<(), DriverError> {
         let mut work = Vec::new();
         for call in calls {
-            // A state that was folded again lists calls that this driver already runs.
-            if !self.in_flight.contains(&call) {
-                work.extend(self.prepare(call).await?);
-            }
+            work.extend(self.prepare(call).await?);
         }
         if !work.is_empty() {
             self.become_active().await?;
@@ -50,21 +59,17 @@ impl Driver {
 
     /// Decides how a call is handled and records its intent.
     async fn prepare(&mut self, call: CallId) -> Result<Option<ReadyCall>, DriverError> {
-        let Some(progress) = self.state.call(call).map(|state| state.progress.clone()) else {
-            return Ok(None);
-        };
+        let open = self.state.call(call).filter(|state| state.progress != CallProgress::Answered);
+        let Some(progress) = open.map(|state| state.progress.clone()) else { return Ok(None) };
+        self.in_flight.insert(call);
         let Some(tool_call) = self.state.tool_call(call).cloned() else { return Ok(None) };
         match progress {
             CallProgress::Answered => Ok(None),
             CallProgress::Delegated { children, .. } => {
-                self.in_flight.insert(call);
                 self.reattach(call, &tool_call, children).await?;
                 Ok(None)
             }
-            CallProgress::Started(intent) => {
-                self.in_flight.insert(call);
-                self.recover_started_call(call, &tool_call, intent).await
-            }
+            CallProgress::Started(intent) => self.recover_started_call(call, &tool_call, intent).await,
             CallProgress::Decided(Answer::Deny { word }) => {
                 self.answer(call, denial(&tool_call.name, word.as_deref()));
                 Ok(None)
@@ -74,7 +79,6 @@ impl Driver {
                     self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
                     return Ok(None);
                 }
-                self.in_flight.insert(call);
                 match self.start(call, &tool_call).await {
                     Ok(work) => Ok(work),
                     Err(output) => {

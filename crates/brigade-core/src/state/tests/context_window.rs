@@ -112,15 +112,46 @@ fn overflowing_compaction_shrinks_its_input_and_then_fails() {
 }
 
 #[test]
-fn overflowing_report_is_requested_again_after_compaction() {
+fn fallback_model_gets_the_input_of_a_first_overflow() {
+    let mut scenario = scenario_of_turns(2, 9, 10_000);
+    scenario.then(called(3, 1, Purpose::Turn)).then(failed(3, 1, overflow()));
+    let first = scenario.state.compaction_input(&cost_model(16_000));
+    for attempt in 2..=3 {
+        scenario.then(called(3, attempt, Purpose::Compaction)).then(failed(3, attempt, overflow()));
+    }
+    assert!(scenario.state.compaction_input(&cost_model(16_000)).text.len() < first.text.len());
+    scenario.then(called(3, 4, Purpose::Compaction)).then(failed(3, 4, model_given_up()));
+    assert_eq!(scenario.state.compaction_input(&cost_model(16_000)), first);
+    scenario.next(Step::CallModel(Purpose::Compaction));
+}
+
+/// Start of a round that ends with a report.
+fn started_with_report(turns: u32) -> Event {
     let delegation = Delegation { report: Some("Report.".into()), ..task("Do it") };
-    let started = Event::Started {
+    Event::Started {
         delegation: delegation.into(),
         agent: Hash::of(b"agent"),
-        grant: grant(9, LARGE_BUDGET),
+        grant: grant(turns, LARGE_BUDGET),
         parent: None,
         depth: 0,
+    }
+}
+
+#[test]
+fn message_after_the_report_is_bound_by_the_turn_limit() {
+    let reported = |turns| {
+        let mut scenario = Scenario::of([started_with_report(turns), called(1, 1, Purpose::Turn)]);
+        scenario.then(replied(1, "Done.", &[])).then(called(2, 1, Purpose::Summary));
+        scenario.then(replied(2, "All.", &[])).next(done("All.")).then(heard("And B?"));
+        scenario
     };
+    reported(2).next(Step::CallModel(Purpose::Turn));
+    reported(1).next(incomplete(LimitKind::Turns, "All.")).ends();
+}
+
+#[test]
+fn overflowing_report_is_requested_again_after_compaction() {
+    let started = started_with_report(9);
     let mut scenario =
         Scenario::of([started, called(1, 1, Purpose::Turn), replied(1, "", &["x"]), tool_ended(1, 0, "y")]);
     scenario.then(called(2, 1, Purpose::Turn)).then(replied(2, "Done.", &[]));

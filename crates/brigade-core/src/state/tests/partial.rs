@@ -39,7 +39,7 @@ fn time_limit_keeps_the_partial_text_until_the_wrap_up() {
     let mut scenario = second_turn();
     scenario.then(limit_reached(LimitKind::Time)).then(stopped_with_partial(2, 1, "Half of"));
     scenario.next(Step::CallModel(Purpose::Grace)).then(called(2, 2, Purpose::Grace));
-    let mut hurried = Scenario { log: scenario.log.clone(), state: scenario.state.clone() };
+    let mut hurried = scenario.clone();
     hurried.then(failed(2, 2, CallFault::Stopped)).next(incomplete(LimitKind::Time, "Half of"));
     scenario.then(replied(2, "In short.", &[])).next(incomplete(LimitKind::Time, "In short."));
 }
