@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes a home for a tenant: scripts/add-tenant.sh NAME
-# It stands in ${TENANTS:-./tenants}/NAME. Nobody but its owner can read it. docs/MULTI-TENANT.md has the rest.
+# Creates the home directory of a tenant: scripts/add-tenant.sh NAME
+# The directory is ${TENANTS:-./tenants}/NAME, readable only by its owner. See docs/MULTI-TENANT.md.
 set -eu
 umask 077
 
@@ -9,39 +9,39 @@ refuse() {
     exit 2
 }
 
-[ "$#" -eq 1 ] || refuse "say which tenant: scripts/add-tenant.sh NAME"
+[ "$#" -eq 1 ] || refuse "expected one argument, the name of the tenant. Usage: scripts/add-tenant.sh NAME"
 name=$1
-rule="a name has 1 to 64 of a-z, 0-9, - and _, and begins with a letter or digit"
-# Ranges such as a-z mean other things in other languages.
+rule="use 1 to 64 of a-z, 0-9, - and _, starting with a letter or digit"
+# Ranges such as a-z match other characters in other locales.
 LC_ALL=C
 export LC_ALL
 case $name in
-'' | [!a-z0-9]* | *[!a-z0-9_-]*) refuse "this cannot be the name of a tenant: $rule" ;;
+'' | [!a-z0-9]* | *[!a-z0-9_-]*) refuse "invalid tenant name: $rule" ;;
 esac
-[ "${#name}" -le 64 ] || refuse "this name is too long: $rule"
+[ "${#name}" -le 64 ] || refuse "the tenant name is too long: $rule"
 
 tenants=${TENANTS:-./tenants}
-mkdir -p -- "$tenants" || refuse "$tenants cannot be made; name another folder with TENANTS"
-# A relative home would mean another folder wherever it is used.
+mkdir -p -- "$tenants" || refuse "cannot create $tenants. Set TENANTS to another directory."
+# A relative home would resolve to a different directory wherever it is used.
 tenants=$(CDPATH='' cd -- "$tenants" && pwd -P)
 home=$tenants/$name
 if [ -e "$home" ] || [ -L "$home" ]; then
-    refuse "$home is there already; nothing was changed"
+    refuse "$home already exists; nothing was changed"
 fi
-mkdir -- "$home" || refuse "$home cannot be made; nothing was changed"
+mkdir -- "$home" || refuse "cannot create $home; nothing was changed"
 trap 'rm -rf -- "$home"' EXIT
 mkdir -- "$home/agents" "$home/skills"
 
 cat >"$home/config.toml" <<'CONFIG'
-# model = "provider/model"   # what the tenant's agents run on
+# model = "provider/model"   # default model of the tenant's agents
 
 [swarm]
 enabled = true
-max_depth = 1                # sub-agents have none of their own
-max_concurrent = 3           # active at once
+max_depth = 1                # sub-agents cannot delegate
+max_concurrent = 3           # maximum number of active sub-agents
 
 [swarm.roles.researcher]
-system_prompt = "You find things out and name your sources."
+system_prompt = "Research the question and cite your sources."
 tools = ["web_search", "web_fetch", "memory_search", "memory_get"]
 locked = true                # a call can narrow these tools, not widen them
 
@@ -50,7 +50,7 @@ system_prompt = "You write clearly and briefly."
 tools = ["read_file", "write_file", "edit_file", "memory_search"]
 locked = true
 
-[budget]                     # of one run
+[budget]                     # limits of one run
 tokens = 500000
 agents = 20
 

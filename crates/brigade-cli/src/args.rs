@@ -75,7 +75,7 @@ const CHAT_HELP: &str = "\
 Examples:
   brigade chat                              chat with the lead agent
   brigade chat -a reviewer                  chat with one of your agents
-  brigade chat -c                           continue the last session of this folder
+  brigade chat -c                           continue the last session of this directory
   brigade chat -r ID                        continue any session, including those started by agents
   brigade chat --mode plan --budget-usd 1   with the limits of run, applied to each round
   printf 'one\\ntwo\\n' | brigade chat       messages from standard input, one per line
@@ -85,11 +85,11 @@ stops the round; a second Ctrl-C quits. /help lists keys and commands.";
 
 const RESUME_HELP: &str = "\
 Examples:
-  brigade resume                            continue the last session of this folder
+  brigade resume                            continue the last session of this directory
   brigade resume k3vq                       any session, by its id or a prefix of it
   brigade resume k3vq --max-turns 40        with a different limit
 
-The session keeps its folder, agent, model and mode.";
+The session keeps its directory, agent, model and mode.";
 
 const ANSWER_HELP: &str = "\
 Examples:
@@ -117,7 +117,7 @@ Other editors use the same command and argument. Flags go after it:
   brigade acp --mode edit --budget-usd 2     mode and budget of each prompt
   brigade acp -a reviewer                    an agent other than the lead
 
-The editor chooses the folder of a session. The configuration of that folder applies
+The editor chooses the directory of a session. The configuration of that directory applies
 only if you trust it: brigade trust DIR. Approval requests appear in the editor and can
 also be answered from a terminal: brigade answer ID. Sessions are stored like all
 others: brigade sessions list. Standard output contains only the protocol; warnings go
@@ -204,7 +204,7 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Trust a project's configuration, agents, skills and instructions
     Trust(Trust),
-    /// Watch agents repair a small project, be refused, crash and resume: no key, no network, a few seconds
+    /// Watch agents fix a small project, get refused, crash and resume; needs no key and no network, and takes a few seconds
     #[command(after_help = onboarding::DEMO_HELP)]
     Demo(Demo),
     /// Run a small corpus of delegation tasks with your model, and check the results by program
@@ -230,7 +230,7 @@ pub(crate) struct Run {
     /// The task; standard input is appended to it, or is the task if this is absent or `-`
     #[arg(value_name = "TASK")]
     pub(crate) task: Vec<String>,
-    /// Continue the last session of this folder
+    /// Continue the last session of this directory
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["resume", "agent"])]
     pub(crate) last: bool,
     /// Continue this session
@@ -246,7 +246,7 @@ pub(crate) struct Run {
 /// Arguments of `chat`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Chat {
-    /// Continue the last session of this folder
+    /// Continue the last session of this directory
     #[arg(short = 'c', long = "continue", conflicts_with_all = ["resume", "agent"])]
     pub(crate) last: bool,
     /// Continue this session
@@ -259,7 +259,7 @@ pub(crate) struct Chat {
 /// Arguments of `resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Resume {
-    /// Session to continue (default: the last one of this folder)
+    /// Session to continue (default: the last one of this directory)
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     #[command(flatten)]
@@ -308,7 +308,7 @@ pub(crate) struct Flags {
     /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Working folder
+    /// Working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// Maximum model calls of the lead
@@ -540,7 +540,7 @@ pub(crate) enum AgentsCommand {
     },
     /// Check agent files: which keys are honoured, translated, ignored or refused. Exit code 1 if one is refused
     Lint {
-        /// Agent files or folders (default: all places where agents are searched for)
+        /// Agent files or directories (default: all directories that are searched for agents)
         #[arg(value_name = "PATH")]
         paths: Vec<PathBuf>,
     },
@@ -548,7 +548,7 @@ pub(crate) enum AgentsCommand {
     New {
         /// Id of the agent: 1 to 64 of a-z, 0-9, `.`, `_`, `-`
         id: String,
-        /// Create it in .brigade/agents of this folder instead of your own agents folder
+        /// Create it in .brigade/agents of this directory instead of your own agents directory
         #[arg(long)]
         project: bool,
     },
@@ -581,7 +581,7 @@ pub(crate) enum ConfigCommand {
 /// Arguments of `trust`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {
-    /// The project, or a folder in it (default: the current folder)
+    /// The project, or a directory in it (default: the current directory)
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
     /// Trust it without asking

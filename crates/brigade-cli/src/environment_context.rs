@@ -61,7 +61,7 @@ async fn git_state(settings: &Settings, folder: &Path) -> Option<String> {
     let finished = brigade_sandbox::run(&setup::guard_command().ok()?, job, pending()).await.ok()?;
     match finished.end {
         ExitReason::Exited(0) => describe_status(&String::from_utf8_lossy(&finished.output)),
-        _ => Some("a repository whose state is not known".to_owned()),
+        _ => Some("repository, state unknown".to_owned()),
     }
 }
 
@@ -69,7 +69,7 @@ async fn git_state(settings: &Settings, folder: &Path) -> Option<String> {
 fn describe_status(output: &str) -> Option<String> {
     let branch = output.lines().find_map(|line| line.strip_prefix("# branch.head "))?.trim();
     let branch = match branch {
-        "(detached)" | "" => "no branch (detached)".to_owned(),
+        "(detached)" | "" => "detached HEAD".to_owned(),
         name => format!("branch {name}"),
     };
     let count = |kinds: &[&str]| {
@@ -105,7 +105,7 @@ mod tests {
             of("# branch.head a/b\n1 .M N... x\n2 R. y\nu UU z\n? new\n"),
             "branch a/b, 3 files changed, 1 file untracked"
         );
-        assert_eq!(of("# branch.head (detached)\n? a\n? b\n"), "no branch (detached), 2 files untracked");
+        assert_eq!(of("# branch.head (detached)\n? a\n? b\n"), "detached HEAD, 2 files untracked");
         assert_eq!(of("# branch.head main\n# state unknown\n"), "branch main");
         let many = "# branch.head m\n".to_owned() + &"1 x\n".repeat(1_050);
         assert_eq!(of(&many), "branch m, more than 999 files changed");

@@ -138,11 +138,11 @@ impl ProjectInstructions {
             left -= part.len();
             if part.len() < text.len() {
                 let name = file.path.file_name().unwrap_or_default().to_string_lossy();
-                part.push_str(&format!("\n(the rest of {name} is left out)"));
+                part.push_str(&format!("\n(the rest of {name} is omitted)"));
                 self.problems.push(InstructionProblem {
                     path: file.path.clone(),
                     cause: format!(
-                        "is cut: agents read at most {MAX_INSTRUCTION_BYTES} bytes of instructions, the nearest files first"
+                        "is truncated: agents read at most {MAX_INSTRUCTION_BYTES} bytes of instructions, nearest files first"
                     ),
                     accept: None,
                 });
@@ -173,7 +173,8 @@ impl ProjectInstructions {
 
 /// Texts of several files, each below its path relative to the working folder.
 fn join_files(parts: &[(&PathBuf, String)], folder: &Path) -> String {
-    let mut text = "If two of these files disagree, follow the later one.".to_owned();
+    let mut text =
+        "If these files contradict each other, follow the one that comes later in this text.".to_owned();
     for (path, part) in parts {
         let above = path.parent().and_then(|place| folder.strip_prefix(place).ok());
         let way = "../".repeat(above.map_or(0, |way| way.components().count()));

@@ -74,8 +74,9 @@ pub(crate) async fn last_in_folder(
     folder: &Path,
     start: &str,
 ) -> Result<SessionId, CliError> {
-    let workspace = Workspace::open(folder)
-        .map_err(|error| CliError::usage(format!("cannot use the folder {}: {error}", folder.display())))?;
+    let workspace = Workspace::open(folder).map_err(|error| {
+        CliError::usage(format!("cannot use the directory {}: {error}", folder.display()))
+    })?;
     let mut roots = store.roots().await?;
     roots.retain(|summary| summary.root.is_root());
     roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));

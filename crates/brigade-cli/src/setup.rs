@@ -91,7 +91,7 @@ pub(crate) async fn settings_for_session(
         if !folder.is_dir() {
             let folder = folder.display();
             return Err(CliError::usage(format!(
-                "cannot continue {session}: its folder {folder} no longer exists. Choose another with --cwd."
+                "cannot continue {session}: its directory {folder} no longer exists. Choose another with --cwd."
             )));
         }
         let flags = Flags { cwd: Some(folder), ..flags.clone() };
@@ -223,7 +223,7 @@ pub(crate) fn library_settings(settings: &Settings) -> Result<brigade::Settings,
         )));
     }
     let workspace = Workspace::open(&settings.folder).map_err(|error| {
-        CliError::usage(format!("cannot use the folder {}: {error}", settings.folder.display()))
+        CliError::usage(format!("cannot use the directory {}: {error}", settings.folder.display()))
     })?;
     let shell = ShellSettings {
         guard: guard_command()?,

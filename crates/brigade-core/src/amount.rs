@@ -21,9 +21,10 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 pub fn parse_dollars(text: &str) -> Result<u64, String> {
     let number = text.trim().strip_prefix('$').unwrap_or(text.trim());
     if number.split_once('.').is_some_and(|(_, fraction)| fraction.trim_end_matches('0').len() > 9) {
-        return Err(format!("'{text}' is finer than a billionth of a dollar"));
+        return Err(format!("'{text}' has more than nine decimal places"));
     }
-    decimal(number, 9).ok_or_else(|| format!("'{text}' is not an amount of dollars: write 2 or 0.50"))
+    decimal(number, 9)
+        .ok_or_else(|| format!("'{text}' is not an amount in dollars. Use a form such as 2 or 0.50"))
 }
 
 /// Returns a decimal number times ten to the power of `digits`, if the result is an integer.
@@ -63,7 +64,7 @@ pub fn dollars_from_value(value: &Value) -> Result<u64, String> {
         Value::String(text) => Some(parse_dollars(text)?),
         _ => None,
     };
-    nano.filter(|nano| *nano > 0).ok_or_else(|| "expected an amount of dollars such as 0.50".to_owned())
+    nano.filter(|nano| *nano > 0).ok_or_else(|| "expected an amount in dollars such as 0.50".to_owned())
 }
 
 /// Converts nano-dollars to dollars, as a number for JSON.

@@ -266,7 +266,7 @@ impl LimitKind {
             LimitKind::Time => "time limit",
             LimitKind::Agents => "agent limit",
             LimitKind::Loop => "repeated-call limit",
-            LimitKind::Permission => "permissions",
+            LimitKind::Permission => "permission limit",
         }
     }
 }

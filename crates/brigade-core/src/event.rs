@@ -459,10 +459,10 @@ impl fmt::Display for CallFault {
             | CallFault::Fatal { message }
             | CallFault::Overflow { message }
             | CallFault::Cut { message } => f.write_str(message),
-            CallFault::GivenUp { message, next } => write!(f, "{message}; {next} takes over"),
+            CallFault::GivenUp { message, next } => write!(f, "{message}; falling back to {next}"),
             CallFault::Interrupted => f.write_str("the runner ended while the model was answering"),
             CallFault::Stopped => f.write_str("stopped while the model was answering"),
-            CallFault::Unaffordable => f.write_str("the budget does not pay for another model call"),
+            CallFault::Unaffordable => f.write_str("the budget does not cover another model call"),
         }
     }
 }

@@ -24,8 +24,7 @@ pub struct SessionId(Arc<str>);
 pub enum IdError {
     /// The text does not have the format of a session id.
     #[error(
-        "'{0}' is not a session id: expected 26 characters of a-z and 2-7, then `.turn-index` for each level; \
-         `brigade sessions list` shows the ids there are"
+        "'{0}' is not a session id: expected 26 characters of a-z and 2-7, then `.turn-index` for each level. List the ids with `brigade sessions list`"
     )]
     Session(String),
     /// The text does not have the format of a call id.

@@ -62,7 +62,7 @@ impl fmt::Display for Mode {
 
 /// Unknown name of a mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a mode: write one of `plan`, `ask`, `edit`, `auto`")]
+#[error("`{0}` is not a mode. Use one of `plan`, `ask`, `edit`, `auto`")]
 pub struct ModeError(String);
 
 impl FromStr for Mode {

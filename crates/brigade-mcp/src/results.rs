@@ -41,7 +41,7 @@ pub(crate) fn missing_result_message(outcome: &Outcome, limit_source: LimitSourc
         Status::Incomplete { limit } => {
             let limit_name = limit.label();
             format!(
-                "stopped at the {limit_name} before there was a result; {}",
+                "stopped at the {limit_name} before it returned a result; {}",
                 raise_limit_hint(*limit, limit_source)
             )
         }
@@ -67,9 +67,9 @@ fn raise_limit_hint(limit: LimitKind, limit_source: LimitSource) -> String {
         LimitKind::Permission => "--mode MODE",
     };
     match limit_source {
-        LimitSource::Server => format!("start brigade mcp with a higher one: {flag}"),
+        LimitSource::Server => format!("start brigade mcp with a higher limit: {flag}"),
         LimitSource::Caller => {
-            format!("the caller lent too little, or brigade mcp needs a higher one: {flag}")
+            format!("the caller lent too little budget, or brigade mcp needs a higher limit: {flag}")
         }
     }
 }
@@ -110,7 +110,11 @@ pub(crate) fn status(found: &FoundSession) -> CallToolResult {
         found.tree.pending_approvals().filter(|question| found.session.contains(&question.session)).collect();
     for question in &questions {
         let what = text::one_line(question.what.as_str(), 200);
-        lines.push(format!("? {} asks: {what} (brigade answer {})", question.session, question.name()));
+        lines.push(format!(
+            "? {} requests approval: {what} (brigade answer {})",
+            question.session,
+            question.name()
+        ));
     }
     let agents: Vec<Value> = agent_nodes()
         .take(MAX_LISTED_AGENTS)
@@ -160,7 +164,7 @@ fn activity(node: &Node) -> String {
         Activity::Tool(tool) => format!("using {}", text::one_line(tool, 64)),
         Activity::Delegating => "waiting for its agents".to_owned(),
         Activity::WrappingUp => "finishing".to_owned(),
-        Activity::Compacting => "summing up".to_owned(),
+        Activity::Compacting => "compacting the conversation".to_owned(),
         Activity::Ended(outcome) => outcome.status.as_str().to_owned(),
     }
 }
@@ -179,7 +183,7 @@ pub(crate) fn range(full: &str, offset: u64, limit: Option<u64>) -> String {
     let end = from + slice.len();
     match end == full.len() {
         true if from == 0 => slice.to_owned(),
-        true => format!("{slice}\n(end of {} bytes)", full.len()),
+        true => format!("{slice}\n(end of the result, {} bytes in total)", full.len()),
         false => format!("{slice}\n(bytes {from} to {end} of {}; continue with offset {end})", full.len()),
     }
 }
@@ -187,7 +191,7 @@ pub(crate) fn range(full: &str, offset: u64, limit: Option<u64>) -> String {
 /// Lists several trees, one per line.
 pub(crate) fn list(found: &[FoundSession]) -> CallToolResult {
     if found.is_empty() {
-        return done("No session was started here yet.");
+        return done("No sessions have been started here yet.");
     }
     let lines = found.iter().map(|found| {
         let task =

@@ -40,10 +40,7 @@ use arguments::Arguments;
 /// Agent of the root session of every tree that a client starts.
 pub const AGENT: &str = "mcp";
 
-const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that \
-is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each \
-one the goal, the context, the files and the form of the result. Each result has its session under _meta \
-brigade/session; pass it to session_status, tell, stop and read_result.";
+const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each one the goal, the context, the files and the expected format of the result. The _meta of each result contains the session id under brigade/session; pass it to session_status, tell, stop and read_result.";
 
 /// Brigade as an MCP server. Clones share their state.
 #[derive(Clone)]
@@ -91,7 +88,7 @@ impl Runtimes {
 pub enum SetupError {
     /// No delegation style is enabled.
     #[error(
-        "no delegation tool is enabled, so there is nothing to serve. Enable some with --faces delegate,subagent,spawn. Dispatch also needs an agent file; create one with: brigade agents new"
+        "cannot serve MCP: no delegation tool is enabled. Enable some with --faces delegate,subagent,spawn. Dispatch also needs an agent file; create one with: brigade agents new ID"
     )]
     NoDelegationTools,
 }
@@ -265,7 +262,7 @@ impl Server {
     }
 }
 
-const BUSY: &str = "too many calls are under way; wait for one of them to end, or stop one";
+const BUSY: &str = "cannot start another call: too many calls are running. Wait for one to end, or stop one.";
 
 /// Reason why a request was not carried out.
 pub(crate) enum StartError {

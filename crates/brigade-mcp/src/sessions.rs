@@ -45,7 +45,9 @@ pub(crate) enum LimitSource {
 /// Reason why a session cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LookupError {
-    #[error("unknown session '{0}': only sessions that were started through brigade mcp can be named here")]
+    #[error(
+        "unknown session '{0}'. Use a session that was started through brigade mcp; session_status without session_id lists them."
+    )]
     Unknown(String),
     #[error(transparent)]
     Store(#[from] StoreError),

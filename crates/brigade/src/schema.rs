@@ -57,7 +57,7 @@ impl ResultSchema {
 
     /// Returns the JSON in a text on one line, or a validation error. The JSON may be in a fenced code block.
     pub fn validate(&self, text: &str) -> Result<String, String> {
-        let validator = validator(&self.0).map_err(|error| format!("the schema cannot be used: {error}"))?;
+        let validator = validator(&self.0).map_err(|error| format!("cannot use the schema: {error}"))?;
         let value =
             json::parse(strip_code_fence(text)).map_err(|cause| format!("it is not JSON: {cause}"))?;
         match validator.iter_errors(&value).next() {

@@ -373,7 +373,7 @@ impl Driver {
             Some(Stop::Length) => {
                 warnings.push("the last reply was cut off at its output limit; raise max_tokens".to_owned());
             }
-            Some(Stop::Refusal) => warnings.push("the model refused in its last reply".to_owned()),
+            Some(Stop::Refusal) => warnings.push("the model's last reply was a refusal".to_owned()),
             Some(Stop::End | Stop::Calls | Stop::Denied) | None => {}
         }
         // Usage warnings are for the user. The delegation style fixes what a caller reads about its child.
@@ -639,7 +639,7 @@ fn usage_warnings(spent: &Spent) -> impl Iterator<Item = String> {
         tokens => format!("; the budget does not cover {tokens} of them"),
     };
     let excess = (spent.excess > 0).then(|| {
-        format!("models used {} tokens more than was reserved for their calls{uncovered}", spent.excess)
+        format!("models used {} more tokens than were reserved for their calls{uncovered}", spent.excess)
     });
     let estimated = (spent.estimated > 0).then(|| {
         format!(

@@ -140,7 +140,7 @@ fn scan_folder(
             let other = &skill.name;
             problem(
                 &path,
-                format!("the skill is named `{other}`, which differs from its folder; `{other}` is used"),
+                format!("the skill is named `{other}`, which differs from its directory; `{other}` is used"),
             );
         }
         match found.get(&skill.name) {
@@ -179,7 +179,7 @@ fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, 
         if all.iter().any(|other| workspace.root().starts_with(other)) {
             return Ok(None);
         }
-        return Err("it is a symbolic link to a folder outside of the skills folder".to_owned());
+        return Err("it is a symbolic link to a directory outside of the skills directory".to_owned());
     }
     let files = Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::from([String::new()]));
     let content = match files.read(SKILL_FILE, MAX_SKILL_BYTES) {
@@ -249,10 +249,10 @@ fn is_name(name: &str) -> bool {
 pub(crate) fn explain(error: FileError) -> String {
     match error {
         FileError::NotFound { .. } => "it does not exist".to_owned(),
-        FileError::Outside { .. } => "it is outside of the skill's folder".to_owned(),
+        FileError::Outside { .. } => "it is outside of the skill's directory".to_owned(),
         FileError::TooLarge { cap, .. } => format!("it is larger than {cap} bytes"),
         FileError::NotAFile { what, .. } => format!("it is {what}, not a file"),
-        FileError::NotAFolder { .. } => "it is not a folder".to_owned(),
+        FileError::NotAFolder { .. } => "it is not a directory".to_owned(),
         FileError::BadPath { reason, .. } => format!("it is not a valid path: {reason}"),
         FileError::System { cause, .. } => cause.to_string(),
         other => other.to_string(),

@@ -189,7 +189,7 @@ impl ToolChange {
         if text.len() > ToolChange::MAX_DIFF_BYTES {
             let all = text.len();
             text.truncate(text.floor_char_boundary(ToolChange::MAX_DIFF_BYTES));
-            text.push_str(&format!("\n(… {} bytes left out …)", all - text.len()));
+            text.push_str(&format!("\n(… {} bytes omitted …)", all - text.len()));
         }
         text
     }

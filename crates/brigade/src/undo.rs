@@ -182,7 +182,7 @@ fn target(now: Option<Hash>, edits: &[FileEdit]) -> Result<UndoTarget, UndoResul
     if now == newest {
         return Ok(UndoTarget { content, is_first });
     }
-    let cause = if now.is_some() { "it was changed since" } else { "it was removed since" };
+    let cause = if now.is_some() { "it has changed since" } else { "it has been removed since" };
     Err(UndoResult::Refused { cause: cause.to_owned() })
 }
 

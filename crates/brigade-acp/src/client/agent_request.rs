@@ -124,7 +124,11 @@ impl AgentRequest {
                 connection.answer(&self.id, &answer)
             }
             (RequestKind::Read(_) | RequestKind::Terminal(_), None) => {
-                connection.refuse(&self.id, REFUSED, "this request can no longer be answered");
+                connection.refuse(
+                    &self.id,
+                    REFUSED,
+                    "cannot answer this request: its result is no longer available",
+                );
             }
         }
     }
@@ -200,7 +204,7 @@ fn permission(
     requester: Option<String>,
 ) -> Result<(String, Value), String> {
     if details.is_too_large {
-        return Err("it names more files, or a longer command, than can be judged".to_owned());
+        return Err("cannot check this call: it lists too many files, or its command is too long".to_owned());
     }
     let kind = details.kind.unwrap_or_default();
     let judged = if details.command.is_some() { ToolKind::Execute } else { kind };

@@ -22,12 +22,12 @@ impl Denied {
             self.more += 1;
             return;
         }
-        let call = if call.is_empty() { "a call that it did not describe" } else { call };
+        let call = if call.is_empty() { "a call without a description" } else { call };
         let why: String = truncate_bytes(why, MAX_REASON_BYTES)
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
-        let named = format!("(refused: {call}. {})", why.trim());
+        let named = format!("(denied: {call}. {})", why.trim());
         if !self.named.contains(&named) {
             self.named.push(named);
         }
@@ -38,7 +38,7 @@ impl Denied {
     pub(super) fn note(&self) -> Option<String> {
         let mut note = self.named.join("\n");
         if self.more > 0 {
-            note.push_str(&format!("\n({} more calls were refused)", self.more));
+            note.push_str(&format!("\n({} more calls were denied)", self.more));
         }
         (!note.is_empty()).then_some(note)
     }
@@ -57,12 +57,12 @@ mod tests {
         denied.add("", "no");
         assert_eq!(
             denied.note().as_deref(),
-            Some("(refused: make it. not allowed: no rule)\n(refused: a call that it did not describe. no)")
+            Some("(denied: make it. not allowed: no rule)\n(denied: a call without a description. no)")
         );
         for number in 0..10 {
             denied.add(&number.to_string(), &"x".repeat(5000));
         }
         let note = denied.note().unwrap();
-        assert!(note.ends_with("\n(9 more calls were refused)") && note.len() < 2000, "{note}");
+        assert!(note.ends_with("\n(9 more calls were denied)") && note.len() < 2000, "{note}");
     }
 }

@@ -211,7 +211,7 @@ impl Drop for SessionSlot {
             return peer
                 .connection
                 .close_reason
-                .set("the process was terminated because it ignored a cancel");
+                .set("the process was terminated because it ignored a cancellation");
         }
         let idle = Arc::downgrade(peer);
         task::detach(async move {
@@ -290,7 +290,7 @@ impl AgentConnection {
         let is_too_much = before > 0 && before.saturating_add(bytes) > MAX_QUEUED_BYTES;
         if is_too_much || matches!(self.outbox.try_send(line), Err(mpsc::error::TrySendError::Full(_))) {
             self.unsent.fetch_sub(bytes, Ordering::SeqCst);
-            self.close_reason.set("the process was terminated because it does not read its input");
+            self.close_reason.set("the process was terminated because it did not read its input");
         }
     }
 
@@ -500,7 +500,7 @@ async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
         }
     }
     connection.close();
-    // A process that closed its output cannot be used any more.
+    // A process that closed its output can no longer be used.
     connection.close_reason.set(connection.lost_reason().await);
 }
 

@@ -135,7 +135,7 @@ impl ExternalSession {
             return Ok(put_back);
         }
         if self.overflowed.load(Ordering::SeqCst) {
-            return Err("more unprocessed updates than allowed".to_owned());
+            return Err("too many unprocessed updates".to_owned());
         }
         let mut receiver = self.receiver.lock().await;
         match receiver.recv().await {

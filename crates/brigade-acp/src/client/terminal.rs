@@ -65,10 +65,12 @@ impl Terminals {
     pub(super) fn start(&self, request: TerminalRequest, settings: &ShellSettings) -> Result<String, String> {
         let mut list = lock(&self.list);
         if list.ended {
-            return Err("the session is over".to_owned());
+            return Err("the session has ended".to_owned());
         }
         if list.terminals.len() >= MAX_TERMINALS {
-            return Err(format!("there are {MAX_TERMINALS} terminals already; release some of them first"));
+            return Err(format!(
+                "cannot create a terminal: {MAX_TERMINALS} are already open. Release one first."
+            ));
         }
         let terminal = Terminal::start(request, settings)?;
         list.last += 1;
@@ -99,7 +101,7 @@ impl Terminals {
             "release" => lock(&self.list).terminals.remove(name),
             _ => lock(&self.list).terminals.get(name).cloned(),
         };
-        let Some(terminal) = terminal else { return Some(Err("there is no such terminal".to_owned())) };
+        let Some(terminal) = terminal else { return Some(Err("unknown terminal".to_owned())) };
         match action {
             "output" => Some(Ok(serde_json::to_value(terminal.output()).ok())),
             "kill" => {
@@ -109,7 +111,9 @@ impl Terminals {
             "release" => Some(Ok(Some(json!({})))),
             "wait_for_exit" => {
                 let Ok(wait) = terminal.waits.clone().try_acquire_owned() else {
-                    return Some(Err(format!("{MAX_WAITERS} requests wait for this terminal already")));
+                    return Some(Err(format!(
+                        "{MAX_WAITERS} requests are already waiting for this terminal. Wait for their responses first."
+                    )));
                 };
                 let (session, id, mut exit) = (Arc::downgrade(session), id.clone(), terminal.exit.clone());
                 task::detach(async move {
@@ -138,7 +142,7 @@ impl Terminal {
         let stopped = stop.clone();
         let (mut stream, run) =
             brigade_sandbox::serve(settings.guard.clone(), job, async move { stopped.closed().await })
-                .map_err(|error| format!("it cannot be started: {error}"))?;
+                .map_err(|error| format!("cannot start the command: {error}"))?;
         let limit = request
             .output_limit
             .map_or(MAX_OUTPUT_BYTES, |limit| usize::try_from(limit).unwrap_or(MAX_OUTPUT_BYTES));

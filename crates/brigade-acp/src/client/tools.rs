@@ -60,7 +60,7 @@ pub(super) fn tools(
 }
 
 fn spec(name: &str, category: Category) -> ToolSpec {
-    let description = "What an external agent asks of us".to_owned();
+    let description = "Request from an external agent".to_owned();
     ToolSpec { name: name.to_owned(), description, schema: json!({ "type": "object" }), category }
 }
 
@@ -71,7 +71,9 @@ fn text<'a>(arguments: &'a Value, key: &str) -> &'a str {
 /// The session that made the request.
 fn requesting_session(pool: &Weak<Pool>, context: &ToolContext) -> Result<Arc<ExternalSession>, ToolOutput> {
     let session = pool.upgrade().and_then(|pool| pool.session(&context.session));
-    session.ok_or_else(|| ToolOutput::error("the external agent that asked for this is gone"))
+    session.ok_or_else(|| {
+        ToolOutput::error("cannot carry out the request: the external agent that sent it has ended")
+    })
 }
 
 fn store_response(session: &ExternalSession, arguments: &Value, answer: &impl serde::Serialize) {
@@ -117,7 +119,7 @@ impl AnyTool for ReadFileTool {
             let found = match read {
                 Ok(Ok(found)) => found,
                 Ok(Err(error)) => return ToolOutput::error(error.to_string()),
-                Err(error) => return ToolOutput::error(format!("{shown} could not be read: {error}")),
+                Err(error) => return ToolOutput::error(format!("cannot read {shown}: {error}")),
             };
             let number = |key: &str| arguments.get(key).and_then(Value::as_u64);
             let content = String::from_utf8_lossy(&found.content);
@@ -166,7 +168,7 @@ impl AnyTool for TerminalTool {
     fn run<'a>(&'a self, arguments: Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let Some(settings) = &context.shell else {
-                return ToolOutput::error("shell is not available here");
+                return ToolOutput::error("cannot run the command: `shell` is not available");
             };
             let session = match requesting_session(&self.pool, context) {
                 Ok(session) => session,
@@ -174,7 +176,10 @@ impl AnyTool for TerminalTool {
             };
             let directory = PathBuf::from(text(&arguments, "directory"));
             if !is_inside(&directory, context.files.workspace().root()) {
-                return ToolOutput::error(format!("{} is not in the workspace", directory.display()));
+                return ToolOutput::error(format!(
+                    "cannot run the command in {}: it is outside the workspace. Use a directory in the workspace.",
+                    directory.display()
+                ));
             }
             let request = TerminalRequest {
                 command: text(&arguments, "command").to_owned(),
@@ -270,7 +275,7 @@ impl AnyTool for PermissionTool {
     }
 
     fn run<'a>(&'a self, _arguments: Value, _context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(std::future::ready(ToolOutput::ok("Allowed, this once")))
+        Box::pin(std::future::ready(ToolOutput::ok("Allowed once")))
     }
 
     fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {

@@ -168,7 +168,7 @@ impl Turn {
                     }
                     request.respond(session.connection(), &result.output);
                 }
-                None => request.refuse(session.connection(), "it was not seen to"),
+                None => request.refuse(session.connection(), "the request was not handled"),
             }
         }
     }
@@ -195,7 +195,7 @@ impl Turn {
             text = lock(&session.state).reply_text.trim().to_owned();
         }
         if text.is_empty() {
-            text = "(the external agent had said nothing when it was stopped)".to_owned();
+            text = "(the external agent was stopped before it sent any text)".to_owned();
         }
         self.out.extend([Ok(Chunk::Text(text)), Ok(Chunk::Done(Stop::End))]);
     }
@@ -217,7 +217,7 @@ impl Turn {
             }
             Ok(Inbound::Request(request)) if self.request.tools.is_empty() => {
                 note_denial(&listening.session, &request, NO_TOOLS);
-                request.refuse(listening.session.connection(), "this agent was lent no tools");
+                request.refuse(listening.session.connection(), "no tools were lent to this agent");
                 self.step = Step::Listen(listening);
             }
             Ok(Inbound::Request(request)) => self.ask(listening, *request),
@@ -330,7 +330,7 @@ impl Turn {
             StopReason::MaxTokens => (Stop::Length, None),
             StopReason::Refusal => (Stop::Refusal, None),
             StopReason::MaxTurnRequests => {
-                let text = "(incomplete: the external agent reached its own limit of requests)";
+                let text = "(incomplete: the external agent reached its own request limit)";
                 (Stop::End, Some(text.to_owned()))
             }
             StopReason::Cancelled => {
@@ -371,11 +371,10 @@ impl Turn {
 }
 
 /// Replaces an empty reply.
-const EMPTY_REPLY: &str = "(the external agent ended without a word)";
+const EMPTY_REPLY: &str = "(the external agent ended without a reply)";
 
 /// Reason for refusals to an agent without tools, and the fix.
-const NO_TOOLS: &str = "this agent was lent no tools. Delegate to it with a role or an agent file that has `acp`, which lends it \
-                        tools";
+const NO_TOOLS: &str = "no tools were lent to this agent. To lend it tools, delegate to it through a role or an agent file that sets `acp`";
 
 /// Records a denied permission.
 fn note_denial(session: &ExternalSession, request: &AgentRequest, why: &str) {
@@ -416,7 +415,7 @@ fn first_prompt(request: &Request) -> String {
         match message {
             Message::User(text) => parts.push(text.as_str().to_owned()),
             Message::Assistant(reply) if !reply.text.as_str().trim().is_empty() => {
-                parts.push(format!("(Your answer to that was:)\n{}", reply.text.as_str().trim()));
+                parts.push(format!("(Your reply was:)\n{}", reply.text.as_str().trim()));
             }
             Message::Assistant(_) | Message::Results(_) => {}
         }

@@ -90,7 +90,7 @@ async fn agent_that_does_not_read_is_ended() {
     });
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
-    assert!(answers[0].contains("it does not read its input"), "{answers:?}");
+    assert!(answers[0].contains("it did not read its input"), "{answers:?}");
     assert_eq!(answers[1], "[Ext]: fine");
     wait_until_gone(&harness).await;
 }

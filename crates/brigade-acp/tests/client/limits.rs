@@ -225,7 +225,7 @@ async fn stop_reasons_map_to_reply_outcomes() {
     let cut = ended("!say a\n!stop max_tokens").await;
     assert!(cut.status == Status::Done && cut.warnings[0].contains("cut off"), "{cut:?}");
     let refused = ended("!say a\n!stop refusal").await;
-    assert!(refused.warnings[0].contains("refused"), "{refused:?}");
+    assert!(refused.warnings[0].contains("was a refusal"), "{refused:?}");
     let limited = ended("!say a\n!stop max_turn_requests").await;
     assert!(limited.text.as_str().contains("its own limit"), "{limited:?}");
     for (commands, words) in [

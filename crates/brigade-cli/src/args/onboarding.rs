@@ -13,7 +13,7 @@ Examples:
   brigade demo --keep        keeps the project and the session, to look at them afterwards
 
 The model is a script and its prices are invented; everything else is real. The demo
-works in a temporary folder, which it removes, and does not touch your sessions.";
+works in a temporary directory, which it removes, and does not touch your sessions.";
 
 /// Examples of `init`.
 pub(super) const INIT_HELP: &str = "\
@@ -21,10 +21,10 @@ Examples:
   brigade init                                       asks two questions
   brigade init --yes                                 uses what is available here, asks nothing
   brigade init --model ollama/qwen3 --mode edit      sets both, asks nothing
-  brigade init --project --model ollama/qwen3 --yes  settings of this folder, for all users
+  brigade init --project --model ollama/qwen3 --yes  settings of this directory, for all users
 
 The file is $BRIGADE_HOME/config.toml, or brigade/config.toml in your XDG config
-folder. With --project it is .brigade/config.toml of this folder.";
+directory. With --project it is .brigade/config.toml of this directory.";
 
 /// Examples of `doctor`.
 pub(super) const DOCTOR_HELP: &str = "\
@@ -55,7 +55,7 @@ pub(crate) struct Demo {
     /// Do not kill the process that runs the agents
     #[arg(long)]
     pub(crate) no_crash: bool,
-    /// Keep the temporary folder with the project and the session
+    /// Keep the temporary directory with the project and the session
     #[arg(long)]
     pub(crate) keep: bool,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Init {
     /// (everything that no rule denies)
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,
-    /// Write .brigade/config.toml of this folder instead of your own configuration
+    /// Write .brigade/config.toml of this directory instead of your own configuration
     #[arg(long)]
     pub(crate) project: bool,
     /// Replace an existing configuration; a backup is kept next to it
@@ -100,7 +100,7 @@ pub(crate) struct Completions {
 /// Arguments of `man`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Man {
-    /// Write one page per command to this folder
+    /// Write one page per command to this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -35,7 +35,7 @@ struct ApprovalFilter {
 pub(crate) fn run(global: &Global, answer: &Answer) -> Result<Exit, CliError> {
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
-            "cannot answer: an agent runs this command. Only the user can answer approval requests.",
+            "cannot answer: an agent is running this command. Only the user can answer approval requests.",
         ));
     }
     let mut settings = Settings::load_user_only(global)?;
@@ -86,7 +86,7 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
         let folder = setup::session_folder(store, &summary.root).await?.filter(|folder| folder.is_dir());
         let folder = folder.unwrap_or_else(|| settings.folder.clone());
         let workspace = Workspace::open(&folder).map_err(|error| {
-            CliError::usage(format!("cannot use the folder {}: {error}", folder.display()))
+            CliError::usage(format!("cannot use the directory {}: {error}", folder.display()))
         })?;
         listed.push((tree, workspace));
     }
@@ -192,7 +192,7 @@ fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> Stri
     match given {
         UserAnswer::Once => format!("{who} may {action} this once."),
         UserAnswer::Always(rule) => {
-            format!("{who} may {action}, and is always allowed {}.", sanitize::line(rule))
+            format!("{who} may {action}. Always allowed from now on: {}.", sanitize::line(rule))
         }
         UserAnswer::Deny { word: None } => format!("{who} may not {action}."),
         UserAnswer::Deny { word: Some(word) } => format!("{who} may not {action}: {}", sanitize::line(word)),

@@ -31,7 +31,7 @@ use worker::Worker;
 
 pub(crate) use worker::worker_main;
 
-const TASK: &str = "The tests of this project fail. Find out why, repair it, and write a changelog.";
+const TASK: &str = "The tests of this project fail. Find out why, fix the cause, and write a changelog.";
 /// Time for which the user sees the tree before the process is killed.
 const TIME_BEFORE_KILL: Duration = Duration::from_millis(500);
 /// Time between the kill and the resume.
@@ -41,7 +41,7 @@ const TIME_AFTER_KILL: Duration = Duration::from_millis(800);
 pub(crate) fn run(global: Global, demo: Demo) -> Result<Exit, CliError> {
     if global.store.is_some() {
         return Err(CliError::usage(
-            "cannot use --store with the demo: it stores its session in a folder of its own. Use --keep to keep that folder.",
+            "cannot use --store with the demo: it stores its session in a directory of its own. Use --keep to keep that directory.",
         ));
     }
     let folder = DemoFolder::create()?;
@@ -194,8 +194,8 @@ impl Observer<'_> {
         let budget = BudgetUse::read(self.store, &self.view).await?;
         let victim = self.crash_point().map(|node| self.working_text(node)).unwrap_or_default();
         self.say(&format!("\nKilled process {killed} (SIGKILL){victim}."));
-        self.say(&format!("Budget at the kill: {}", budget.text()));
-        self.progress.announce(&self.view, "No process runs these agents now.");
+        self.say(&format!("Budget when it was killed: {}", budget.text()));
+        self.progress.announce(&self.view, "No process is running these agents now.");
         tokio::time::sleep(TIME_AFTER_KILL).await;
         self.progress.set_footer(None);
         let (facts, requests) = (self.facts.clone(), folder.requests().len());

@@ -40,7 +40,7 @@ pub(crate) fn run(global: &Global, eval: &Eval) -> Result<Exit, CliError> {
     }
     if global.store.is_some() {
         return Err(CliError::usage(
-            "cannot use --store with eval: it stores its sessions in a folder of its own. Use --keep to keep that folder.",
+            "cannot use --store with eval: it stores its sessions in a directory of its own. Use --keep to keep that folder.",
         ));
     }
     let flags = Flags { model: eval.model.clone(), ..Flags::default() };
@@ -120,7 +120,7 @@ async fn run_tasks(
 fn create_folder() -> Result<TempDir, CliError> {
     tempfile::Builder::new().prefix("brigade-eval-").tempdir().map_err(|error| {
         CliError::failed(format!(
-            "cannot create a temporary folder: {error}. Set TMPDIR to a writable folder."
+            "cannot create a temporary directory: {error}. Set TMPDIR to a writable directory."
         ))
     })
 }

@@ -62,7 +62,7 @@ pub(crate) fn run(global: &Global, init: Init) -> Result<Exit, CliError> {
     };
     if scope == ConfigScope::Project && is_user_home(&settings) {
         return Err(CliError::usage(format!(
-            "cannot use --project in {}: it is your home folder, not a project. Change to a project folder, or omit --project.",
+            "cannot use --project in {}: it is your home directory, not a project. Change to a project directory, or omit --project.",
             settings.folder.display()
         )));
     }
@@ -174,8 +174,7 @@ fn no_usable_model(menu: &Menu) -> CliError {
     let rows: Vec<_> = menu.choices.iter().chain(&menu.others).collect();
     let width = rows.iter().map(|row| row.model.chars().count()).max().unwrap_or(0);
     let mut text = String::from(
-        "cannot choose a model: no provider key is set, and no model server runs on this machine. Set up one of \
-         these, or pass a model with --model:",
+        "cannot choose a model: no provider key is set, and no model server is running on this machine. Set up one of these, or pass a model with --model:",
     );
     for row in rows {
         text.push_str(&format!(
@@ -334,10 +333,10 @@ fn back_up(files: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
 fn unwritable(file: &Path, error: &std::io::Error) -> CliError {
     let fix = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "Free some disk space",
-        _ => "Make its folder writable",
+        _ => "Make its directory writable",
     };
     CliError::failed(format!(
-        "cannot write {}: {error}. {fix}, or set BRIGADE_HOME to another folder.",
+        "cannot write {}: {error}. {fix}, or set BRIGADE_HOME to another directory.",
         file.display()
     ))
 }
@@ -397,6 +396,6 @@ fn next(settings: &Settings, scope: ConfigScope) -> String {
         ConfigScope::Project => {
             format!("brigade trust {}", shell_quoted(&settings.folder.display().to_string()))
         }
-        ConfigScope::User => "brigade run \"What is in this folder?\"".to_owned(),
+        ConfigScope::User => "brigade run \"What is in this directory?\"".to_owned(),
     }
 }

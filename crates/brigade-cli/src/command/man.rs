@@ -29,10 +29,10 @@ fn main_page() -> Result<String, CliError> {
 fn write(folder: &Path) -> Result<(), CliError> {
     let place = folder.display();
     std::fs::create_dir_all(folder).map_err(|error| {
-        CliError::failed(format!("cannot create {place}: {error}. Choose another folder."))
+        CliError::failed(format!("cannot create {place}: {error}. Choose another directory."))
     })?;
     clap_mangen::generate_to(Args::command(), folder).map_err(|error| {
-        CliError::failed(format!("cannot write to {place}: {error}. Choose another folder."))
+        CliError::failed(format!("cannot write to {place}: {error}. Choose another directory."))
     })?;
     output::note(&format!("Wrote the manual pages to {place}, starting with brigade.1"));
     Ok(())

@@ -231,7 +231,7 @@ fn advice(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeScope
                     "No model is available yet. Start {name}, or fix providers.{name}.base_url in your configuration."
                 ),
                 Availability::Running(_) | Availability::Ready => {
-                    format!("No model is available yet: {name} has none")
+                    format!("No model is available yet: {name} has no models")
                 }
                 Availability::Failed(cause) | Availability::Misconfigured(cause) => {
                     format!("No model is available yet: {cause}")

@@ -47,7 +47,7 @@ pub(crate) fn run(global: Global, run: args::Run) -> Result<Exit, CliError> {
     let schema = run.json_schema.as_deref().map(schema).transpose()?;
     let Some(text) = input::task(&run.task, TaskNeed::Required)? else {
         return Err(CliError::usage(
-            "no task is given. Write it after the command: brigade run \"TASK\", or pipe it in.",
+            "no task was given. Pass it as an argument: brigade run \"TASK\", or pipe it in.",
         ));
     };
     let settings = Settings::load_for_run(&global, &run.flags)?;

@@ -216,7 +216,7 @@ impl SessionsContext<'_> {
         match imported.cut {
             None => Ok(Exit::Done),
             Some(cut) => Err(CliError::failed(format!(
-                "{}: line {} is damaged ({}); only the records before it were imported",
+                "cannot import all of {}: line {} is damaged ({}). Only the records before it were imported.",
                 file.display(),
                 cut.line,
                 cut.cause

@@ -41,7 +41,7 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
     // Otherwise an agent could accept its own instructions.
     if brigade_sandbox::runs_under(crate::GUARD_ARG) {
         return Err(CliError::usage(
-            "cannot trust a folder: an agent runs this command. Only the user can trust a project.",
+            "cannot trust a project: an agent is running this command. Only the user can trust a project.",
         ));
     }
     let root = trust::find(&environment, &folder).or_else(|| trust::instructions_root(&folder));
@@ -81,11 +81,13 @@ pub(crate) fn run(global: &Global, trust: &Trust) -> Result<Exit, CliError> {
 
 fn nothing_to_trust(folder: &Path) -> CliError {
     if !folder.is_dir() {
-        return CliError::usage(format!("no such folder: {}", folder.display()));
+        return CliError::usage(format!(
+            "cannot trust {}: it does not exist or is not a directory.",
+            folder.display()
+        ));
     }
     CliError::usage(format!(
-        "nothing to trust in {} or above it. A project has a folder .brigade, a file .mcp.json or AGENTS.md, or agents \
-         or skills of another tool, such as .claude/agents. Your home folder needs no trust.",
+        "nothing to trust in {} or its parent directories. A project contains a .brigade directory, a .mcp.json or AGENTS.md file, or agents or skills of another tool, such as .claude/agents. Your home directory does not need to be trusted.",
         folder.display()
     ))
 }
@@ -277,7 +279,7 @@ fn list(global: &Global, environment: &Environment) -> Result<Exit, CliError> {
             format!("{} {} {}", pad(state, 8), pad(&age, 4), sanitize::line(folder))
         });
         let lines: Vec<String> = lines.collect();
-        output::text(&format!("{} {} folder\n{}", pad("state", 8), pad("age", 4), lines.join("\n")))?;
+        output::text(&format!("{} {} directory\n{}", pad("state", 8), pad("age", 4), lines.join("\n")))?;
     }
     Ok(Exit::Done)
 }

@@ -264,7 +264,7 @@ fn doing(node: &Node, active: usize, view: &RunView) -> (String, &'static str) {
                 count => (format!("waiting for {count} agents{in_line}"), "2"),
             }
         }
-        Activity::Compacting => ("summarising".to_owned(), "33"),
+        Activity::Compacting => ("compacting".to_owned(), "33"),
         Activity::WrappingUp => ("wrapping up".to_owned(), "33"),
         Activity::Ended(outcome) => render::status_cell(&outcome.status),
     }

@@ -37,7 +37,7 @@ impl Environment {
     #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
     pub(crate) fn read() -> Result<Environment, CliError> {
         let current_dir = std::env::current_dir()
-            .map_err(|error| CliError::usage(format!("cannot determine the current folder: {error}")))?;
+            .map_err(|error| CliError::usage(format!("cannot determine the current directory: {error}")))?;
         Environment::from_variables(std::env::vars_os(), current_dir)
     }
 

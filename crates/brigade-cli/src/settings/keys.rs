@@ -212,7 +212,7 @@ pub(super) fn dollars(value: &Value) -> Result<u64, String> {
         Value::String(text) => units::parse_dollars(text),
         Value::Integer(number) => units::parse_dollars(&number.to_string()),
         Value::Float(number) => units::parse_dollars(&number.to_string()),
-        other => Err(format!("`{other}` is not an amount of dollars")),
+        other => Err(format!("`{other}` is not an amount in dollars")),
     }
 }
 

@@ -168,7 +168,10 @@ impl Scan<'_> {
 
     fn folder(&mut self, folder: OwnedFd, path: &Path, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
-            return Err(format!("{} is nested more than {MAX_DEPTH} folders deep", self.display_path(path)));
+            return Err(format!(
+                "{} is nested more than {MAX_DEPTH} directories deep",
+                self.display_path(path)
+            ));
         }
         let mut names: Vec<CString> = Vec::new();
         let entries = Dir::read_from(&folder).map_err(|error| self.unreadable(path, error))?;

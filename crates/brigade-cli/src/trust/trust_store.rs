@@ -88,7 +88,7 @@ impl TrustStore {
     ) -> Result<(), CliError> {
         let name = root.to_str().ok_or_else(|| {
             CliError::usage(format!(
-                "cannot trust {}: its path is not valid UTF-8. Rename the folder.",
+                "cannot trust {}: its path is not valid UTF-8. Rename the directory.",
                 root.display()
             ))
         })?;
@@ -140,7 +140,7 @@ fn change(file: &Path, change: impl FnOnce(&mut TrustStore)) -> Result<(), CliEr
     let mut store = read(file)?;
     change(&mut store);
     let mut text = serde_json::to_string_pretty(&store.folders).map_err(|error| {
-        CliError::failed(format!("cannot serialize the trusted folders as JSON: {error}"))
+        CliError::failed(format!("cannot serialize the trusted directories as JSON: {error}"))
     })?;
     text.push('\n');
     // The temporary file is readable only by the user, and keeps that mode after the rename.

@@ -226,7 +226,7 @@ fn line_mode_supports_undo_clear_and_compact() {
         shown[..6],
         [
             "turn 2: write",
-            "removed x, which the round created",
+            "removed x, which was created in the round",
             "turn 3: more",
             "I undid the edits of the last round in: x",
             "The last round edited no files. Changes by commands are not undone.",

@@ -63,7 +63,7 @@ fn demo_shows_each_promise_and_leaves_nothing_behind() {
     for shown in [
         "its prices are invented",
         "[Writer]: ",
-        "Scout was granted grep, list_dir, read_file. Its call of shell was refused: \"Unknown tool `shell`.",
+        "Scout was granted grep, list_dir, read_file. Its call to shell was refused: \"Unknown tool `shell`.",
         " (SIGKILL) while Fixer was running ./test.sh 8.",
         "resumes the session from its log.",
         "  parallel Sub-agents work at the same time: 3 needed ",

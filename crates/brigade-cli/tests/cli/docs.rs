@@ -157,10 +157,10 @@ fn add_tenant_refuses_bad_names_and_existing_homes() {
     let home = Home::new();
     let acme = tenant(&home, "acme");
     std::fs::write(acme.join("config.toml"), "# mine\n").unwrap();
-    add_tenant(&home, "acme").exits_with(2).stderr_contains("is there already");
+    add_tenant(&home, "acme").exits_with(2).stderr_contains("already exists");
     assert_eq!(text(acme.join("config.toml")), "# mine\n");
     std::os::unix::fs::symlink("nowhere", acme.with_file_name("link")).unwrap();
-    add_tenant(&home, "link").exits_with(2).stderr_contains("is there already");
+    add_tenant(&home, "link").exits_with(2).stderr_contains("already exists");
     for name in ["", ".", "..", "../up", "a/b", "-x", "A", "a b", "a\nb", "\u{e4}", &"a".repeat(65)] {
         add_tenant(&home, name).exits_with(2).stderr_contains("a name has 1 to 64");
     }

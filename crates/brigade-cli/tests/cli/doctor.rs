@@ -194,7 +194,7 @@ fn a_provider_that_fails_gets_one_piece_of_advice() {
     let report = report(&home, &[], &[]);
     let found = section(&report, "providers");
     let line = found.iter().find(|line| line.starts_with("problem: work")).unwrap();
-    assert!(line.contains("work answered 404 Not Found. Check "), "{line}");
+    assert!(line.contains("work returned 404 Not Found. Check "), "{line}");
     assert!(line.ends_with(&format!("/ Its address is {address}")), "{line}");
     assert!(!line.contains("html") && !line.contains("network"), "{line}");
 }

@@ -196,7 +196,13 @@ fn instructions_of_the_repository_are_ordered_nearest_last() {
     let (prompt, done) = model.prompt(&home, &deep, &["run", "x"]);
     assert_in_order(
         &prompt,
-        &["follow the later one", "## ../../AGENTS.md", "Rule of the root.", "## AGENTS.md", "part."],
+        &[
+            "follow the one that comes later",
+            "## ../../AGENTS.md",
+            "Rule of the root.",
+            "## AGENTS.md",
+            "part.",
+        ],
     );
     assert!(!prompt.contains("from above") && !prompt.contains("for Claude"), "{prompt}");
     assert!(!done.stderr.contains("AGENTS.md"), "{}", done.stderr);

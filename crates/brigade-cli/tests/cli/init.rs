@@ -139,7 +139,7 @@ fn init_names_the_missing_key() {
     let done = brigade(&home, &["init", "--model", "groq/x", "--yes", "--output-format", "json"], &[]);
     let report = done.exits_with(0).json();
     assert_eq!((&report["model"], &report["mode"]), (&"groq/x".into(), &"edit".into()));
-    assert_eq!(report["next"], "brigade run \"What is in this folder?\"");
+    assert_eq!(report["next"], "brigade run \"What is in this directory?\"");
     let home = Home::new();
     let mut console = Console::new(&home);
     console.add(brigade(&home, &["init", "--model", "groq/x", "--yes"], &[]).exits_with(0));

@@ -129,7 +129,7 @@ fn remote_work_is_charged_to_the_originating_tree() {
     assert_eq!(agents, 4, "{report}");
     assert_eq!(report["result"].as_str().unwrap().matches("[Far]: done").count(), 4, "{report}");
     assert_eq!(
-        report["result"].as_str().unwrap().matches("not have enough agents left").count(),
+        report["result"].as_str().unwrap().matches("remaining budget (agents) does not cover").count(),
         2,
         "{report}"
     );
@@ -162,7 +162,7 @@ fn external_brigade_starts_only_the_agents_it_was_lent() {
     );
     let done = home.run(&lead(&call("Far")), &["--max-agents", "9"]);
     assert_eq!(done.exits_with(0).stdout.matches("[Near]: done").count(), 2, "{}", done.stdout);
-    assert_eq!(done.stdout.matches("not have enough agents left").count(), 1, "{}", done.stdout);
+    assert_eq!(done.stdout.matches("remaining budget (agents) does not cover").count(), 1, "{}", done.stdout);
     // Its agents are charged to the loan: the external agent and its two children.
     let listed = home.brigade(&["--output-format", "json", "sessions", "list"]).exits_with(0).json();
     let agents = |root: &Value| {

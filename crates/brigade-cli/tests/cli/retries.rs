@@ -17,7 +17,7 @@ fn retries_are_announced_with_delay_and_cause() {
     let done = home.brigade(&[&["run", "x"], &UNREACHABLE_MODEL[..]].concat());
     done.exits_with(1);
     let attempts: Vec<&str> = done.stderr.lines().filter(|line| line.contains("attempt ")).collect();
-    let cause = "again in 0.1 s: cannot reach llamacpp: Connection refused (os error 111). Check that it is running \
+    let cause = "retrying in 0.1 s: cannot reach llamacpp: Connection refused (os error 111). Check that it is running \
                  and that its base_url is correct.";
     let expected: Vec<String> =
         (2..=6).map(|number| format!("lead: attempt {number} of 6, {cause}")).collect();
@@ -35,7 +35,7 @@ fn stream_json_contains_every_retry() {
     let why = |line: &serde_json::Value| line["why"].as_str().map(str::to_owned);
     let waits: Vec<String> = lines.iter().filter(|line| line["type"] == "waiting").filter_map(why).collect();
     assert_eq!(waits.len(), 5, "{waits:?}");
-    assert!(waits[0].starts_with("attempt 2 of 6, again in 0.1 s: cannot reach llamacpp"), "{waits:?}");
+    assert!(waits[0].starts_with("attempt 2 of 6, retrying in 0.1 s: cannot reach llamacpp"), "{waits:?}");
 }
 
 #[test]
@@ -49,6 +49,6 @@ fn model_with_a_fallback_has_fewer_attempts() {
     done.exits_with(0).stdout_contains("from the second");
     done.stderr_contains("attempt 2 of 3, ")
         .stderr_contains("attempt 3 of 3, ")
-        .stderr_contains("takes over");
+        .stderr_contains("falling back to");
     assert!(!done.stderr.contains("of 6"), "{}", done.stderr);
 }

@@ -242,7 +242,7 @@ fn oversized_project_cannot_be_trusted() {
     std::fs::remove_dir_all(home.work().join(".brigade/many")).unwrap();
     let deep: PathBuf = std::iter::repeat_n("d", 60).collect();
     std::fs::create_dir_all(home.work().join(".brigade").join(deep)).unwrap();
-    assert_ignored(&home, &home.work(), "folders deep");
+    assert_ignored(&home, &home.work(), "directories deep");
     insta::assert_snapshot!(console.text());
 }
 

@@ -32,7 +32,7 @@ fn demo_shows_the_kill_and_what_the_run_proved() {
         let folder = home.work();
         let mut window =
             Window::start(&home, (columns, 80), &["demo"], &[("TMPDIR", folder.to_str().unwrap())]);
-        let killed = window.wait_for("No process runs these agents now.");
+        let killed = window.wait_for("No process is running these agents now.");
         assert_snapshot!(format!("demo_killed_{name}"), without_numbers(&killed));
         assert_eq!(window.end(), 0, "{}", window.text());
         assert_snapshot!(format!("demo_{name}"), without_numbers(&window.screen()));

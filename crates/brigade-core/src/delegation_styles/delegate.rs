@@ -136,7 +136,7 @@ impl SwarmConfig {
             }
             if !is_role(role.trim()) {
                 return Some(format!(
-                    "swarm.roles: '{}' cannot be a role: 1 to 64 characters on one line, without brackets",
+                    "swarm.roles: '{}' is not a valid role. Use 1 to 64 characters on one line, without brackets",
                     role.escape_debug()
                 ));
             }

@@ -24,9 +24,7 @@ pub fn guidance(kind: Guidance, offered: &[ToolSpec], delegation: &[&str]) -> St
     }
     if !delegation.is_empty() {
         sentences.push(format!(
-            "Delegate work that is large, needs a specialist or can run in parallel with {}; start independent tasks \
-             in one reply. A sub-agent sees nothing of this conversation: give it the goal, the context, the files, \
-             the constraints and the form of the result. Verify what it reports before you use it.",
+            "Use {} to delegate work that is large, needs a specialist or can run in parallel; start independent tasks in one reply. A sub-agent sees nothing of this conversation: give it the goal, the context, the files, the constraints and the format of the result. Verify what it reports before you use it.",
             join_with_or(delegation)
         ));
     }
@@ -72,7 +70,7 @@ mod tests {
         );
         assert!(
             text.starts_with(
-                "Do small tasks yourself, with independent tool calls in one reply. Delegate work"
+                "Do small tasks yourself, with independent tool calls in one reply. Use `subagent` or"
             ),
             "{text}"
         );

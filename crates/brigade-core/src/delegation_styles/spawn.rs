@@ -99,7 +99,7 @@ impl SpawnConfig {
         };
         if server.contains('/') {
             return Err(format!(
-                "Unknown serverName '{}': a server name contains no '/'",
+                "Unknown serverName '{}': a server name cannot contain '/'",
                 sanitize_title(&server, 64)
             ));
         }

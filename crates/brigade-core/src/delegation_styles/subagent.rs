@@ -95,7 +95,8 @@ impl SubagentConfig {
         }
         if self.output_max_size == 0 {
             return Some(
-                "subagent.output_max_size must be at least 1: callers would read no report".to_owned(),
+                "subagent.output_max_size must be at least 1, or callers would not receive a report"
+                    .to_owned(),
             );
         }
         None

@@ -25,7 +25,7 @@ impl HostRule {
         };
         let host = fold(host);
         if pattern.contains("://") || pattern.contains(['/', '@', '?', '#']) {
-            return Err("a host stands alone, without scheme, path or user");
+            return Err("use only the host, without scheme, path or user name");
         }
         if !host.is_ascii() {
             return Err("write the host in its ASCII form, which starts with `xn--`");
@@ -38,7 +38,7 @@ impl HostRule {
             !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         };
         if !address && (host.len() > MAX_HOST_BYTES || !host.split('.').all(label)) {
-            return Err("a star may stand only for whole names at the start, and a host has no port");
+            return Err("`*.` is allowed only at the start, and a port is not allowed");
         }
         Ok(HostRule { host, scope })
     }

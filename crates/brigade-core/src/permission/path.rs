@@ -23,18 +23,18 @@ impl PathRule {
     /// Compiles a pattern, or describes the problem with it.
     pub(super) fn parse(pattern: &str) -> Result<Self, String> {
         if pattern.chars().any(char::is_control) {
-            return Err("it has a control character".to_owned());
+            return Err("it contains a control character".to_owned());
         }
         if pattern.starts_with('!') {
             return Err("a rule cannot be negated".to_owned());
         }
         if matches_separator(pattern) {
-            return Err("a class in brackets may not match `/`, as negated ones do".to_owned());
+            return Err("a class in brackets must not match `/`; negated classes do".to_owned());
         }
         let mut normalized = normalize(pattern);
         let dots = |text: &str| text.split('/').filter(|part| *part == "..").count();
         if dots(pattern) != dots(&normalized) {
-            return Err("`..` may stand only at the start".to_owned());
+            return Err("`..` is allowed only at the start".to_owned());
         }
         if normalized.is_empty() {
             // The rule names the workspace itself, as in `read_file(.)`.

@@ -65,19 +65,20 @@ pub(super) enum Matcher {
 #[non_exhaustive]
 pub enum RuleError {
     /// The text is empty.
-    #[error("a permission rule is empty: write a tool such as `read_file`, or `shell(git log *)`")]
+    #[error(
+        "a permission rule is empty. Use a tool such as `read_file`, or a rule such as `shell(git log *)`"
+    )]
     Empty,
     /// The name contains invalid characters, or is too long.
     #[error(
-        "`{name}` is not the name of a tool: use 1 to 64 of `a-z`, `0-9`, `_`, `-`, as in `read_file`; \
-         only a name such as `mcp__server__*` may end in a star"
+        "`{name}` is not a valid tool name. Use 1 to 64 of `a-z`, `0-9`, `_`, `-`, as in `read_file`; only a name such as `mcp__server__*` may end with `*`"
     )]
     Name {
         /// Name as written.
         name: String,
     },
     /// The name belongs to a tool of another program.
-    #[error("`{name}` is not the name of a tool: write {instead}")]
+    #[error("`{name}` is not the name of a tool. Use {instead}")]
     Foreign {
         /// Name as written.
         name: String,
@@ -85,35 +86,37 @@ pub enum RuleError {
         instead: String,
     },
     /// The closing parenthesis is missing or is not the last character.
-    #[error("`{rule}` does not end with `)`: write the specifier as in `shell(git log *)`")]
+    #[error("`{rule}` does not end with `)`. Use a form such as `shell(git log *)`")]
     Unclosed {
         /// Rule as written.
         rule: String,
     },
     /// The parentheses are empty.
     #[error(
-        "`{tool}()` has an empty specifier: write `{tool}` for every call, or one as in `shell(git log *)`"
+        "`{tool}()` has an empty specifier. Use `{tool}` for every call, or add a specifier as in `shell(git log *)`"
     )]
     NoSpecifier {
         /// Name of the tool.
         tool: String,
     },
     /// The tool takes no specifier.
-    #[error("`{tool}` takes no specifier: name the tool alone, as in `mcp__server__tool` or `web_search`")]
+    #[error(
+        "`{tool}` does not take a specifier. Use only the name of the tool, as in `mcp__server__tool` or `web_search`"
+    )]
     Unspecific {
         /// Name of the tool.
         tool: String,
     },
     /// The specifier is too long.
     #[error(
-        "the specifier of `{tool}` is longer than {MAX_SPECIFIER_BYTES} bytes: shorten it, as in `shell(git log *)`"
+        "the specifier of `{tool}` is longer than {MAX_SPECIFIER_BYTES} bytes. Shorten it, as in `shell(git log *)`"
     )]
     TooLong {
         /// Name of the tool.
         tool: String,
     },
     /// The specifier is not a path pattern.
-    #[error("`{pattern}` is not a path pattern ({reason}): write one such as `read_file(**/.env*)`")]
+    #[error("`{pattern}` is not a valid path pattern ({reason}). Use a rule such as `read_file(**/.env*)`")]
     Path {
         /// Pattern as written.
         pattern: String,
@@ -121,7 +124,7 @@ pub enum RuleError {
         reason: String,
     },
     /// The specifier is not one simple command.
-    #[error("`{command}` cannot be a shell rule ({reason}): write one such as `shell(git log *)`")]
+    #[error("`{command}` is not a valid command pattern ({reason}). Use a rule such as `shell(git log *)`")]
     Command {
         /// Command as written.
         command: String,
@@ -129,7 +132,7 @@ pub enum RuleError {
         reason: &'static str,
     },
     /// The specifier is not a host.
-    #[error("`{host}` is not a host ({reason}): write one such as `web_fetch(*.example.com)`")]
+    #[error("`{host}` is not a valid host pattern ({reason}). Use a rule such as `web_fetch(*.example.com)`")]
     Host {
         /// Host as written.
         host: String,

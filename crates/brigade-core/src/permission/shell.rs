@@ -66,7 +66,7 @@ impl CommandRule {
     pub(super) fn parse(specifier: &str) -> Result<Self, &'static str> {
         let Script { mut commands, single, parsed, .. } = lexer::lex(specifier);
         if !parsed {
-            return Err("it has an open quote, an invisible character or syntax beyond plain words");
+            return Err("it contains an unclosed quote, an invisible character or syntax beyond plain words");
         }
         if !single {
             return Err("it names more than one simple command");
@@ -75,13 +75,13 @@ impl CommandRule {
         let is_star = |word: &Word| word.text == "*" && word.dynamic;
         let allows_more_arguments = words.pop_if(|word| is_star(word)).is_some();
         if words.iter().any(|word| word.dynamic && word.text.contains('*')) {
-            return Err("a star may stand only alone at the end; quote it to mean the character");
+            return Err("an unquoted `*` is allowed only as the last word; quote it to match the character");
         }
         if words.is_empty() && !allows_more_arguments {
-            return Err("it names no command");
+            return Err("it does not name a command");
         }
         if words.first().is_some_and(is_prefix) {
-            return Err("it starts with an assignment or a keyword, and not with a command");
+            return Err("it starts with an assignment or a keyword instead of a command");
         }
         Ok(CommandRule { words: words.into_iter().map(|word| word.text).collect(), allows_more_arguments })
     }

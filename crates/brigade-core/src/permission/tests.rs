@@ -64,12 +64,12 @@ fn lower_case_name_of_another_program_has_a_builtin_equivalent() {
 #[test]
 fn rules_of_other_programs_name_the_rule_to_write() {
     for (rule, instead) in [
-        ("Bash(npm test:*)", "write `shell(npm test *)`"),
-        ("Bash(npm test)", "write `shell(npm test)`"),
-        ("Bash", "write `shell`"),
-        ("Read(./.env)", "write `read_file(./.env)`"),
-        ("WebFetch(domain:example.com)", "write `web_fetch(example.com)`"),
-        ("Read-Only", "write `read_file`, `list_dir`, `grep`, `glob`"),
+        ("Bash(npm test:*)", "Use `shell(npm test *)`"),
+        ("Bash(npm test)", "Use `shell(npm test)`"),
+        ("Bash", "Use `shell`"),
+        ("Read(./.env)", "Use `read_file(./.env)`"),
+        ("WebFetch(domain:example.com)", "Use `web_fetch(example.com)`"),
+        ("Read-Only", "Use `read_file`, `list_dir`, `grep`, `glob`"),
     ] {
         let error = rule.parse::<Rule>().unwrap_err().to_string();
         assert!(error.contains(instead), "{rule}: {error}");
@@ -176,7 +176,7 @@ fn rule_errors_say_what_is_wrong_and_show_an_example() {
             "`read_file`",
             "`read_file(**/.env*)`",
             "`mcp__server__tool`",
-            "write `shell`",
+            "Use `shell`",
         ];
         assert!(example.iter().any(|example| message.contains(example)), "{text}: {message}");
     }

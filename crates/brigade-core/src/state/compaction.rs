@@ -27,7 +27,7 @@ pub(super) fn render(entries: &[TranscriptEntry], max_bytes: usize) -> String {
     );
     let mut text = String::new();
     if left_out > 0 {
-        text.push_str(&format!("[{left_out} older parts are left out]\n\n"));
+        text.push_str(&format!("[{left_out} older parts omitted]\n\n"));
     }
     for (label, piece) in pieces {
         text.push_str(&format!("## {label}\n{}\n\n", clip(piece, cap)));
@@ -80,7 +80,7 @@ fn clip(text: &str, cap: usize) -> String {
     let head = text.floor_char_boundary(cap / 3 * 2);
     let tail = text.ceil_char_boundary(text.len() - cap / 3);
     let gone = tail - head;
-    format!("{} [{gone} bytes are left out] {}", &text[..head], &text[tail..])
+    format!("{} [{gone} bytes omitted] {}", &text[..head], &text[tail..])
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
             text.contains("\nshort\n") && text.contains("begin\u{e9}") && text.contains("\u{e9}end"),
             "{text}"
         );
-        assert!(text.contains("bytes are left out"), "{text}");
+        assert!(text.contains("bytes omitted"), "{text}");
         let whole = render(&entries, 100_000);
         assert!(whole.contains(&long), "{whole}");
     }
@@ -150,10 +150,10 @@ mod tests {
         let (b, c) = ("b".repeat(32), "c".repeat(32));
         let piece = |text: &str| {
             let tail = &text[..16];
-            format!("## To the agent\n{text} [42 bytes are left out] {tail}\n\n")
+            format!("## To the agent\n{text} [42 bytes omitted] {tail}\n\n")
         };
         // Two pieces, 48 bytes each for their labels and 48 for their texts.
-        let expected = format!("[1 older parts are left out]\n\n{}{}", piece(&b), piece(&c));
+        let expected = format!("[1 older parts omitted]\n\n{}{}", piece(&b), piece(&c));
         assert_eq!(render(&entries, 192), expected);
         assert!(render(&entries, 191).starts_with("[2 older parts"));
         assert!(!render(&entries, 288).contains("older parts"));
@@ -172,10 +172,10 @@ mod tests {
     #[test]
     fn clip_keeps_two_thirds_from_the_beginning() {
         assert_eq!(clip("0123456789", 10), "0123456789");
-        assert_eq!(clip("0123456789", 9), "012345 [1 bytes are left out] 789");
-        assert_eq!(clip("0123456789", 5), "01 [7 bytes are left out] 9");
-        assert_eq!(clip("0123456789", 2), " [10 bytes are left out] ");
+        assert_eq!(clip("0123456789", 9), "012345 [1 bytes omitted] 789");
+        assert_eq!(clip("0123456789", 5), "01 [7 bytes omitted] 9");
+        assert_eq!(clip("0123456789", 2), " [10 bytes omitted] ");
         // Characters are not split: the beginning and the end become shorter.
-        assert_eq!(clip("\u{e9}\u{e9}\u{e9}", 5), "\u{e9} [4 bytes are left out] ");
+        assert_eq!(clip("\u{e9}\u{e9}\u{e9}", 5), "\u{e9} [4 bytes omitted] ");
     }
 }

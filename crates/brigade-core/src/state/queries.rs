@@ -29,7 +29,7 @@ impl State {
         if let Some(by) = &self.round.stop.cancelled {
             return Some(format!("cancelled by {by}"));
         }
-        self.recorded_limit().map(|limit| format!("the {limit} limit was reached"))
+        self.recorded_limit().map(|limit| format!("the {} was reached", limit.label()))
     }
 
     /// Returns the size of the longest result in bytes when a child was first started in the background, if one
@@ -55,7 +55,7 @@ impl State {
 
     /// Returns the initiator that children are told when this session stops.
     pub fn stop_initiator(&self) -> Option<String> {
-        let told = |limit| format!("the parent, whose {limit} limit was reached");
+        let told = |limit: LimitKind| format!("the parent, whose {} was reached", limit.label());
         self.round.stop.cancelled.clone().or_else(|| self.recorded_limit().map(told))
     }
 

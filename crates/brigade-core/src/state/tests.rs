@@ -458,7 +458,7 @@ fn turn_limit_gets_a_wrap_up_call() {
     scenario.refuses(called(2, 1, Purpose::Turn)).refuses(ended(Status::Done, "Half."));
     scenario.then(limit_reached(LimitKind::Turns)).next(Step::CallModel(Purpose::Grace));
     scenario.then(called(2, 1, Purpose::Grace)).next(Step::Wait);
-    assert!(user_messages(&scenario.state).last().unwrap().contains("turns limit"));
+    assert!(user_messages(&scenario.state).last().unwrap().contains("turn limit"));
     scenario.then(replied(2, "I got half; the rest is left.", &[]));
     scenario
         .next(incomplete(LimitKind::Turns, "I got half; the rest is left."))
@@ -479,7 +479,7 @@ fn turn_limit_without_an_event_gets_a_wrap_up_call() {
             called(2, 1, Purpose::Grace),
         ])
     };
-    assert!(user_messages(&begin().state).last().unwrap().contains("turns limit"));
+    assert!(user_messages(&begin().state).last().unwrap().contains("turn limit"));
     begin().then(replied(2, "All I got.", &[])).next(incomplete(LimitKind::Turns, "All I got.")).ends();
     // A crash in the wrap-up call gives no further turn.
     let mut scenario = begin();

@@ -107,9 +107,9 @@ impl Default for Transcript {
 
 /// Returns the prompt of the wrap-up call.
 pub fn wrap_up_prompt(limit: Option<LimitKind>) -> String {
-    let limit = limit.map_or("a".to_owned(), |which| format!("the {which}"));
+    let limit = limit.map_or("a limit".to_owned(), |limit| format!("the {}", limit.label()));
     format!(
-        "You have reached {limit} limit. Do not call tools: none will run. Reply once with what you achieved, the \
+        "You have reached {limit}. Do not call tools: none will run. Reply once with what you achieved, the \
          results so far, and what is left to do."
     )
 }

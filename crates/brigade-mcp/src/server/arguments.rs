@@ -23,7 +23,7 @@ impl Arguments {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(StartError::Refused(format!("Invalid '{key}' argument: expected a text"))),
+            Some(_) => Err(StartError::Refused(format!("Invalid '{key}' argument: expected a string"))),
         }
     }
 
@@ -32,7 +32,7 @@ impl Arguments {
         match self.0.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => value.as_u64().map(Some).ok_or_else(|| {
-                StartError::Refused(format!("Invalid '{key}' argument: expected a whole number, 0 or more"))
+                StartError::Refused(format!("Invalid '{key}' argument: expected a non-negative integer"))
             }),
         }
     }

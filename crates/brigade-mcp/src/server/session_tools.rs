@@ -56,7 +56,7 @@ impl Server {
         message_targets.retain(|session| !found.is_over(session));
         match message_targets.as_slice() {
             [] => Err(StartError::Refused(format!(
-                "{} has ended, and hears nothing any more; make another call",
+                "cannot send the message: {} has ended. Make a new call instead.",
                 found.session
             ))),
             [session] => {
@@ -66,12 +66,12 @@ impl Server {
                     .tell_as(visibility.speaker(), session, message)
                     .await
                     .map_err(start_error)?;
-                Ok(results::done(format!("Told {session}. It hears this at its next step.")))
+                Ok(results::done(format!("Sent to {session}. It reads the message at its next step.")))
             }
             several => {
                 let ids: Vec<&str> = several.iter().map(SessionId::as_str).collect();
                 Err(StartError::Refused(format!(
-                    "several agents work there; name one of them: {}",
+                    "cannot send the message: several agents are running in this session. Use the session_id of one of them: {}",
                     ids.join(", ")
                 )))
             }
@@ -85,7 +85,7 @@ impl Server {
     ) -> Result<CallToolResult, StartError> {
         let found = self.find(arguments.text("session_id")?, visibility).await?;
         if found.run_status == RunStatus::Ended || found.is_over(&found.session) {
-            return Ok(results::done(format!("{} has ended already.", found.session)));
+            return Ok(results::done(format!("{} has already ended.", found.session)));
         }
         self.inner
             .runtimes
@@ -94,8 +94,10 @@ impl Server {
             .await
             .map_err(start_error)?;
         Ok(results::done(match found.run_status {
-            RunStatus::Interrupted => format!("Nobody runs {}; it ends when it is resumed.", found.session),
-            _ => format!("{} stops, and all agents below it.", found.session),
+            RunStatus::Interrupted => {
+                format!("{} is not running. It stops as soon as it is resumed.", found.session)
+            }
+            _ => format!("Stopping {} and all agents below it.", found.session),
         }))
     }
 
@@ -132,7 +134,7 @@ impl Server {
         let session = &found.session;
         let run_status = if found.is_over(session) { RunStatus::Ended } else { found.run_status };
         match run_status {
-            RunStatus::Running => format!("{session} has no result yet: it is at work"),
+            RunStatus::Running => format!("{session} has no result yet: it is still running"),
             RunStatus::Interrupted => {
                 format!("{session} has no result yet: {}", results::resume(&found.root))
             }
@@ -150,7 +152,7 @@ impl Server {
         match found.run_status {
             RunStatus::Running | RunStatus::Ended => Ok(()),
             RunStatus::Interrupted => Err(StartError::Refused(format!(
-                "nobody runs {}: {}",
+                "{} is not running: {}",
                 found.session,
                 results::resume(&found.root)
             ))),

@@ -20,7 +20,7 @@ pub(super) fn delegation_tool(spec: &ToolSpec) -> Tool {
 
 /// The definitions of the session tools.
 pub(super) fn session_tools() -> [Tool; 4] {
-    let session = json!({ "type": "string", "description": "Session of a call, or of an agent below it" });
+    let session = json!({ "type": "string", "description": "Session id of a call, or of an agent below it" });
     let status = tool(
         STATUS,
         "Show the state of a session: its agents, their cost and pending approvals. Omit session_id to list the newest \
@@ -29,7 +29,7 @@ pub(super) fn session_tools() -> [Tool; 4] {
     );
     let tell = tool(
         TELL,
-        "Send a message to a running agent. It reads it at its next step.",
+        "Send a message to a running agent. The agent reads it at its next step.",
         json!({
             "type": "object",
             "properties": {
@@ -46,7 +46,7 @@ pub(super) fn session_tools() -> [Tool; 4] {
     );
     let read = tool(
         READ_RESULT,
-        "Read the result of a session, in parts if it is long. Works after the call that started it has ended.",
+        "Read the result of a session, in parts if it is long. Also works after the call that started it has ended.",
         json!({
             "type": "object",
             "properties": {

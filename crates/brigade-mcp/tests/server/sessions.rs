@@ -63,7 +63,7 @@ async fn result_can_be_read_in_parts_after_the_server_is_gone() {
     let client = other.client(Client::default()).await;
     let part =
         ask(&client, "read_result", json!({ "handle": format!("{root}.1-0"), "offset": 49_990 })).await;
-    assert_eq!(result_text(&part), "0123456789\n(end of 50000 bytes)");
+    assert_eq!(result_text(&part), "0123456789\n(end of the result, 50000 bytes in total)");
     let status = ask(&client, "session_status", json!({ "session_id": root.as_str() })).await;
     assert!(result_text(&status).contains("done; 1 agents"), "{}", result_text(&status));
 }
@@ -167,7 +167,7 @@ async fn sessions_not_started_by_the_server_are_unknown() {
         }
     }
     let all = ask(&client, "session_status", json!({})).await;
-    assert_eq!(result_text(&all), "No session was started here yet.");
+    assert_eq!(result_text(&all), "No sessions have been started here yet.");
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn agent_sees_only_its_own_sessions_and_speaks_as_parent() {
             assert!(result_text(&refused).contains("unknown session"), "{tool}: {}", result_text(&refused));
         }
         let all = client.call_tool(from(other.clone(), call("session_status", json!({})))).await.unwrap();
-        assert_eq!(result_text(&all), "No session was started here yet.");
+        assert_eq!(result_text(&all), "No sessions have been started here yet.");
     }
     let unreadable = from(json!({ "depth": "deep" }), call("stop", json!({ "session_id": root.as_str() })));
     assert!(client.call_tool(unreadable).await.is_err());

@@ -31,7 +31,7 @@ pub(super) fn id(file: &Path, format: Format, name: Option<&str>) -> Result<Stri
             file.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
         let named = || {
             format!(
-                "the folder name `{folder}` is not a valid id. Use 1 to 64 letters, digits, `.`, `_`, `-` or spaces."
+                "the directory name `{folder}` is not a valid id. Use 1 to 64 letters, digits, `.`, `_`, `-` or spaces."
             )
         };
         id_of_folder(folder).ok_or_else(named)?

@@ -53,7 +53,7 @@ pub(super) enum Key {
 use Key::Ignored;
 
 const STYLE: Key = Ignored("only describes the file or its display");
-const SERVERS: Key = Ignored("tool servers are configured in your config, not in agent files");
+const SERVERS: Key = Ignored("MCP servers are defined in your configuration, not in agent files");
 const HOOKS: Key = Ignored("agent files cannot run commands");
 const HOST: Key = Ignored("only applies to the program that the file was written for");
 const TUNING: Key = Ignored("only temperature and max_tokens are supported");

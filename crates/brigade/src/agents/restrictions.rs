@@ -151,7 +151,7 @@ impl Restrictions {
                 (PermissionEffect::Ask, PermissionEffect::Ask) => {}
                 (PermissionEffect::Ask, PermissionEffect::Allow) => {
                     remarks.push(format!(
-                        "`{key}` for `{pattern}` is denied, because it cannot require approval"
+                        "`{key}` for `{pattern}` is denied, because an agent file cannot require approval for it"
                     ));
                     tools(key).iter().for_each(|tool| self.deny_part(tool, pattern));
                 }
@@ -187,7 +187,9 @@ impl Restrictions {
                 match (tools.is_empty(), effect) {
                     (true, _) => remarks.push(format!("`{key}` is not a known tool")),
                     (false, PermissionEffect::Ask) => {
-                        remarks.push(format!("`{key}` is denied, because it cannot require approval"));
+                        remarks.push(format!(
+                            "`{key}` is denied, because an agent file cannot require approval for it"
+                        ));
                     }
                     (false, _) => {}
                 }

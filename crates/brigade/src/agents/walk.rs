@@ -52,18 +52,18 @@ impl AgentFileWalk {
         if depth > MAX_DEPTH {
             return self.problem(
                 folder,
-                format!("is nested more than {MAX_DEPTH} folders deep and was not searched"),
+                format!("is nested more than {MAX_DEPTH} directories deep and was not searched"),
             );
         }
         // A symbolic link may lead back to a folder that was already searched.
         match std::fs::metadata(folder) {
             Ok(metadata) if self.visited.insert((metadata.dev(), metadata.ino())) => {}
             Ok(_) => return,
-            Err(error) => return self.problem(folder, format!("cannot search the folder: {error}")),
+            Err(error) => return self.problem(folder, format!("cannot search the directory: {error}")),
         }
         let names = match names(folder) {
             Ok(names) => names,
-            Err(error) => return self.problem(folder, format!("cannot search the folder: {error}")),
+            Err(error) => return self.problem(folder, format!("cannot search the directory: {error}")),
         };
         let agent_file = ["AGENT.md", "AGENTS.md"]
             .into_iter()

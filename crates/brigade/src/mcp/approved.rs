@@ -54,7 +54,7 @@ impl ApprovedTools {
         let current = match current.0.get(tool) {
             Some(Ok(current)) => current,
             Some(Err(why)) => return ToolState::Gone(why.clone()),
-            None => return ToolState::Gone(format!("it has no tool '{}' any more", sanitize(tool))),
+            None => return ToolState::Gone(format!("it no longer has a tool '{}'", sanitize(tool))),
         };
         match self.approved.0.get(tool) {
             Some(Ok(approved)) if approved.hash == current.hash => ToolState::Approved,
@@ -112,7 +112,7 @@ pub(super) fn check_definition(tool: &Tool) -> Result<(), String> {
     match tool.input_schema.get("type") {
         None => Ok(()),
         Some(kind) if kind == "object" => Ok(()),
-        Some(_) => out("its arguments are not an object"),
+        Some(_) => out("the type of its input schema is not `object`"),
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
         approved_tools.accept("t", &second);
         assert_eq!(change(&approved_tools), None);
         update_tools(&mut approved_tools, &[]);
-        assert_eq!(gone(&approved_tools), "it has no tool 't' any more");
+        assert_eq!(gone(&approved_tools), "it no longer has a tool 't'");
     }
 
     #[test]
@@ -256,6 +256,6 @@ mod tests {
     fn long_diff_is_truncated() {
         let mut approved_tools = self::approved(&tools("short"));
         update_tools(&mut approved_tools, &tools(&"é\n".repeat(10_000)));
-        assert!(change(&approved_tools).unwrap().diff().ends_with("bytes left out …)"));
+        assert!(change(&approved_tools).unwrap().diff().ends_with("bytes omitted …)"));
     }
 }

@@ -33,7 +33,7 @@ fn block(block: &ContentBlock) -> String {
         ContentBlock::Audio(audio) => binary_note("audio", &audio.mime_type, &audio.data),
         ContentBlock::Resource(embedded) => resource(&embedded.resource),
         ContentBlock::ResourceLink(link) => format!("(resource {}: {})", link.name, link.uri),
-        _ => "(content of a kind that is not known here)".to_owned(),
+        _ => "(content of an unknown type)".to_owned(),
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn resource(contents: &ResourceContents) -> String {
             let kind = mime_type.as_deref().unwrap_or("unknown type");
             format!("{uri}: {}", binary_note("data", kind, blob))
         }
-        _ => "(a resource of a kind that is not known here)".to_owned(),
+        _ => "(a resource of an unknown type)".to_owned(),
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn truncate(mut text: String) -> String {
     if text.len() > MAX_OUTPUT_BYTES {
         let all = text.len();
         text.truncate(text.floor_char_boundary(MAX_OUTPUT_BYTES));
-        let _ = write!(text, "\n(… {} bytes left out …)", all - text.len());
+        let _ = write!(text, "\n(… {} bytes omitted …)", all - text.len());
     }
     text
 }
@@ -122,6 +122,6 @@ mod tests {
         let (text, _) =
             read(json!({ "content": [{ "type": "text", "text": "€".repeat(MAX_OUTPUT_BYTES) }] }));
         assert!(text.len() < MAX_OUTPUT_BYTES + 100, "{}", text.len());
-        assert!(text.ends_with(" bytes left out …)"), "{}", &text[text.len() - 40..]);
+        assert!(text.ends_with(" bytes omitted …)"), "{}", &text[text.len() - 40..]);
     }
 }

@@ -42,7 +42,7 @@ pub(super) enum HttpError {
     #[error(transparent)]
     Request(reqwest::Error),
     /// The server refused the request with this status.
-    #[error("it answered with HTTP {status}{detail}")]
+    #[error("it returned HTTP {status}{detail}")]
     Refused {
         status: u16,
         /// The start of the error page, after a colon.

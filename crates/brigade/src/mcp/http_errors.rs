@@ -56,9 +56,9 @@ pub(super) fn request_error(endpoint: &HttpEndpoint, error: &(dyn Error + 'stati
     }
     let why = match failure {
         Some(StreamableHttpError::Client(HttpError::Request(error))) => {
-            format!("the connection broke after the request was sent ({})", transport_error(error))
+            format!("the connection was lost after the request was sent ({})", transport_error(error))
         }
-        Some(StreamableHttpError::HttpStatus(answer)) => format!("it answered with HTTP {}", answer.status),
+        Some(StreamableHttpError::HttpStatus(answer)) => format!("it returned HTTP {}", answer.status),
         Some(StreamableHttpError::UnexpectedServerResponse(what)) => what.to_string(),
         _ => describe(error),
     };
@@ -137,10 +137,10 @@ fn describe_failure(failure: &HttpFailure) -> String {
             format!("{error}. {CHECK_URL}")
         }
         StreamableHttpError::HttpStatus(answer) if answer.status >= 500 || answer.status == 429 => {
-            format!("it answered with HTTP {}. Try again later.", answer.status)
+            format!("it returned HTTP {}. Try again later.", answer.status)
         }
         StreamableHttpError::HttpStatus(answer) => {
-            format!("it answered with HTTP {}. {CHECK_URL}", answer.status)
+            format!("it returned HTTP {}. {CHECK_URL}", answer.status)
         }
         StreamableHttpError::UnexpectedServerResponse(what) => format!("{what}. {CHECK_URL}"),
         StreamableHttpError::UnexpectedContentType(kind) => {

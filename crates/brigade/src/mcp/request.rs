@@ -56,7 +56,7 @@ pub(super) async fn call_tool(
             _ => return Err(CallFailure::Service(ServiceError::UnexpectedResponse)),
         }
     }
-    Err(CallFailure::Message("it asked back again and again"))
+    Err(CallFailure::Message("it kept requesting user input, which is not supported"))
 }
 
 /// Settles the loan with the usage that the server reports. If the report is invalid, the usage stays
@@ -126,7 +126,7 @@ impl Drop for CancelOnDrop {
         spawn(async move {
             let params = CancelledNotificationParam::new(
                 Some(request),
-                Some("the client no longer waits for the answer".to_owned()),
+                Some("the client is no longer waiting for the response".to_owned()),
             );
             let _ = peer.send_notification(CancelledNotification::new(params).into()).await;
         });

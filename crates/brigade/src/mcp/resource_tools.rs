@@ -44,14 +44,14 @@ impl ResourceTool {
         let (tool, does, without, properties) = match resource_kind {
             ResourceKind::Resources => (
                 "read_resource",
-                format!("Read a resource of the MCP server {name}."),
-                "Omit `uri` to list them.",
+                format!("Read a resource from the MCP server {name}."),
+                "Omit `uri` to list all resources.",
                 json!({ "uri": text("URI of the resource") }),
             ),
             ResourceKind::Prompts => (
                 "get_prompt",
-                format!("Get a prompt of the MCP server {name}, filled in."),
-                "Omit `name` to list them.",
+                format!("Get a prompt from the MCP server {name}, with its arguments filled in."),
+                "Omit `name` to list all prompts.",
                 json!({
                     "name": text("Name of the prompt"),
                     "arguments": { "type": "object", "description": "Values of its arguments, as strings" },

@@ -28,7 +28,7 @@ const MAX_TOOLS: usize = 256;
 /// Maximum number of pages of a list.
 const MAX_PAGES: usize = 64;
 
-pub(super) const INPUT_UNSUPPORTED: &str = "it wants to ask back, which is not supported";
+pub(super) const INPUT_UNSUPPORTED: &str = "it requested user input, which is not supported";
 
 /// Maximum number of restarts of a server that exits soon after its start.
 const MAX_RESTARTS: u32 = 5;
@@ -134,14 +134,14 @@ impl Server {
         let close_reason = &active.connection.close_reason;
         let why = close_reason.reason().unwrap_or(CLOSED).to_owned();
         if close_reason.is_protocol_violation() {
-            return Err(format!("{why}; its tools cannot be used any more in this run"));
+            return Err(format!("{why}; its tools can no longer be used in this run"));
         }
         if active.since.elapsed() >= STABLE_UPTIME {
             active.restarts = 0;
         }
         if active.restarts >= MAX_RESTARTS {
             return Err(format!(
-                "{why}; it was started again {MAX_RESTARTS} times, so its tools cannot be used any more in this run"
+                "{why}; it was restarted {MAX_RESTARTS} times, so its tools can no longer be used in this run"
             ));
         }
         tokio::time::sleep(RESTART_DELAY * (1 << active.restarts)).await;
@@ -149,7 +149,7 @@ impl Server {
         let mark = self.changes.mark();
         let (connection, tools) = connect(&self.name, &self.config, &self.changes)
             .await
-            .map_err(|again| format!("{why}; it cannot be started again: {again}"))?;
+            .map_err(|again| format!("{why}; cannot restart it: {again}"))?;
         self.update_tools(&tools, mark);
         active.connection = Arc::new(connection);
         active.since = Instant::now();
@@ -224,7 +224,7 @@ impl Server {
             biased;
             answer = work => answer.unwrap_or_else(|why| failed(&why)),
             limit = timeout.expired() => failed(&outcome_unknown(&format!(
-                "there was no answer within {}, and the call was cancelled",
+                "no response within {}; the call was cancelled",
                 seconds(limit)
             ))),
             () = context.stop_requested() => failed("the call was cancelled"),
@@ -252,7 +252,7 @@ impl Server {
         let _active = self.active.lock().await;
         if let Some(mark) = self.changes.pending() {
             let tools = list(connection).await;
-            let cannot = |why| format!("its tools have changed and cannot be listed again: {why}");
+            let cannot = |why| format!("its tools have changed; cannot list them again: {why}");
             self.update_tools(&tools.map_err(cannot)?, mark);
         }
         Ok(())
@@ -378,7 +378,7 @@ where
         };
         all.extend(more);
         if all.len() > max_entries {
-            return Err(format!("there are more than {max_entries} entries"));
+            return Err(format!("the list has more than {max_entries} entries"));
         }
         match next {
             Some(next) => cursor = Some(next),

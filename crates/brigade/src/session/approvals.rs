@@ -20,7 +20,7 @@ use crate::tool::ToolChange;
 /// Recorded author of an answer to a request that was open when the rules changed.
 const BY_RULES: &str = "the rules";
 /// Recorded author of an answer if no user can be asked any more.
-const NO_USER: &str = "no user is available";
+const NO_USER: &str = "the runtime, because no user is available";
 /// Reason for requesting approval of a tool whose definition changed.
 const DEFINITION_CHANGED: &str = "its definition has changed since it was approved";
 /// Recorded author of an answer to a request that timed out.
@@ -225,8 +225,7 @@ impl Driver {
 /// Tool result if a tool changed after its approval was requested.
 fn changed_while_pending(tool: &str) -> ToolOutput {
     ToolOutput::error(format!(
-        "`{tool}` was not called: {DEFINITION_CHANGED}, while its approval was pending. Call it again to show the user what \
-         changed."
+        "`{tool}` was not called: its definition changed while its approval was pending. Call it again to show the user what changed."
     ))
 }
 
@@ -246,7 +245,9 @@ fn default_answer() -> Answer {
 /// Tool result if the user denied the call.
 pub(super) fn denial(tool: &str, word: Option<&str>) -> ToolOutput {
     ToolOutput::error(match word {
-        Some(TIMED_OUT) => format!("The approval of this `{tool}` call timed out. Continue without it."),
+        Some(TIMED_OUT) => {
+            format!("The approval request for this `{tool}` call timed out. Continue without it.")
+        }
         Some(word) => format!("The user denied this `{tool}` call: {word}"),
         None => format!("The user denied this `{tool}` call."),
     })

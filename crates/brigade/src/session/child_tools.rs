@@ -174,7 +174,7 @@ fn range(result: &str, offset: u64, limit: Option<u64>) -> ToolOutput {
     let excerpt = brigade_core::text::truncate_bytes(&result[from..], limit);
     let end = from + excerpt.len();
     if end == result.len() {
-        return ToolOutput::ok(format!("{excerpt}\n(end of {} bytes)", result.len()));
+        return ToolOutput::ok(format!("{excerpt}\n(end of the result, {} bytes in total)", result.len()));
     }
     ToolOutput::ok(format!(
         "{excerpt}\n(bytes {from} to {end} of {}; continue with offset {end})",
@@ -194,7 +194,7 @@ fn child_tool_spec(name: &str, description: &str, schema: Value) -> ToolSpec {
 fn tell_spec() -> ToolSpec {
     child_tool_spec(
         TELL,
-        "Send a message to a background sub-agent. It reads it at its next step.",
+        "Send a message to a background sub-agent. The sub-agent reads it at its next step.",
         json!({
             "type": "object",
             "properties": {

@@ -124,10 +124,9 @@ impl Driver {
             if !self.state.ledger().lent().is_zero() {
                 return LoanAttempt::WaitForRefund(pending);
             }
-            let what = if agents_left == 0 { "agents" } else { "tokens or money" };
+            let what = if agents_left == 0 { "agents" } else { "tokens or cost" };
             let text = format!(
-                "Not delegated: the budget does not have enough {what} left for another agent. Do the task yourself. The \
-                 user can raise budget.tokens, budget.usd or budget.agents (--budget-tokens, --budget-usd, --max-agents)."
+                "Not delegated: the remaining budget ({what}) does not cover another agent. Do the task yourself. The user can raise budget.tokens, budget.usd or budget.agents (--budget-tokens, --budget-usd, --max-agents)."
             );
             self.refuse_child(pending, text);
             return LoanAttempt::Refused;
@@ -409,8 +408,7 @@ fn too_small(budget: &Budget, min_loan: Resources) -> Option<String> {
         Resources { .. } => return None,
     };
     Some(format!(
-        "Not delegated: the budget of this sub-agent is too small. Its first call needs {needs}. Raise `tokens` or \
-         `usd` of the call, the role or the agent file."
+        "Not delegated: the budget of this sub-agent is too small. Its first call needs {needs}. Raise `tokens` or `usd` in the call, the role or the agent file."
     ))
 }
 

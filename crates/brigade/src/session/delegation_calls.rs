@@ -21,7 +21,7 @@ use crate::schema::ResultSchema;
 use crate::tree::ResolvedAgent;
 
 /// Cancellation reason of siblings after one task of a call failed.
-pub(super) const FAIL_FAST: &str = "the call, because another of its tasks failed (fail_fast)";
+pub(super) const FAIL_FAST: &str = "fail_fast, because another task of the call failed";
 
 /// Children of one delegation call.
 pub(super) struct ChildGroup {
@@ -184,7 +184,9 @@ impl Driver {
             let records = self.tree.store().read(&child, 0).await;
             let records = records.map_err(|error| self.failed_output(request, error.to_string()))?;
             if !records.is_empty() && !self.state.loans().contains_key(&child) {
-                let cause = format!("cannot start it: the imported tree already has a session {child}");
+                let cause = format!(
+                    "cannot start the sub-agent: the imported tree already contains a session {child}"
+                );
                 return Err(self.failed_output(request, cause));
             }
         }
@@ -344,7 +346,7 @@ impl Driver {
         let Some(group) = self.groups.get_mut(&call) else { return };
         group.busy = group.busy.saturating_sub(dropped.len());
         dropped.extend(std::mem::take(&mut group.backlog));
-        let cause = format!("not started by {FAIL_FAST}");
+        let cause = "not started: another task of the call failed (fail_fast)".to_owned();
         group.unstarted.extend(dropped.into_iter().map(|one| (one.delegation, one.index, cause.clone())));
         for (child, inbox) in &self.children {
             if self.state.loans().get(child).is_some_and(|loan| loan.call == call) {
@@ -478,10 +480,17 @@ fn tool_warning(unknown: &[String], lacking: &[String], agent: &str) -> Option<S
     let listed = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
     let mut warnings = Vec::new();
     if !unknown.is_empty() {
-        warnings.push(format!("tools that you cannot lend: {}", listed(unknown)));
+        warnings.push(format!(
+            "not granted, because they are unknown or you cannot lend them: {}",
+            listed(unknown)
+        ));
     }
     if !lacking.is_empty() {
-        warnings.push(format!("not among the tools of '{}': {}", shown(agent), listed(lacking)));
+        warnings.push(format!(
+            "not granted, because '{}' does not have them: {}",
+            shown(agent),
+            listed(lacking)
+        ));
     }
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }

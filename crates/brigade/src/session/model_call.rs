@@ -248,7 +248,7 @@ impl Driver {
         let attempts = self.attempts();
         // Rounded up, so that a short pause is not shown as zero.
         let seconds = pause.as_micros().div_ceil(100_000) as f64 / 10.0;
-        let why = format!("attempt {attempt} of {attempts}, again in {seconds:.1} s: {fault}");
+        let why = format!("attempt {attempt} of {attempts}, retrying in {seconds:.1} s: {fault}");
         self.tree.subscribers.send(RunEvent::Waiting { session: self.state.session().clone(), why });
     }
 
@@ -545,15 +545,18 @@ fn empty_reply_fault(reply: &Reply, planned: &PlannedCall) -> Option<CallFault> 
             CallFault::Fatal { message: "the model refused to answer and gave no reason".to_owned() }
         }
         // The model may think less on a second attempt.
-        Stop::Length if planned.digest.is_some() => {
-            CallFault::Transient { message: "the model used all output tokens before any summary".to_owned() }
-        }
+        Stop::Length if planned.digest.is_some() => CallFault::Transient {
+            message: "the model used all output tokens before it wrote a summary".to_owned(),
+        },
         Stop::Length if matches!(planned.purpose, Purpose::Grace | Purpose::Summary) => CallFault::Cut {
-            message: format!("the model used all {} output tokens before any text", planned.worst.max_output),
+            message: format!(
+                "the model used all {} output tokens before it wrote any text",
+                planned.worst.max_output
+            ),
         },
         Stop::Length => CallFault::Fatal {
             message: format!(
-                "the model used all {} output tokens before any text; raise max_tokens",
+                "the model used all {} output tokens before it wrote any text; raise max_tokens",
                 planned.worst.max_output
             ),
         },

@@ -15,8 +15,8 @@ impl Driver {
     pub(super) fn validate_result(&mut self, outcome: Outcome) -> Option<Outcome> {
         let schema = self.state.round().and_then(|round| round.delegation.schema.clone());
         let (Some(schema), Status::Done) = (schema, &outcome.status) else { return Some(outcome) };
-        let schema = ResultSchema::parse(schema.as_str())
-            .map_err(|cause| format!("the schema cannot be used: {cause}"));
+        let schema =
+            ResultSchema::parse(schema.as_str()).map_err(|cause| format!("cannot use the schema: {cause}"));
         match schema.and_then(|schema| schema.validate(outcome.text.as_str())) {
             Ok(json) => Some(Outcome { text: Text::from(json), ..outcome }),
             Err(cause) if self.state.reminders() < MAX_SCHEMA_RETRIES => {

@@ -24,7 +24,7 @@ pub struct Shell;
 pub struct ShellInput {
     /// For /bin/sh
     command: String,
-    /// Shortens the default limit
+    /// Time limit; at most the default
     #[serde(default)]
     timeout_seconds: Option<u64>,
 }
@@ -34,8 +34,7 @@ impl Tool for Shell {
     type Input = ShellInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Run a command in the workspace, without terminal or input. Background processes end with it. Use the file \
-         tools to read, search and edit files."
+        "Run a command in the workspace, without a terminal or input. Background processes are killed when it ends. Use the file tools to read, search and edit files."
             .into()
     }
 

@@ -19,7 +19,7 @@ async fn assert_server_is_ended(tool: &str, expected: &str) {
     assert!(text.contains(expected), "{text}");
     wait_until_gone(&pids).await;
     let later = harness.error(&servers, "mcp__s__echo").await;
-    assert!(later.contains(expected) && later.contains("cannot be used any more in this run"), "{later}");
+    assert!(later.contains(expected) && later.contains("can no longer be used in this run"), "{later}");
     assert_eq!(harness.ok(&servers, "mcp__other__echo").await, "hi");
 }
 
@@ -72,7 +72,7 @@ async fn server_that_keeps_dying_is_given_up() {
     for _ in 0..7 {
         last = harness.error(&servers, "mcp__s__die").await;
     }
-    assert!(last.contains("it was started again 5 times"), "{last}");
+    assert!(last.contains("it was restarted 5 times"), "{last}");
     assert_eq!(harness.notes().matches("died").count(), 6, "{}", harness.notes());
 }
 
@@ -97,7 +97,7 @@ async fn unanswered_call_times_out_and_is_cancelled() {
     let harness = McpHarness::new();
     let servers = harness.start("").await;
     let text = harness.error(&servers, "mcp__s__hang").await;
-    assert!(text.contains("outcome unknown: there was no answer within 3 seconds"), "{text}");
+    assert!(text.contains("outcome unknown: no response within 3 seconds"), "{text}");
     until("the server knows", || harness.notes().contains("cancelled")).await;
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
 }
@@ -107,7 +107,7 @@ async fn response_with_a_wrong_id_is_ignored() {
     let harness = McpHarness::new();
     let servers = harness.start("").await;
     let text = harness.error(&servers, "mcp__s__wrong_id").await;
-    assert!(text.contains("no answer within 3 seconds"), "{text}");
+    assert!(text.contains("no response within 3 seconds"), "{text}");
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
 }
 
@@ -157,7 +157,7 @@ async fn response_counts_while_the_change_is_listed() {
     assert_eq!(harness.ok(&servers, "mcp__s__change").await, "changed");
     // The current definition is not known in time, so the tool is not called.
     let text = harness.error(&servers, "mcp__s__echo").await;
-    assert!(text.contains("no answer within 1500 ms"), "{text}");
+    assert!(text.contains("no response within 1500 ms"), "{text}");
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn silent_server_times_out_at_start() {
 #[tokio::test]
 async fn endless_tool_list_is_refused() {
     for (behaviour, expected) in
-        [("endless", "more than 64 pages"), ("many", "there are more than 256 entries")]
+        [("endless", "more than 64 pages"), ("many", "the list has more than 256 entries")]
     {
         let harness = McpHarness::new();
         let servers = Servers::start(vec![harness.server("s", behaviour)]).await;

@@ -140,7 +140,7 @@ async fn legacy_server_is_initialized_with_the_headers() {
     assert_eq!(harness.ok(&servers, "mcp__s__echo").await, "hi");
     let output = harness.call(&servers, "mcp__s__echo", json!({})).await;
     assert!(
-        output.is_error() && output.text.as_str().contains("outcome unknown: it answered with HTTP 500."),
+        output.is_error() && output.text.as_str().contains("outcome unknown: it returned HTTP 500."),
         "{}",
         output.text
     );
@@ -166,11 +166,11 @@ async fn call_with_response(head: &'static str, body: &'static str) -> String {
 async fn call_broken_after_sending_has_an_unknown_outcome() {
     let events = "200 OK\r\nContent-Type: text/event-stream\r\nMcp-Session-Id: one";
     for (head, body, why) in [
-        (CLOSE_CONNECTION, "", "the connection broke after the request was sent ("),
+        (CLOSE_CONNECTION, "", "the connection was lost after the request was sent ("),
         (events, "", "the connection is closed"),
         ("200 OK\r\nContent-Type: application/json", "{\"jsonrpc\":", "its answer is not a valid message"),
         ("200 OK\r\nContent-Type: text/html", "<p>", "it answered with text/html"),
-        ("502 Bad Gateway", "", "it answered with HTTP 502"),
+        ("502 Bad Gateway", "", "it returned HTTP 502"),
     ] {
         let text = call_with_response(head, body).await;
         assert!(text.contains(&format!("outcome unknown: {why}")), "{head}: {text}");
@@ -182,8 +182,8 @@ async fn call_broken_after_sending_has_an_unknown_outcome() {
 #[tokio::test]
 async fn refused_call_had_no_effect() {
     for (head, why) in [
-        ("429 Slow Down", "it answered with HTTP 429. Try again later."),
-        ("405 Method Not Allowed", "it answered with HTTP 405. Check `url` in its configuration."),
+        ("429 Slow Down", "it returned HTTP 429. Try again later."),
+        ("405 Method Not Allowed", "it returned HTTP 405. Check `url` in its configuration."),
     ] {
         let text = call_with_response(head, "").await;
         assert!(text.ends_with(&format!("the request was refused: {why}")), "{head}: {text}");
@@ -346,10 +346,10 @@ async fn non_mcp_response_is_described() {
     };
     let check = "Check `url` in its configuration.";
     let missing = said("404 Not Found", "Cannot POST /sesame-7\n").await;
-    assert_eq!(missing, format!("it answered with HTTP 404: Cannot POST /…. {check}"));
+    assert_eq!(missing, format!("it returned HTTP 404: Cannot POST /…. {check}"));
     let page = said("200 OK\r\nContent-Type: text/html", "<p>Hello").await;
     assert_eq!(page, format!("it answered with text/html, which is not an MCP response. {check}"));
-    assert_eq!(said("503 Busy", "").await, "it answered with HTTP 503. Try again later.");
+    assert_eq!(said("503 Busy", "").await, "it returned HTTP 503. Try again later.");
 }
 
 #[tokio::test]

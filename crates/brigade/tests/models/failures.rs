@@ -43,7 +43,7 @@ async fn permanent_errors_are_fatal_and_name_the_fix() {
         r#"{"error":{"message":"No such key: sk-planted-0123456789abcdef","type":"invalid_request_error"}}"#;
     assert_fatal(
         &failure("401 Unauthorized", "", body).await,
-        &["mock answered 401", "No such key: (key)", "Check the provider's API key"],
+        &["mock returned 401", "No such key: (key)", "Check the provider's API key"],
     );
     assert_fatal(&failure("403 Forbidden", "", "").await, &["403", "Check the provider's API key"]);
     assert_fatal(

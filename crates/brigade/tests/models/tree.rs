@@ -124,7 +124,8 @@ async fn calls_of_cut_replies_never_run() {
 
 #[tokio::test]
 async fn cut_or_refused_result_has_a_warning() {
-    for (finish, warning) in [("length", "cut off at its output limit"), ("content_filter", "refused")] {
+    for (finish, warning) in [("length", "cut off at its output limit"), ("content_filter", "was a refusal")]
+    {
         let stream = openai(&[&delta(r#"{"content":"So far"}"#, finish)]);
         let server = Server::start(move |_, connection| send(connection, &events(&stream)));
         let ending = run(Models::default().with("mock", server.openai())).await;
@@ -157,7 +158,8 @@ async fn provider_overhead_above_the_reserve_gives_a_warning() {
         });
         let ending = run(Models::default().with("mock", server.openai())).await;
         assert_eq!(ending.outcome.status, Status::Done, "{:?}", ending.outcome);
-        let warned = ending.outcome.warnings.iter().any(|text| text.contains("more than was reserved"));
+        let warned =
+            ending.outcome.warnings.iter().any(|text| text.contains("more tokens than were reserved"));
         assert_eq!(warned, is_warned, "{:?}", ending.outcome.warnings);
     }
 }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade::core::{Hash, Limit};
-use brigade::store::Owner;
+use brigade::core::{Event, Hash, Limit};
 use brigade::store::memory::MemoryStore;
+use brigade::store::{Owner, Store};
 use brigade::{Models, ResumeOptions, RunResult, Runtime, Settings, Task, Workspace};
 use serde_json::{Value, json};
 
@@ -88,10 +88,15 @@ async fn run(seed: u64, server: &Server, folder: &tempfile::TempDir) -> Option<R
             ended = run.result() => Some(ended),
             () = full => None,
         };
-        run = match ended {
-            Some(ended) => return ended.ok(),
-            None => runtime().resume(&root, ResumeOptions::default()).await.ok()?,
-        };
+        if let Some(ended) = ended {
+            return ended.ok();
+        }
+        // A resume would start another round, whose usage is counted by itself.
+        let records = store.read(&root, 0).await.unwrap();
+        if records.iter().any(|record| matches!(record.event, Event::Ended { .. })) {
+            return None;
+        }
+        run = runtime().resume(&root, ResumeOptions::default()).await.ok()?;
     }
     run.result().await.ok()
 }

@@ -128,7 +128,13 @@ text = "ok"
     let result = harness.run_task(Task::new("split").budget(budget)).await;
     let answers = harness.answers(&result.session).await;
     assert_eq!(answers.iter().filter(|answer| *answer == "[Child]: ok").count(), 3);
-    assert_eq!(answers.iter().filter(|answer| answer.contains("does not have enough agents")).count(), 2);
+    assert_eq!(
+        answers
+            .iter()
+            .filter(|answer| answer.contains("the remaining budget (agents) does not cover another agent"))
+            .count(),
+        2
+    );
     assert_eq!(result.spent.agents, 3);
     check_laws(&harness.log(&result.session).await);
 }
@@ -142,7 +148,7 @@ async fn usage_above_the_reserve_continues_while_the_grant_covers_it() {
         assert_eq!(harness.answers(&result.session).await, ["ran"]);
         assert_eq!(result.spent.overrun, Resources::default());
         assert!(result.spent.excess > 10_000, "{:?}", result.spent);
-        let told = |warning: &&String| warning.contains("more than was reserved");
+        let told = |warning: &&String| warning.contains("more tokens than were reserved");
         assert_eq!(result.outcome.warnings.iter().filter(told).count(), 1, "{:?}", result.outcome.warnings);
         check_laws(&harness.log(&result.session).await);
     }

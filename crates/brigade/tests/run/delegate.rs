@@ -298,7 +298,10 @@ text = "{result:0}"
     let ending = harness.run().await;
     let text = ending.outcome.text.as_str();
     assert!(text.contains("Unknown tool `write_file`"), "{text}");
-    assert!(text.ends_with("(warning: tools that you cannot lend: teleport)"), "{text}");
+    assert!(
+        text.ends_with("(warning: not granted, because they are unknown or you cannot lend them: teleport)"),
+        "{text}"
+    );
     assert!(!harness.path().join("a").exists());
 }
 

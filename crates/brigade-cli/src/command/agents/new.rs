@@ -24,7 +24,7 @@ const TEMPLATE: &str = "\
 ---
 name: {id}
 description: What {id} is good at, and when to delegate a task to it
-# Allowed tools; without this key, those that its parent passes on. List the names: brigade tools list
+# Allowed tools. By default, those that its parent lends. List their names with: brigade tools list
 tools: [read_file, list_dir, grep, glob]
 # model: provider/model        # default: the model of its parent
 # fallbacks: [provider/model]  # used in this order if the model fails permanently
@@ -66,7 +66,7 @@ pub(super) fn run(settings: &Settings, id: &str, scope: AgentScope, is_text: boo
 fn user_agents_folder(settings: &Settings) -> Result<PathBuf, CliError> {
     let nowhere = || {
         CliError::usage(
-            "cannot determine the agents folder: neither BRIGADE_HOME nor HOME is set. Set one of them.",
+            "cannot determine the agents directory: neither BRIGADE_HOME nor HOME is set. Set one of them.",
         )
     };
     settings.agent_folders.user.clone().ok_or_else(nowhere)

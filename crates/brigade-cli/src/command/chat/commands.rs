@@ -22,7 +22,7 @@ const COMMANDS: [(&str, &str, &str); 13] = [
 ];
 
 const KEYS: [(&str, &str); 11] = [
-    ("@FILE", "attach a file of the folder; Tab completes its path"),
+    ("@FILE", "attach a file from the working directory; Tab completes its path"),
     ("!COMMAND", "run a command; its output is sent with your next message"),
     ("!!COMMAND", "run a command; its output is not sent to the agent"),
     ("Enter", "send; while agents work, delivered at the next step"),

@@ -208,7 +208,7 @@ impl ChatUi<'_> {
         let greeting = format!("{who}{model}, mode {mode}. /help lists the commands.");
         lines.extend(wrap_text(&greeting, columns).lines().map(|line| self.colour.paint("2", line)));
         if self.conversation.is_open() {
-            let open = "Its last round has not ended. It continues with your next message.";
+            let open = "The last round has not ended. It continues with your next message.";
             lines.extend(wrap_text(open, columns).lines().map(str::to_owned));
         }
         lines.push(String::new());

@@ -92,7 +92,7 @@ pub(super) fn undo_report(files: &[UndoneFile]) -> String {
             UndoResult::PartlyRestored => {
                 format!("restored {path} to the content that another program wrote during the round")
             }
-            UndoResult::Removed => format!("removed {path}, which the round created"),
+            UndoResult::Removed => format!("removed {path}, which was created in the round"),
             UndoResult::Unchanged => format!("{path} is already restored"),
             UndoResult::Refused { cause } => format!("cannot undo {path}: {}", sanitize::line(cause)),
         }
@@ -140,7 +140,7 @@ pub(super) fn parse_recipient<'a>(view: &RunView, text: &'a str) -> Result<(Sess
         ([(node, rest)], _) => Ok((node.session.clone(), rest)),
         ([], []) => Err(format!("no agent is named '{name}'. List the agents with /tree")),
         ([], [(node, _), ..]) => Err(format!(
-            "{} is not running any more. Continue its session with: /resume {}",
+            "{} is no longer running. Continue its session with: /resume {}",
             sanitize::line(&node.label),
             node.session
         )),
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(parse_recipient(&view, "gone x"), Ok((child(3), "x")), "the running agent is preferred");
         assert_eq!(
             parse_recipient(&view, child(2).as_str()).unwrap_err().split('.').next(),
-            Some("Gone is not running any more")
+            Some("Gone is no longer running")
         );
         let key = view.tree.node(&child(0)).unwrap().key();
         assert_eq!(parse_recipient(&view, &format!("{key} x")), Ok((child(0), "x")));

@@ -39,7 +39,7 @@ impl Refusal {
     /// The refusal in one sentence, with the text that the model reads.
     pub(super) fn text(&self) -> String {
         let Refusal { role, granted, tool, output } = self;
-        format!("{role} was granted {}. Its call of {tool} was refused: \"{output}\"", granted.join(", "))
+        format!("{role} was granted {}. Its call to {tool} was refused: \"{output}\"", granted.join(", "))
     }
 }
 

@@ -122,5 +122,7 @@ impl DemoFolder {
 }
 
 fn not_created(error: std::io::Error) -> CliError {
-    CliError::failed(format!("cannot create the demo's project: {error}. Set TMPDIR to a writable folder."))
+    CliError::failed(format!(
+        "cannot create the demo's project: {error}. Set TMPDIR to a writable directory."
+    ))
 }

@@ -39,7 +39,10 @@ pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError
     let found = match block_on(project_context::instructions(settings, &*store))? {
         Ok(found) => found,
         Err(failure) => {
-            return Ok(vec![Finding::problem(failure.to_string(), "Fix this first; no run can start")]);
+            return Ok(vec![Finding::problem(
+                failure.to_string(),
+                "Fix this first; runs cannot start until it is fixed",
+            )]);
         }
     };
     let mut findings: Vec<Finding> =
@@ -50,7 +53,7 @@ pub(super) fn instructions(settings: &Settings) -> Result<Vec<Finding>, CliError
     findings.extend(found.problems.into_iter().map(|problem| {
         let fix = match problem.accept {
             Some(command) => format!("Review it, then accept it with: {command}"),
-            None => "Replace it with a shorter file in that folder".to_owned(),
+            None => "Replace it with a shorter regular file in the same directory".to_owned(),
         };
         Finding::warn(format!("{} {}", problem.path.display(), problem.cause), fix)
     }));
@@ -75,7 +78,8 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
     let (tools, mut findings) = match made {
         Ok(tools) => (tools, Vec::new()),
         Err(failure) => {
-            let problem = Finding::problem(failure.to_string(), "Fix this first; no run can start");
+            let problem =
+                Finding::problem(failure.to_string(), "Fix this first; runs cannot start until it is fixed");
             (Toolbox::standard().with_web(brigade::tool::WebSettings::default()), vec![problem])
         }
     };
@@ -89,7 +93,9 @@ pub(super) fn tools(settings: &Settings) -> Vec<Finding> {
             permissions.mode,
             if rules == 1 { "" } else { "s" }
         )),
-        Err(failure) => Finding::problem(failure.to_string(), "Fix this first; no run can start"),
+        Err(failure) => {
+            Finding::problem(failure.to_string(), "Fix this first; runs cannot start until it is fixed")
+        }
     });
     findings.extend(unmatched);
     let unknown = presets::unknown_tools(settings, &tools).into_iter();

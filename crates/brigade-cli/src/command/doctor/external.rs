@@ -8,7 +8,7 @@ use crate::setup;
 /// Starts each external agent and initializes a connection. Only lists them if offline.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.acp.is_empty() {
-        return Ok(vec![Finding::note("none. Define them in acp.servers of the configuration.")]);
+        return Ok(vec![Finding::note("none. Define them under acp.servers in the configuration.")]);
     }
     if offline {
         let names = settings.acp.iter().map(|server| server.name.as_str());

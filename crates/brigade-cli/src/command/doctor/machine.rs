@@ -40,7 +40,7 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
         }
         Ok(finished) if finished.end == ExitReason::Exited(0) => Finding::warn(
             format!("a command that does nothing took {:.1} s under its guard", took.as_secs_f64()),
-            "The machine is busy or slow; each command of an agent takes at least as long",
+            "The machine is busy or slow; every command that an agent runs takes at least this long",
         ),
         Ok(finished) => {
             Finding::problem(format!("a command that does nothing ended with {:?}", finished.end), fix)

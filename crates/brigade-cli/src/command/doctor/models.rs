@@ -122,11 +122,12 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
             format!("{name}: running at {address}, but has no models"),
             format!(
                 "Install a model: {}",
-                if name == "ollama" { "ollama pull qwen3" } else { "brigade models" }
+                if name == "ollama" { "ollama pull qwen3" } else { "see the documentation of the server" }
             ),
         ),
         Availability::Running(count) => {
-            Finding::ok(format!("{name}: running at {address} with {count} models"))
+            let models = if *count == 1 { "model" } else { "models" };
+            Finding::ok(format!("{name}: running at {address} with {count} {models}"))
         }
         Availability::NotRunning => problem(
             format!("{name}: no response from {address}"),

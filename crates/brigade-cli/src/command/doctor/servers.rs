@@ -11,7 +11,7 @@ use crate::setup;
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.servers.is_empty() {
         return Ok(vec![Finding::note(
-            "none. Define them in mcpServers of the configuration, or in .mcp.json of a project.",
+            "none. Define them under mcpServers in the configuration, or in the .mcp.json of a project.",
         )]);
     }
     let (disabled, wanted): (Vec<&McpServer>, Vec<&McpServer>) =

@@ -32,7 +32,10 @@ const STORE_FIX: &str =
 fn check_file(file: &Path) -> Finding {
     let place = file.display();
     if file.is_dir() {
-        return Finding::problem(format!("{place} is a folder"), STORE_FIX);
+        return Finding::problem(
+            format!("{place} is a directory, not a file"),
+            "Choose another path with --store PATH, or with store = \"PATH\" in config.toml",
+        );
     }
     if let Err(error) = access(file, Access::READ_OK | Access::WRITE_OK) {
         return Finding::problem(format!("cannot write {place}: {error}"), STORE_FIX);
@@ -72,7 +75,7 @@ fn check_missing(file: &Path) -> Finding {
     let place = file.display();
     match existing_folder(file) {
         Some(folder) if !folder.is_dir() => {
-            Finding::problem(format!("{place}: {} is not a folder", folder.display()), STORE_FIX)
+            Finding::problem(format!("{place}: {} is not a directory", folder.display()), STORE_FIX)
         }
         Some(folder) => match check_writable(folder) {
             Ok(()) => Finding::ok(format!("{place} will be created by the first run")),

@@ -56,7 +56,7 @@ impl Attempt<'_> {
         self.task.write_project(&project).map_err(|error| {
             let folder = project.display();
             CliError::failed(format!(
-                "cannot write the project of {} to {folder}: {error}. Set TMPDIR to a writable folder.",
+                "cannot write the project of {} to {folder}: {error}. Set TMPDIR to a writable directory.",
                 self.task.name
             ))
         })?;

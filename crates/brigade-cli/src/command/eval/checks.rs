@@ -5,9 +5,10 @@ use std::future::pending;
 use std::path::Path;
 use std::time::Duration;
 
+use brigade::process::{ProcessOwner, confinement};
 use brigade_core::delegation_styles::delegate;
 use brigade_core::view::Node;
-use brigade_sandbox::{ExitReason, Job, JobResult, ResourceLimits};
+use brigade_sandbox::{ExitReason, Job, JobResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -208,15 +209,11 @@ impl Evidence<'_> {
         if let Err(error) = self.task.restore(folder, file) {
             return Err(CliError::failed(format!("cannot restore {file} in {}: {error}", folder.display())));
         }
-        let job = Job {
-            command: format!("sh {file}"),
-            directory: folder.clone(),
-            environment: self.settings.command_environment(),
-            time_limit: SCRIPT_TIMEOUT,
-            output_limit: MAX_SCRIPT_OUTPUT_BYTES,
-            limits: ResourceLimits::default(),
-            tag: format!("eval:{}", std::process::id()),
-        };
+        let tag = format!("eval:{}", std::process::id());
+        let job = Job::new(format!("sh {file}"), folder, tag, confinement(ProcessOwner::User))
+            .environment(self.settings.command_environment())
+            .time_limit(SCRIPT_TIMEOUT)
+            .output_limit(MAX_SCRIPT_OUTPUT_BYTES);
         let finished = brigade_sandbox::run(&setup::guard_command()?, job, pending()).await;
         let finished =
             finished.map_err(|error| CliError::failed(format!("cannot run the check {file}: {error}")))?;

@@ -55,7 +55,7 @@ pub(super) struct Server {
 const MODES: [(Mode, &str); 4] = [
     (Mode::Plan, "only read"),
     (Mode::Ask, "read; anything else requires your approval"),
-    (Mode::Edit, "read and edit files in their folder; commands require your approval"),
+    (Mode::Edit, "read and edit files in their directory; commands require your approval"),
     (Mode::Auto, "everything that no rule denies or asks about, including commands"),
 ];
 /// Mode if the user only presses Enter.

@@ -42,7 +42,7 @@ const RULES: &str = r#"
 [swarm]
 #max_depth = 1
 #max_concurrent = 3
-#roles.researcher = { system_prompt = "You find things out and name your sources.", tools = ["grep", "glob", "read_file"] }
+#roles.researcher = { system_prompt = "Research the question and cite your sources.", tools = ["grep", "glob", "read_file"] }
 
 # Delegation styles: "auto", or a list such as ["delegate", "subagent"]; and optional parameters of their tools.
 [delegation]
@@ -60,7 +60,7 @@ const USER_SECTIONS: &str = r#"
 [prices]
 #"openrouter/some/model" = { input = 0.50, output = 1.50 }
 
-# Search engine of the web_search tool: "tavily" or "brave" (with a key in a variable), or the address of a SearXNG.
+# Search engine of the web_search tool: "tavily" or "brave" (with a key in a variable), or the URL of a SearXNG instance.
 [web]
 #search = "https://searx.example"
 #allow_loopback = false

@@ -12,19 +12,19 @@ const MAX_SHOWN_CALLS: usize = 10;
 pub(super) fn notes(imported: &ImportReport) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(round) = &imported.round {
-        let model = round.model.as_deref().unwrap_or("not named");
+        let model = round.model.as_deref().unwrap_or("not specified");
         notes.push(format!(
-            "recorded: agent {}, model {}, mode {}, folder {}",
+            "recorded: agent {}, model {}, mode {}, directory {}",
             sanitize::line(&round.agent),
             sanitize::line(model),
             round.mode,
             sanitize::line(&round.folder)
         ));
-        notes.push("If you resume it, your own configuration and the current folder apply.".to_owned());
+        notes.push("If you resume it, your own configuration and the current directory apply.".to_owned());
     }
     let line = |call: &PendingCall| {
         format!(
-            "pending, never run here: {} [{}] {} {}",
+            "pending, will not run here: {} [{}] {} {}",
             call.session,
             call.call,
             sanitize::line(&call.tool),

@@ -317,7 +317,7 @@ fn session_count(sessions: usize) -> String {
 fn widen_hint(list: &SessionsList) -> String {
     let mut ways = Vec::new();
     if !list.text.is_empty() {
-        ways.push("search for less text");
+        ways.push("use a shorter search text");
     }
     if !list.status.is_empty() {
         ways.push("omit --status");

@@ -25,7 +25,7 @@ pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, CliError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.chars().all(is_plain) || name.contains("__") {
         return Err(CliError::usage(format!(
-            "cannot name a server '{}'. Use 1 to {MAX_NAME_CHARS} letters, digits, `-` and `_`, and no `__`.",
+            "cannot add '{}': invalid server name. Use 1 to {MAX_NAME_CHARS} letters, digits, `-` and single `_`.",
             sanitize::line(name)
         )));
     }

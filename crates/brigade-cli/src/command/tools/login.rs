@@ -22,7 +22,7 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, CliError>
         |error: LoginError| CliError::failed(sanitize::line(&format!("cannot log in to {server}: {error}")));
     setup::current_thread_runtime()?.block_on(async {
         let started = tokio::time::timeout(DEFAULT_START_TIMEOUT, LoginFlow::begin(&address)).await;
-        let late = || format!("{shown} did not answer within {} seconds", DEFAULT_START_TIMEOUT.as_secs());
+        let late = || format!("cannot log in to {shown}: no response within {} seconds. Check its `url`, or try again.", DEFAULT_START_TIMEOUT.as_secs());
         let attempt = started.map_err(|_| CliError::failed(late()))?.map_err(failed)?;
         output::note(&format!("Open this address in a browser to log in to {shown}:"));
         output::note("");
@@ -33,7 +33,7 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, CliError>
             Err(_) => {
                 let minutes = LOGIN_TIMEOUT.as_secs() / 60;
                 return Err(CliError::failed(format!(
-                    "the login to {shown} was not completed within {minutes} minutes"
+                    "cannot log in to {shown}: the login was not completed within {minutes} minutes. Try again."
                 )));
             }
         }

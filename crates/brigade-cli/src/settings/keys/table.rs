@@ -24,8 +24,8 @@ pub(in crate::settings) static ROOT: &[KeySpec] = &[
         "Command to run when an approval is requested or a run ends; variables NOTIFY_… describe the event",
     ),
     ("store", Text, "File that stores the sessions: `sqlite` for the default location, or a path"),
-    ("agents", Section(&[("paths", Texts, "Additional folders with agent files")]), "Agent definitions"),
-    ("skills", Section(&[("paths", Texts, "Additional folders with skills")]), "Skills"),
+    ("agents", Section(&[("paths", Texts, "Additional directories with agent files")]), "Agent definitions"),
+    ("skills", Section(&[("paths", Texts, "Additional directories with skills")]), "Skills"),
     (
         "memory",
         Section(&[("enabled", Bool, "Whether agents have the memory tools")]),
@@ -68,12 +68,12 @@ pub(in crate::settings) static ROOT: &[KeySpec] = &[
             (
                 "mode",
                 OneOf(&MODES),
-                "Calls that need no approval: reads, and nothing else is possible (plan), reads (ask), reads and edits (edit), or all (auto)",
+                "Calls that run without approval: reads, and all others are refused (plan); reads (ask); reads and edits (edit); all (auto)",
             ),
             (
                 "questions",
                 OneOf(&["auto", "wait", "refuse"]),
-                "Who approves calls: the user at the terminal (auto), the user of `brigade answer` (wait), or no one, so they are refused (refuse)",
+                "Approval of calls: by the user at the terminal (auto), with `brigade answer` (wait), or never, so that they are refused (refuse)",
             ),
             ("allow", Rules, "Calls to allow, such as shell(cargo test *)"),
             ("ask", Rules, "Calls that need approval"),
@@ -166,14 +166,14 @@ const ROLE: ValueKind = Section(&[
 
 const SUBAGENT: ValueKind = Section(&[
     ("max_depth", Number, "Maximum depth, including the root"),
-    ("default_max_turns", Number, "Default maximum of model calls of a sub-agent"),
+    ("default_max_turns", Number, "Default maximum number of model calls of a sub-agent"),
     ("output_max_size", Number, "Maximum bytes of a report that the caller reads, at least 1"),
     ("keep", KEEP, KEEP_ABOUT),
 ]);
 
 const SPAWN: ValueKind = Section(&[
     ("max_depth", Number, "Maximum depth"),
-    ("default_max_turns", Number, "Default maximum of model calls of a sub-agent"),
+    ("default_max_turns", Number, "Default maximum number of model calls of a sub-agent"),
     ("server", Text, "Default server of `subagent_delegate`, by its name in acp.servers"),
     ("agent", Text, "Default agent of that server"),
     ("system_prompt", Text, "Default system prompt of `subagent_spawn`"),
@@ -189,7 +189,7 @@ const LIMITS: ValueKind = Section(&[
     ("max_depth", Number, "Maximum depth of the tree, over all delegation styles"),
     ("concurrency", Number, "Maximum concurrent agents of a tree"),
     ("result_bytes", Number, "Maximum bytes of a result that the caller reads at once"),
-    ("max_tokens", Number, "Default maximum of output tokens of a reply"),
+    ("max_tokens", Number, "Default maximum number of output tokens of a reply"),
     (
         "loop_warning",
         Number,
@@ -206,11 +206,11 @@ const MCP_SERVER: ValueKind = Section(&[
     ("command", Text, "Program to start"),
     ("args", Texts, "Arguments of the program"),
     ("env", Named(&Text), "Environment variables of the program"),
-    ("cwd", Text, "Folder to start it in; by default the working folder"),
+    ("cwd", Text, "Directory to start it in; by default the working directory"),
     ("url", Text, "URL of a remote server"),
     ("headers", Named(&Text), "HTTP headers of requests"),
     ("oauth", OAUTH, "OAuth login, if the server requires one"),
-    ("timeout", Time, "Timeout of a call; a plain number is seconds, or milliseconds from 1000 on"),
+    ("timeout", Time, "Timeout of a call; a plain number means seconds below 1000, otherwise milliseconds"),
     ("disabled", Bool, "Whether the server is disabled"),
     ("type", Text, "Transport: stdio or http; by default derived from command and url"),
 ]);

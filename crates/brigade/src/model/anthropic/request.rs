@@ -142,7 +142,7 @@ fn stubs(request: &Request) -> serde_json::Result<(Option<Arc<RawValue>>, Option
     let names: BTreeSet<&str> = calls.map(|call| call.name.as_str()).collect();
     let stub = |name| Tool {
         name,
-        description: "Not on offer any more.",
+        description: "No longer available.",
         input_schema: Cow::Owned(json!({ "type": "object" })),
         cache_control: None,
     };

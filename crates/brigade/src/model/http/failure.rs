@@ -62,7 +62,7 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
     };
     let fatal = |hint: &str| {
         let message = message.trim_end_matches('.');
-        ModelError::Fatal(format!("{name} answered {status}{message}. {hint}"))
+        ModelError::Fatal(format!("{name} returned {status}{message}. {hint}"))
     };
     match status {
         429 if kind.contains("insufficient_quota") || kind.contains("billing") => {
@@ -71,7 +71,7 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
         408 | 409 | 425 | 429 | 500.. => {
             let wait = retry.map(sanitize).filter(|wait| !wait.is_empty());
             let wait = wait.map(|wait| format!(" (Retry-After: {wait})")).unwrap_or_default();
-            ModelError::Transient(format!("{name} answered {status}{message}{wait}"))
+            ModelError::Transient(format!("{name} returned {status}{message}{wait}"))
         }
         401 | 403 => fatal("Check the provider's API key and its permissions."),
         402 => fatal("The account has no credit left."),
@@ -113,7 +113,7 @@ pub(super) fn non_stream_reply(endpoint: &Endpoint, kind: &str, body: &str) -> N
     let (message, _) = parse_error_body(body);
     let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
     let error = ModelError::Transient(format!(
-        "{name} answered with {kind} instead of an event stream{message}. Check the provider's base_url."
+        "{name} returned {kind} instead of an event stream{message}. Check the provider's base_url."
     ));
     if value.is_some() { NonStreamReply::Billable(error) } else { NonStreamReply::Failure(error) }
 }

@@ -426,10 +426,14 @@ mod tests {
         let pool = ConnectionPool::new(&start_server(|_| {}), None, Duration::from_secs(5), 4).unwrap();
         for _ in 0..3 {
             assert_eq!(read(&pool).await, b"yes");
-            // The close is detected with or without time to notice it.
-            tokio::task::yield_now().await;
+            // A request that is sent before the server has closed the connection would fail.
+            let closed = async {
+                while pool.sweep() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(10), closed).await.expect("the close is not detected");
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(pool.take().is_none(), "nothing open is left");
     }
 

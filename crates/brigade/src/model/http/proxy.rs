@@ -84,13 +84,13 @@ pub(super) enum TunnelError {
     #[error("no connection to the proxy {proxy}: {cause}")]
     Unreachable { proxy: String, cause: String },
     /// The proxy requires a user name and a password, or rejects the given ones.
-    #[error("the proxy {proxy} answered 407: it requires a user name and a password")]
+    #[error("the proxy {proxy} returned 407: it requires a user name and a password")]
     Unauthorised { proxy: String },
     /// The proxy answered with an error status.
     #[error("the proxy {proxy} refused the connection with status {status}")]
     Refused { proxy: String, status: u16 },
     /// The answer is not HTTP, or is too long.
-    #[error("the proxy {proxy} did not answer in HTTP")]
+    #[error("the proxy {proxy} did not send an HTTP response")]
     NotHttp { proxy: String },
 }
 

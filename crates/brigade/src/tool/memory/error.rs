@@ -36,7 +36,7 @@ pub enum MemoryError {
     },
     /// The file was written by a later version.
     #[error(
-        "the memory file {path} has format {found}, but this version supports formats up to {known}. Update brigade."
+        "cannot use the memory file {path}: its format is {found}, and this version supports formats up to {known}. Upgrade Brigade."
     )]
     NewerFormat {
         /// Path of the file.

@@ -15,10 +15,9 @@ pub(super) enum AddressClass {
 
 const PRIVATE: AddressClass = AddressClass::Blocked("in a private network");
 const LINK_LOCAL: AddressClass =
-    AddressClass::Blocked("on the local link, where cloud machines keep their keys");
-const RESERVED: AddressClass = AddressClass::Blocked("in a range that is reserved");
-const CLOUD_METADATA: AddressClass =
-    AddressClass::Blocked("the address where cloud machines keep their keys");
+    AddressClass::Blocked("a link-local address, where cloud metadata services listen");
+const RESERVED: AddressClass = AddressClass::Blocked("in a reserved range");
+const CLOUD_METADATA: AddressClass = AddressClass::Blocked("the address of a cloud metadata service");
 
 /// Classifies an address. An address that is not known to be public is blocked.
 pub(super) fn address_class(address: IpAddr) -> AddressClass {

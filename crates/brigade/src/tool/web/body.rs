@@ -104,7 +104,7 @@ impl Write for LimitedBuffer {
         self.bytes.extend_from_slice(taken);
         if !rest.is_empty() {
             self.is_full = true;
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than may be read"));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the response exceeds the size limit"));
         }
         Ok(taken.len())
     }
@@ -152,7 +152,9 @@ pub(super) fn decode(
     let encoding = encoding(bytes, content_type);
     let is_wide = encoding == encoding_rs::UTF_16LE || encoding == encoding_rs::UTF_16BE;
     if !is_wide && bytes.contains(&0) {
-        return Err(FetchFailure::UnsupportedType("binary, whatever the server says".to_owned()));
+        return Err(FetchFailure::UnsupportedType(
+            "binary, despite the type that the server reports".to_owned(),
+        ));
     }
     let (text, _, _) = encoding.decode(bytes);
     let start: String = text.trim_start().chars().take(16).collect::<String>().to_ascii_lowercase();

@@ -80,7 +80,7 @@ async fn resolve_checked(address: &WebUrl, settings: &WebSettings) -> Result<Vec
         None => Vec::new(),
     };
     if addresses.is_empty() {
-        return Err(FetchFailure::UnknownHost("it leads nowhere".to_owned()));
+        return Err(FetchFailure::UnknownHost("it has no addresses".to_owned()));
     }
     for address in &addresses {
         check_address(address.ip(), port, settings)?;

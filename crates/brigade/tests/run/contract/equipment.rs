@@ -257,8 +257,11 @@ async fn c85_planner_lends_unused_tools_unless_restricted() {
         assert!(!harness.folder.path().join("p.txt").exists());
         assert_eq!(harness.folder.path().join("c.txt").exists(), !lends_nothing);
         let result: Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
-        let note =
-            if lends_nothing { "done\n(warning: tools that you cannot lend: write_file)" } else { "done" };
+        let note = if lends_nothing {
+            "done\n(warning: not granted, because they are unknown or you cannot lend them: write_file)"
+        } else {
+            "done"
+        };
         assert_eq!(result["result"], note);
     }
 }
@@ -291,7 +294,10 @@ async fn root_with_a_whitelist_lends_ad_hoc_children_no_other_tool() {
     let ending = harness.run_task(Task::new("read").agent(reader)).await;
     assert!(!harness.folder.path().join("x.txt").exists());
     let answers = harness.answers(&ending.session).await;
-    assert_eq!(answers[0], "[Adhoc]: done\n(warning: tools that you cannot lend: write_file, shell)");
+    assert_eq!(
+        answers[0],
+        "[Adhoc]: done\n(warning: not granted, because they are unknown or you cannot lend them: write_file, shell)"
+    );
     assert_eq!(answers[3], "Unknown tool in allowed_tools: write_file");
     for name in names {
         let request = harness.requests(name).remove(0);
@@ -400,7 +406,10 @@ async fn definition_that_lacks_requested_tools_is_reported_to_the_caller() {
     );
     let ending = harness.run().await;
     let answers = harness.answers(&ending.session).await;
-    assert_eq!(answers[0], "[Coder]: done\n(warning: not among the tools of 'coder': write_file)");
+    assert_eq!(
+        answers[0],
+        "[Coder]: done\n(warning: not granted, because 'coder' does not have them: write_file)"
+    );
 }
 
 /// Summaries and single generations have no tools.

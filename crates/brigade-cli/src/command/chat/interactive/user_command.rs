@@ -60,7 +60,7 @@ impl ChatUi<'_> {
             ));
         }
         let Some(shell) = self.conversation.runtime.settings().shell.clone() else {
-            return self.note("cannot run a command: there is no shell here.");
+            return self.note("cannot run a command: `shell` is not available.");
         };
         let job = Job::new(&command.text, shell.directory, GUARD_TAG, confinement(ProcessOwner::User))
             .environment(shell.environment)
