@@ -207,7 +207,7 @@ pub(crate) enum Command {
     /// Watch agents fix a small project, get refused, crash and resume; needs no key and no network, and takes a few seconds
     #[command(after_help = onboarding::DEMO_HELP)]
     Demo(Demo),
-    /// Run a small corpus of delegation tasks with your model, and check the results by program
+    /// Run a small corpus of delegation tasks with your model, and check the results with programs
     #[command(after_help = eval::HELP)]
     Eval(Eval),
     /// Create a configuration file

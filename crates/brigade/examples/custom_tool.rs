@@ -48,7 +48,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let mut settings = Settings::new("script", Workspace::open(&std::env::temp_dir())?);
     settings.tools = Toolbox::new().with(Celsius);
     let runtime = Runtime::in_memory(settings, Models::default().with("script", Script::parse(SCRIPT)?));
-    let result = runtime.start(Task::new("When does water boil?")).await?.result().await?;
+    let result = runtime.start(Task::new("When does water boil?")).await?.await?;
     assert_eq!(result.outcome.text.as_str(), "Water boils at 100.0 degrees Celsius.");
     Ok(())
 }

@@ -38,7 +38,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         usd: Limit::AtMost(1_000_000_000),
         agents: Limit::AtMost(5),
     };
-    let result = runtime.start(Task::new("Tell me about tea.").budget(budget)).await?.result().await?;
+    let result = runtime.start(Task::new("Tell me about tea.").budget(budget)).await?.await?;
 
     assert_eq!(result.outcome.status, Status::Done);
     assert!(

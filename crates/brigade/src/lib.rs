@@ -14,7 +14,7 @@
 //! let folder = std::env::temp_dir();
 //! let settings = Settings::new("script", Workspace::open(&folder)?);
 //! let runtime = Runtime::in_memory(settings, Models::default().with("script", script));
-//! let result = runtime.start(Task::new("What is two and two?")).await?.result().await?;
+//! let result = runtime.start(Task::new("What is two and two?")).await?.await?;
 //! assert_eq!(result.outcome.text.as_str(), "Four.");
 //! # Ok(()) }
 //! ```

@@ -227,7 +227,7 @@ async fn stop_reasons_map_to_reply_outcomes() {
     let refused = ended("!say a\n!stop refusal").await;
     assert!(refused.warnings[0].contains("was a refusal"), "{refused:?}");
     let limited = ended("!say a\n!stop max_turn_requests").await;
-    assert!(limited.text.as_str().contains("its own limit"), "{limited:?}");
+    assert!(limited.text.as_str().contains("its own request limit"), "{limited:?}");
     for (commands, words) in [
         ("!stop cancelled", "the agent reported that it was cancelled"),
         ("!stop because", "invalid response to session/prompt"),

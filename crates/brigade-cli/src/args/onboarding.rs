@@ -66,8 +66,8 @@ pub(crate) struct Init {
     /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Which calls run without approval: plan (read only), ask (only what rules allow), edit (also edit files), auto
-    /// (everything that no rule denies)
+    /// Which calls run without approval: plan (read only; all else is denied), ask (read only), edit (also edit files), auto
+    /// (everything that no rule denies or asks about)
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,
     /// Write .brigade/config.toml of this directory instead of your own configuration

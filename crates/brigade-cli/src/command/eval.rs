@@ -1,4 +1,4 @@
-//! `brigade eval`: runs a small corpus of delegation tasks with the user's model, and checks the results by program.
+//! `brigade eval`: runs a small corpus of delegation tasks with the user's model, and checks the results with programs.
 
 mod attempt;
 mod checks;

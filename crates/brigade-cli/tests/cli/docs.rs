@@ -162,7 +162,7 @@ fn add_tenant_refuses_bad_names_and_existing_homes() {
     std::os::unix::fs::symlink("nowhere", acme.with_file_name("link")).unwrap();
     add_tenant(&home, "link").exits_with(2).stderr_contains("already exists");
     for name in ["", ".", "..", "../up", "a/b", "-x", "A", "a b", "a\nb", "\u{e4}", &"a".repeat(65)] {
-        add_tenant(&home, name).exits_with(2).stderr_contains("a name has 1 to 64");
+        add_tenant(&home, name).exits_with(2).stderr_contains("use 1 to 64");
     }
     add_tenant(&home, &"a".repeat(64)).exits_with(0);
     assert_eq!(std::fs::read_dir(home.work().join("tenants")).unwrap().count(), 3);

@@ -185,7 +185,7 @@ fn compact_command_summarises_the_chat() {
     window.wait_for("turn 2: two");
     wait_for_idle(&window);
     window.press("/compact\r");
-    window.wait_for("summarising");
+    window.wait_for("compacting");
     window.wait_for("(the conversation so far was replaced with a summary)");
     wait_for_idle(&window);
     window.press("three\r");

@@ -161,9 +161,9 @@ fn end_of_a_padded_command_is_on_the_screen() {
     let mut window = Window::run(&home, (60, 20), &shell(&command), &[], &[("NO_COLOR", "1")]);
     let screen = window.wait_for("y allow once");
     insta::assert_snapshot!("question_hostile", screen);
-    // No rule matches exactly this call, so it cannot always be allowed.
+    // No rule can cover exactly this call, so it cannot always be allowed.
     answer(&window, "a");
-    window.wait_for("No rule matches exactly this call");
+    window.wait_for("No rule can cover exactly this call");
     answer(&window, "r");
     window.press("not like this\r");
     assert_eq!(window.end(), 0, "{}", window.text());

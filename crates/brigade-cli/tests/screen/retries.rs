@@ -9,8 +9,8 @@ use crate::support::Window;
 fn without_pause(screen: &str) -> String {
     let mut shown = String::new();
     let mut rest = screen;
-    while let Some(at) = rest.find("again in ") {
-        let (before, after) = rest.split_at(at + "again in ".len());
+    while let Some(at) = rest.find("retrying in ") {
+        let (before, after) = rest.split_at(at + "retrying in ".len());
         let digits = after.find(' ').unwrap_or(0);
         shown.push_str(before);
         shown.push_str(&"#".repeat(digits));
@@ -32,7 +32,7 @@ fn a_refused_connection_is_shown_with_the_next_attempt() {
             "limits.retry_pause=6s",
         ];
         let mut window = Window::start(&home, (columns, 10), &[&["run", "x"], &flags[..]].concat(), &[]);
-        let screen = window.wait_for("attempt 2 of 6, again in ");
+        let screen = window.wait_for("attempt 2 of 6, retrying in ");
         assert!(!screen.contains("thinking"), "{screen}");
         assert_snapshot!(format!("refused_{name}"), without_pause(&screen));
         window.press("\u{3}");

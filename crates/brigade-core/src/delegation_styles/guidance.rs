@@ -74,7 +74,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.contains("with `subagent` or `parallel_subagent`; start"), "{text}");
+        assert!(text.contains("Use `subagent` or `parallel_subagent` to delegate work"), "{text}");
         assert!(!text.contains("`delegate`"), "{text}");
         let three = guidance_for(Guidance::Lead, &["grep"], &["delegate", "subagent", "subagent_spawn"]);
         assert!(three.contains("`delegate`, `subagent` or `subagent_spawn`"), "{three}");

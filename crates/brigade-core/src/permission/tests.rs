@@ -77,7 +77,7 @@ fn rules_of_other_programs_name_the_rule_to_write() {
     // A rule that would be refused as well is not suggested.
     for rule in ["Bash(a; b)", "WebSearch(x)", "Teleport", "Bash("] {
         let error = rule.parse::<Rule>().unwrap_err().to_string();
-        assert!(error.contains("is not the name of a tool: use 1 to 64"), "{rule}: {error}");
+        assert!(error.contains("is not a valid tool name. Use 1 to 64"), "{rule}: {error}");
     }
 }
 

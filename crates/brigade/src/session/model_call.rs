@@ -15,7 +15,7 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::call_timeout::CallTimeout;
-use super::{Driver, DriverError, Summary, compact};
+use super::{Driver, DriverError, Summary, compact, sleep_until};
 use crate::event_stream::RunEvent;
 use crate::external::{self, ReportedUsage};
 use crate::jitter::jitter;
@@ -234,9 +234,11 @@ impl Driver {
         self.announce_retry(faults + 1, pause);
         let until = Instant::now() + pause;
         while self.state.stop_reason().is_none() {
+            let deadline = self.next_deadline();
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
                 message = self.inbox.next() => self.take_while_busy(message).await?,
+                () = sleep_until(deadline) => self.fire_due(),
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use brigade::core::delegation::LimitKind;
 use brigade::core::{Event, Status};
 use brigade::{ResumeOptions, RunError, RunEvent, Task};
 use futures::StreamExt;
@@ -80,4 +81,17 @@ async fn start_fails_if_the_first_event_cannot_be_stored() {
     harness.store.crash_after(0);
     let failed = harness.runtime().start(Task::new("the task")).await;
     assert!(matches!(failed, Err(RunError::Store(_))));
+}
+
+#[tokio::test]
+async fn pause_before_a_retry_ends_at_the_time_limit() {
+    let script = "[[reply]]\nfault = 'overloaded'\n";
+    let harness = Harness::with(script, |settings| settings.limits.retry_pause = Duration::from_secs(60));
+    let task = Task::new("the task").timeout(Duration::from_millis(300));
+    let run = harness.runtime().start(task).await.unwrap();
+    let result =
+        tokio::time::timeout(TEST_TIMEOUT, run).await.expect("the pause outlasts the limit").unwrap();
+    assert_eq!(result.outcome.status, Status::Incomplete { limit: LimitKind::Time });
+    // No request was sent after the pause, so nothing may have been billed.
+    assert_eq!(result.spent.unconfirmed.tokens, 0, "{:?}", result.spent);
 }

@@ -119,8 +119,8 @@ pub(super) fn config(
          # Fallback models, used in this order if the default model fails permanently.\n\
          #fallbacks = [\"ollama/qwen3\"]\n\n\
          [permissions]\n\
-         # What runs without approval: plan (read only), ask (only what rules allow), edit (also edit files), auto\n\
-         # (everything that no rule denies).\n\
+         # What runs without approval: plan (read only; all else is denied), ask (read only), edit (also edit files),\n\
+         # auto (everything that no rule denies or asks about).\n\
          {mode}\
          {RULES}{user_sections}"
     )

@@ -74,7 +74,7 @@ fn invalid_host_is_rejected() {
     ] {
         let error = text.parse::<Rule>().unwrap_err().to_string();
         assert!(
-            error.contains("Use a rule such as") || error.contains("takes no specifier"),
+            error.contains("Use a rule such as") || error.contains("does not take a specifier"),
             "{text}: {error}"
         );
     }
