@@ -11,7 +11,7 @@ fn without_pause(screen: &str) -> String {
     let mut rest = screen;
     while let Some(at) = rest.find("retrying in ") {
         let (before, after) = rest.split_at(at + "retrying in ".len());
-        let digits = after.find(' ').unwrap_or(0);
+        let digits = after.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(after.len());
         shown.push_str(before);
         shown.push_str(&"#".repeat(digits));
         rest = &after[digits..];
