@@ -40,7 +40,7 @@ Examples:
 Exit codes:
   0    done                       3    incomplete: a limit was reached; prints the partial result
   1    failed                     130  cancelled
-  2    usage or configuration
+  2    usage or configuration error
 
 Standard output contains only the result; progress and messages go to standard error.";
 
@@ -457,7 +457,7 @@ pub(crate) struct SessionsList {
     /// Only sessions of this agent
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
-    /// Only sessions started within this time, such as 12h or 2d, or since a date such as 2026-11-16
+    /// Only sessions started in the last 12h or 2d, for example, or since a date such as 2026-11-16
     #[arg(long, value_name = "TIME", value_parser = units::parse_since)]
     pub(crate) since: Option<units::Since>,
     /// Maximum number of sessions (default: 20; no limit for JSON)
@@ -548,7 +548,7 @@ pub(crate) enum AgentsCommand {
     New {
         /// Id of the agent: 1 to 64 of a-z, 0-9, `.`, `_`, `-`
         id: String,
-        /// Create it in .brigade/agents of this directory instead of your own agents directory
+        /// Create it in .brigade/agents of the working directory instead of in your own agents directory
         #[arg(long)]
         project: bool,
     },

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_before_a_task_names_the_command_first() {
+    fn slip_before_a_task_names_the_command_first() {
         let task = "To run a task: brigade run";
         let both = format!("Did you mean: brigade run hi -v\n{task} 'rnu hi' -v");
         assert_eq!(hint_for(&["rnu", "hi", "-v"]), Some(both));

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_sentence_is_plain_text() {
+    fn last_sentence_is_plain_text() {
         for (text, sentence) in [
             ("I read it. Now I run the tests.", "Now I run the tests."),
             ("First:\n\n- one\n- **two** is next\n", "two is next"),

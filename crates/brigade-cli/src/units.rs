@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_that_is_not_known_does_not_look_free() {
+    fn cost_that_is_not_known_does_not_look_free() {
         let spent =
             |usd, cost_unreported, unpriced| Spent { usd, cost_unreported, unpriced, ..Spent::default() };
         let shown = |usd, unreported, unpriced| {

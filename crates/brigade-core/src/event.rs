@@ -460,7 +460,7 @@ impl fmt::Display for CallFault {
             | CallFault::Overflow { message }
             | CallFault::Cut { message } => f.write_str(message),
             CallFault::GivenUp { message, next } => write!(f, "{message}; falling back to {next}"),
-            CallFault::Interrupted => f.write_str("the runner ended while the model was answering"),
+            CallFault::Interrupted => f.write_str("Brigade exited while the model was answering"),
             CallFault::Stopped => f.write_str("stopped while the model was answering"),
             CallFault::Unaffordable => f.write_str("the budget does not cover another model call"),
         }

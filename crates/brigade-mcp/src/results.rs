@@ -41,7 +41,7 @@ pub(crate) fn missing_result_message(outcome: &Outcome, limit_source: LimitSourc
         Status::Incomplete { limit } => {
             let limit_name = limit.label();
             format!(
-                "stopped at the {limit_name} before it returned a result; {}",
+                "reached the {limit_name} before returning a result; {}",
                 raise_limit_hint(*limit, limit_source)
             )
         }

@@ -34,7 +34,7 @@ async fn cancel_when_running(command: &str, count: usize) -> (brigade_sandbox::J
 }
 
 #[tokio::test]
-async fn an_escaped_process_is_gone_after_the_normal_end() {
+async fn escaped_process_is_gone_after_the_normal_end() {
     let job = job(&format!("{ESCAPE} sleep 0.3; exit 5"));
     let tag = job.tag.clone();
     let finished = finish(job).await.unwrap();
@@ -44,7 +44,7 @@ async fn an_escaped_process_is_gone_after_the_normal_end() {
 }
 
 #[tokio::test]
-async fn an_escaped_process_is_gone_after_the_time_limit() {
+async fn escaped_process_is_gone_after_the_time_limit() {
     let mut job = job(&format!("{ESCAPE} sleep 1000"));
     job.time_limit = Duration::from_millis(400);
     let tag = job.tag.clone();
@@ -53,14 +53,14 @@ async fn an_escaped_process_is_gone_after_the_time_limit() {
 }
 
 #[tokio::test]
-async fn an_escaped_process_is_gone_after_cancelling() {
+async fn escaped_process_is_gone_after_cancelling() {
     let (finished, tag) = cancel_when_running(&format!("echo so far; {ESCAPE} sleep 1000; :"), 4).await;
     assert_eq!((finished.end, text(&finished).as_str()), (ExitReason::Cancelled, "so far\n"));
     assert_gone(&tag);
 }
 
 #[tokio::test]
-async fn a_daemon_that_holds_the_output_does_not_hang_the_result() {
+async fn daemon_that_holds_the_output_does_not_hang_the_result() {
     let job = job(&format!("{DAEMON} sleep 0.2"));
     let tag = job.tag.clone();
     let finished = finish(job).await.unwrap();
@@ -127,7 +127,7 @@ async fn assert_cleans_up(command: &str) {
 }
 
 #[tokio::test]
-async fn a_fork_heavy_command_converges() {
+async fn fork_heavy_command_converges() {
     assert_cleans_up(
         "perl -e '$end = time + 8; while (time < $end) { fork if $n++ < 7; select(undef, undef, undef, 0.01) }' & \
          sleep 0.4",
@@ -146,7 +146,7 @@ async fn process_that_keeps_forking_is_caught() {
 }
 
 #[tokio::test]
-async fn a_parent_that_restarts_its_children_is_ended() {
+async fn parent_that_restarts_its_children_is_ended() {
     assert_cleans_up(
         "for i in 1 2 3 4; do timeout 8 setsid sh -c 'while :; do sleep 5; done' & done; sleep 0.3",
     )
@@ -154,7 +154,7 @@ async fn a_parent_that_restarts_its_children_is_ended() {
 }
 
 #[tokio::test]
-async fn a_command_that_stops_its_guard_can_still_be_cancelled() {
+async fn command_that_stops_its_guard_can_still_be_cancelled() {
     let (finished, tag) = cancel_when_running("kill -STOP $PPID; sleep 1000; :", 2).await;
     assert_eq!(finished.end, ExitReason::Cancelled);
     assert_gone(&tag);

@@ -47,7 +47,7 @@ async fn killed_runner_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_guard_whose_runner_hangs_is_ended() {
+async fn guard_whose_runner_hangs_is_ended() {
     let tag = job("").tag;
     let mut runner = start_runner(&tag, COMMAND);
     wait_until_running(&tag, 6).await;
@@ -59,7 +59,7 @@ async fn a_guard_whose_runner_hangs_is_ended() {
 }
 
 #[tokio::test]
-async fn a_guard_that_cannot_report_is_ended() {
+async fn guard_that_cannot_report_is_ended() {
     // More output than a pipe holds, and no reader.
     let tag = job("").tag;
     let mut runner = start_runner(&tag, &format!("head -c 900000 /dev/zero; {COMMAND}"));
@@ -72,7 +72,7 @@ async fn a_guard_that_cannot_report_is_ended() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_stopped_is_ended() {
+async fn guard_that_is_stopped_is_ended() {
     let tag = job("").tag;
     let mut runner = start_runner(&tag, "kill -STOP $PPID; sleep 1000; :");
     wait_until_running(&tag, 2).await;

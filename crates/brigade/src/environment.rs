@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_has_one_line_for_each_part() {
+    fn block_has_one_line_for_each_part() {
         let mut authority = Authority { workspace: "/repo".to_owned(), ..Authority::default() };
         authority.permissions.mode = Mode::Edit;
         let text =
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_next_round_keeps_the_block_of_the_same_day() {
+    fn next_round_keeps_the_block_of_the_same_day() {
         let then = || Some(Box::new(environment("monday", Some("branch a"))));
         let (same, next) = (environment("monday", Some("branch b")), environment("tuesday", None));
         assert_eq!(for_next_round(then(), Some(&same), false), then());

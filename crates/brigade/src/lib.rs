@@ -46,17 +46,25 @@ mod tree;
 mod undo;
 mod writes;
 
+#[doc(inline)]
 pub use agents::AgentCatalog;
 pub use brigade_core as core;
+#[doc(inline)]
 pub use event_stream::{RunEvent, RunEvents};
+#[doc(inline)]
 pub use external::ExternalAgents;
+#[doc(inline)]
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
+#[doc(inline)]
 pub use model::{Model, Models};
 pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, Task};
 pub use schema::{ResultSchema, SchemaError};
 pub use secret::Secret;
 pub use settings::{ApprovalPolicy, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};
+#[doc(inline)]
 pub use skills::Skills;
+#[doc(inline)]
 pub use store::{Store, StoreError};
+#[doc(inline)]
 pub use tool::{Tool, ToolContext, Toolbox, Workspace};
 pub use undo::{UndoResult, UndoneFile, undo};

@@ -32,7 +32,7 @@ fn test_env(kind: &str, address: &str) -> TestEnv {
 const RUN: [&str; 5] = ["run", "-a", "small", "--output-format", "json"];
 
 #[test]
-fn a_plain_run_ends_with_text_and_usage() {
+fn plain_run_ends_with_text_and_usage() {
     for kind in KINDS {
         let env = test_env(kind, &MODEL.address);
         let output = env.brigade(&[&RUN[..], &["Say hello."]].concat());

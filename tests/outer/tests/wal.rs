@@ -74,11 +74,11 @@ async fn cut_everywhere(start: usize) {
 }
 
 #[tokio::test]
-async fn a_log_cut_at_any_even_byte_keeps_all_whole_commits() {
+async fn log_cut_at_any_even_byte_keeps_all_whole_commits() {
     cut_everywhere(0).await;
 }
 
 #[tokio::test]
-async fn a_log_cut_at_any_odd_byte_keeps_all_whole_commits() {
+async fn log_cut_at_any_odd_byte_keeps_all_whole_commits() {
     cut_everywhere(1).await;
 }

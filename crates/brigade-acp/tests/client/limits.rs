@@ -239,5 +239,5 @@ async fn stop_reasons_map_to_reply_outcomes() {
         assert!(cause.contains(words) && cause.contains("'fix'"), "{cause}");
     }
     let silent = ended("!think about it\n!call Look around").await;
-    assert!(silent.text.as_str().contains("without a word"), "{silent:?}");
+    assert!(silent.text.as_str().contains("without a reply"), "{silent:?}");
 }

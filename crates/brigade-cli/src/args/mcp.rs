@@ -42,7 +42,7 @@ pub(crate) struct Mcp {
     /// Additional host name of this server, such as agents.example or agents.example:8443 (repeatable)
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub(crate) host: Vec<String>,
-    /// Also accept requests from web pages of this origin: scheme and host, as in the address bar (repeatable)
+    /// Also accept requests from web pages with this origin, such as https://app.example:8443 (repeatable)
     #[arg(long, value_name = "URL", requires = "listen")]
     pub(crate) origin: Vec<String>,
     /// Allow an address that other machines can reach; connections are not encrypted, so put a TLS proxy in front

@@ -71,11 +71,13 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
             }
             Err(RunError::Store(StoreError::Held { .. })) => {}
             Err(RunError::TreeRunning { root, .. }) => {
-                let message = format!("{title} stops as soon as its run is resumed: brigade resume {root}");
+                let message = format!(
+                    "{title} will be cancelled when its run is resumed. To resume it: brigade resume {root}"
+                );
                 return Ok(("asked", message));
             }
             Err(error) => {
-                return Err(CliError::from(error).hint("The session stops as soon as it is resumed."));
+                return Err(CliError::from(error).hint("The session will be cancelled when it is resumed."));
             }
         }
     }

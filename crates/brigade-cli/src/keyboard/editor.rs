@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cursor_is_where_the_next_character_goes() {
+    fn cursor_is_where_the_next_character_goes() {
         let mut editor = typed("abcdefgh");
         (0..4).for_each(|_| editor.apply(Edit::Left));
         assert_eq!(editor.layout(7, 9).cursor, (1, 2), "at the break it is on the line below");

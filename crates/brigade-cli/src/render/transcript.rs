@@ -393,7 +393,7 @@ mod tests {
         task from the user
           the task
 
-        turn 1, attempt 1 failed: the runner ended while the model was answering
+        turn 1, attempt 1 failed: Brigade exited while the model was answering
 
         resumed after a downtime of 1m30s
 

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_stays_in_one_piece() {
+    fn command_stays_in_one_piece() {
         let text = "To continue later: brigade resume abcdefgh --set a=b; to see it: brigade demo";
         assert_eq!(
             wrap_text(text, 20),

@@ -166,7 +166,7 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
                 let place = [path, &[name.as_str()]].concat();
                 check_value(value, inner, &place)
             }),
-            None => wrong("a section with one entry per name"),
+            None => wrong("a section with named entries"),
         },
         Models(inner) => match value.as_table() {
             Some(table) => table.iter().try_for_each(|(name, value)| {

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_number_is_milliseconds() {
+    fn large_number_is_milliseconds() {
         let time = |value: Value| call_timeout(&value).unwrap();
         assert_eq!(time(Value::Integer(60_000)), Duration::from_secs(60));
         assert_eq!(time(Value::Integer(1_000)), Duration::from_secs(1));

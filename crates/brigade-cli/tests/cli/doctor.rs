@@ -186,7 +186,7 @@ fn keys_are_detected_and_never_printed() {
 }
 
 #[test]
-fn a_provider_that_fails_gets_one_piece_of_advice() {
+fn provider_that_fails_gets_one_piece_of_advice() {
     let home = Home::new();
     let address = server("404 Not Found", "<!DOCTYPE html>\n<html><body><h1>nginx</h1></body></html>");
     let config = format!("model = 'work/x'\n[providers.work]\nkind = 'openai'\nbase_url = '{address}'\n");

@@ -116,7 +116,7 @@ fn refused_key_is_not_printed() {
 }
 
 #[test]
-fn a_request_that_is_refused_is_not_to_be_tried_again_as_it_is() {
+fn request_that_is_refused_is_not_to_be_tried_again_as_it_is() {
     let (url, _asked) = serve("400 Bad Request", "{\"error\":{\"message\":\"no such field\"}}");
     let home = configured(&url);
     let done = run(&home);

@@ -114,7 +114,7 @@ fn models_without_a_provider_says_how_to_start() {
 }
 
 #[test]
-fn a_configured_server_that_is_down_is_what_to_start() {
+fn configured_server_that_is_down_is_what_to_start() {
     for model in ["model = 'mine/small'\n", ""] {
         let config =
             format!("{model}[providers.mine]\nkind = 'openai'\nbase_url = 'http://127.0.0.1:1/v1'\n");

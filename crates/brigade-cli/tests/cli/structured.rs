@@ -38,7 +38,7 @@ fn valid_result_is_the_only_stdout() {
 }
 
 #[test]
-fn a_schema_is_also_given_as_json() {
+fn schema_is_also_given_as_json() {
     let home = Home::new();
     let mut console = Console::new(&home);
     let script = "[[reply]]\ntext = '{\"n\": 1}'";

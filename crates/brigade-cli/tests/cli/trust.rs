@@ -42,7 +42,7 @@ fn trust(home: &Home, folder: &Path) -> CommandResult {
 }
 
 #[test]
-fn the_warning_says_what_a_project_contains() {
+fn warning_says_what_a_project_contains() {
     let home = Home::new();
     put(&home.work(), ".claude/agents/reviewer.md", "Review it.");
     assert_ignored(&home, &home.work(), "they are not trusted (1 agent). ");

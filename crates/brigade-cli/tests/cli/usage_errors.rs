@@ -192,7 +192,7 @@ fn invalid_config_error_names_file_key_and_fix() {
 }
 
 #[test]
-fn the_parser_suggests_what_is_nearest() {
+fn parser_suggests_what_is_nearest() {
     let home = Home::new();
     let mut console = Console::new(&home);
     let flag = home.brigade(&["run", "--modle", "x", "hi"]);

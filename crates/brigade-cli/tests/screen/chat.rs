@@ -217,7 +217,7 @@ fn input_history_is_recalled() {
 }
 
 #[test]
-fn a_narrow_window_shows_long_and_wide_input() {
+fn narrow_window_shows_long_and_wide_input() {
     let home = Home::new();
     let window = chat(&home, (40, 16), ECHO, &[]);
     window.press("日本語の入力は幅が二倍なので折り返しが必要です");
@@ -240,7 +240,7 @@ fn a_narrow_window_shows_long_and_wide_input() {
 }
 
 #[test]
-fn the_tree_and_the_line_survive_a_resize() {
+fn tree_and_the_line_survive_a_resize() {
     let home = Home::new();
     let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\narguments = { role = 'Reader', task = 'read' }\n\
                   [[reply.call]]\ntool = 'delegate'\narguments = { role = 'Writer', task = 'write' }\n[[reply]]\nfault = 'hang'";
@@ -266,7 +266,7 @@ fn the_tree_and_the_line_survive_a_resize() {
 }
 
 #[test]
-fn a_model_cannot_control_the_terminal() {
+fn model_cannot_control_the_terminal() {
     let home = Home::new();
     let hostile = "before \\u001b[2J\\u001b]0;title\\u0007 after &#27;[3J `\\u009b2J`\\n\\n```\\n\\u001bc\\n```\\n\\nend";
     let script = format!("[[reply]]\nchunks = 7\ntext = \"{hostile}\"");

@@ -85,7 +85,7 @@ fn quit_with_notice(window: Window) {
 }
 
 #[test]
-fn the_history_is_searched() {
+fn history_is_searched() {
     for (name, columns) in SIZES {
         let home = Home::new();
         let window = chat(&home, (columns, 20), ECHO, &[]);
@@ -194,7 +194,7 @@ fn compact_command_summarises_the_chat() {
 }
 
 #[test]
-fn a_new_session_begins_after_clear() {
+fn new_session_begins_after_clear() {
     let home = Home::new();
     let window = chat(&home, (80, 24), ECHO, &[]);
     window.press("one\r");
@@ -210,7 +210,7 @@ fn a_new_session_begins_after_clear() {
 }
 
 #[test]
-fn the_edits_of_the_last_round_are_undone() {
+fn edits_of_the_last_round_are_undone() {
     let script = r#"
 [[reply]]
 turn = 1
@@ -269,7 +269,7 @@ const PLAN_THEN_WRITE: &str = "[[reply]]\nturn = 1\ntext = 'I will write made.tx
                      arguments = { path = 'made.txt', content = 'made' }\n[[reply]]\ntext = 'heard: {heard}'";
 
 #[test]
-fn a_plan_is_approved_with_one_key_and_carried_out() {
+fn plan_is_approved_with_one_key_and_carried_out() {
     for (name, columns) in SIZES {
         let home = Home::new();
         let window = chat(&home, (columns, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
@@ -290,7 +290,7 @@ fn a_plan_is_approved_with_one_key_and_carried_out() {
 }
 
 #[test]
-fn a_plan_can_be_changed_instead() {
+fn plan_can_be_changed_instead() {
     let home = Home::new();
     let window = chat(&home, (80, 24), PLAN_THEN_WRITE, &["--mode", "plan"]);
     window.press("make it\r");
@@ -310,7 +310,7 @@ fn a_plan_can_be_changed_instead() {
 }
 
 #[test]
-fn a_long_paste_is_folded() {
+fn long_paste_is_folded() {
     for (name, columns) in SIZES {
         let home = Home::new();
         let window = chat(&home, (columns, 24), "[[reply]]\ntext = 'ok'", &[]);

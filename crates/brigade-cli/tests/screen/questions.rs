@@ -382,7 +382,7 @@ const LIB: &str = "/// Adds two numbers.\npub fn add(a: i32, b: i32) -> i32 {\n 
                    pub fn twice(a: i32) -> i32 {\n    add(a, a)\n}\n";
 
 #[test]
-fn an_edit_is_shown_as_a_diff_with_the_path_first() {
+fn edit_is_shown_as_a_diff_with_the_path_first() {
     for (size, name) in [((100, 24), "wide"), ((60, 24), "narrow")] {
         let home = Home::new();
         std::fs::create_dir(home.work().join("src")).unwrap();
@@ -413,7 +413,7 @@ fn diff_lines_are_coloured() {
 }
 
 #[test]
-fn an_edit_that_would_fail_says_so() {
+fn edit_that_would_fail_says_so() {
     let home = Home::new();
     std::fs::create_dir(home.work().join("src")).unwrap();
     home.write("work/src/lib.rs", "something else\n");

@@ -20,7 +20,7 @@ fn without_pause(screen: &str) -> String {
 }
 
 #[test]
-fn a_refused_connection_is_shown_with_the_next_attempt() {
+fn refused_connection_is_shown_with_the_next_attempt() {
     for (name, columns) in [("wide", 100), ("narrow", 60)] {
         let home = Home::new();
         let flags = [

@@ -69,20 +69,20 @@ fn small(size: (u16, u16), environment: &[(&str, &str)]) -> (Home, Window) {
 }
 
 #[test]
-fn a_small_tree_on_a_wide_screen() {
+fn small_tree_on_a_wide_screen() {
     let (_home, window) = small((110, 24), &[]);
     assert_snapshot!(window.screen());
     assert_eq!(window.cursor(), None, "nothing can be typed");
 }
 
 #[test]
-fn a_small_tree_on_a_narrow_screen() {
+fn small_tree_on_a_narrow_screen() {
     let (_home, window) = small((40, 24), &[]);
     assert_snapshot!(window.screen());
 }
 
 #[test]
-fn a_small_tree_on_a_tiny_screen() {
+fn small_tree_on_a_tiny_screen() {
     let home = Home::new();
     let window = Window::run(&home, (20, 4), SMALL, &DEPTH_FLAGS, &[]);
     window.wait_for("1 failed, 3");

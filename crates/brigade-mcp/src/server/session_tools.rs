@@ -95,7 +95,7 @@ impl Server {
             .map_err(start_error)?;
         Ok(results::done(match found.run_status {
             RunStatus::Interrupted => {
-                format!("{} is not running. It stops as soon as it is resumed.", found.session)
+                format!("{} is not running. It will be cancelled when it is resumed.", found.session)
             }
             _ => format!("Stopping {} and all agents below it.", found.session),
         }))

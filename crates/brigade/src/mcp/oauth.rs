@@ -88,15 +88,17 @@ impl LoginFlow {
     /// Discovers the authorization server and registers the client there.
     pub async fn begin(endpoint: &HttpEndpoint) -> Result<LoginFlow, LoginError> {
         let login = &endpoint.login;
-        let file =
-            login.file.clone().ok_or_else(|| "cannot store a login: no file is configured".to_owned())?;
+        let file = login
+            .file
+            .clone()
+            .ok_or_else(|| "cannot store the login: no token file is configured".to_owned())?;
         let token_file = TokenFile::new(file);
         let stored = token_file.read().await?;
         let challenge = connect::challenge(endpoint).await?;
         if has_token(endpoint) {
             return Err(LoginError(match challenge {
                 Some(_) => token_refused(),
-                None => "the server accepts the Authorization header in its configuration. Remove the header to log in."
+                None => "the server already accepts the configured Authorization header. To use OAuth login instead, remove the header."
                     .to_owned(),
             }));
         }

@@ -267,7 +267,7 @@ fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
         Verdict::Deny { reason } => ToolOutput::error(format!("`{tool}` is not allowed: {reason}.")),
         Verdict::Ask { rule: Some(rule) } => ToolOutput::error(format!(
             "`{tool}` is not allowed: the rule `{rule}` in permissions.ask requires approval, and no user is available. \
-             Continue without it. The user can allow it by removing that rule, or by running this in a terminal."
+             Continue without it. The user can allow it by removing that rule, or by running Brigade in a terminal."
         )),
         Verdict::Ask { rule: None } => {
             let exact = exact.map(|rule| format!("the rule `{rule}` in permissions.allow"));

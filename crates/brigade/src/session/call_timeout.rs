@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_attempt_leaves_a_third_of_the_time_for_another() {
+    fn first_attempt_leaves_a_third_of_the_time_for_another() {
         let start = Instant::now();
         let timeout = |deadline| {
             CallTimeout::new(start, Some(at(start, deadline)), QueueTime::Counts, Duration::from_secs(300))

@@ -224,10 +224,10 @@ impl Driver {
                 .await;
                 let output = match ended {
                     Ok(Ok(_)) => unknown(
-                        "the process ended while this call was running. The call was not repeated. Check whether it took effect.",
+                        "Brigade exited while this call was running. The call was not repeated. Check whether it took effect.",
                     ),
                     Ok(Err(error)) => unknown(&format!(
-                        "the process ended while this call was running ({error}). Check whether it took effect."
+                        "Brigade exited while this call was running ({error}). Check whether it took effect."
                     )),
                     Err(error) => unknown(&error.to_string()),
                 };

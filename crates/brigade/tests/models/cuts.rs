@@ -57,7 +57,7 @@ async fn assert_no_reply_without_end_of_body(stream: &'static str) {
 }
 
 #[tokio::test]
-async fn a_cut_text_of_openai_is_no_reply() {
+async fn cut_text_of_openai_is_no_reply() {
     assert_cut_is_no_reply(OPENAI_TEXT, Server::openai).await;
 }
 
@@ -67,7 +67,7 @@ async fn cut_calls_of_openai_are_no_reply() {
 }
 
 #[tokio::test]
-async fn a_cut_text_of_anthropic_is_no_reply() {
+async fn cut_text_of_anthropic_is_no_reply() {
     assert_cut_is_no_reply(ANTHROPIC_TEXT, Server::anthropic).await;
 }
 
@@ -77,7 +77,7 @@ async fn cut_calls_of_anthropic_are_no_reply() {
 }
 
 #[tokio::test]
-async fn a_cut_text_of_responses_is_no_reply() {
+async fn cut_text_of_responses_is_no_reply() {
     assert_cut_is_no_reply(RESPONSES_TEXT, Server::responses).await;
 }
 
@@ -87,7 +87,7 @@ async fn cut_calls_of_responses_are_no_reply() {
 }
 
 #[tokio::test]
-async fn a_cut_text_of_gemini_is_no_reply() {
+async fn cut_text_of_gemini_is_no_reply() {
     assert_no_reply_without_end_of_body(GEMINI_TEXT).await;
 }
 

@@ -44,7 +44,7 @@ async fn run(models: Models) -> RunResult {
 }
 
 #[tokio::test]
-async fn a_lead_delegates_over_openai() {
+async fn lead_delegates_over_openai() {
     let server =
         Server::start(|request, connection| send(connection, &events(&openai_stream(&body(request)))));
     let ending = run(Models::default().with("mock", server.openai())).await;
@@ -95,7 +95,7 @@ fn anthropic_stream(body: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_lead_delegates_over_anthropic() {
+async fn lead_delegates_over_anthropic() {
     let answer = |request: &str| events(&anthropic_stream(&body(request)));
     let server = Server::start(move |request, connection| send(connection, &answer(request)));
     let ending = run(Models::default().with("mock", server.anthropic())).await;

@@ -204,7 +204,7 @@ text = "fine"
 }
 
 #[tokio::test]
-async fn an_overrun_of_a_child_is_booked_by_its_parent() {
+async fn overrun_of_a_child_is_booked_by_its_parent() {
     let harness = Harness::new(&greedy_child(60_000));
     let result = harness.run_task(Task::new("go").budget(tokens(100_000))).await;
     let answers = harness.answers(&result.session).await;
@@ -240,7 +240,7 @@ async fn limit_before_any_work_makes_no_wrap_up_call() {
 }
 
 #[tokio::test]
-async fn a_reply_may_be_as_long_as_the_model_and_the_limits_allow() {
+async fn reply_may_be_as_long_as_the_model_and_the_limits_allow() {
     let asked = |max_tokens: Option<u64>, most: u64| async move {
         let harness = Harness::with("[[reply]]\ntext = 'ok'\n", move |settings| {
             settings.lead.max_tokens = max_tokens;
@@ -364,7 +364,7 @@ impl brigade::Model for UnpricedModel {
 }
 
 #[tokio::test]
-async fn a_budget_in_dollars_is_refused_where_the_price_is_not_known() {
+async fn budget_in_dollars_is_refused_where_the_price_is_not_known() {
     let script = "[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'delegate'\n\
                   arguments = { role = 'Child', task = 'go' }\n[[reply]]\ntext = 'end {results}'\n";
     let parse = || brigade::model::script::Script::parse(script).unwrap();
@@ -406,7 +406,7 @@ text = "fine"
 "#;
 
 #[tokio::test]
-async fn a_tight_budget_starts_children_one_after_the_other() {
+async fn tight_budget_starts_children_one_after_the_other() {
     // From a budget that covers neither child to one that covers both at once.
     let mut served = Vec::new();
     for budget in (2_000..16_000).step_by(200) {
@@ -442,7 +442,7 @@ async fn lent(tweak: impl Fn(&mut brigade::Settings) + 'static, extra: &str) -> 
 }
 
 #[tokio::test]
-async fn a_role_an_agent_file_and_a_call_can_set_a_budget() {
+async fn role_an_agent_file_and_a_call_can_set_a_budget() {
     use brigade::core::Agent;
     use brigade::core::delegation_styles::{ExtraParameter, delegate::SwarmRole};
     let role = |tokens: u64| {

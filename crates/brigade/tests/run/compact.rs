@@ -33,7 +33,7 @@ fn turns(events: &[Event]) -> usize {
 }
 
 #[tokio::test]
-async fn a_conversation_is_summarised_on_request() {
+async fn conversation_is_summarised_on_request() {
     // Also far from the end of the context window, and if the window is unknown.
     for window in ["window = 100000", ""] {
         let harness = Harness::new(&format!("{window}\n{TALK}"));
@@ -100,7 +100,7 @@ async fn compact_does_not_resume_stopped_work() {
 }
 
 #[tokio::test]
-async fn a_summary_that_fails_leaves_the_conversation_as_it_was() {
+async fn summary_that_fails_leaves_the_conversation_as_it_was() {
     let harness = Harness::new(
         "[[reply]]\npurpose = 'compaction'\nattempt = 1\nfault = 'overloaded'\n\
          [[reply]]\npurpose = 'compaction'\nfault = 'refused'\n[[reply]]\ntext = 'turn {turn}: {heard}'",
@@ -120,7 +120,7 @@ async fn a_summary_that_fails_leaves_the_conversation_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_crash_during_a_summary_on_request_loses_nothing() {
+async fn crash_during_a_summary_on_request_loses_nothing() {
     for appends in 0.. {
         let harness = Harness::new(TALK);
         let session = talk(&harness, 2).await;

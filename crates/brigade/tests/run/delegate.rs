@@ -418,7 +418,7 @@ text = "ok"
 }
 
 #[tokio::test]
-async fn an_empty_task_is_refused_and_leaves_no_session() {
+async fn empty_task_is_refused_and_leaves_no_session() {
     let harness = Harness::new(ONE_CHILD);
     assert!(harness.runtime().start(Task::new(" \n")).await.is_err());
     assert!(harness.store.inner.roots().await.unwrap().is_empty());

@@ -421,7 +421,7 @@ text = "told: {heard}"
 }
 
 #[tokio::test]
-async fn a_result_that_does_not_fit_its_schema_is_asked_for_again() {
+async fn result_that_does_not_fit_its_schema_is_asked_for_again() {
     let script = |good: &str| {
         format!(
             r#"

@@ -84,7 +84,7 @@ async fn dropped_run_can_be_resumed_in_the_same_process() {
 }
 
 #[tokio::test]
-async fn a_mode_given_on_resume_narrows_an_open_round() {
+async fn mode_given_on_resume_narrows_an_open_round() {
     let script = r#"
 [[reply]]
 turn = 1
@@ -192,7 +192,7 @@ async fn long_message_during_a_model_call_is_paid_for() {
 }
 
 #[tokio::test]
-async fn a_next_round_keeps_the_mode_of_the_last_one() {
+async fn next_round_keeps_the_mode_of_the_last_one() {
     let script = r#"
 [[reply]]
 turn = 1

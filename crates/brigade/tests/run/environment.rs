@@ -131,7 +131,7 @@ async fn later_rounds_of_a_session_send_the_same_prompt() {
 }
 
 #[tokio::test]
-async fn a_round_that_is_resumed_after_a_crash_keeps_its_prompt() {
+async fn round_that_is_resumed_after_a_crash_keeps_its_prompt() {
     for appends in 1..6 {
         let fixture = Fixture::new();
         fixture.store.crash_after(appends);
@@ -153,7 +153,7 @@ async fn a_round_that_is_resumed_after_a_crash_keeps_its_prompt() {
 }
 
 #[tokio::test]
-async fn the_mode_in_the_prompt_is_the_one_in_force() {
+async fn mode_in_the_prompt_is_the_one_in_force() {
     let fixture = Fixture::new();
     let first = fixture.process("2026-11-17", "branch main, clean", Mode::Auto);
     let session = end(first.start(Task::new("x")).await.unwrap()).await.unwrap().session;

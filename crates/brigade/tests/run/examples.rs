@@ -8,7 +8,7 @@ mod embedded;
 mod lifecycle;
 
 #[test]
-fn the_examples_run() {
+fn examples_run() {
     custom_tool::main().unwrap();
     embedded::main().unwrap();
     lifecycle::main().unwrap();

@@ -52,7 +52,7 @@ async fn second_runner_fences_the_first_without_losing_events() {
 }
 
 #[tokio::test]
-async fn a_tree_with_a_living_runner_is_not_taken_over() {
+async fn tree_with_a_living_runner_is_not_taken_over() {
     let harness = Harness::new(SLOW);
     let alive = harness.runtime().with_owner(Owner::this_process());
     let run = alive.start(brigade::Task::new("the task")).await.unwrap();

@@ -55,7 +55,7 @@ async fn conversation_near_the_window_is_summarised_and_continues() {
 }
 
 #[tokio::test]
-async fn a_summary_survives_a_crash_at_every_append() {
+async fn summary_survives_a_crash_at_every_append() {
     for appends in 1.. {
         let harness = growing();
         harness.store.crash_after(appends);
@@ -75,7 +75,7 @@ async fn a_summary_survives_a_crash_at_every_append() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_the_model_refuses_is_summarised_and_asked_again() {
+async fn conversation_that_the_model_refuses_is_summarised_and_asked_again() {
     let harness = Harness::new(
         r#"
 [[reply]]
@@ -270,7 +270,7 @@ async fn turns_never_change_earlier_messages() {
 /// The tool result of the only turn exceeds the context window, so that neither a report nor a summary can be
 /// requested.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_that_cannot_be_sent_after_a_limit_ends_with_the_last_text() {
+async fn report_that_cannot_be_sent_after_a_limit_ends_with_the_last_text() {
     let long = "y".repeat(30_000);
     let script = format!(
         "window = 4000\n[[reply]]\nagent = 'lead'\nturn = 1\n[[reply.call]]\ntool = 'subagent'\n\

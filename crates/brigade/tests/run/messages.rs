@@ -67,7 +67,7 @@ text = "heard {heard}"
 }
 
 #[tokio::test]
-async fn a_failed_session_can_be_resumed_with_another_model_reply() {
+async fn failed_session_can_be_resumed_with_another_model_reply() {
     let script = r#"
 [[reply]]
 turn = 1

@@ -92,7 +92,7 @@ async fn edits_of_all_agents_are_undone() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_changed_since_is_refused_and_the_others_are_undone() {
+async fn file_that_was_changed_since_is_refused_and_the_others_are_undone() {
     let (harness, session) = edited().await;
     put(&harness, "old.txt", "the user's");
     std::fs::remove_file(harness.path().join("child.txt")).unwrap();
@@ -249,7 +249,7 @@ async fn undo_follows_no_link_out_of_the_workspace() {
 }
 
 #[tokio::test]
-async fn a_session_that_does_not_exist_is_an_error() {
+async fn session_that_does_not_exist_is_an_error() {
     let harness = Harness::new(EDITS);
     let session = harness.runtime().new_session().unwrap();
     let workspace = Workspace::open(harness.path()).unwrap();

@@ -44,7 +44,7 @@ async fn fault(store: &SqliteStore, whole: usize) -> StoreError {
 }
 
 #[tokio::test]
-async fn a_flipped_bit_is_named() {
+async fn flipped_bit_is_named() {
     let flip = "UPDATE events SET body = CAST(replace(CAST(body AS TEXT), 'fact 4', 'fact 5') AS BLOB)
                 WHERE pos IN (SELECT pos FROM events WHERE session LIKE 'aaaaaaaaaaaaaaaaaaaaaaaaab' AND seq = 4)";
     let (_folder, store) = altered_store(9, flip).await;
@@ -168,7 +168,7 @@ async fn fault_of_hole(store: &SqliteStore, seq: u64) -> StoreError {
 }
 
 #[tokio::test]
-async fn a_lost_text_is_named() {
+async fn lost_text_is_named() {
     let lose = ["DELETE FROM blobs", "UPDATE blobs SET body = body || 'x'"];
     for statement in lose {
         let folder = folder();
@@ -316,7 +316,7 @@ async fn cut_at(
 }
 
 #[tokio::test]
-async fn a_cut_log_keeps_all_whole_commits() {
+async fn cut_log_keeps_all_whole_commits() {
     let (db, log, ends, records) = uncheckpointed_store(3, 2, 10).await;
     assert!(log.len() <= 64 * 1024, "{}", log.len());
     // A prime step eventually covers every offset in a frame. The ends of frames are tested exactly. The outer
@@ -326,7 +326,7 @@ async fn a_cut_log_keeps_all_whole_commits() {
 }
 
 #[tokio::test]
-async fn a_long_log_cut_around_its_frames_keeps_all_whole_commits() {
+async fn long_log_cut_around_its_frames_keeps_all_whole_commits() {
     let (db, log, ends, records) = uncheckpointed_store(12, 5, 300).await;
     assert!(log.len() > 200 * 1024, "{}", log.len());
     let frames = (0..log.len()).step_by(FRAME).flat_map(|start| start + 31..=start + 33);

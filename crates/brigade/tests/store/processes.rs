@@ -129,7 +129,7 @@ async fn append_of_another_process_signals_changes() {
 }
 
 #[tokio::test]
-async fn a_killed_process_leaves_whole_commits_and_no_lock() {
+async fn killed_process_leaves_whole_commits_and_no_lock() {
     let folder = tempfile::tempdir().unwrap();
     let place = database(folder.path());
     let store = SqliteStore::open(&place).unwrap();

@@ -38,7 +38,7 @@ async fn dropping_the_store_writes_what_is_queued() {
 }
 
 #[tokio::test]
-async fn the_files_are_for_their_owner_only() {
+async fn files_are_for_their_owner_only() {
     let folder = folder();
     let path = folder.path().join("a/b/sessions.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -54,7 +54,7 @@ async fn the_files_are_for_their_owner_only() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_says_so() {
+fn place_that_cannot_be_written_says_so() {
     let folder = folder();
     let file = folder.path().join("file");
     std::fs::write(&file, "not a folder").unwrap();
@@ -66,7 +66,7 @@ fn a_place_that_cannot_be_written_says_so() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_left_alone() {
+fn file_of_another_kind_is_left_alone() {
     let folder = folder();
     let path = database(folder.path());
     let text = "this is no database, but somebody's letters. ".repeat(100);
@@ -88,7 +88,7 @@ fn a_file_of_another_kind_is_left_alone() {
 }
 
 #[test]
-fn a_newer_store_is_not_touched() {
+fn newer_store_is_not_touched() {
     let folder = folder();
     drop(open(&folder));
     Connection::open(database(folder.path())).unwrap().pragma_update(None, "user_version", 7).unwrap();
@@ -187,7 +187,7 @@ async fn leftover_sessions_of_a_removed_tree_are_seen() {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_the_append_and_keeps_the_rest() {
+async fn full_disk_refuses_the_append_and_keeps_the_rest() {
     let folder = folder();
     let path = database(folder.path());
     let store = SqliteStore::open_with_max_pages(&path, 30).unwrap();

@@ -24,7 +24,7 @@ pub(super) fn notes(imported: &ImportReport) -> Vec<String> {
     }
     let line = |call: &PendingCall| {
         format!(
-            "pending, will not run here: {} [{}] {} {}",
+            "pending call, will not be executed: {} [{}] {} {}",
             call.session,
             call.call,
             sanitize::line(&call.tool),

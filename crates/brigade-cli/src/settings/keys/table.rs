@@ -186,7 +186,7 @@ const LIMITS: ValueKind = Section(&[
     ("question_timeout", Time, "Time after which an unanswered approval request is denied"),
     ("retry_pause", Time, "Pause before a failed model call is retried; doubles with each failure"),
     ("shell_timeout", Time, "Timeout of a command"),
-    ("max_depth", Number, "Maximum depth of the tree, over all delegation styles"),
+    ("max_depth", Number, "Maximum depth of the tree, across all delegation styles"),
     ("concurrency", Number, "Maximum concurrent agents of a tree"),
     ("result_bytes", Number, "Maximum bytes of a result that the caller reads at once"),
     ("max_tokens", Number, "Default maximum number of output tokens of a reply"),

@@ -392,7 +392,7 @@ fn c62_nothing_is_offered_or_run_at_max_depth() {
 
 /// Depth is depth in the tree, whatever styles led there.
 #[test]
-fn a_dispatched_agent_at_depth_1_cannot_delegate_while_swarm_max_depth_is_1() {
+fn dispatched_agent_at_depth_1_cannot_delegate_while_swarm_max_depth_is_1() {
     let styles = all_styles();
     let child = root().child(&styles, NAME, GOOD);
     assert_eq!(

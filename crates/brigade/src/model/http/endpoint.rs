@@ -69,7 +69,7 @@ pub enum EndpointError {
     #[error("the API key of the provider '{0}' is empty or contains invalid characters. Copy it again.")]
     Key(String),
     /// The HTTP client cannot be created.
-    #[error("cannot create a connection to the provider '{name}': {cause}")]
+    #[error("cannot create an HTTP client for the provider '{name}': {cause}")]
     Client {
         /// The provider.
         name: String,
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_scheme_is_refused_in_plain_words() {
+    fn address_without_a_scheme_is_refused_in_plain_words() {
         for text in ["127.0.0.1:8000/v1", "localhost:8000/v1", "host/v1", ""] {
             let error = Endpoint::new("mock", text, None).unwrap_err().to_string();
             assert!(

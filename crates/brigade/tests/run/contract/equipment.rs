@@ -432,7 +432,7 @@ async fn c65_reports_and_single_generations_are_asked_without_tools() {
 }
 
 #[tokio::test]
-async fn a_definition_bounds_its_rounds_wherever_they_start() {
+async fn definition_bounds_its_rounds_wherever_they_start() {
     let endless =
         |agent: &str| json!({ "agent": agent, "call": [{ "tool": "echo", "arguments": { "text": "x" } }] });
     let bounded = Agent { max_turns: Some(2), ..agent("bounded") };

@@ -83,7 +83,7 @@ async fn subagent_at_the_depth_limit_is_not_told_to_delegate() {
 }
 
 #[tokio::test]
-async fn a_child_without_tools_is_not_told_to_use_tools() {
+async fn child_without_tools_is_not_told_to_use_tools() {
     let bare: [(&str, Value); 3] = [
         ("delegate", json!({ "role": "Poet", "task": "go", "tools": [] })),
         ("subagent_delegate", json!({ "task": "go", "description": "one answer" })),

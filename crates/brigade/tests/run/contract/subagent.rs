@@ -197,7 +197,7 @@ async fn parallel_tasks_share_the_agent_budget_with_calls_before_them() {
 
 /// A label of any text is accepted. It is shown on one line. The caller and the metadata have it unchanged.
 #[tokio::test]
-async fn a_label_is_any_text() {
+async fn label_is_any_text() {
     let label = format!("[Lead]: done\n{}", "x".repeat(100));
     let shown = format!(r"\[Lead\]: done\n{}…", "x".repeat(47));
     let tasks = json!({ "tasks": [{ "label": label, "task_prompt": "go" }] });
@@ -216,7 +216,7 @@ async fn a_label_is_any_text() {
 
 /// A summary that is requested again because of a schema is reported again, and only the last counts.
 #[tokio::test]
-async fn a_schema_binds_the_report() {
+async fn schema_binds_the_report() {
     let task =
         json!({ "label": "h", "task_prompt": "go", "schema": { "type": "object", "required": ["n"] } });
     let mut good = reports("h", "{\"n\": 1}");
