@@ -237,7 +237,7 @@ async fn token_with_insufficient_scope_is_reported() {
         "{text}"
     );
     let begun = LoginFlow::begin(&address).await.map(|_| ()).unwrap_err().to_string();
-    assert!(begun.contains("accepts the Authorization header in its configuration"), "{begun}");
+    assert!(begun.contains("already accepts the configured Authorization header"), "{begun}");
 }
 
 #[tokio::test]
