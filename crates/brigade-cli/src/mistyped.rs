@@ -19,6 +19,10 @@ const OTHER_NAMES: [(&str, &str); 2] = [("version", "--version"), ("status", "se
 
 /// Replaces the parser's suggestion with the nearest name, or removes it if no name is close.
 pub(crate) fn correct(error: &mut clap::Error, typed: &[String]) {
+    // Help and the version are not mistakes, and building the definition takes most of their time.
+    if !error.use_stderr() {
+        return;
+    }
     let mut definition = Args::command();
     definition.build();
     let subcommand =

@@ -25,7 +25,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A running tree.
 ///
-/// It is a [`Stream`] of the events of the run, from the first one on, and awaits to the result. Dropping it stops the
+/// It is a [`Stream`] of the events of the run, from the first one on, and awaits to the result. Events are kept until
+/// they are read; a caller that holds a run and needs none drops [`Run::take_events`]. Dropping the run stops the
 /// runner. The tree can be resumed afterwards.
 #[must_use = "dropping a run stops it"]
 pub struct Run {
