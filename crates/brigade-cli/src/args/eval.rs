@@ -13,7 +13,7 @@ Examples:
   brigade eval --runs 3 --output-format json     every task three times, for programs
 
 The tasks run with your model and key, so they cost money: the most that they can cost is
-printed first. Each task has a temporary folder and a session store of its own. Of your
+printed first. Each task has a temporary directory and a session store of its own. Of your
 configuration, only the model, the providers and the prices are used. Programs check the
 results, never a model.
 
@@ -40,7 +40,7 @@ pub(crate) struct Eval {
     /// Number of times that each task runs
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
-    /// Keep the temporary folder with the projects and the sessions
+    /// Keep the temporary directory with the projects and the sessions
     #[arg(long)]
     pub(crate) keep: bool,
 }
