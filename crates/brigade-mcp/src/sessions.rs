@@ -72,12 +72,8 @@ pub(crate) async fn find(
     let run_status = match ended {
         Some(Event::Ended { .. }) => RunStatus::Ended,
         _ if calls.is_running(&root) => RunStatus::Running,
-        _ => {
-            let roots = store.roots().await?;
-            let runner =
-                roots.iter().find(|summary| summary.root == root).and_then(|summary| summary.runner.as_ref());
-            if runner.is_some() { RunStatus::Running } else { RunStatus::Interrupted }
-        }
+        _ if store.runner(&root).await?.is_some() => RunStatus::Running,
+        _ => RunStatus::Interrupted,
     };
     let tree = Tree::fold(&records);
     Ok(FoundSession { session, root, tree, records, run_status })

@@ -371,6 +371,9 @@ pub trait Store: Send + Sync + 'static {
     /// Releases a lease.
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>>;
 
+    /// Returns the process that runs the tree of this root now, if any. Costs the same however many trees there are.
+    fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>>;
+
     /// Lists the root sessions of all trees, newest first.
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>>;
 

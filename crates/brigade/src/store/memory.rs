@@ -123,10 +123,14 @@ impl Logs {
         if admitted && lease.root.contains(session) { Ok(()) } else { Err(lease::fenced(lease)) }
     }
 
+    fn runner(&self, root: &SessionId) -> Option<Owner> {
+        let row = self.leases.get(root).filter(|row| row.owner.is_some())?;
+        row.runner(&Owner::this_process(), self.now).cloned()
+    }
+
     fn check_idle(&self, session: &SessionId) -> Result<(), StoreError> {
         for root in ancestors(session) {
-            let row = self.leases.get(&root).filter(|row| row.owner.is_some());
-            if let Some(owner) = row.and_then(|row| row.runner(&Owner::this_process(), self.now)).cloned() {
+            if let Some(owner) = self.runner(&root) {
                 return Err(StoreError::Held { root, owner });
             }
         }
@@ -331,6 +335,10 @@ impl Store for MemoryStore {
             }
             Ok(())
         })
+    }
+
+    fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>> {
+        self.with_logs(|logs| Ok(logs.runner(root)))
     }
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {

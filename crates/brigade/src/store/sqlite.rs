@@ -217,6 +217,11 @@ impl Store for SqliteStore {
         self.write(move |tx| tx.release(&lease))
     }
 
+    fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>> {
+        let root = root.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.runner(&root)))
+    }
+
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         Box::pin(self.read_with(move |snapshot| snapshot.roots()))
     }

@@ -368,6 +368,9 @@ impl Store for CrashStore {
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
         self.guard(|| self.inner.release(lease))
     }
+    fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>> {
+        self.guard(|| self.inner.runner(root))
+    }
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         self.guard(|| self.inner.roots())
     }

@@ -28,6 +28,7 @@ laws!(
     a_lease_says_when_the_tree_last_ran,
     lease_is_valid_for_its_own_tree_only,
     a_removed_tree_fences_its_runner,
+    runner_is_the_live_owner_of_the_lease_of_that_tree,
 );
 
 fn local_owner() -> Owner {
@@ -153,6 +154,21 @@ async fn a_removed_tree_fences_its_runner(store: &dyn Store) {
     store.remove(&root).await.unwrap();
     assert!(matches!(append_events(store, &lost, &root, 0, 1).await, Err(StoreError::Fenced { .. })));
     assert_eq!(lease(store, &root).await.last_run, None);
+}
+
+async fn runner_is_the_live_owner_of_the_lease_of_that_tree(store: &dyn Store) {
+    let (top, other) = (root(1), root(2));
+    assert_eq!(store.runner(&top).await, Ok(None));
+    let held = begin_session(store, &top, 1).await;
+    assert_eq!(store.runner(&top).await, Ok(Some(local_owner())));
+    assert_eq!(store.runner(&child(&top, 0)).await, Ok(None), "a child has no lease of its own");
+    assert_eq!(store.runner(&other).await, Ok(None));
+    store.lease(&other, &dead_owner(), 1_000).await.unwrap();
+    assert_eq!(store.runner(&other).await, Ok(None), "the process has ended");
+    store.release(&held).await.unwrap();
+    assert_eq!(store.runner(&top).await, Ok(None));
+    store.remove(&top).await.unwrap();
+    assert_eq!(store.runner(&top).await, Ok(None));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 use super::access::ReadAccess;
 use super::batch::{Batch, BatchEvent, ExpectedSeq};
 use super::schema::{broken, store_error};
-use super::write_tx::lease_row;
+use super::write_tx::{lease_row, now, runner};
 use crate::store::codec::DecodeError;
 use crate::store::{Owner, Pos, Prefix, RootSummary, StoreError};
 
@@ -256,11 +256,13 @@ impl Snapshot<'_> {
         Ok(sessions)
     }
 
+    pub(super) fn runner(&self, root: &SessionId) -> Result<Option<Owner>, StoreError> {
+        runner(self.connection, root).map_err(|error| self.explain(error))
+    }
+
     /// All trees, newest first.
     pub(super) fn roots(&self) -> Result<Vec<RootSummary>, StoreError> {
-        let now = self.query_one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| {
-            row.get::<_, u64>(0)
-        })?;
+        let now = now(self.connection).map_err(|error| self.explain(error))?;
         let observer = Owner::this_process();
         let mut listed = Vec::new();
         let mut after = String::new();
@@ -276,7 +278,7 @@ impl Snapshot<'_> {
         let mut found = Vec::new();
         for root in listed {
             let row = lease_row(self.connection, &root).map_err(|error| self.explain(error))?;
-            let runner = row.and_then(|row| row.runner(&observer, now.unwrap_or_default()).cloned());
+            let runner = row.and_then(|row| row.runner(&observer, now).cloned());
             let first_pos: Option<u64> = self.query_one(
                 "SELECT pos FROM events WHERE session = ? ORDER BY seq LIMIT 1",
                 params![root.as_str()],

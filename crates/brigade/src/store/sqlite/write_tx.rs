@@ -369,6 +369,19 @@ pub(super) fn lease_row(connection: &Connection, root: &SessionId) -> rusqlite::
         .optional()
 }
 
+/// Process that runs a tree now, if any.
+pub(super) fn runner(connection: &Connection, root: &SessionId) -> rusqlite::Result<Option<Owner>> {
+    let Some(row) = lease_row(connection, root)?.filter(|row| row.owner.is_some()) else { return Ok(None) };
+    Ok(row.runner(&Owner::this_process(), now(connection)?).cloned())
+}
+
+/// Current time in UTC milliseconds.
+pub(super) fn now(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .prepare_cached("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)")?
+        .query_row([], |row| row.get(0))
+}
+
 fn owner(row: &Row<'_>) -> rusqlite::Result<Option<Owner>> {
     let Some(pid) = row.get(3)? else { return Ok(None) };
     Ok(Some(Owner { host: row.get(1)?, boot_id: row.get(2)?, pid, start_time: row.get(4)? }))
