@@ -7,6 +7,7 @@ use brigade::store::{Integrity, SqliteStore};
 use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
+use crate::settings::StoreAddress;
 
 /// A larger store is not verified, because that would take too long.
 const MAX_CHECKED_BYTES: u64 = 512 << 20;
@@ -16,7 +17,8 @@ const LOW_SPACE_BYTES: u64 = 500 << 20;
 const MIN_SPACE_BYTES: u64 = 20 << 20;
 
 /// Checks the file, its folder and the free disk space.
-pub(super) fn findings(file: &Path) -> Vec<Finding> {
+pub(super) fn findings(address: &StoreAddress) -> Vec<Finding> {
+    let StoreAddress::File(file) = address;
     let mut findings = vec![match file.symlink_metadata() {
         Ok(_) => check_file(file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => check_missing(file),
