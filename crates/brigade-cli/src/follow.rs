@@ -21,6 +21,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::render::truncate_at_word;
 use crate::sanitize;
+use crate::store_advice;
 use crate::summary::CommandHints;
 use crate::suspend;
 
@@ -388,7 +389,7 @@ pub(crate) async fn follow(
         cancel_state = CancelState::Requested;
         progress.announce(&view, "Stopping. The partial result follows. Press Ctrl-C again to exit at once.");
         if let Err(error) = runtime.cancel(&root, "the user").await {
-            progress.say(&view, &error.to_string());
+            progress.say(&view, &store_advice::describe_run(&error));
         }
     };
     listener.close();

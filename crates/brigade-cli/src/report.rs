@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::follow::RunView;
 use crate::progress;
+use crate::store_advice;
 use crate::units;
 
 /// Object that `--output-format json` prints, and the last line of `stream-json`.
@@ -122,7 +123,9 @@ impl Report {
                 let (limit, error) = details(&outcome.status);
                 (outcome.text.to_string(), outcome.status.as_str(), limit, error, outcome.warnings.clone())
             }
-            Err(error) => (String::new(), "failed", None, Some(error.to_string()), Vec::new()),
+            Err(error) => {
+                (String::new(), "failed", None, Some(store_advice::describe_run(error)), Vec::new())
+            }
         };
         let sent = view.tree.agent_messages().iter();
         let messages = sent.map(|sent| Message {

@@ -28,7 +28,7 @@ use crate::model::{ModelInfo, Models, passthrough};
 use crate::session::{Driver, DriverError, RoundEnd};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
-use crate::store::{Append, Expect, Lease, Owner, Pos, Store, StoreError};
+use crate::store::{Append, Expect, Lease, Owner, Pos, Store, StoreError, retry};
 use crate::task::{AbortOnDrop, spawn};
 use crate::tree::{Core, ResolvedAgent, Tree};
 use imported::LastRound;
@@ -343,7 +343,7 @@ impl Runtime {
                 lease: Some(lease.clone()),
                 at: now,
             };
-            match store.append(append).await {
+            match retry::append(store, || append.clone()).await {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -541,7 +541,7 @@ impl Runtime {
             lease: None,
             at: clock::now(),
         };
-        self.core.store.append(append).await?;
+        retry::append(&*self.core.store, || append.clone()).await?;
         Ok(())
     }
 

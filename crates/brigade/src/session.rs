@@ -40,7 +40,7 @@ use crate::concurrency::{ConcurrencyKey, Slot};
 use crate::event_stream::RunEvent;
 use crate::external::{self, ExternalSessionGuard};
 use crate::fast_map::{FastMap, FastSet};
-use crate::store::{Append, Expect, Pos, StoreError};
+use crate::store::{Append, Expect, Pos, StoreError, retry};
 use crate::task::AbortOnDrop;
 use crate::tree::{ResolvedAgent, Tree};
 use call_timeout::MAX_GRACE;
@@ -409,7 +409,7 @@ impl Driver {
         while !self.pending.is_empty() {
             let at = wall_clock::now();
             let events = Arc::new(std::mem::take(&mut self.pending));
-            let append = Append {
+            let append = || Append {
                 session: self.state.session().clone(),
                 expect: Expect::Length(self.committed),
                 events: events.clone(),
@@ -417,7 +417,7 @@ impl Driver {
                 lease: Some(self.tree.lease_for(self.state.session())),
                 at,
             };
-            match self.tree.store().append(append).await {
+            match retry::append(self.tree.store(), append).await {
                 Ok(appended) => {
                     self.publish(events, appended.first_pos, at);
                     self.tree.mark_written(&self.blobs);
@@ -450,7 +450,7 @@ impl Driver {
     /// still admitted.
     async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), DriverError> {
         let session = self.state.session().clone();
-        let records = self.tree.store().read(&session, 0).await?;
+        let records = self.tree.read(&session, 0).await?;
         self.state = self.tree.fold(&session, &records);
         let known = usize::try_from(self.committed).unwrap_or(usize::MAX);
         self.committed = records.len() as u64;
@@ -479,7 +479,7 @@ impl Driver {
     /// Reads external events.
     async fn read_external_events(&mut self) -> Result<(), DriverError> {
         self.flush().await?;
-        let records = self.tree.store().read(&self.state.session().clone(), self.committed).await?;
+        let records = self.tree.read(self.state.session(), self.committed).await?;
         for record in records {
             self.state.apply(&record.event);
             self.committed += 1;

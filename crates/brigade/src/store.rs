@@ -8,10 +8,12 @@ mod codec;
 mod export;
 mod lease;
 mod owner;
+pub(crate) mod retry;
 mod totals;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use brigade_core::{Event, Hash, Record, SessionId, Status};
 use futures::future::BoxFuture;
@@ -115,7 +117,7 @@ pub enum StoreError {
         epoch: u64,
     },
     /// A live runner holds the tree.
-    #[error("{root} is running in {owner}. Wait for it to end, or stop it with `brigade cancel {root}`.")]
+    #[error("{root} is running in {owner}")]
     Held {
         /// The tree.
         root: SessionId,
@@ -133,9 +135,7 @@ pub enum StoreError {
         kind: &'static str,
     },
     /// A session to restore already exists with other content.
-    #[error(
-        "cannot import session {session}: the store already has it, and record {seq} differs. Remove it with `brigade sessions rm` first."
-    )]
+    #[error("cannot import session {session}: the store already has it, and record {seq} differs")]
     Differs {
         /// The session.
         session: SessionId,
@@ -143,11 +143,11 @@ pub enum StoreError {
         seq: u64,
     },
     /// The session does not exist.
-    #[error("session {0} does not exist. List all sessions with `brigade sessions list`.")]
+    #[error("session {0} does not exist")]
     UnknownSession(SessionId),
     /// A record is damaged.
     #[error(
-        "cannot read session {session}: record {seq} is damaged ({cause}). The records before it are intact. Restore the store from a backup."
+        "cannot read session {session}: record {seq} is damaged ({cause}). The records before it are intact"
     )]
     Damaged {
         /// The session.
@@ -158,9 +158,7 @@ pub enum StoreError {
         cause: String,
     },
     /// A record is missing.
-    #[error(
-        "cannot read session {session}: record {seq} is missing. The records before it are intact. Restore the store from a backup."
-    )]
+    #[error("cannot read session {session}: record {seq} is missing. The records before it are intact")]
     MissingRecord {
         /// The session.
         session: SessionId,
@@ -168,9 +166,7 @@ pub enum StoreError {
         seq: u64,
     },
     /// A session is missing.
-    #[error(
-        "session {child} is missing: {parent} delegated to it, but the store does not contain it. Restore the store from a backup."
-    )]
+    #[error("session {child} is missing: {parent} delegated to it, but the store does not contain it")]
     MissingSession {
         /// The session.
         child: SessionId,
@@ -178,9 +174,7 @@ pub enum StoreError {
         parent: SessionId,
     },
     /// A newer version wrote the session, so this version can only read it.
-    #[error(
-        "cannot run session {session}: a newer version of Brigade wrote it (record {seq}: {what}). Upgrade Brigade."
-    )]
+    #[error("cannot run session {session}: a newer version of Brigade wrote it (record {seq}: {what})")]
     Newer {
         /// The session.
         session: SessionId,
@@ -191,7 +185,7 @@ pub enum StoreError {
     },
     /// A newer version wrote the store.
     #[error(
-        "cannot open the store {place}: its format is {found}, and this version supports formats up to {known}. Upgrade Brigade."
+        "cannot open the store {place}: its format is {found}, and this version supports formats up to {known}"
     )]
     NewerStore {
         /// Path of the store.
@@ -202,15 +196,13 @@ pub enum StoreError {
         known: u32,
     },
     /// The disk is full.
-    #[error(
-        "cannot write to {place}: the disk is full. Free some space, then run `brigade resume`. Nothing recorded is lost."
-    )]
+    #[error("cannot write to {place}: the disk is full")]
     Full {
         /// Path of the store.
         place: String,
     },
     /// The store cannot be written.
-    #[error("cannot write to {place}: {cause}. Choose another store with --store.")]
+    #[error("cannot write to {place}: {cause}")]
     ReadOnly {
         /// Path of the store.
         place: String,
@@ -218,24 +210,62 @@ pub enum StoreError {
         cause: String,
     },
     /// Another process holds the lock of the store.
-    #[error("cannot write to the store {place}: {}", lock_owner_hint(by.as_ref()))]
+    #[error("cannot write to the store {place}: {} holds the lock", blocker_name(by.as_ref()))]
     Locked {
         /// Path of the store.
         place: String,
         /// The process, if it can be determined.
         by: Option<Blocker>,
     },
-    /// Another failure of the store file.
+    /// The store cannot be reached now. Nothing was written.
+    #[error("cannot reach the store {place}: {cause}")]
+    Unavailable {
+        /// Address of the store.
+        place: String,
+        /// Cause of the failure.
+        cause: String,
+        /// Time after which another attempt may succeed. None if only a change outside the store helps.
+        retry: Option<Duration>,
+    },
+    /// The store cannot tell whether an append took effect, for example after a lost connection. Read the log of the
+    /// session from `seq` to find out. The append may still take effect later, until another event has this `seq`.
+    #[error("cannot tell whether record {seq} of session {session} was written")]
+    OutcomeUnknown {
+        /// The session.
+        session: SessionId,
+        /// `seq` that the first event of the append has, if it took effect.
+        seq: u64,
+    },
+    /// Another failure of the store.
     #[error("cannot use {place}: {cause}")]
     Broken {
         /// Path of the store.
         place: String,
+        /// Kind of the failure.
+        kind: BrokenKind,
         /// Cause of the failure.
         cause: String,
     },
     /// The store was closed, or stopped on purpose in a test.
     #[error("the store is closed")]
     Closed,
+}
+
+/// Kind of a failure that makes a store unusable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenKind {
+    /// The file belongs to another program.
+    Foreign,
+    /// The file is not a store, or its header is damaged.
+    NotAStore,
+    /// The format number of the file is damaged.
+    Format,
+    /// The file is damaged.
+    Corrupt,
+    /// The disk failed, or is full.
+    Disk,
+    /// Any other failure.
+    Other,
 }
 
 /// A child session that has returned to its parent.
@@ -296,15 +326,8 @@ impl ReturnedChild {
     }
 }
 
-fn lock_owner_hint(by: Option<&Blocker>) -> String {
-    by.map_or_else(
-        || {
-            "an unknown process holds the lock. \
-             Check the other containers and machines that use this store."
-                .to_owned()
-        },
-        Blocker::to_string,
-    )
+fn blocker_name(by: Option<&Blocker>) -> String {
+    by.map_or_else(|| "an unknown process".to_owned(), Blocker::to_string)
 }
 
 /// Storage of all session logs.

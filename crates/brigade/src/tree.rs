@@ -27,7 +27,7 @@ use crate::runtime::{CachedSession, ResumeOptions, SessionCache};
 use crate::session::{DriverError, DriverMessage};
 use crate::settings::Settings;
 use crate::skills::SKILL;
-use crate::store::{Lease, Owner, Pos, Store, StoreError};
+use crate::store::{BrokenKind, Lease, Owner, Pos, Store, StoreError, retry};
 use crate::task::AbortOnDrop;
 use crate::tool::{AnyTool, ECHO, Files};
 use crate::writes::{EarlierWrites, Writes};
@@ -237,7 +237,7 @@ impl Tree {
     /// Releases the lease.
     pub(crate) async fn release(&self) -> Result<(), StoreError> {
         self.released.store(true, Ordering::SeqCst);
-        let released = self.store().release(&self.lease).await;
+        let released = retry::while_unavailable(|| self.store().release(&self.lease)).await;
         if released.is_err() {
             self.release_later();
         }
@@ -268,6 +268,11 @@ impl Tree {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.core.store
+    }
+
+    /// Reads a log from `from`. Retries while the store cannot be reached.
+    pub(crate) async fn read(&self, session: &SessionId, from: u64) -> Result<Vec<Record>, StoreError> {
+        retry::while_unavailable(|| self.store().read(session, from)).await
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -658,7 +663,9 @@ impl Tree {
         hash: Hash,
     ) -> Result<T, DriverError> {
         let place = || format!("the definition {hash}");
-        let broken = |cause: String| DriverError::Store(StoreError::Broken { place: place(), cause });
+        let broken = |cause: String| {
+            DriverError::Store(StoreError::Broken { place: place(), kind: BrokenKind::Other, cause })
+        };
         let body = self.store().blob(hash).await.map_err(DriverError::Store)?;
         let body = body.ok_or_else(|| broken("it is missing from the store".to_owned()))?;
         serde_json::from_str(&body).map_err(|cause| broken(cause.to_string()))

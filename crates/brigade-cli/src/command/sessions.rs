@@ -28,6 +28,7 @@ use crate::sanitize;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
+use crate::store_advice;
 use crate::terminal;
 use crate::units;
 use list::ListLimit;
@@ -108,7 +109,7 @@ impl SessionsContext<'_> {
         } else {
             let records: Vec<Value> =
                 records.iter().map(|record| progress::event_json(record, &view)).collect();
-            let error = fault.as_ref().map(ToString::to_string);
+            let error = fault.as_ref().map(store_advice::describe);
             output::json(&json!({ "session_id": session, "records": records, "error": error }))?;
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
@@ -158,7 +159,7 @@ impl SessionsContext<'_> {
         if run.view.tree.nodes().is_empty() {
             return Err(fault.unwrap_or_else(|| StoreError::UnknownSession(root.clone())).into());
         }
-        run.fault = fault.as_ref().map(ToString::to_string);
+        run.fault = fault.as_ref().map(store_advice::describe);
         Ok((run, fault))
     }
 

@@ -11,7 +11,7 @@ use brigade_core::{Agent, Event, Outcome, Record, SessionId, Spent};
 
 use super::{CachedSession, ResumeOptions, RunError, Runtime, fold};
 use crate::settings::ModeOrigin;
-use crate::store::{Append, Expect, Lease, Pos, StoreError};
+use crate::store::{Append, Expect, Lease, Pos, StoreError, retry};
 use crate::tree::Tree;
 
 /// Message that begins the first local round of an imported session.
@@ -95,7 +95,7 @@ impl Runtime {
                 lease: Some(lease.clone()),
                 at: now,
             };
-            match self.core.store.append(append).await {
+            match retry::append(&*self.core.store, || append.clone()).await {
                 // A message from outside may be appended in between. The append is then retried.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),

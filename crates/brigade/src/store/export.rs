@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::codec::{self, DecodeError, Encoded};
-use super::{Loans, Store, StoreError};
+use super::{BrokenKind, Loans, Store, StoreError};
 
 /// Format version of the lines.
 const FORMAT: u32 = 1;
@@ -187,7 +187,7 @@ impl ExportLines {
 }
 
 fn encode_error(error: serde_json::Error) -> StoreError {
-    StoreError::Broken { place: "this export".into(), cause: error.to_string() }
+    StoreError::Broken { place: "this export".into(), kind: BrokenKind::Other, cause: error.to_string() }
 }
 
 /// Checksum of a line. Positions differ between stores, so they are not included.

@@ -28,3 +28,4 @@ mod rounds;
 mod seen_files;
 mod support;
 mod undo;
+mod unreliable_store;

@@ -246,6 +246,48 @@ pub(crate) struct CrashStore {
     pub(crate) rows: AtomicUsize,
     /// Whether the user approves just before the time limit denies.
     pub(crate) is_answered_first: AtomicBool,
+    /// Random faults, if they are switched on.
+    faults: Mutex<Option<Faults>>,
+    /// Appends until the store is out of reach for good.
+    reachable_for: AtomicI64,
+}
+
+/// Seeded source of faults that a store on another machine can have.
+struct Faults {
+    state: u64,
+    counts: BTreeMap<Fault, u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// Nothing is written, and the caller learns that.
+    Unavailable,
+    /// The append is written, but the answer is lost.
+    AnswerLost,
+    /// The append is lost, and so is the answer.
+    RequestLost,
+    /// The answer is lost, and the append is written a moment later.
+    Late,
+    /// A read finds no store.
+    UnreadableNow,
+}
+
+impl Faults {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        (self.state >> 11) % bound
+    }
+
+    fn count(&mut self, fault: Fault) -> Fault {
+        *self.counts.entry(fault).or_default() += 1;
+        fault
+    }
+}
+
+pub(crate) fn unavailable(retry: Option<Duration>) -> StoreError {
+    StoreError::Unavailable { place: "elsewhere".into(), cause: "the connection was closed".into(), retry }
 }
 
 impl CrashStore {
@@ -257,7 +299,68 @@ impl CrashStore {
             appends,
             rows: AtomicUsize::new(0),
             is_answered_first: AtomicBool::new(false),
+            faults: Mutex::default(),
+            reachable_for: AtomicI64::new(i64::MAX),
         }
+    }
+
+    /// Makes about half of all appends and a third of all reads fail for a moment.
+    pub(crate) fn fail_at_random(&self, seed: u64) {
+        let state = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        *self.faults.lock().unwrap() = Some(Faults { state, counts: BTreeMap::new() });
+    }
+
+    /// Makes all appends fail after this many, without hope for a retry.
+    pub(crate) fn fail_for_good_after(&self, appends: i64) {
+        self.reachable_for.store(appends, Ordering::SeqCst);
+    }
+
+    /// Ends the faults and returns how many of each kind there were.
+    pub(crate) fn faults(&self) -> BTreeMap<Fault, u32> {
+        self.faults.lock().unwrap().take().map(|faults| faults.counts).unwrap_or_default()
+    }
+
+    fn append_fault(&self) -> Option<Fault> {
+        let mut faults = self.faults.lock().unwrap();
+        let faults = faults.as_mut()?;
+        let fault = match faults.below(8) {
+            0 => Fault::Unavailable,
+            1 => Fault::AnswerLost,
+            2 => Fault::RequestLost,
+            3 => Fault::Late,
+            _ => return None,
+        };
+        Some(faults.count(fault))
+    }
+
+    fn is_unreadable_now(&self) -> bool {
+        let mut faults = self.faults.lock().unwrap();
+        faults.as_mut().is_some_and(|faults| {
+            let is_hit = faults.below(3) == 0;
+            if is_hit {
+                faults.count(Fault::UnreadableNow);
+            }
+            is_hit
+        })
+    }
+
+    async fn append_with(&self, fault: Fault, append: Append) -> Result<Appended, StoreError> {
+        let Expect::Length(seq) = append.expect else { return self.inner.append(append).await };
+        let unknown = StoreError::OutcomeUnknown { session: append.session.clone(), seq };
+        match fault {
+            Fault::Unavailable | Fault::UnreadableNow => return Err(unavailable(Some(Duration::ZERO))),
+            Fault::RequestLost => {}
+            // A refusal is an answer, which is lost too.
+            Fault::AnswerLost => drop(self.inner.append(append).await),
+            Fault::Late => {
+                let inner = self.inner.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(append.at % 20)).await;
+                    let _ = inner.append(append).await;
+                });
+            }
+        }
+        Err(unknown)
     }
 
     /// The user's approval for the request that an append answers.
@@ -317,7 +420,13 @@ impl Store for CrashStore {
             self.appends_left.store(-1, Ordering::SeqCst);
             return Box::pin(std::future::ready(Err(StoreError::Closed)));
         }
+        if self.reachable_for.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Box::pin(std::future::ready(Err(unavailable(None))));
+        }
         let first = self.earlier_answer(&append);
+        if let Some(fault) = self.append_fault() {
+            return Box::pin(self.append_with(fault, append));
+        }
         Box::pin(async move {
             if let Some(first) = first {
                 self.inner.append(first).await?;
@@ -326,6 +435,9 @@ impl Store for CrashStore {
         })
     }
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        if self.is_unreadable_now() {
+            return Box::pin(std::future::ready(Err(unavailable(Some(Duration::ZERO)))));
+        }
         self.counted(Vec::len, || self.inner.read(session, from))
     }
     fn read_prefix(

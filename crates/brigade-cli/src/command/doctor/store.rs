@@ -8,6 +8,7 @@ use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
 use crate::settings::StoreAddress;
+use crate::store_advice;
 
 /// A larger store is not verified, because that would take too long.
 const MAX_CHECKED_BYTES: u64 = 512 << 20;
@@ -60,11 +61,11 @@ fn check_file(file: &Path) -> Finding {
             }
         }
         Err(error @ StoreError::NewerStore { .. }) => Finding::problem(
-            error.to_string(),
+            store_advice::describe(&error),
             "Use a newer version of brigade, or choose another path with --store PATH",
         ),
         Err(error) => Finding::problem(
-            error.to_string(),
+            store_advice::describe(&error),
             "Move the file away, or choose another path with --store PATH",
         ),
     }
