@@ -5,12 +5,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade::store::Pos;
 use brigade::{Run, RunError, RunEvent, RunResult, Runtime, Store};
 use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::event::CallFault;
 use brigade_core::view::Tree;
-use brigade_core::{CallId, Event, Grant, Record, SessionId, Text, ToolCall};
+use brigade_core::{CallId, Cursor, Event, Grant, Record, SessionId, Text, ToolCall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
@@ -42,7 +41,7 @@ pub(crate) struct RunView {
     pub(crate) schema: Option<Text>,
     next_seq: HashMap<SessionId, u64>,
     /// Position up to which all events of the tree were seen.
-    seen_pos: Pos,
+    seen_pos: Cursor,
     /// Last turn of each session whose complete reply is known.
     last_replied_turn: HashMap<SessionId, u32>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
@@ -65,7 +64,7 @@ impl RunView {
             grant: None,
             schema: None,
             next_seq: HashMap::new(),
-            seen_pos: 0,
+            seen_pos: Cursor::START,
             last_replied_turn: HashMap::new(),
             calls: HashMap::new(),
             current_calls: HashMap::new(),
@@ -82,7 +81,7 @@ impl RunView {
         store: &dyn Store,
         root: &SessionId,
     ) -> Result<(RunView, Vec<Record>), CliError> {
-        let records = store.tail(root, 0, usize::MAX).await?;
+        let records = store.tail(root, Cursor::START, usize::MAX).await?;
         let mut view = RunView::new(root.clone());
         for record in &records {
             view.apply(record);

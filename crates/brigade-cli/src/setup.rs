@@ -140,7 +140,7 @@ async fn is_imported(store: &dyn Store, session: &SessionId) -> Result<bool, Cli
     let Some(mark) = store.imported(&session.root_id()).await? else { return Ok(false) };
     let (records, _) = store.read_prefix(session).await?;
     let last = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-    Ok(last.is_some_and(|record| record.pos <= mark))
+    Ok(last.is_some_and(|record| !store.is_after(record.pos, mark)))
 }
 
 /// Authority and agent definition of the session's last round, as far as they can be read.

@@ -16,8 +16,8 @@ use brigade_core::permission::{Mode, Rule, RuleError};
 use brigade_core::state::{CallProgress, Round};
 use brigade_core::tool_names;
 use brigade_core::{
-    Agent, Backend, CallId, Delegation, DelegationStyle, Event, Limit, Record, RemoteContext, SessionId,
-    State, Status, ToolSpec,
+    Agent, Backend, CallId, Cursor, Delegation, DelegationStyle, Event, Limit, Record, RemoteContext,
+    SessionId, State, Status, ToolSpec,
 };
 use tokio::task::JoinHandle;
 
@@ -28,7 +28,7 @@ use crate::model::{ModelInfo, Models, passthrough};
 use crate::session::{Driver, DriverError, RoundEnd};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
-use crate::store::{Append, Expect, Lease, Owner, Pos, Store, StoreError, retry};
+use crate::store::{Append, Expect, Lease, Owner, Store, StoreError, retry};
 use crate::task::{AbortOnDrop, spawn};
 use crate::tree::{Core, ResolvedAgent, Tree};
 use imported::LastRound;
@@ -360,7 +360,7 @@ impl Runtime {
         &self,
         tree: Arc<Tree>,
         state: State,
-        started: Pos,
+        started: Cursor,
         options: ResumeOptions,
         reason: Reason,
     ) -> Result<PreparedRun, RunError> {
@@ -384,7 +384,7 @@ impl Runtime {
         if !continues {
             return Ok(self.already_ended(tree, state, started));
         }
-        let is_imported = tree.imported.is_some_and(|import_pos| started <= import_pos);
+        let is_imported = tree.imported.is_some_and(|mark| !tree.store().is_after(started, mark));
         let LastRound { mut agent, authority: then } =
             self.last_round(&tree, &round, is_imported, &options).await?;
         // A model that the user chooses for the next round is recorded with it.
@@ -458,7 +458,7 @@ impl Runtime {
         Ok(prepared(tree, driver))
     }
 
-    fn already_ended(&self, tree: Arc<Tree>, state: State, started: Pos) -> PreparedRun {
+    fn already_ended(&self, tree: Arc<Tree>, state: State, started: Cursor) -> PreparedRun {
         let session = state.session().clone();
         let result = match state.ended() {
             Some(outcome) => Ok(RunResult {
@@ -812,7 +812,7 @@ async fn listen_for_external_events(tree: Arc<Tree>) {
     loop {
         changes.mark_unchanged();
         if let Ok(events) = tree.store().external_events(&tree.root, after).await {
-            after = events.iter().map(|(_, pos)| *pos).max().unwrap_or(after);
+            after = events.last().map_or(after, |(_, pos)| *pos);
             tree.notify(events.iter().map(|(session, _)| session));
         }
         if changes.changed().await.is_err() {

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade_core::{Event, Hash, Record, SessionId, Status};
+use brigade_core::{Cursor, Event, Hash, Record, SessionId, Status};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
@@ -26,9 +26,6 @@ pub use memory::MemoryStore;
 pub use owner::{Liveness, Owner};
 pub use sqlite::{HealthCheck, Integrity, SqliteStore};
 pub use totals::Totals;
-
-/// Position in the store. Positions increase and have gaps.
-pub type Pos = u64;
 
 /// Records of a session up to the first unreadable one, and the error of that one.
 pub type Prefix = (Vec<Record>, Option<StoreError>);
@@ -67,8 +64,15 @@ pub struct Append {
 pub struct Appended {
     /// `seq` of the first event.
     pub first_seq: u64,
-    /// Position of the first event. The events of one append have consecutive positions.
-    pub first_pos: Pos,
+    /// Position of the first event. The events of one append have consecutive numbers.
+    pub first_pos: Cursor,
+}
+
+impl Appended {
+    /// Position of an event of the append, counted from 0.
+    pub fn pos(&self, nth: u64) -> Cursor {
+        Cursor::new(self.first_pos.number() + nth)
+    }
 }
 
 /// Exclusive right to run one tree. A later lease of the same tree has a higher epoch and fences this one.
@@ -274,13 +278,13 @@ pub struct ReturnedChild {
     /// The session.
     pub session: SessionId,
     /// Position of the delegation. All events of the child are after it.
-    pub after: Pos,
+    pub after: Cursor,
 }
 
 /// Delegations and returns in the records of a tree, collected page by page.
 #[derive(Debug, Clone, Default)]
 pub struct Loans {
-    delegated: HashMap<SessionId, Pos>,
+    delegated: HashMap<SessionId, Cursor>,
     returned: BTreeSet<SessionId>,
 }
 
@@ -335,8 +339,9 @@ fn blocker_name(by: Option<&Blocker>) -> String {
 /// # Contract
 ///
 /// * An append is atomic: after a crash either all of its events are present or none. When it returns, they are durable.
-/// * `seq` is dense per session from 0. `pos` increases over the whole store. A reader that has seen a position has
-///   seen all events before it.
+/// * `seq` is dense per session from 0. `pos` increases in every tree and is never assigned again in that tree. A
+///   reader of a tree that has seen a position has seen all events of the tree before it. Positions of different trees
+///   need not be comparable.
 /// * An append with a lease succeeds only while that lease is the latest of its tree, checked in the same transaction.
 /// * An append without a lease contains only external events.
 /// * A write may begin as soon as its method is called. If its future is dropped early, the write may or may not happen.
@@ -352,13 +357,18 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the events of a session up to the first unreadable one, and the error of that one.
     fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<Prefix, StoreError>>;
 
+    /// Whether a position is after another one of the same tree. Nothing but a store compares positions.
+    fn is_after(&self, position: Cursor, other: Cursor) -> bool {
+        position.number() > other.number()
+    }
+
     /// Returns up to `limit` events of a session and its descendants after a position, in store order. Events
     /// before an unreadable one are returned without an error. The next call, starting after them, returns the
     /// error.
     fn tail(
         &self,
         root: &SessionId,
-        after: Pos,
+        after: Cursor,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
@@ -372,8 +382,8 @@ pub trait Store: Send + Sync + 'static {
     fn external_events(
         &self,
         root: &SessionId,
-        after: Pos,
-    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
+        after: Cursor,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Cursor)>, StoreError>>;
 
     /// Changes whenever an append without a lease, or by another process, may have happened.
     fn changes(&self) -> watch::Receiver<u64>;
@@ -397,7 +407,7 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the process that runs the tree of this root now, if any. Costs the same however many trees there are.
     fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>>;
 
-    /// Lists the root sessions of all trees, newest first.
+    /// Lists the root sessions of all trees, newest first by the time of their first event.
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>>;
 
     /// Returns the usage of trees by root session, in the requested order. An unreadable tree does not affect the
@@ -425,5 +435,5 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns the position of the last record that [`Store::restore`] added to the tree of this root, if any.
     /// Records up to there grant no authority.
-    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>>;
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Cursor>, StoreError>>;
 }

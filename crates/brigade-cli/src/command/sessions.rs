@@ -11,8 +11,8 @@ use std::path::Path;
 
 use brigade::store::{self, ReturnedChild};
 use brigade::{Store, StoreError};
-use brigade_core::SessionId;
 use brigade_core::view::Node;
+use brigade_core::{Cursor, SessionId};
 use serde_json::{Value, json};
 
 use crate::args::{
@@ -138,7 +138,7 @@ impl SessionsContext<'_> {
     async fn read_tree(&self, root: &SessionId) -> Result<(ExportedRun, Option<StoreError>), CliError> {
         let view = RunView::new(root.clone());
         let mut run = ExportedRun { view, records: Vec::new(), fault: None };
-        let mut after = 0;
+        let mut after = Cursor::START;
         let fault = loop {
             match self.store.tail(root, after, 10_000).await {
                 Ok(page) => {

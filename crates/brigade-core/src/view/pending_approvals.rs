@@ -1,7 +1,5 @@
 //! Pending approvals of a tree.
 
-use std::collections::BTreeMap;
-
 use crate::event::{Answer, Event, Record};
 use crate::id::{CallId, SessionId};
 use crate::text::Text;
@@ -46,11 +44,11 @@ impl PendingApproval {
 
 /// Pending approvals, in the order of the requests.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PendingApprovals(BTreeMap<u64, PendingApproval>);
+pub(super) struct PendingApprovals(Vec<PendingApproval>);
 
 impl PendingApprovals {
     pub(super) fn iter(&self) -> impl Iterator<Item = &PendingApproval> {
-        self.0.values()
+        self.0.iter()
     }
 
     pub(super) fn apply(&mut self, record: &Record) {
@@ -67,7 +65,8 @@ impl PendingApprovals {
                     until: *until,
                     default: default.clone(),
                 };
-                self.0.insert(record.pos, question);
+                let earlier = self.0.partition_point(|open| open.asked_at <= question.asked_at);
+                self.0.insert(earlier, question);
             }
             Event::Answered { call, .. } | Event::ToolEnded { call, .. } => {
                 self.close(&record.session, Some(*call));
@@ -78,8 +77,6 @@ impl PendingApprovals {
     }
 
     fn close(&mut self, session: &SessionId, call: Option<CallId>) {
-        if !self.0.is_empty() {
-            self.0.retain(|_, open| open.session != *session || call.is_some_and(|call| open.call != call));
-        }
+        self.0.retain(|open| open.session != *session || call.is_some_and(|call| open.call != call));
     }
 }

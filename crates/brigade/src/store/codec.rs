@@ -252,8 +252,21 @@ pub(super) fn hydrate<E: From<DecodeError>>(
     fault
 }
 
-/// Checksum of a record. Eight bytes are enough against accidental damage, which is all it protects from.
-pub(super) fn checksum(session: &str, seq: u64, pos: u64, at: u64, v: u64, body: &[u8]) -> [u8; 8] {
+/// Checksum of a record. It does not cover the position, which the store assigns. Eight bytes are enough against
+/// accidental damage, which is all it protects from.
+pub(super) fn checksum(session: &str, seq: u64, at: u64, v: u64, body: &[u8]) -> [u8; 8] {
+    checksum_with_position(session, seq, 0, at, v, body)
+}
+
+/// Checksum of a record with its position. Earlier versions wrote it to SQLite files.
+pub(super) fn checksum_with_position(
+    session: &str,
+    seq: u64,
+    pos: u64,
+    at: u64,
+    v: u64,
+    body: &[u8],
+) -> [u8; 8] {
     let mut hasher = blake3::Hasher::new();
     let mut head = [0u8; 40];
     let numbers = [seq, pos, at, v, session.len() as u64];

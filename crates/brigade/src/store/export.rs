@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use brigade_core::permission::Mode;
-use brigade_core::{Agent, Authority, CallId, Event, Hash, Record, SessionId, State};
+use brigade_core::{Agent, Authority, CallId, Cursor, Event, Hash, Record, SessionId, State};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -126,7 +126,7 @@ pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, Store
     let mut lines = ExportLines::default();
     lines.push(&Header { brigade_export: FORMAT, root: root.clone() })?;
     let mut exported: HashSet<Hash> = HashSet::new();
-    let (mut after, mut count) = (0, 0);
+    let (mut after, mut count) = (Cursor::START, 0);
     let mut loans = Loans::default();
     loop {
         let page = store.tail(root, after, PAGE_RECORDS).await?;
@@ -190,9 +190,9 @@ fn encode_error(error: serde_json::Error) -> StoreError {
     StoreError::Broken { place: "this export".into(), kind: BrokenKind::Other, cause: error.to_string() }
 }
 
-/// Checksum of a line. Positions differ between stores, so they are not included.
+/// Checksum of a line.
 fn sum(session: &SessionId, seq: u64, at: u64, v: u64, event: &RawValue) -> String {
-    let sum = codec::checksum(session.as_str(), seq, 0, at, v, event.get().as_bytes());
+    let sum = codec::checksum(session.as_str(), seq, at, v, event.get().as_bytes());
     format!("{:016x}", u64::from_be_bytes(sum))
 }
 
@@ -347,7 +347,7 @@ impl ImportedTree {
         })?;
         codec::hydrate(&mut event, &mut |hash| Ok::<_, LineError>(self.blobs.get(&hash).cloned()))?;
         let v = u16::try_from(v).map_err(|error| LineError::Line(error.to_string()))?;
-        self.records.push(Record { session, seq, pos: 0, at, v, event });
+        self.records.push(Record { session, seq, pos: Cursor::START, at, v, event });
         Ok(())
     }
 }

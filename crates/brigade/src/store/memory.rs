@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brigade_core::event::VERSION;
-use brigade_core::{Event, Hash, Record, SessionId};
+use brigade_core::{Cursor, Event, Hash, Record, SessionId};
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
@@ -12,8 +12,7 @@ use super::codec;
 use super::lease::{self, LeaseRow, ancestors};
 use super::totals::{EndedRounds, OpenRound};
 use super::{
-    Append, Appended, Expect, Lease, Owner, Pos, Prefix, ReturnedChild, RootSummary, Store, StoreError,
-    TreeTotals,
+    Append, Appended, Expect, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
 };
 
 /// Session logs that are lost when the process ends.
@@ -26,16 +25,16 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Logs {
     sessions: BTreeMap<SessionId, Vec<Record>>,
-    order: BTreeMap<Pos, (SessionId, u64)>,
-    last_pos: Pos,
+    order: BTreeMap<u64, (SessionId, u64)>,
+    last_pos: u64,
     blobs: HashMap<Hash, Arc<str>>,
     /// Content that each session refers to.
     refs: HashMap<SessionId, HashSet<Hash>>,
     leases: BTreeMap<SessionId, LeaseRow>,
     /// Highest position that was ever removed.
-    removed: Pos,
+    removed: u64,
     /// Imported trees, and the position of the last imported record of each.
-    imported: HashMap<SessionId, Pos>,
+    imported: HashMap<SessionId, u64>,
     /// Content that edits of removed sessions led to.
     removed_edits: HashSet<Hash>,
     /// Latest time passed by a caller. There is no other clock.
@@ -85,10 +84,10 @@ impl Logs {
         }
         self.now = self.now.max(append.at);
         self.add_blobs(&append.session, append.blobs);
-        let first_pos = self.last_pos + 1;
+        let first_pos = Cursor::new(self.last_pos + 1);
         for (event, seq) in append.events.iter().cloned().zip(length..) {
             let session = append.session.clone();
-            self.push(Record { session, seq, pos: 0, at: append.at, v: VERSION, event });
+            self.push(Record { session, seq, pos: Cursor::START, at: append.at, v: VERSION, event });
         }
         if let Some(row) = append.lease.and_then(|lease| self.leases.get_mut(&lease.root)) {
             row.renewed = append.at;
@@ -99,10 +98,10 @@ impl Logs {
 
     fn push(&mut self, record: Record) {
         self.last_pos += 1;
-        let record = Record { pos: self.last_pos, ..record };
+        let record = Record { pos: Cursor::new(self.last_pos), ..record };
         let named = codec::definitions(&record.event);
         self.refs.entry(record.session.clone()).or_default().extend(named);
-        self.order.insert(record.pos, (record.session.clone(), record.seq));
+        self.order.insert(self.last_pos, (record.session.clone(), record.seq));
         self.sessions.entry(record.session.clone()).or_default().push(record);
     }
 
@@ -153,7 +152,7 @@ impl Logs {
         }
         for session in &removed_sessions {
             let log = self.sessions.remove(session).unwrap_or_default();
-            self.removed = self.removed.max(log.last().map_or(0, |record| record.pos));
+            self.removed = self.removed.max(log.last().map_or(0, |record| record.pos.number()));
             self.removed_edits.extend(log.iter().filter_map(|record| codec::edit(&record.event)));
             self.refs.remove(session);
             if let Some(row) = self.leases.get_mut(session) {
@@ -217,10 +216,13 @@ impl Logs {
         let summary = |(root, records): (&SessionId, &Vec<Record>)| {
             let runner = self.leases.get(root).and_then(|row| row.runner(&observer, self.now)).cloned();
             let (first, last) = (records.first()?.clone(), records.last()?.clone());
-            Some((first.pos, RootSummary { root: root.clone(), first: Ok(first), last: Ok(last), runner }))
+            Some((
+                (first.at, first.pos.number()),
+                RootSummary { root: root.clone(), first: Ok(first), last: Ok(last), runner },
+            ))
         };
-        let mut found: Vec<(Pos, RootSummary)> = tops.filter_map(summary).collect();
-        found.sort_by_key(|(first_pos, _)| std::cmp::Reverse(*first_pos));
+        let mut found: Vec<((u64, u64), RootSummary)> = tops.filter_map(summary).collect();
+        found.sort_by_key(|(started, _)| std::cmp::Reverse(*started));
         found.into_iter().map(|(_, summary)| summary).collect()
     }
 
@@ -229,7 +231,7 @@ impl Logs {
         let (mut ended, mut open) = (EndedRounds::default(), OpenRound::default());
         log.iter().for_each(|record| ended.take(&record.event));
         let ends = log.iter().filter(|record| matches!(record.event, Event::Ended { .. }));
-        let until = ends.map(|record| record.pos).max().unwrap_or_default();
+        let until = ends.last().map_or(Cursor::START, |record| record.pos);
         self.tail(root, until, usize::MAX).iter().for_each(|record| open.take(record));
         Ok(ended.with(root, &open, self.below(root).count() as u64))
     }
@@ -237,7 +239,7 @@ impl Logs {
     fn verify(&self, root: &SessionId, children: &[ReturnedChild]) -> Result<(), StoreError> {
         let was_run = ancestors(root).any(|above| self.leases.contains_key(&above));
         let is_lost = |child: &&ReturnedChild| {
-            self.removed < child.after && !self.sessions.contains_key(&child.session)
+            self.removed < child.after.number() && !self.sessions.contains_key(&child.session)
         };
         children.iter().find(is_lost).filter(|_| was_run).map_or(Ok(()), |child| Err(child.missing()))
     }
@@ -247,10 +249,12 @@ impl Logs {
         self.sessions.get(session).and_then(|log| log.get(from..)).unwrap_or_default().to_vec()
     }
 
-    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> Vec<Record> {
-        let places =
-            self.order.range(after.saturating_add(1)..).filter(|(_, (session, _))| root.contains(session));
-        let record = |(_, (session, seq)): (&Pos, &(SessionId, u64))| {
+    fn tail(&self, root: &SessionId, after: Cursor, limit: usize) -> Vec<Record> {
+        let places = self
+            .order
+            .range(after.number().saturating_add(1)..)
+            .filter(|(_, (session, _))| root.contains(session));
+        let record = |(_, (session, seq)): (&u64, &(SessionId, u64))| {
             self.sessions.get(session)?.get(usize::try_from(*seq).ok()?).cloned()
         };
         places.filter_map(record).take(limit).collect()
@@ -278,7 +282,7 @@ impl Store for MemoryStore {
     fn tail(
         &self,
         root: &SessionId,
-        after: Pos,
+        after: Cursor,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.with_logs(|logs| Ok(logs.tail(root, after, limit)))
@@ -295,8 +299,8 @@ impl Store for MemoryStore {
     fn external_events(
         &self,
         root: &SessionId,
-        after: Pos,
-    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+        after: Cursor,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Cursor)>, StoreError>> {
         self.with_logs(|logs| {
             let records = logs.tail(root, after, usize::MAX).into_iter();
             let words = records.filter(|record| record.event.is_external());
@@ -377,7 +381,7 @@ impl Store for MemoryStore {
         Box::pin(ready(result))
     }
 
-    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
-        self.with_logs(|logs| Ok(logs.imported.get(root).copied()))
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Cursor>, StoreError>> {
+        self.with_logs(|logs| Ok(logs.imported.get(root).copied().map(Cursor::new)))
     }
 }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::core::event::Answer;
-use brigade::core::{Authority, Event, Hash, Purpose, Record, Resources, SessionId};
+use brigade::core::{Authority, Cursor, Event, Hash, Purpose, Record, Resources, SessionId};
 use brigade::model::script::Script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Append, Appended, Expect, Lease, Owner, Pos, ReturnedChild, RootSummary, TreeTotals};
+use brigade::store::{Append, Appended, Expect, Lease, Owner, ReturnedChild, RootSummary, TreeTotals};
 use brigade::{Models, Run, RunResult, Runtime, Settings, Store, StoreError, Task, Workspace};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -73,7 +73,7 @@ impl Harness {
 
     /// All events of the tree, in store order.
     pub(crate) async fn log(&self, root: &SessionId) -> Vec<Record> {
-        self.store.inner.tail(root, 0, usize::MAX).await.unwrap()
+        self.store.inner.tail(root, Cursor::START, usize::MAX).await.unwrap()
     }
 
     /// The log of one session.
@@ -144,22 +144,24 @@ pub(crate) fn check_laws(log: &[Record]) {
 }
 
 /// Checks that no imported open work runs, and that no local round exceeds the configuration.
-pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: u64, settings: &Settings) {
-    let log = store.tail(root, 0, usize::MAX).await.unwrap();
+pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: Cursor, settings: &Settings) {
+    let log = store.tail(root, Cursor::START, usize::MAX).await.unwrap();
     let mut foreign = BTreeSet::new();
     for record in &log {
         match &record.event {
-            Event::Replied { turn, .. } if record.pos <= mark => {
+            Event::Replied { turn, .. } if !store.is_after(record.pos, mark) => {
                 foreign.insert((record.session.clone(), *turn));
             }
-            Event::ToolStarted { call, .. } | Event::Delegated { call, .. } if record.pos > mark => {
+            Event::ToolStarted { call, .. } | Event::Delegated { call, .. }
+                if store.is_after(record.pos, mark) =>
+            {
                 assert!(
                     !foreign.contains(&(record.session.clone(), call.turn)),
                     "{} ran {call}",
                     record.session
                 );
             }
-            Event::Started { grant, .. } if record.pos > mark => {
+            Event::Started { grant, .. } if store.is_after(record.pos, mark) => {
                 let body = store.blob(grant.authority).await.unwrap().unwrap();
                 let authority: Authority = serde_json::from_str(&body).unwrap();
                 assert!(authority.permissions.mode <= settings.permissions.mode, "{}", record.session);
@@ -449,7 +451,7 @@ impl Store for CrashStore {
     fn tail(
         &self,
         root: &SessionId,
-        after: Pos,
+        after: Cursor,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.counted(Vec::len, || self.inner.tail(root, after, limit))
@@ -457,8 +459,8 @@ impl Store for CrashStore {
     fn external_events(
         &self,
         root: &SessionId,
-        after: Pos,
-    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+        after: Cursor,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Cursor)>, StoreError>> {
         self.counted(Vec::len, || self.inner.external_events(root, after))
     }
     fn verify(
@@ -504,7 +506,7 @@ impl Store for CrashStore {
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.guard(|| self.inner.restore(records, blobs))
     }
-    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Cursor>, StoreError>> {
         self.guard(|| self.inner.imported(root))
     }
 }

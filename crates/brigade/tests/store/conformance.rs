@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use brigade::store::{Append, Expect, MemoryStore, ReturnedChild, Store, StoreError, Totals};
 use brigade_core::event::{Effect, VERSION};
-use brigade_core::{CallId, Event, Hash, Outcome, Reply, Resources, SessionId, Spent, Status};
+use brigade_core::{CallId, Cursor, Event, Hash, Outcome, Reply, Resources, SessionId, Spent, Status};
 
 use crate::support::*;
 
@@ -30,7 +30,7 @@ laws!(
     batched_events_are_read_one_by_one,
     external_events_need_only_a_session,
     runner_events_need_a_lease_and_a_length,
-    positions_increase_over_all_sessions,
+    positions_increase_in_every_tree,
     tail_returns_the_tree_in_order_and_in_pages,
     siblings_with_longer_ids_are_not_descendants,
     external_events_return_session_and_position,
@@ -40,7 +40,7 @@ laws!(
     roots_are_the_newest_first,
     remove_deletes_the_tree_and_its_own_blobs,
     remove_keeps_detached_sessions,
-    positions_are_never_reused,
+    positions_of_a_removed_tree_are_never_assigned_to_it_again,
     reading_nothing_is_not_an_error,
     totals_are_the_sum_of_rounds_and_of_open_branches,
     verify_of_a_tree_whose_returned_child_has_no_log_fails,
@@ -98,7 +98,7 @@ async fn append_is_atomic(store: &dyn Store) {
     let many = (0..500).map(|n| said_event(format!("{n}"))).collect();
     let appended = store.append(leased_append(&lease, &root, 1, many)).await.unwrap();
     let records = store.read(&root, 1).await.unwrap();
-    let positions = (appended.first_pos..).take(500).collect::<Vec<_>>();
+    let positions = (0..500).map(|nth| appended.pos(nth)).collect::<Vec<_>>();
     assert_eq!(records.iter().map(|record| record.pos).collect::<Vec<_>>(), positions);
 }
 
@@ -131,7 +131,7 @@ async fn check_single_reads(store: &dyn Store, top: &SessionId, fact: impl Fn(us
     for from in 0..=whole.len() {
         assert_eq!(store.read(&top, from as u64).await.unwrap(), whole[from..], "{from}");
     }
-    let tree = store.tail(&top, 0, 1_000).await.unwrap();
+    let tree = store.tail(&top, Cursor::START, 1_000).await.unwrap();
     assert_eq!(tree.len(), whole.len() + 3);
     for (seen, record) in (1..).zip(&tree) {
         for limit in [1, 2, 7, 1_000] {
@@ -145,7 +145,7 @@ async fn check_single_reads(store: &dyn Store, top: &SessionId, fact: impl Fn(us
         .map(|record| (record.session.clone(), record.pos))
         .collect();
     assert_eq!(words.len(), 5);
-    assert_eq!(store.external_events(&top, 0).await.unwrap(), words);
+    assert_eq!(store.external_events(&top, Cursor::START).await.unwrap(), words);
     assert_eq!(store.external_events(&top, words[1].1).await.unwrap(), words[2..]);
     let roots = store.roots().await.unwrap();
     let summary = roots.iter().find(|summary| summary.root == top).unwrap();
@@ -183,14 +183,13 @@ async fn runner_events_need_a_lease_and_a_length(store: &dyn Store) {
     assert_eq!(store.read(&root, 0).await.unwrap().len(), 1);
 }
 
-async fn positions_increase_over_all_sessions(store: &dyn Store) {
-    let mut last = 0;
-    for n in 1..5 {
-        begin_session(store, &root(n), 3).await;
-        for record in store.read(&root(n), 0).await.unwrap() {
-            assert!(record.pos > last);
-            last = record.pos;
-        }
+async fn positions_increase_in_every_tree(store: &dyn Store) {
+    let (top, _) = small_tree(store).await;
+    for root in [top, root(8)] {
+        let tree = store.tail(&root, Cursor::START, 1_000).await.unwrap();
+        assert!(tree.iter().all(|record| store.is_after(record.pos, Cursor::START)));
+        assert!(tree.is_sorted_by(|a, b| store.is_after(b.pos, a.pos) && !store.is_after(a.pos, b.pos)));
+        assert!(tree.iter().all(|record| !store.is_after(record.pos, record.pos)));
     }
 }
 
@@ -211,12 +210,12 @@ async fn small_tree(store: &dyn Store) -> (SessionId, SessionId) {
 
 async fn tail_returns_the_tree_in_order_and_in_pages(store: &dyn Store) {
     let (top, low) = small_tree(store).await;
-    let whole = store.tail(&top, 0, 1_000).await.unwrap();
+    let whole = store.tail(&top, Cursor::START, 1_000).await.unwrap();
     assert_eq!(whole.len(), 16);
-    assert!(whole.is_sorted_by(|a, b| a.pos < b.pos));
+    assert!(whole.is_sorted_by(|a, b| store.is_after(b.pos, a.pos)));
     assert!(whole.iter().all(|record| top.contains(&record.session)));
     let mut paged = Vec::new();
-    let mut after = 0;
+    let mut after = Cursor::START;
     loop {
         let page = store.tail(&top, after, 3).await.unwrap();
         assert!(page.len() <= 3);
@@ -226,9 +225,9 @@ async fn tail_returns_the_tree_in_order_and_in_pages(store: &dyn Store) {
     }
     assert_eq!(paged, whole);
     let below: Vec<_> = whole.into_iter().filter(|record| low.contains(&record.session)).collect();
-    assert_eq!(store.tail(&low, 0, 1_000).await.unwrap(), below);
-    assert_eq!(store.tail(&low, u64::MAX, 1_000).await.unwrap(), []);
-    assert_eq!(store.tail(&low, 0, 0).await.unwrap(), []);
+    assert_eq!(store.tail(&low, Cursor::START, 1_000).await.unwrap(), below);
+    assert_eq!(store.tail(&low, after, 1_000).await.unwrap(), []);
+    assert_eq!(store.tail(&low, Cursor::START, 0).await.unwrap(), []);
 }
 
 async fn siblings_with_longer_ids_are_not_descendants(store: &dyn Store) {
@@ -241,9 +240,9 @@ async fn siblings_with_longer_ids_are_not_descendants(store: &dyn Store) {
     }
     let expected = [one.clone(), child(&one, 3)];
     assert_eq!(store.sessions(&one).await.unwrap(), expected);
-    let tail = store.tail(&one, 0, 99).await.unwrap();
+    let tail = store.tail(&one, Cursor::START, 99).await.unwrap();
     assert_eq!(tail.into_iter().map(|record| record.session).collect::<Vec<_>>(), expected);
-    let words = store.external_events(&one, 0).await.unwrap();
+    let words = store.external_events(&one, Cursor::START).await.unwrap();
     assert_eq!(words.into_iter().map(|(session, _)| session).collect::<Vec<_>>(), expected);
     assert_eq!(store.sessions(&top).await.unwrap().len(), 5);
     store.remove(&root(9)).await.unwrap_err();
@@ -251,13 +250,16 @@ async fn siblings_with_longer_ids_are_not_descendants(store: &dyn Store) {
 
 async fn external_events_return_session_and_position(store: &dyn Store) {
     let (top, low) = small_tree(store).await;
-    assert_eq!(store.external_events(&top, 0).await.unwrap(), []);
+    assert_eq!(store.external_events(&top, Cursor::START).await.unwrap(), []);
     let first = store.append(external_append(&low, vec![heard_event("one")])).await.unwrap().first_pos;
     let second = store.append(external_append(&top, vec![heard_event("two")])).await.unwrap().first_pos;
     store.append(external_append(&root(8), vec![heard_event("elsewhere")])).await.unwrap();
-    assert_eq!(store.external_events(&top, 0).await.unwrap(), [(low.clone(), first), (top.clone(), second)]);
+    assert_eq!(
+        store.external_events(&top, Cursor::START).await.unwrap(),
+        [(low.clone(), first), (top.clone(), second)]
+    );
     assert_eq!(store.external_events(&top, first).await.unwrap(), [(top.clone(), second)]);
-    assert_eq!(store.external_events(&low, 0).await.unwrap(), [(low.clone(), first)]);
+    assert_eq!(store.external_events(&low, Cursor::START).await.unwrap(), [(low.clone(), first)]);
 }
 
 async fn only_external_appends_signal_changes(store: &dyn Store) {
@@ -296,14 +298,19 @@ async fn long_texts_are_read_back_unchanged(store: &dyn Store) {
         .collect();
     store.append(leased_append(&lease, &root, 0, facts.clone())).await.unwrap();
     assert_eq!(events(&store.read(&root, 0).await.unwrap()), facts);
-    assert_eq!(events(&store.tail(&root, 0, 999).await.unwrap()), facts);
+    assert_eq!(events(&store.tail(&root, Cursor::START, 999).await.unwrap()), facts);
     let summary = store.roots().await.unwrap().remove(0);
     assert_eq!(summary.first.unwrap().event, facts[0]);
 }
 
 async fn roots_are_the_newest_first(store: &dyn Store) {
-    for bits in [5, 3, 9] {
-        let lease = begin_session(store, &root(bits), 2).await;
+    // Not in the order of the times, as after an import.
+    for (bits, at) in [(5, 2_000), (3, 1_000), (9, 3_000), (7, 1_500)] {
+        let lease = lease(store, &root(bits)).await;
+        for length in 0..2 {
+            let append = leased_append(&lease, &root(bits), length, vec![said_event("x")]);
+            store.append(Append { at: at + length, ..append }).await.unwrap();
+        }
         append_events(store, &lease, &child(&root(bits), 0), 0, 1).await.unwrap();
         if bits != 3 {
             store.release(&lease).await.unwrap();
@@ -312,7 +319,7 @@ async fn roots_are_the_newest_first(store: &dyn Store) {
     let roots = store.roots().await.unwrap();
     assert_eq!(
         roots.iter().map(|summary| summary.root.clone()).collect::<Vec<_>>(),
-        [root(9), root(3), root(5)]
+        [root(9), root(5), root(7), root(3)]
     );
     for summary in &roots {
         assert_eq!(summary.first.as_ref().unwrap().seq, 0);
@@ -373,20 +380,20 @@ async fn remove_keeps_detached_sessions(store: &dyn Store) {
     assert_eq!(store.blob(Hash::of(b"of low")).await.unwrap(), None);
 }
 
-async fn positions_are_never_reused(store: &dyn Store) {
+async fn positions_of_a_removed_tree_are_never_assigned_to_it_again(store: &dyn Store) {
     let lease = begin_session(store, &root(1), 5).await;
     let last = store.read(&root(1), 4).await.unwrap()[0].pos;
     store.release(&lease).await.unwrap();
     store.remove(&root(1)).await.unwrap();
-    begin_session(store, &root(2), 1).await;
-    assert!(store.read(&root(2), 0).await.unwrap()[0].pos > last);
+    begin_session(store, &root(1), 1).await;
+    assert!(store.is_after(store.read(&root(1), 0).await.unwrap()[0].pos, last));
 }
 
 async fn reading_nothing_is_not_an_error(store: &dyn Store) {
     assert_eq!(store.read(&root(1), 0).await.unwrap(), []);
     assert_eq!(store.read_prefix(&root(1)).await.unwrap(), (vec![], None));
-    assert_eq!(store.tail(&root(1), 0, 10).await.unwrap(), []);
-    assert_eq!(store.external_events(&root(1), 0).await.unwrap(), []);
+    assert_eq!(store.tail(&root(1), Cursor::START, 10).await.unwrap(), []);
+    assert_eq!(store.external_events(&root(1), Cursor::START).await.unwrap(), []);
     assert_eq!(store.sessions(&root(1)).await.unwrap(), []);
     assert_eq!(store.roots().await.unwrap(), []);
     begin_session(store, &root(1), 2).await;
@@ -470,7 +477,7 @@ async fn verify_of_a_tree_whose_returned_child_has_no_log_fails(store: &dyn Stor
         .await
         .unwrap();
     let verify = async || {
-        let records = store.tail(&top, 0, usize::MAX).await.unwrap();
+        let records = store.tail(&top, Cursor::START, usize::MAX).await.unwrap();
         store.verify(&top, ReturnedChild::returned(&records)).await
     };
     assert_eq!(verify().await, Ok(()), "a child that has only been lent to may not have begun");
@@ -483,11 +490,11 @@ async fn verify_of_a_tree_whose_returned_child_has_no_log_fails(store: &dyn Stor
     store.release(&lease).await.unwrap();
     store.remove(&child(&top, 0)).await.unwrap();
     verify().await.unwrap();
-    let records = store.tail(&top, 0, usize::MAX).await.unwrap();
+    let records = store.tail(&top, Cursor::START, usize::MAX).await.unwrap();
     let elsewhere = MemoryStore::new();
     elsewhere.restore(records, Vec::new()).await.unwrap();
     crate::support::lease(&elsewhere, &top).await;
-    let records = elsewhere.tail(&top, 0, usize::MAX).await.unwrap();
+    let records = elsewhere.tail(&top, Cursor::START, usize::MAX).await.unwrap();
     elsewhere.verify(&top, ReturnedChild::returned(&records)).await.unwrap();
 }
 

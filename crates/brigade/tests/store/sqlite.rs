@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use brigade::store::{BrokenKind, SqliteStore, Store, StoreError};
 use brigade_core::event::Effect;
-use brigade_core::{CallId, Event, Hash, Resources};
+use brigade_core::{CallId, Cursor, Event, Hash, Resources};
 use rusqlite::Connection;
 
 use crate::support::*;
@@ -264,7 +264,7 @@ async fn two_stores_on_one_file_see_each_other() {
         .unwrap();
     tokio::time::timeout(Duration::from_secs(5), stirred.changed()).await.unwrap().unwrap();
     assert!(said.elapsed() < Duration::from_millis(500), "{:?}", said.elapsed());
-    assert_eq!(one.external_events(&root(1), 0).await.unwrap().len(), 2);
+    assert_eq!(one.external_events(&root(1), Cursor::START).await.unwrap().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! Processes that are stopped in the middle of a commit, and read-only file systems.
 
+use brigade_core::Cursor;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -161,7 +162,7 @@ async fn work_between_commits_finds_the_lock_free() {
         }
         futures::future::join_all(words).await.into_iter().for_each(|said| assert!(said.is_ok()));
     }
-    assert_eq!(store.external_events(&root(1), 0).await.unwrap().len(), 480);
+    assert_eq!(store.external_events(&root(1), Cursor::START).await.unwrap().len(), 480);
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub(super) fn agents(conversation: &Conversation, columns: usize) -> String {
 /// Sessions with the newest activity.
 pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String, CliError> {
     let mut roots = store.roots().await?;
-    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
+    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.at)));
     let mut lines = Vec::new();
     for summary in roots.iter().take(MAX_LISTED_SESSIONS) {
         let Ok(first) = &summary.first else { continue };
@@ -179,7 +179,7 @@ mod tests {
         let record = |session: &SessionId, seq, event| Record {
             session: session.clone(),
             seq,
-            pos: 0,
+            pos: brigade_core::Cursor::START,
             at: 0,
             v: 1,
             event,

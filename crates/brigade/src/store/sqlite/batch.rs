@@ -3,12 +3,13 @@
 use std::fmt::Display;
 use std::str::Split;
 
-use brigade_core::{Record, SessionId};
+use brigade_core::{Cursor, Record, SessionId};
 use rusqlite::{Row, params};
 
+use super::Pos;
 use super::reader::Snapshot;
+use crate::store::StoreError;
 use crate::store::codec::{self, DecodeError};
-use crate::store::{Pos, StoreError};
 
 /// A decoded row: events of one session that were appended together.
 pub(super) struct Batch<'r> {
@@ -106,7 +107,7 @@ impl Snapshot<'_> {
                 return Err(DecodeError::Damaged("its flag was altered".into()));
             }
             let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
-            Ok(Record { session: session.clone(), seq, pos, at: batch.at, v, event })
+            Ok(Record { session: session.clone(), seq, pos: Cursor::new(pos), at: batch.at, v, event })
         };
         read().map_err(|error| error.of(session, seq))
     }
@@ -133,7 +134,10 @@ fn read_batch<'r>(
         value.as_blob().map_err(|error| damaged(&error))
     };
     let body = bytes(6)?;
-    if bytes(7)? != codec::checksum(session, last, last_pos, at, v, body) {
+    let sum = bytes(7)?;
+    if sum != codec::checksum(session, last, at, v, body)
+        && sum != codec::checksum_with_position(session, last, last_pos, at, v, body)
+    {
         return Err(damaged(&"its checksum does not match").into());
     }
     codec::check_version(v)?;

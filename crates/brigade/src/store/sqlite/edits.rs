@@ -7,9 +7,10 @@
 use brigade_core::{Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::Pos;
 use super::reader::Snapshot;
 use super::write_tx::WriteTx;
-use crate::store::{Pos, StoreError, codec};
+use crate::store::{StoreError, codec};
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS edits (hash BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;

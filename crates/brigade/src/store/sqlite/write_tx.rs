@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use brigade_core::event::VERSION;
-use brigade_core::{Hash, SessionId};
+use brigade_core::{Cursor, Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::reader::SubtreeRange;
@@ -147,7 +147,7 @@ impl<'a> WriteTx<'a> {
             self.note_new_tree(&job.session)?;
         }
         self.write_blobs(&job.session, &job.encoded)?;
-        let first_pos = self.next_pos;
+        let first_pos = Cursor::new(self.next_pos);
         self.insert(&job.session, length, job.at, u64::from(VERSION), &job.encoded)?;
         match &job.lease {
             Some(lease) => self.renew_if_due(lease, job.at)?,
@@ -177,7 +177,7 @@ impl<'a> WriteTx<'a> {
             length += row.event_count;
             self.next_pos += row.event_count;
             let (seq, pos) = (length - 1, self.next_pos - 1);
-            let sum = codec::checksum(session.as_str(), seq, pos, at, v, row.body);
+            let sum = codec::checksum(session.as_str(), seq, at, v, row.body);
             statement.execute(params![pos, session.as_str(), seq, at, v, row.flag, row.body, sum])?;
             self.written.bytes += row.body.len() as u64 + 128;
         }
