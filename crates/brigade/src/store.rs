@@ -2,14 +2,18 @@
 
 pub mod memory;
 pub mod sqlite;
+#[cfg(feature = "store-testing")]
+pub mod testing;
 
+#[cfg(feature = "store-kit")]
+pub mod backend;
+#[cfg(not(feature = "store-kit"))]
+#[expect(unreachable_pub, unused_imports, reason = "public with the feature `store-kit`")]
+mod backend;
 mod blocker;
-mod codec;
 mod export;
-mod lease;
 mod owner;
 pub(crate) mod retry;
-mod totals;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,13 +23,12 @@ use brigade_core::{Cursor, Event, Hash, Record, SessionId, Status};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
+pub use backend::{DecodeError, Totals};
 pub use blocker::{Blocker, BlockerState};
-pub use codec::DecodeError;
 pub use export::{ImportError, ImportReport, ImportedRound, PendingCall, Truncation, export, import};
 pub use memory::MemoryStore;
 pub use owner::{Liveness, Owner};
 pub use sqlite::{HealthCheck, Integrity, SqliteStore};
-pub use totals::Totals;
 
 /// Records of a session up to the first unreadable one, and the error of that one.
 pub type Prefix = (Vec<Record>, Option<StoreError>);
@@ -40,6 +43,19 @@ pub enum Expect {
     Length(u64),
     /// The session exists. Only external events may be appended this way.
     Exists,
+}
+
+impl Expect {
+    /// Fails unless a log with this many events meets the precondition.
+    pub fn check(self, session: &SessionId, length: u64) -> Result<(), StoreError> {
+        match self {
+            Expect::Length(expected) if expected != length => {
+                Err(StoreError::Conflict { session: session.clone(), expected, actual: length })
+            }
+            Expect::Exists if length == 0 => Err(StoreError::UnknownSession(session.clone())),
+            Expect::Length(_) | Expect::Exists => Ok(()),
+        }
+    }
 }
 
 /// Events to append to one session atomically.
@@ -324,7 +340,7 @@ impl ReturnedChild {
     }
 
     /// Error for a missing child.
-    fn missing(&self) -> StoreError {
+    pub fn missing(&self) -> StoreError {
         let parent = self.session.parent().unwrap_or_else(|| self.session.clone());
         StoreError::MissingSession { child: self.session.clone(), parent }
     }

@@ -9,7 +9,7 @@ use brigade_core::{Agent, Authority, CallId, Cursor, Event, Hash, Record, Sessio
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::codec::{self, DecodeError, Encoded};
+use super::backend::{self, DecodeError, Encoded};
 use super::{BrokenKind, Loans, Store, StoreError};
 
 /// Format version of the lines.
@@ -134,7 +134,7 @@ pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, Store
         after = last.pos;
         loans.take(&page);
         for record in page {
-            for hash in codec::definitions(&record.event) {
+            for hash in backend::definitions(&record.event) {
                 if exported.insert(hash) {
                     let text = store.blob(hash).await?.ok_or_else(|| missing_definition(&record, hash))?;
                     lines.push(&BlobLine { blob: hash, text })?;
@@ -192,7 +192,7 @@ fn encode_error(error: serde_json::Error) -> StoreError {
 
 /// Checksum of a line.
 fn sum(session: &SessionId, seq: u64, at: u64, v: u64, event: &RawValue) -> String {
-    let sum = codec::checksum(session.as_str(), seq, at, v, event.get().as_bytes());
+    let sum = backend::checksum(session.as_str(), seq, at, v, event.get().as_bytes());
     format!("{:016x}", u64::from_be_bytes(sum))
 }
 
@@ -267,7 +267,7 @@ enum LineError {
 
 impl From<serde_json::Error> for LineError {
     fn from(error: serde_json::Error) -> LineError {
-        LineError::Line(codec::cause(&error))
+        LineError::Line(backend::cause(&error))
     }
 }
 
@@ -341,11 +341,11 @@ impl ImportedTree {
         if !self.root.contains(&session) {
             return Err(LineError::Line(format!("session {session} does not belong to this tree")));
         }
-        let mut event = codec::decode(event.get(), v).map_err(|error| match error {
+        let mut event = backend::decode(event.get(), v).map_err(|error| match error {
             DecodeError::Newer(_) => LineError::Newer(error.of(&session, seq)),
             DecodeError::Damaged(cause) => LineError::Line(cause),
         })?;
-        codec::hydrate(&mut event, &mut |hash| Ok::<_, LineError>(self.blobs.get(&hash).cloned()))?;
+        backend::hydrate(&mut event, &mut |hash| Ok::<_, LineError>(self.blobs.get(&hash).cloned()))?;
         let v = u16::try_from(v).map_err(|error| LineError::Line(error.to_string()))?;
         self.records.push(Record { session, seq, pos: Cursor::START, at, v, event });
         Ok(())

@@ -8,11 +8,9 @@ use brigade_core::{Cursor, Event, Hash, Record, SessionId};
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::codec;
-use super::lease::{self, LeaseRow, ancestors};
-use super::totals::{EndedRounds, OpenRound};
+use super::backend::{self, EndedRounds, LeaseRow, OpenRound, ancestors};
 use super::{
-    Append, Appended, Expect, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
+    Append, Appended, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
 };
 
 /// Session logs that are lost when the process ends.
@@ -70,18 +68,12 @@ impl MemoryStore {
 
 impl Logs {
     fn append(&mut self, append: Append) -> Result<Appended, StoreError> {
-        codec::check_external(&append)?;
+        backend::check_external(&append)?;
         if let Some(lease) = &append.lease {
-            self.check_lease(lease, &append.session)?;
+            LeaseRow::check(self.leases.get(&lease.root), lease, &append.session)?;
         }
         let length = self.length(&append.session);
-        match append.expect {
-            Expect::Length(expected) if expected != length => {
-                return Err(StoreError::Conflict { session: append.session, expected, actual: length });
-            }
-            Expect::Exists if length == 0 => return Err(StoreError::UnknownSession(append.session)),
-            Expect::Length(_) | Expect::Exists => {}
-        }
+        append.expect.check(&append.session, length)?;
         self.now = self.now.max(append.at);
         self.add_blobs(&append.session, append.blobs);
         let first_pos = Cursor::new(self.last_pos + 1);
@@ -90,8 +82,7 @@ impl Logs {
             self.push(Record { session, seq, pos: Cursor::START, at: append.at, v: VERSION, event });
         }
         if let Some(row) = append.lease.and_then(|lease| self.leases.get_mut(&lease.root)) {
-            row.renewed = append.at;
-            row.last_run = Some(append.at);
+            row.renew(append.at);
         }
         Ok(Appended { first_seq: length, first_pos })
     }
@@ -99,7 +90,7 @@ impl Logs {
     fn push(&mut self, record: Record) {
         self.last_pos += 1;
         let record = Record { pos: Cursor::new(self.last_pos), ..record };
-        let named = codec::definitions(&record.event);
+        let named = backend::definitions(&record.event);
         self.refs.entry(record.session.clone()).or_default().extend(named);
         self.order.insert(self.last_pos, (record.session.clone(), record.seq));
         self.sessions.entry(record.session.clone()).or_default().push(record);
@@ -115,11 +106,6 @@ impl Logs {
 
     fn length(&self, session: &SessionId) -> u64 {
         self.sessions.get(session).map_or(0, |records| records.len() as u64)
-    }
-
-    fn check_lease(&self, lease: &Lease, session: &SessionId) -> Result<(), StoreError> {
-        let admitted = self.leases.get(&lease.root).is_some_and(|row| row.admits(lease));
-        if admitted && lease.root.contains(session) { Ok(()) } else { Err(lease::fenced(lease)) }
     }
 
     fn runner(&self, root: &SessionId) -> Option<Owner> {
@@ -153,7 +139,7 @@ impl Logs {
         for session in &removed_sessions {
             let log = self.sessions.remove(session).unwrap_or_default();
             self.removed = self.removed.max(log.last().map_or(0, |record| record.pos.number()));
-            self.removed_edits.extend(log.iter().filter_map(|record| codec::edit(&record.event)));
+            self.removed_edits.extend(log.iter().filter_map(|record| backend::edit(&record.event)));
             self.refs.remove(session);
             if let Some(row) = self.leases.get_mut(session) {
                 *row = row.tombstone();
@@ -209,7 +195,7 @@ impl Logs {
         let observer = Owner::this_process();
         let is_listed = |session: &SessionId, records: &[Record]| {
             session.is_root()
-                || records.first().is_some_and(|first| codec::flag(&first.event) == 2)
+                || records.first().is_some_and(|first| backend::flag(&first.event) == backend::LISTED)
                 || self.leases.get(session).is_some_and(|row| row.last_run.is_some())
         };
         let tops = self.sessions.iter().filter(|(session, records)| is_listed(session, records));
@@ -230,8 +216,8 @@ impl Logs {
         let log = self.sessions.get(root).ok_or_else(|| StoreError::UnknownSession(root.clone()))?;
         let (mut ended, mut open) = (EndedRounds::default(), OpenRound::default());
         log.iter().for_each(|record| ended.take(&record.event));
-        let ends = log.iter().filter(|record| matches!(record.event, Event::Ended { .. }));
-        let until = ends.last().map_or(Cursor::START, |record| record.pos);
+        let mut ends = log.iter().rev().filter(|record| matches!(record.event, Event::Ended { .. }));
+        let until = ends.next().map_or(Cursor::START, |record| record.pos);
         self.tail(root, until, usize::MAX).iter().for_each(|record| open.take(record));
         Ok(ended.with(root, &open, self.below(root).count() as u64))
     }
@@ -314,7 +300,7 @@ impl Store for MemoryStore {
 
     fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
         self.with_logs(|logs| {
-            let (lease, row) = lease::take(logs.leases.get(root), root, owner, at)?;
+            let (lease, row) = LeaseRow::take(logs.leases.get(root), root, owner, at)?;
             logs.now = logs.now.max(at);
             logs.leases.insert(root.clone(), row);
             Ok(lease)
@@ -324,10 +310,9 @@ impl Store for MemoryStore {
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
         self.with_logs(|logs| {
             logs.now = logs.now.max(at);
-            let row = logs.leases.get_mut(&lease.root).filter(|row| row.admits(lease));
-            let row = row.ok_or_else(|| lease::fenced(lease))?;
-            row.renewed = at;
-            row.last_run = Some(at);
+            let row = logs.leases.get_mut(&lease.root);
+            LeaseRow::check(row.as_deref(), lease, &lease.root)?;
+            row.into_iter().for_each(|row| row.renew(at));
             Ok(())
         })
     }
@@ -371,7 +356,7 @@ impl Store for MemoryStore {
         self.with_logs(|logs| {
             let mut events = logs.sessions.values().flatten().map(|record| &record.event);
             Ok(logs.removed_edits.contains(&content)
-                || events.any(|event| codec::edit(event) == Some(content)))
+                || events.any(|event| backend::edit(event) == Some(content)))
         })
     }
 

@@ -9,7 +9,7 @@ use rusqlite::{Row, params};
 use super::Pos;
 use super::reader::Snapshot;
 use crate::store::StoreError;
-use crate::store::codec::{self, DecodeError};
+use crate::store::backend::{self, DecodeError};
 
 /// A decoded row: events of one session that were appended together.
 pub(super) struct Batch<'r> {
@@ -101,9 +101,9 @@ impl Snapshot<'_> {
         BatchEvent { seq, pos, line }: BatchEvent<'_>,
     ) -> Result<Record, StoreError> {
         let read = || {
-            let mut event = codec::decode(line, batch.v)?;
-            codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
-            if batch.flag != codec::flag(&event) {
+            let mut event = backend::decode(line, batch.v)?;
+            backend::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
+            if batch.flag != backend::flag(&event) {
                 return Err(DecodeError::Damaged("its flag was altered".into()));
             }
             let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
@@ -135,13 +135,13 @@ fn read_batch<'r>(
     };
     let body = bytes(6)?;
     let sum = bytes(7)?;
-    if sum != codec::checksum(session, last, at, v, body)
-        && sum != codec::checksum_with_position(session, last, last_pos, at, v, body)
+    if sum != backend::checksum(session, last, at, v, body)
+        && sum != backend::checksum_with_position(session, last, last_pos, at, v, body)
     {
         return Err(damaged(&"its checksum does not match").into());
     }
-    codec::check_version(v)?;
-    let body = codec::lines(body)?;
+    backend::check_version(v)?;
+    let body = backend::lines(body)?;
     let preceding = body.clone().count() as u64 - 1;
     let first = last.checked_sub(preceding).zip(last_pos.checked_sub(preceding));
     let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many events for its position"))?;

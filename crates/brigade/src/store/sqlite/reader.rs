@@ -12,7 +12,7 @@ use super::access::ReadAccess;
 use super::batch::{Batch, BatchEvent, ExpectedSeq};
 use super::schema::{broken, store_error};
 use super::write_tx::{lease_row, now, runner};
-use crate::store::codec::DecodeError;
+use crate::store::backend::DecodeError;
 use crate::store::{Owner, Prefix, RootSummary, StoreError};
 
 /// Maximum number of idle connections.

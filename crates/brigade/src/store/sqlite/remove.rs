@@ -9,7 +9,7 @@ use super::reader::SubtreeRange;
 use super::write_tx::{WriteTx, has_events, lease_row, runner, tree_key};
 use super::writer::WriteError;
 use crate::store::StoreError;
-use crate::store::lease::ancestors;
+use crate::store::backend::ancestors;
 
 impl WriteTx<'_> {
     /// Removes a session and its descendants, except those that were resumed on their own.

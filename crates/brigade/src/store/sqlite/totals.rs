@@ -7,7 +7,7 @@ use rusqlite::params;
 use super::Pos;
 use super::batch::ExpectedSeq;
 use super::reader::{Snapshot, SubtreeRange, columns};
-use crate::store::totals::{EndedRounds, OpenRound};
+use crate::store::backend::{EndedRounds, OpenRound};
 use crate::store::{StoreError, Totals};
 
 impl Snapshot<'_> {

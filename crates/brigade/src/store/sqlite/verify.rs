@@ -11,8 +11,8 @@ use rusqlite::params;
 use super::Pos;
 use super::reader::{Snapshot, SubtreeRange};
 use super::write_tx::lease_row;
-use crate::store::codec::DecodeError;
-use crate::store::lease::ancestors;
+use crate::store::backend::DecodeError;
+use crate::store::backend::ancestors;
 use crate::store::{ReturnedChild, StoreError};
 
 /// Place of a row: session, `seq`, position.

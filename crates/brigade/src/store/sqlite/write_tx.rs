@@ -10,8 +10,7 @@ use super::reader::SubtreeRange;
 use super::schema::{FORMAT, broken};
 use super::writer::{CommitEffects, WriteError};
 use crate::fast_map::{FastMap, FastSet};
-use crate::store::codec::{self, Encoded};
-use crate::store::lease::{self, LeaseRow};
+use crate::store::backend::{self, Encoded, LeaseRow};
 use crate::store::{Append, Appended, Expect, Lease, Owner, StoreError};
 
 /// An encoded append for the writer.
@@ -27,7 +26,7 @@ pub(super) struct AppendJob {
 impl AppendJob {
     /// Encodes events on the caller's thread.
     pub(super) fn new(place: &Path, append: Append) -> Result<AppendJob, StoreError> {
-        codec::check_external(&append)?;
+        backend::check_external(&append)?;
         let Append { session, expect, events, blobs, lease, at } = append;
         let mut encoded = Encoded::with_capacity(events.len());
         blobs.into_iter().for_each(|content| encoded.add_blob(content));
@@ -132,17 +131,7 @@ impl<'a> WriteTx<'a> {
             self.check_lease(lease, &job.session)?;
         }
         let length = self.length(&job.session)?;
-        match job.expect {
-            Expect::Length(expected) if expected != length => {
-                return Err(
-                    StoreError::Conflict { session: job.session.clone(), expected, actual: length }.into()
-                );
-            }
-            Expect::Exists if length == 0 => {
-                return Err(StoreError::UnknownSession(job.session.clone()).into());
-            }
-            Expect::Length(_) | Expect::Exists => {}
-        }
+        job.expect.check(&job.session, length)?;
         if length == 0 && job.session.is_root() {
             self.note_new_tree(&job.session)?;
         }
@@ -177,7 +166,7 @@ impl<'a> WriteTx<'a> {
             length += row.event_count;
             self.next_pos += row.event_count;
             let (seq, pos) = (length - 1, self.next_pos - 1);
-            let sum = codec::checksum(session.as_str(), seq, at, v, row.body);
+            let sum = backend::checksum(session.as_str(), seq, at, v, row.body);
             statement.execute(params![pos, session.as_str(), seq, at, v, row.flag, row.body, sum])?;
             self.written.bytes += row.body.len() as u64 + 128;
         }
@@ -249,17 +238,9 @@ impl<'a> WriteTx<'a> {
         if lease.root.contains(session) && self.cache.lease.as_ref().is_some_and(is_known) {
             return Ok(());
         }
-        let admitted: Option<bool> = self
-            .connection
-            .prepare_cached("SELECT epoch = ? AND pid IS NOT NULL FROM leases WHERE root = ?")?
-            .query_row(params![lease.epoch, lease.root.as_str()], |row| row.get(0))
-            .optional()?;
-        if admitted == Some(true) && lease.root.contains(session) {
-            self.cache.lease = Some((lease.root.clone(), lease.epoch));
-            Ok(())
-        } else {
-            Err(lease::fenced(lease).into())
-        }
+        LeaseRow::check(lease_row(self.connection, &lease.root)?.as_ref(), lease, session)?;
+        self.cache.lease = Some((lease.root.clone(), lease.epoch));
+        Ok(())
     }
 
     /// Renews the lease of a running tree in the file, at most once a second.
@@ -283,7 +264,7 @@ impl<'a> WriteTx<'a> {
     /// Takes the lease of a tree.
     pub(super) fn lease(&mut self, root: &SessionId, owner: &Owner, at: u64) -> Result<Lease, WriteError> {
         let row = lease_row(self.connection, root)?;
-        let (lease, row) = lease::take(row.as_ref(), root, owner, at)?;
+        let (lease, row) = LeaseRow::take(row.as_ref(), root, owner, at)?;
         self.write_lease(root, &row)?;
         self.times.0.insert(root.clone(), LeaseTime { written: at, last: at });
         Ok(lease)
