@@ -346,6 +346,7 @@ impl CrashStore {
         })
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the late append outlives its caller on purpose")]
     async fn append_with(&self, fault: Fault, append: Append) -> Result<Appended, StoreError> {
         let Expect::Length(seq) = append.expect else { return self.inner.append(append).await };
         let unknown = StoreError::OutcomeUnknown { session: append.session.clone(), seq };
