@@ -80,3 +80,24 @@ impl PendingApprovals {
         self.0.retain(|open| open.session != *session || call.is_some_and(|call| open.call != call));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cursor;
+
+    #[test]
+    fn pending_approvals_are_in_the_order_of_their_times() {
+        let mut pending = PendingApprovals::default();
+        // Positions say nothing, and live records of two sessions may arrive in any order.
+        for (bits, pos, at) in [(1, 9, 20), (2, 8, 10), (3, 1, 20), (4, 2, 30)] {
+            let call = CallId { turn: 1, index: 0 };
+            let (why, default) = (String::new(), Answer::Once);
+            let event = Event::Asked { call, what: "shell {}".into(), why, always: None, until: 99, default };
+            let (session, pos) = (SessionId::root(bits), Cursor::new(pos));
+            pending.apply(&Record { session, seq: 0, pos, at, v: 1, event });
+        }
+        let order: Vec<&SessionId> = pending.iter().map(|open| &open.session).collect();
+        assert_eq!(order, [2, 1, 3, 4].map(SessionId::root).iter().collect::<Vec<_>>());
+    }
+}

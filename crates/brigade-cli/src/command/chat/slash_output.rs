@@ -210,6 +210,28 @@ mod tests {
         view
     }
 
+    #[tokio::test]
+    async fn sessions_are_listed_by_the_time_of_their_last_event() {
+        let store = brigade::store::MemoryStore::new();
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let record = |bits, seq, at| {
+            let delegation = Delegation { task: "task".into(), ..Delegation::default() }.into();
+            let event = Event::Started { delegation, agent: hash, grant, parent: None, depth: 0 };
+            Record { session: SessionId::root(bits), seq, pos: brigade_core::Cursor::START, at, v: 1, event }
+        };
+        // The session that began first has the newest event, and an old one is imported last.
+        for records in
+            [vec![record(1, 0, 100), record(1, 1, 400)], vec![record(2, 0, 300)], vec![record(3, 0, 50)]]
+        {
+            store.restore(records, Vec::new()).await.unwrap();
+        }
+        let text = sessions(&store, 80).await.unwrap();
+        let ids: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(ids[..3], [1, 2, 3].map(|bits| SessionId::root(bits).to_string()));
+    }
+
     #[test]
     fn parse_recipient_accepts_name_key_or_id() {
         let view = view(&[("Security", false), ("Security Auditor", false), ("Gone", true), ("Gone", false)]);
