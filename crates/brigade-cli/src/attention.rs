@@ -13,6 +13,7 @@ use crate::output;
 use crate::render::{approval_view, fit};
 use crate::sanitize;
 use crate::settings::Settings;
+use crate::store_advice;
 use crate::terminal;
 
 const BELL: &str = "\u{7}";
@@ -105,7 +106,7 @@ impl Attention {
         let Some(notifier) = &mut self.notifier else { return };
         let (status, message) = match result {
             Ok(result) => (result.outcome.status.as_str(), outcome_message(&result.outcome)),
-            Err(error) => ("failed", error.to_string()),
+            Err(error) => ("failed", store_advice::describe_run(error)),
         };
         let node = view.tree.node(&view.root);
         notifier.start(&[

@@ -8,6 +8,7 @@ use brigade::{RunError, StoreError};
 use brigade_core::Status;
 
 use crate::output;
+use crate::store_advice;
 
 /// Result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +113,8 @@ impl Display for CliError {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> CliError {
         match error {
-            StoreError::UnknownSession(_) => CliError::usage(error),
-            _ => CliError::failed(error),
+            StoreError::UnknownSession(_) => CliError::usage(store_advice::describe(&error)),
+            _ => CliError::failed(store_advice::describe(&error)),
         }
     }
 }

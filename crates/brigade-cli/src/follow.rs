@@ -4,12 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade::store::Pos;
 use brigade::{Run, RunError, RunEvent, RunResult, Runtime, Store};
 use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::event::CallFault;
 use brigade_core::view::Tree;
-use brigade_core::{CallId, Event, Grant, Record, SessionId, Text, ToolCall};
+use brigade_core::{CallId, Cursor, Event, Grant, Record, SessionId, Text, ToolCall};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
@@ -20,6 +19,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::render::truncate_at_word;
 use crate::sanitize;
+use crate::store_advice;
 use crate::summary::CommandHints;
 use crate::suspend;
 
@@ -40,7 +40,7 @@ pub(crate) struct RunView {
     pub(crate) schema: Option<Text>,
     next_seq: HashMap<SessionId, u64>,
     /// Position up to which all events of the tree were seen.
-    seen_pos: Pos,
+    seen_pos: Cursor,
     /// Last turn of each session whose complete reply is known.
     last_replied_turn: HashMap<SessionId, u32>,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
@@ -63,7 +63,7 @@ impl RunView {
             grant: None,
             schema: None,
             next_seq: HashMap::new(),
-            seen_pos: 0,
+            seen_pos: Cursor::START,
             last_replied_turn: HashMap::new(),
             calls: HashMap::new(),
             current_calls: HashMap::new(),
@@ -80,7 +80,7 @@ impl RunView {
         store: &dyn Store,
         root: &SessionId,
     ) -> Result<(RunView, Vec<Record>), CliError> {
-        let records = store.tail(root, 0, usize::MAX).await?;
+        let records = store.tail(root, Cursor::START, usize::MAX).await?;
         let mut view = RunView::new(root.clone());
         for record in &records {
             view.apply(record);
@@ -385,7 +385,7 @@ pub(crate) async fn follow(
         cancel_state = CancelState::Requested;
         progress.announce(&view, "Stopping. The partial result follows. Press Ctrl-C again to exit at once.");
         if let Err(error) = run.cancel("the user").await {
-            progress.say(&view, &error.to_string());
+            progress.say(&view, &store_advice::describe_run(&error));
         }
     };
     listener.close();

@@ -24,6 +24,7 @@ mod sanitize;
 mod session_ref;
 mod settings;
 mod setup;
+mod store_advice;
 mod summary;
 mod suspend;
 mod terminal;

@@ -232,7 +232,14 @@ mod tests {
             let call = ToolCall { name: "echo".to_owned(), arguments: "{}".into(), provider_id: None };
             let reply = Reply { text: "Now I look.".into(), calls: vec![call; calls], ..Reply::default() };
             let event = Event::Replied { turn: 1, reply, spent: Spent::default(), waited_ms: 0 };
-            let record = Record { session: session.clone(), seq: 0, pos: 1, at: 0, v: 1, event };
+            let record = Record {
+                session: session.clone(),
+                seq: 0,
+                pos: brigade_core::Cursor::new(1),
+                at: 0,
+                v: 1,
+                event,
+            };
             thought_line(&RunEvent::Record(record.into()), &view)
         };
         assert_eq!(thought(&root, 1).as_deref(), Some(": Now I look."));

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::follow::RunView;
 use crate::progress;
+use crate::store_advice;
 
 /// Object that `--output-format json` prints, and the last line of `stream-json`.
 #[derive(Debug, Serialize)]
@@ -44,7 +45,7 @@ impl<'a> Report<'a> {
             Ok(outcome) => {
                 (outcome.text.as_str(), StatusSummary::from(&outcome.status), &outcome.warnings[..])
             }
-            Err(error) => ("", StatusSummary::failed(error.to_string()), &[][..]),
+            Err(error) => ("", StatusSummary::failed(store_advice::describe_run(error)), &[][..]),
         };
         let sent = view.tree.agent_messages().iter();
         let messages =

@@ -79,7 +79,7 @@ pub(crate) async fn last_in_folder(
     })?;
     let mut roots = store.roots().await?;
     roots.retain(|summary| summary.root.is_root());
-    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
+    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.at)));
     for summary in roots {
         if setup::session_folder(store, &summary.root).await?.is_some_and(|folder| folder == workspace.root())
         {
@@ -140,7 +140,7 @@ mod tests {
                 Delegation { task: format!("task of {session}").into(), ..Delegation::default() };
             let event =
                 Event::Started { delegation: delegation.into(), agent: hash, grant, parent: None, depth: 0 };
-            Record { session: session.clone(), seq: 0, pos: 0, at: 0, v: 1, event }
+            Record { session: session.clone(), seq: 0, pos: brigade_core::Cursor::START, at: 0, v: 1, event }
         };
         let records = [&ids[2], &ids[0], &ids[1]].map(record).to_vec();
         setup::current_thread_runtime().unwrap().block_on(store.restore(records, Vec::new())).unwrap();

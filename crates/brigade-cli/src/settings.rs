@@ -16,6 +16,7 @@ mod providers;
 mod schema;
 mod servers;
 mod shell;
+mod store_address;
 mod web;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub(crate) use providers::{ApiKey, ProviderInfo, Providers};
 pub(crate) use schema::schema;
 pub(crate) use servers::Server as McpServer;
 pub(crate) use shell::{ShellEnv, Withheld};
+pub(crate) use store_address::StoreAddress;
 pub(crate) use web::Web;
 
 /// Prefix of scripted models, which are read from a file.
@@ -74,9 +76,9 @@ pub(crate) struct Settings {
     pub(crate) providers: Providers,
     /// Prices and limits of their models.
     pub(crate) prices: PriceList,
-    /// File that contains the sessions.
-    pub(crate) store: PathBuf,
-    /// Whether the user chose that file.
+    /// Address of the session store.
+    pub(crate) store: StoreAddress,
+    /// Whether the user chose that address.
     pub(crate) store_origin: StoreOrigin,
     /// Agent that receives the task.
     pub(crate) agent: String,
@@ -126,7 +128,7 @@ pub(crate) struct Settings {
     pub(crate) environment: Environment,
 }
 
-/// Origin of the path of the store.
+/// Origin of the address of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreOrigin {
     /// Default path in the user's data folder.
@@ -242,7 +244,7 @@ impl Settings {
         let paths = DefaultPaths::of(&environment)?;
         let resolved = Settings::resolve(environment, paths, layers, &Global::default(), flags)?;
         Ok(Settings {
-            store,
+            store: StoreAddress::File(store),
             skills: Vec::new(),
             memory: None,
             instructions: Instructions::None,
@@ -281,14 +283,11 @@ impl Settings {
         let user_dirs = Some(paths.skills).into_iter().chain(other_dirs).filter(|folder| folder.is_dir());
         let skills = skills.chain(user_dirs).collect();
         let (store, store_origin) = match (&global.store, raw.store.as_deref()) {
-            (Some(path), _) => (environment.absolute(path), StoreOrigin::Named),
-            (None, None | Some("sqlite")) => (paths.sessions, StoreOrigin::Default),
-            (None, Some(other)) if other.contains("://") => {
-                return Err(CliError::usage(format!(
-                    "store = \"{other}\" is not supported. Use \"sqlite\" or a path"
-                )));
+            (Some(address), _) => (StoreAddress::parse(address, &environment)?, StoreOrigin::Named),
+            (None, None | Some("sqlite")) => (StoreAddress::File(paths.sessions), StoreOrigin::Default),
+            (None, Some(address)) => {
+                (StoreAddress::parse(Path::new(address), &environment)?, StoreOrigin::Named)
             }
-            (None, Some(path)) => (environment.absolute(Path::new(path)), StoreOrigin::Named),
         };
         let providers = Providers::resolve(raw.providers)?;
         let mut limits = raw.limits.resolve()?;

@@ -27,7 +27,7 @@ use crate::output;
 use crate::presets;
 use crate::project_context;
 use crate::sanitize;
-use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreOrigin};
+use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreAddress, StoreOrigin};
 
 /// Maximum bytes of command output that a model reads.
 const MAX_SHELL_OUTPUT_BYTES: usize = 32 * 1024;
@@ -39,11 +39,11 @@ const START_NOTICE_DELAY: Duration = Duration::from_secs(2);
 /// Opens or creates the store. Reports a new store, unless it is at the default path.
 pub(crate) fn open_store(settings: &Settings) -> Result<Arc<dyn Store>, CliError> {
     let is_new = is_missing(&settings.store);
-    let store = SqliteStore::open(&settings.store)?;
+    let store = open_address(&settings.store, StoreAccess::Write)?;
     if is_new && settings.store_origin == StoreOrigin::Named {
-        output::note(&format!("Created a new session store: {}", settings.store.display()));
+        output::note(&format!("Created a new session store: {}", settings.store));
     }
-    Ok(Arc::new(store))
+    Ok(store)
 }
 
 /// Opens the store for a command that needs an existing session. Does not create it.
@@ -55,7 +55,7 @@ pub(crate) fn open_existing_store(settings: &Settings) -> Result<Arc<dyn Store>,
         StoreOrigin::Default => Ok(Arc::new(MemoryStore::new())),
         StoreOrigin::Named => Err(CliError::usage(format!(
             "cannot open the session store {}: it does not exist. Check --store, or `store` in the configuration.",
-            settings.store.display()
+            settings.store
         ))),
     }
 }
@@ -65,17 +65,38 @@ pub(crate) fn open_existing_store(settings: &Settings) -> Result<Arc<dyn Store>,
 pub(crate) fn open_store_read_only(settings: &Settings) -> Result<Arc<dyn Store>, CliError> {
     let is_missing = is_missing(&settings.store);
     if is_missing && settings.store_origin == StoreOrigin::Named {
-        output::note(&format!("warning: the session store {} does not exist", settings.store.display()));
+        output::note(&format!("warning: the session store {} does not exist", settings.store));
     }
-    let store = if is_missing { None } else { SqliteStore::open_read_only(&settings.store)? };
-    match store {
-        Some(store) => Ok(Arc::new(store)),
-        None => Ok(Arc::new(MemoryStore::new())),
+    match is_missing {
+        true => Ok(Arc::new(MemoryStore::new())),
+        false => open_address(&settings.store, StoreAccess::Read),
     }
 }
 
-fn is_missing(file: &Path) -> bool {
-    file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+/// Use of a store by a command.
+#[derive(Debug, Clone, Copy)]
+enum StoreAccess {
+    /// Reads and writes. A missing store is created.
+    Write,
+    /// Only reads an existing store.
+    Read,
+}
+
+/// Opens the store at an address.
+fn open_address(address: &StoreAddress, access: StoreAccess) -> Result<Arc<dyn Store>, CliError> {
+    let StoreAddress::File(path) = address;
+    match access {
+        StoreAccess::Write => Ok(Arc::new(SqliteStore::open(path)?)),
+        StoreAccess::Read => match SqliteStore::open_read_only(path)? {
+            Some(store) => Ok(Arc::new(store)),
+            None => Ok(Arc::new(MemoryStore::new())),
+        },
+    }
+}
+
+fn is_missing(address: &StoreAddress) -> bool {
+    let StoreAddress::File(path) = address;
+    path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Settings of the folder that a session works in, unless the user names another folder.
@@ -119,7 +140,7 @@ async fn is_imported(store: &dyn Store, session: &SessionId) -> Result<bool, Cli
     let Some(mark) = store.imported(&session.root_id()).await? else { return Ok(false) };
     let (records, _) = store.read_prefix(session).await?;
     let last = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-    Ok(last.is_some_and(|record| record.pos <= mark))
+    Ok(last.is_some_and(|record| !store.is_after(record.pos, mark)))
 }
 
 /// Authority and agent definition of the session's last round, as far as they can be read.

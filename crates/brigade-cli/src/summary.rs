@@ -7,7 +7,7 @@ use std::time::Duration;
 use brigade::model::passthrough;
 use brigade::{Detached, ResultSchema, RunError, Store};
 use brigade_core::view::{Node, PendingApproval, Tree};
-use brigade_core::{SessionId, Spent, Status};
+use brigade_core::{Cursor, SessionId, Spent, Status};
 pub(crate) use brigade_sandbox::shell_quoted;
 
 use crate::args::{Flags, Global, OutputFormat};
@@ -143,7 +143,7 @@ pub(crate) async fn wait_for_detached(
 
 /// Tree of a detached session, as far as it can be read.
 pub(crate) async fn read_tree(store: &dyn Store, session: &SessionId) -> Tree {
-    Tree::fold(&store.tail(session, 0, usize::MAX).await.unwrap_or_default())
+    Tree::fold(&store.tail(session, Cursor::START, usize::MAX).await.unwrap_or_default())
 }
 
 /// Pending approvals of a detached tree: the name of each, and the text to show.

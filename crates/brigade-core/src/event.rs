@@ -1,5 +1,6 @@
 //! Events of the log. Names never change; fields are only added.
 
+use crate::cursor::Cursor;
 use std::fmt;
 use std::sync::Arc;
 
@@ -46,8 +47,8 @@ pub struct Record {
     pub session: SessionId,
     /// Sequence number in that session: dense, from 0.
     pub seq: u64,
-    /// Position in the store: increasing, with gaps.
-    pub pos: u64,
+    /// Position in the store.
+    pub pos: Cursor,
     /// Time of writing in UTC milliseconds, for display.
     pub at: u64,
     /// Version of the log that wrote the event.

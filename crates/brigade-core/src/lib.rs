@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod amount;
+pub mod cursor;
 pub mod delegation;
 pub mod delegation_styles;
 pub mod event;
@@ -24,6 +25,7 @@ pub mod usage_report;
 pub mod view;
 
 pub use agent::{Agent, Backend};
+pub use cursor::Cursor;
 pub use delegation::{Delegation, DelegationStyle, Outcome, Status};
 pub use event::{Event, Record};
 pub use grant::{Authority, Budget, Grant, Limit};

@@ -167,7 +167,14 @@ mod tests {
             until: 0,
             default: Answer::Deny { word: None },
         };
-        let record = Record { session: SessionId::root(7), seq: 3, pos: 3, at: 0, v: VERSION, event };
+        let record = Record {
+            session: SessionId::root(7),
+            seq: 3,
+            pos: brigade_core::Cursor::new(3),
+            at: 0,
+            v: VERSION,
+            event,
+        };
         ApprovalRequest::of(&record, &Tree::default()).unwrap()
     }
 

@@ -3,7 +3,7 @@
 use brigade::{Runtime, StoreError};
 use brigade_core::delegation_styles::PASSTHROUGH_PREFIX;
 use brigade_core::view::Tree;
-use brigade_core::{Agent, CallId, Event, Outcome, Record, SessionId, Spent, ToolOutput};
+use brigade_core::{Agent, CallId, Cursor, Event, Outcome, Record, SessionId, Spent, ToolOutput};
 
 use crate::call::Calls;
 use crate::server::AGENT;
@@ -64,7 +64,7 @@ pub(crate) async fn find(
     let session: SessionId = id.trim().parse().map_err(|_| unknown())?;
     let root = session.root_id();
     let store = runtime.store();
-    let records = store.tail(&root, 0, usize::MAX).await?;
+    let records = store.tail(&root, Cursor::START, usize::MAX).await?;
     let first = records.iter().find(|record| record.session == root).map(|record| &record.event);
     let Some(first) = first.filter(|first| visibility.covers(first)) else { return Err(unknown()) };
     if !is_ours(runtime, first).await? || !records.iter().any(|record| record.session == session) {
@@ -74,12 +74,8 @@ pub(crate) async fn find(
     let run_status = match ended {
         Some(Event::Ended { .. }) => RunStatus::Ended,
         _ if calls.is_running(&root) => RunStatus::Running,
-        _ => {
-            let roots = store.roots().await?;
-            let runner =
-                roots.iter().find(|summary| summary.root == root).and_then(|summary| summary.runner.as_ref());
-            if runner.is_some() { RunStatus::Running } else { RunStatus::Interrupted }
-        }
+        _ if store.runner(&root).await?.is_some() => RunStatus::Running,
+        _ => RunStatus::Interrupted,
     };
     let tree = Tree::fold(&records);
     Ok(FoundSession { session, root, tree, records, run_status })

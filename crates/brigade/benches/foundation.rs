@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brigade::core::{Budget, Event, SessionId, State, Text};
+use brigade::core::{Budget, Cursor, Event, SessionId, State, Text};
 use brigade::model::script::Script;
 use brigade::model::{Chunk, Ingest};
 use brigade::store::sqlite::SqliteStore;
@@ -100,7 +100,7 @@ fn fan(children: usize) -> (f64, f64) {
         result
     });
     let used = cpu() - before;
-    let log = threads().block_on(store.tail(&bytes.session, 0, usize::MAX)).unwrap();
+    let log = threads().block_on(store.tail(&bytes.session, Cursor::START, usize::MAX)).unwrap();
     let encoded: usize = log
         .iter()
         .filter(|record| !matches!(&record.event, Event::Replied { reply, .. } if !reply.calls.is_empty()))

@@ -16,8 +16,8 @@ use brigade_core::permission::{Mode, Rule, RuleError};
 use brigade_core::state::{CallProgress, RoundSpec};
 use brigade_core::tool_names;
 use brigade_core::{
-    Agent, Backend, CallId, Delegation, Event, Limit, Record, RemoteContext, SessionId, State, Status,
-    ToolSpec,
+    Agent, Backend, CallId, Cursor, Delegation, Event, Limit, Record, RemoteContext, SessionId, State,
+    Status, ToolSpec,
 };
 
 use crate::clock;
@@ -26,7 +26,7 @@ use crate::model::{ModelInfo, Models, passthrough};
 use crate::session::Driver;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
-use crate::store::{Append, Expect, Lease, Owner, Pos, Store, StoreError};
+use crate::store::{Append, Expect, Lease, Owner, Store, StoreError, retry};
 use crate::tree::{Core, ResolvedAgent, Tree};
 use imported::LastRound;
 pub use run::Run;
@@ -249,7 +249,7 @@ impl Runtime {
                 lease: Some(lease.clone()),
                 at: now,
             };
-            match store.append(append).await {
+            match retry::append(store, || append.clone()).await {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -266,7 +266,7 @@ impl Runtime {
         &self,
         tree: Arc<Tree>,
         state: State,
-        started: Pos,
+        started: Cursor,
         options: ResumeOptions,
         reason: Reason,
     ) -> Result<Run, RunError> {
@@ -290,7 +290,7 @@ impl Runtime {
         if !continues {
             return self.already_ended(tree, state, started).await;
         }
-        let is_imported = tree.imported.is_some_and(|import_pos| started <= import_pos);
+        let is_imported = tree.imported.is_some_and(|mark| !tree.store().is_after(started, mark));
         let LastRound { mut agent, authority: then } =
             self.last_round(&tree, &round, is_imported, &options).await?;
         // A model that the user chooses for the next round is recorded with it.
@@ -369,7 +369,7 @@ impl Runtime {
         Run::start(self.clone(), tree, RunWork::Drive(driver)).await
     }
 
-    async fn already_ended(&self, tree: Arc<Tree>, state: State, started: Pos) -> Result<Run, RunError> {
+    async fn already_ended(&self, tree: Arc<Tree>, state: State, started: Cursor) -> Result<Run, RunError> {
         let session = state.session().clone();
         let result = match state.ended() {
             Some(outcome) => Ok(RunResult {
@@ -452,7 +452,7 @@ impl Runtime {
             lease: None,
             at: clock::now(),
         };
-        self.core.store.append(append).await?;
+        retry::append(&*self.core.store, || append.clone()).await?;
         Ok(())
     }
 

@@ -26,8 +26,8 @@ use brigade_core::message::Stop;
 use brigade_core::money::Resources;
 use brigade_core::state::{CallProgress, RoundSpec, Step};
 use brigade_core::{
-    CallId, DelegationStyle, Event, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent, State,
-    Status, ToolOutput,
+    CallId, Cursor, DelegationStyle, Event, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent,
+    State, Status, ToolOutput,
 };
 use futures::StreamExt;
 use futures::channel::mpsc;
@@ -40,7 +40,7 @@ use crate::concurrency::{ConcurrencyKey, Slot};
 use crate::event_stream::RunEvent;
 use crate::external::{self, ExternalSessionGuard};
 use crate::fast_map::{FastMap, FastSet};
-use crate::store::{Append, Expect, Pos, StoreError};
+use crate::store::{Append, Appended, Expect, StoreError, retry};
 use crate::task::AbortOnDrop;
 use crate::tree::{ResolvedAgent, Tree};
 use call_timeout::MAX_GRACE;
@@ -115,7 +115,7 @@ pub(crate) struct Driver {
     blobs: Vec<(Hash, Arc<str>)>,
     committed: u64,
     /// Position of the last durable event.
-    last_pos: Pos,
+    last_pos: Cursor,
     /// Calls that this driver processes: they run, or wait for an approval, a child or another edit. All of them are
     /// unanswered.
     in_flight: FastSet<CallId>,
@@ -188,7 +188,7 @@ impl Driver {
         tree: Arc<Tree>,
         state: State,
         resolved: Arc<ResolvedAgent>,
-        started_pos: u64,
+        started_pos: Cursor,
     ) -> Box<Driver> {
         let mut driver = Driver::new(tree, state, resolved, None);
         driver.set_deadline(driver.tree.downtime_since(started_pos));
@@ -227,7 +227,7 @@ impl Driver {
             pending: Vec::new(),
             blobs: Vec::new(),
             committed,
-            last_pos: 0,
+            last_pos: Cursor::START,
             in_flight: FastSet::default(),
             children: FastMap::default(),
             detachable: FastMap::default(),
@@ -296,7 +296,8 @@ impl Driver {
         self.tree.unregister(self.state.session());
         let Driver { tree, state, pending, last_pos, .. } = *self;
         // Only an ended and durable session can be resumed from memory.
-        if result.is_ok() && pending.is_empty() && last_pos > 0 && *state.session() == tree.root {
+        if result.is_ok() && pending.is_empty() && last_pos != Cursor::START && *state.session() == tree.root
+        {
             tree.remember(state, last_pos, last_pos);
         }
         result
@@ -419,7 +420,7 @@ impl Driver {
         while !self.pending.is_empty() {
             let at = wall_clock::now();
             let events = Arc::new(std::mem::take(&mut self.pending));
-            let append = Append {
+            let append = || Append {
                 session: self.state.session().clone(),
                 expect: Expect::Length(self.committed),
                 events: events.clone(),
@@ -427,9 +428,9 @@ impl Driver {
                 lease: Some(self.tree.lease_for(self.state.session())),
                 at,
             };
-            match self.tree.store().append(append).await {
+            match retry::append(self.tree.store(), append).await {
                 Ok(appended) => {
-                    self.publish(events, appended.first_pos, at);
+                    self.publish(events, appended, at);
                     self.tree.mark_written(&self.blobs);
                     self.blobs.clear();
                 }
@@ -442,29 +443,29 @@ impl Driver {
         Ok(())
     }
 
-    fn publish(&mut self, events: Arc<Vec<Event>>, first_pos: u64, at: u64) {
+    fn publish(&mut self, events: Arc<Vec<Event>>, appended: Appended, at: u64) {
         let count = events.len() as u64;
         if self.tree.subscribers.has_any() {
             for (offset, event) in (0..).zip(Arc::unwrap_or_clone(events)) {
                 let session = self.state.session().clone();
-                let (seq, pos) = (self.committed + offset, first_pos + offset);
+                let (seq, pos) = (self.committed + offset, appended.pos(offset));
                 let record = Record { session, seq, pos, at, v: VERSION, event };
                 self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
             }
         }
         self.committed += count;
-        self.last_pos = first_pos + count - 1;
+        self.last_pos = appended.pos(count - 1);
     }
 
     /// Handles a conflict with another writer: folds the missed events and keeps only the own events that are
     /// still admitted.
     async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), DriverError> {
         let session = self.state.session().clone();
-        let records = self.tree.store().read(&session, 0).await?;
+        let records = self.tree.read(&session, 0).await?;
         self.state = self.tree.fold(&session, &records);
         let known = usize::try_from(self.committed).unwrap_or(usize::MAX);
         self.committed = records.len() as u64;
-        self.last_pos = records.last().map_or(0, |record| record.pos);
+        self.last_pos = records.last().map_or(Cursor::START, |record| record.pos);
         for record in records.into_iter().skip(known) {
             self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
         }
@@ -489,7 +490,7 @@ impl Driver {
     /// Reads external events.
     async fn read_external_events(&mut self) -> Result<(), DriverError> {
         self.flush().await?;
-        let records = self.tree.store().read(&self.state.session().clone(), self.committed).await?;
+        let records = self.tree.read(self.state.session(), self.committed).await?;
         for record in records {
             self.state.apply(&record.event);
             self.committed += 1;

@@ -2,31 +2,33 @@
 
 pub mod memory;
 pub mod sqlite;
+#[cfg(feature = "store-testing")]
+pub mod testing;
 
+#[cfg(feature = "store-kit")]
+pub mod backend;
+#[cfg(not(feature = "store-kit"))]
+#[expect(unreachable_pub, unused_imports, reason = "public with the feature `store-kit`")]
+mod backend;
 mod blocker;
-mod codec;
 mod export;
-mod lease;
 mod owner;
-mod totals;
+pub(crate) mod retry;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
-use brigade_core::{Event, Hash, Record, SessionId, Status};
+use brigade_core::{Cursor, Event, Hash, Record, SessionId, Status};
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
+pub use backend::{DecodeError, Totals};
 pub use blocker::{Blocker, BlockerState};
-pub use codec::DecodeError;
 pub use export::{ImportError, ImportReport, ImportedRound, PendingCall, Truncation, export, import};
 pub use memory::MemoryStore;
 pub use owner::{Liveness, Owner};
 pub use sqlite::{HealthCheck, Integrity, SqliteStore};
-pub use totals::Totals;
-
-/// Position in the store. Positions increase and have gaps.
-pub type Pos = u64;
 
 /// Records of a session up to the first unreadable one, and the error of that one.
 pub type Prefix = (Vec<Record>, Option<StoreError>);
@@ -41,6 +43,19 @@ pub enum Expect {
     Length(u64),
     /// The session exists. Only external events may be appended this way.
     Exists,
+}
+
+impl Expect {
+    /// Fails unless a log with this many events meets the precondition.
+    pub fn check(self, session: &SessionId, length: u64) -> Result<(), StoreError> {
+        match self {
+            Expect::Length(expected) if expected != length => {
+                Err(StoreError::Conflict { session: session.clone(), expected, actual: length })
+            }
+            Expect::Exists if length == 0 => Err(StoreError::UnknownSession(session.clone())),
+            Expect::Length(_) | Expect::Exists => Ok(()),
+        }
+    }
 }
 
 /// Events to append to one session atomically.
@@ -65,8 +80,15 @@ pub struct Append {
 pub struct Appended {
     /// `seq` of the first event.
     pub first_seq: u64,
-    /// Position of the first event. The events of one append have consecutive positions.
-    pub first_pos: Pos,
+    /// Position of the first event. The events of one append have consecutive numbers.
+    pub first_pos: Cursor,
+}
+
+impl Appended {
+    /// Position of an event of the append, counted from 0.
+    pub fn pos(&self, nth: u64) -> Cursor {
+        Cursor::new(self.first_pos.number() + nth)
+    }
 }
 
 /// Exclusive right to run one tree. A later lease of the same tree has a higher epoch and fences this one.
@@ -115,7 +137,7 @@ pub enum StoreError {
         epoch: u64,
     },
     /// A live runner holds the tree.
-    #[error("{root} is running in {owner}. Wait for it to end, or stop it with `brigade cancel {root}`.")]
+    #[error("{root} is running in {owner}")]
     Held {
         /// The tree.
         root: SessionId,
@@ -133,9 +155,7 @@ pub enum StoreError {
         kind: &'static str,
     },
     /// A session to restore already exists with other content.
-    #[error(
-        "cannot import session {session}: the store already has it, and record {seq} differs. Remove it with `brigade sessions rm` first."
-    )]
+    #[error("cannot import session {session}: the store already has it, and record {seq} differs")]
     Differs {
         /// The session.
         session: SessionId,
@@ -143,11 +163,11 @@ pub enum StoreError {
         seq: u64,
     },
     /// The session does not exist.
-    #[error("session {0} does not exist. List all sessions with `brigade sessions list`.")]
+    #[error("session {0} does not exist")]
     UnknownSession(SessionId),
     /// A record is damaged.
     #[error(
-        "cannot read session {session}: record {seq} is damaged ({cause}). The records before it are intact. Restore the store from a backup."
+        "cannot read session {session}: record {seq} is damaged ({cause}). The records before it are intact"
     )]
     Damaged {
         /// The session.
@@ -158,9 +178,7 @@ pub enum StoreError {
         cause: String,
     },
     /// A record is missing.
-    #[error(
-        "cannot read session {session}: record {seq} is missing. The records before it are intact. Restore the store from a backup."
-    )]
+    #[error("cannot read session {session}: record {seq} is missing. The records before it are intact")]
     MissingRecord {
         /// The session.
         session: SessionId,
@@ -168,9 +186,7 @@ pub enum StoreError {
         seq: u64,
     },
     /// A session is missing.
-    #[error(
-        "session {child} is missing: {parent} delegated to it, but the store does not contain it. Restore the store from a backup."
-    )]
+    #[error("session {child} is missing: {parent} delegated to it, but the store does not contain it")]
     MissingSession {
         /// The session.
         child: SessionId,
@@ -178,9 +194,7 @@ pub enum StoreError {
         parent: SessionId,
     },
     /// A newer version wrote the session, so this version can only read it.
-    #[error(
-        "cannot run session {session}: a newer version of Brigade wrote it (record {seq}: {what}). Upgrade Brigade."
-    )]
+    #[error("cannot run session {session}: a newer version of Brigade wrote it (record {seq}: {what})")]
     Newer {
         /// The session.
         session: SessionId,
@@ -191,7 +205,7 @@ pub enum StoreError {
     },
     /// A newer version wrote the store.
     #[error(
-        "cannot open the store {place}: its format is {found}, and this version supports formats up to {known}. Upgrade Brigade."
+        "cannot open the store {place}: its format is {found}, and this version supports formats up to {known}"
     )]
     NewerStore {
         /// Path of the store.
@@ -202,15 +216,13 @@ pub enum StoreError {
         known: u32,
     },
     /// The disk is full.
-    #[error(
-        "cannot write to {place}: the disk is full. Free some space, then run `brigade resume`. Nothing recorded is lost."
-    )]
+    #[error("cannot write to {place}: the disk is full")]
     Full {
         /// Path of the store.
         place: String,
     },
     /// The store cannot be written.
-    #[error("cannot write to {place}: {cause}. Choose another store with --store.")]
+    #[error("cannot write to {place}: {cause}")]
     ReadOnly {
         /// Path of the store.
         place: String,
@@ -218,18 +230,39 @@ pub enum StoreError {
         cause: String,
     },
     /// Another process holds the lock of the store.
-    #[error("cannot write to the store {place}: {}", lock_owner_hint(by.as_ref()))]
+    #[error("cannot write to the store {place}: {} holds the lock", blocker_name(by.as_ref()))]
     Locked {
         /// Path of the store.
         place: String,
         /// The process, if it can be determined.
         by: Option<Blocker>,
     },
-    /// Another failure of the store file.
+    /// The store cannot be reached now. Nothing was written.
+    #[error("cannot reach the store {place}: {cause}")]
+    Unavailable {
+        /// Address of the store.
+        place: String,
+        /// Cause of the failure.
+        cause: String,
+        /// Time after which another attempt may succeed. None if only a change outside the store helps.
+        retry: Option<Duration>,
+    },
+    /// The store cannot tell whether an append took effect, for example after a lost connection. Read the log of the
+    /// session from `seq` to find out. The append may still take effect later, until another event has this `seq`.
+    #[error("cannot tell whether record {seq} of session {session} was written")]
+    OutcomeUnknown {
+        /// The session.
+        session: SessionId,
+        /// `seq` that the first event of the append has, if it took effect.
+        seq: u64,
+    },
+    /// Another failure of the store.
     #[error("cannot use {place}: {cause}")]
     Broken {
         /// Path of the store.
         place: String,
+        /// Kind of the failure.
+        kind: BrokenKind,
         /// Cause of the failure.
         cause: String,
     },
@@ -238,19 +271,36 @@ pub enum StoreError {
     Closed,
 }
 
+/// Kind of a failure that makes a store unusable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenKind {
+    /// The file belongs to another program.
+    Foreign,
+    /// The file is not a store, or its header is damaged.
+    NotAStore,
+    /// The format number of the file is damaged.
+    Format,
+    /// The file is damaged.
+    Corrupt,
+    /// The disk failed, or is full.
+    Disk,
+    /// Any other failure.
+    Other,
+}
+
 /// A child session that has returned to its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReturnedChild {
     /// The session.
     pub session: SessionId,
     /// Position of the delegation. All events of the child are after it.
-    pub after: Pos,
+    pub after: Cursor,
 }
 
 /// Delegations and returns in the records of a tree, collected page by page.
 #[derive(Debug, Clone, Default)]
 pub struct Loans {
-    delegated: HashMap<SessionId, Pos>,
+    delegated: HashMap<SessionId, Cursor>,
     returned: BTreeSet<SessionId>,
 }
 
@@ -290,21 +340,14 @@ impl ReturnedChild {
     }
 
     /// Error for a missing child.
-    fn missing(&self) -> StoreError {
+    pub fn missing(&self) -> StoreError {
         let parent = self.session.parent().unwrap_or_else(|| self.session.clone());
         StoreError::MissingSession { child: self.session.clone(), parent }
     }
 }
 
-fn lock_owner_hint(by: Option<&Blocker>) -> String {
-    by.map_or_else(
-        || {
-            "an unknown process holds the lock. \
-             Check the other containers and machines that use this store."
-                .to_owned()
-        },
-        Blocker::to_string,
-    )
+fn blocker_name(by: Option<&Blocker>) -> String {
+    by.map_or_else(|| "an unknown process".to_owned(), Blocker::to_string)
 }
 
 /// Storage of all session logs.
@@ -312,8 +355,9 @@ fn lock_owner_hint(by: Option<&Blocker>) -> String {
 /// # Contract
 ///
 /// * An append is atomic: after a crash either all of its events are present or none. When it returns, they are durable.
-/// * `seq` is dense per session from 0. `pos` increases over the whole store. A reader that has seen a position has
-///   seen all events before it.
+/// * `seq` is dense per session from 0. `pos` increases in every tree and is never assigned again in that tree. A
+///   reader of a tree that has seen a position has seen all events of the tree before it. Positions of different trees
+///   need not be comparable.
 /// * An append with a lease succeeds only while that lease is the latest of its tree, checked in the same transaction.
 /// * An append without a lease contains only external events.
 /// * A write may begin as soon as its method is called. If its future is dropped early, the write may or may not happen.
@@ -329,13 +373,18 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the events of a session up to the first unreadable one, and the error of that one.
     fn read_prefix(&self, session: &SessionId) -> BoxFuture<'_, Result<Prefix, StoreError>>;
 
+    /// Whether a position is after another one of the same tree. Nothing but a store compares positions.
+    fn is_after(&self, position: Cursor, other: Cursor) -> bool {
+        position.number() > other.number()
+    }
+
     /// Returns up to `limit` events of a session and its descendants after a position, in store order. Events
     /// before an unreadable one are returned without an error. The next call, starting after them, returns the
     /// error.
     fn tail(
         &self,
         root: &SessionId,
-        after: Pos,
+        after: Cursor,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>>;
 
@@ -349,8 +398,8 @@ pub trait Store: Send + Sync + 'static {
     fn external_events(
         &self,
         root: &SessionId,
-        after: Pos,
-    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>>;
+        after: Cursor,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Cursor)>, StoreError>>;
 
     /// Changes whenever an append without a lease, or by another process, may have happened.
     fn changes(&self) -> watch::Receiver<u64>;
@@ -371,7 +420,10 @@ pub trait Store: Send + Sync + 'static {
     /// Releases a lease.
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Lists the root sessions of all trees, newest first.
+    /// Returns the process that runs the tree of this root now, if any. Costs the same however many trees there are.
+    fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>>;
+
+    /// Lists the root sessions of all trees, newest first by the time of their first event.
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>>;
 
     /// Returns the usage of trees by root session, in the requested order. An unreadable tree does not affect the
@@ -399,5 +451,5 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns the position of the last record that [`Store::restore`] added to the tree of this root, if any.
     /// Records up to there grant no authority.
-    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>>;
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Cursor>, StoreError>>;
 }

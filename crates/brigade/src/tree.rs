@@ -11,7 +11,8 @@ use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::CostModel;
 use brigade_core::{
-    Agent, Backend, Budget, DelegationStyle, Event, Hash, Limit, Price, Record, SessionId, State, ToolSpec,
+    Agent, Backend, Budget, Cursor, DelegationStyle, Event, Hash, Limit, Price, Record, SessionId, State,
+    ToolSpec,
 };
 use futures::channel::mpsc;
 use serde_json::json;
@@ -27,7 +28,7 @@ use crate::runtime::{CachedSession, ResumeOptions, SessionCache};
 use crate::session::{DriverError, DriverMessage};
 use crate::settings::Settings;
 use crate::skills::SKILL;
-use crate::store::{Lease, Owner, Pos, Store, StoreError};
+use crate::store::{BrokenKind, Lease, Owner, Store, StoreError, retry};
 use crate::task::AbortOnDrop;
 use crate::tool::{AnyTool, ECHO, Files};
 use crate::writes::{EarlierWrites, Writes};
@@ -63,17 +64,17 @@ pub(crate) struct Tree {
     pub(crate) slots: ConcurrencyLimiter,
     pub(crate) subscribers: Subscribers,
     /// Position up to which the root's log was read when the tree was resumed.
-    pub(crate) restored_until: Pos,
+    pub(crate) restored_until: Cursor,
     /// Position before the first event of this round.
-    pub(crate) round_after: Pos,
+    pub(crate) round_after: Cursor,
     /// Resumes of the tree: position, and downtime before it in milliseconds.
-    pub(crate) resumes: Vec<(Pos, u64)>,
+    pub(crate) resumes: Vec<(Cursor, u64)>,
     /// Model that replaces the recorded ones.
     pub(crate) model_override: Option<String>,
     /// Mode that narrows the recorded one.
     pub(crate) mode_override: Option<Mode>,
     /// Last imported position. Records up to it grant no permission.
-    pub(crate) imported: Option<Pos>,
+    pub(crate) imported: Option<Cursor>,
     /// Id and name of the root agent.
     lead: OnceLock<[String; 2]>,
     /// Environment information for the root agent, and its depth.
@@ -213,8 +214,8 @@ impl Tree {
             lease,
             slots,
             subscribers: Subscribers::default(),
-            restored_until: 0,
-            round_after: 0,
+            restored_until: Cursor::START,
+            round_after: Cursor::START,
             resumes: Vec::new(),
             model_override: options.model.clone(),
             mode_override: options.mode,
@@ -237,7 +238,7 @@ impl Tree {
     /// Releases the lease.
     pub(crate) async fn release(&self) -> Result<(), StoreError> {
         self.released.store(true, Ordering::SeqCst);
-        let released = self.store().release(&self.lease).await;
+        let released = retry::while_unavailable(|| self.store().release(&self.lease)).await;
         if released.is_err() {
             self.release_later();
         }
@@ -268,6 +269,11 @@ impl Tree {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.core.store
+    }
+
+    /// Reads a log from `from`. Retries while the store cannot be reached.
+    pub(crate) async fn read(&self, session: &SessionId, from: u64) -> Result<Vec<Record>, StoreError> {
+        retry::while_unavailable(|| self.store().read(session, from)).await
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -343,7 +349,7 @@ impl Tree {
     pub(crate) async fn restore(&mut self, cached: &CachedSession) -> Result<(), StoreError> {
         self.restored_until = cached.last_pos;
         self.imported = cached.imported;
-        self.round_after = if cached.state.is_running() { 0 } else { cached.last_pos };
+        self.round_after = if cached.state.is_running() { Cursor::START } else { cached.last_pos };
         self.resumes.clone_from(&cached.resumes);
         if !self.settings().delegation_styles.has(DelegationStyle::Spawn) {
             return Ok(());
@@ -360,7 +366,7 @@ impl Tree {
 
     /// Caches the root's log for its next round, as of the event at `last_pos`. `started` is a position in its
     /// last round.
-    pub(crate) fn remember(&self, state: State, started: Pos, last_pos: Pos) {
+    pub(crate) fn remember(&self, state: State, started: Cursor, last_pos: Cursor) {
         let number = (self.last_number.load(Ordering::SeqCst), last_pos);
         let (resumes, imported) = (self.resumes.clone(), self.imported);
         let cached =
@@ -390,7 +396,8 @@ impl Tree {
 
     /// Folds a log. Permanent approvals in an imported part are dropped.
     pub(crate) fn fold(&self, session: &SessionId, records: &[Record]) -> State {
-        let is_imported = |record: &&Record| self.imported.is_some_and(|mark| record.pos <= mark);
+        let is_imported =
+            |record: &&Record| self.imported.is_some_and(|mark| !self.store().is_after(record.pos, mark));
         let foreign = records.iter().take_while(is_imported).count();
         let (foreign, own) = records.split_at(foreign);
         let mut state = State::fold(session.clone(), foreign.iter().map(|record| &record.event));
@@ -400,10 +407,10 @@ impl Tree {
     }
 
     /// Total downtime of the tree since the event at `pos`, in milliseconds.
-    pub(crate) fn downtime_since(&self, pos: Pos) -> u64 {
+    pub(crate) fn downtime_since(&self, pos: Cursor) -> u64 {
         self.resumes
             .iter()
-            .filter(|(at, _)| *at > pos)
+            .filter(|(at, _)| self.store().is_after(*at, pos))
             .fold(0, |sum: u64, (_, downtime)| sum.saturating_add(*downtime))
     }
 
@@ -586,7 +593,7 @@ impl Tree {
         if known.is_some() || self.writes.has_earlier() {
             return known;
         }
-        let (mut earlier, mut after) = (EarlierWrites::default(), 0);
+        let (mut earlier, mut after) = (EarlierWrites::default(), Cursor::START);
         // A store that fails here also fails at the next append, where the error is reported.
         while let Ok(records) = self.store().tail(&self.root.root_id(), after, WRITES_PAGE_RECORDS).await
             && let Some(last) = records.last()
@@ -658,7 +665,9 @@ impl Tree {
         hash: Hash,
     ) -> Result<T, DriverError> {
         let place = || format!("the definition {hash}");
-        let broken = |cause: String| DriverError::Store(StoreError::Broken { place: place(), cause });
+        let broken = |cause: String| {
+            DriverError::Store(StoreError::Broken { place: place(), kind: BrokenKind::Other, cause })
+        };
         let body = self.store().blob(hash).await.map_err(DriverError::Store)?;
         let body = body.ok_or_else(|| broken("it is missing from the store".to_owned()))?;
         serde_json::from_str(&body).map_err(|cause| broken(cause.to_string()))

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use brigade_core::event::Effect;
 use brigade_core::permission::{Mode, Permissions};
-use brigade_core::{CallId, Event, Hash, Purpose, Record, SessionId, ToolCall, json};
+use brigade_core::{CallId, Cursor, Event, Hash, Purpose, Record, SessionId, ToolCall, json};
 
-use crate::store::{Pos, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::tool::{FileError, Files, Workspace};
 
 /// Maximum size of content that is kept for an undo.
@@ -66,7 +66,8 @@ pub async fn undo(
     workspace: &Workspace,
 ) -> Result<Vec<UndoneFile>, StoreError> {
     let imported = store.imported(&session.root_id()).await?.unwrap_or_default();
-    let since = last_round(store, session).await?.max(imported);
+    let started = last_round(store, session).await?;
+    let since = if store.is_after(imported, started) { imported } else { started };
     let records = store.tail(session, since, usize::MAX).await?;
     // The user undoes the edits, so the rules for agents do not apply.
     let permissions = Permissions { mode: Mode::Auto, ..Permissions::default() };
@@ -79,15 +80,15 @@ pub async fn undo(
     Ok(undone)
 }
 
-/// Position before the last round of a session. A round that only made a summary does not count.
-async fn last_round(store: &dyn Store, session: &SessionId) -> Result<Pos, StoreError> {
+/// Position of the first event of the last round of a session. A round that only made a summary does not count.
+async fn last_round(store: &dyn Store, session: &SessionId) -> Result<Cursor, StoreError> {
     let records = store.read(session, 0).await?;
     let is_turn = |record: &Record| matches!(record.event, Event::Called { purpose, .. } if purpose != Purpose::Compaction);
     let until = records.iter().rposition(is_turn).unwrap_or(records.len());
     let mut newest_first = records[..until].iter().rev();
     let started = newest_first.find(|record| matches!(record.event, Event::Started { .. }));
     let started = started.ok_or_else(|| StoreError::UnknownSession(session.clone()))?;
-    Ok(started.pos.saturating_sub(1))
+    Ok(started.pos)
 }
 
 /// Completed edits, by file and in order.

@@ -29,8 +29,8 @@ use brigade::core::delegation_styles::{EnabledStyles, ExtraParameter};
 use brigade::core::message::Stop;
 use brigade::core::permission::Mode;
 use brigade::core::{
-    Agent, Authority, Budget, Delegation, DelegationStyle, Event, Hash, Limit, Price, Record, SessionId,
-    State, Status, Usage,
+    Agent, Authority, Budget, Cursor, Delegation, DelegationStyle, Event, Hash, Limit, Price, Record,
+    SessionId, State, Status, Usage,
 };
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
@@ -247,7 +247,7 @@ async fn end(run: Run, store: &CrashStore) -> Result<RunResult, RunError> {
     match tokio::time::timeout(TEST_TIMEOUT, run.result()).await {
         Ok(ended) => ended,
         Err(_) => {
-            for record in store.inner.tail(&root, 0, usize::MAX).await.unwrap() {
+            for record in store.inner.tail(&root, Cursor::START, usize::MAX).await.unwrap() {
                 let line = serde_json::to_string(&record.event).unwrap();
                 let session = record.session.as_str().trim_start_matches(root.as_str());
                 println!("{session:12} {:3} {}", record.seq, line.chars().take(200).collect::<String>());
@@ -322,7 +322,7 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
         tokio::time::timeout(TEST_TIMEOUT, result.detached.ended()).await.expect("a detached child hangs");
     }
     finish_detached(&store, seed, workspace, &root).await;
-    let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
+    let log = store.inner.tail(&root, Cursor::START, usize::MAX).await.unwrap();
     check_laws(&log);
     check_tree(seed, &*store.inner, &log, max_depth).await;
     log.iter().filter(|record| matches!(record.event, Event::Delegated { .. })).count()
@@ -331,7 +331,7 @@ async fn one_tree(seed: u64, workspace: &Workspace) -> usize {
 /// Resumes detached sessions that lost their runner in a crash, and the sessions that those detached.
 async fn finish_detached(store: &Arc<CrashStore>, seed: u64, workspace: &Workspace, root: &SessionId) {
     for _ in 0..20 {
-        let log = store.inner.tail(root, 0, usize::MAX).await.unwrap();
+        let log = store.inner.tail(root, Cursor::START, usize::MAX).await.unwrap();
         let mut open = None;
         for record in &log {
             let Event::Returned { child, outcome, .. } = &record.event else { continue };

@@ -20,3 +20,5 @@ mod sqlite;
 mod stopped;
 #[path = "store/support.rs"]
 mod support;
+#[path = "store/third_backend.rs"]
+mod third_backend;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use brigade::Store;
-use brigade::core::{Record, SessionId};
+use brigade::core::{Cursor, Record, SessionId};
 use brigade::store::sqlite::SqliteStore;
 use brigade_outer_tests::disk::{self, CutOutcome, Disk};
 use brigade_outer_tests::strace::{self, Step};
@@ -86,7 +86,7 @@ fn store_file_name<'a>(path: &'a Path, home: &Path) -> Option<&'a str> {
 async fn all_events(store: &SqliteStore) -> BTreeMap<SessionId, Vec<Record>> {
     let mut sessions: BTreeMap<SessionId, Vec<Record>> = BTreeMap::new();
     for summary in store.roots().await.unwrap() {
-        for record in store.tail(&summary.root, 0, usize::MAX).await.unwrap() {
+        for record in store.tail(&summary.root, Cursor::START, usize::MAX).await.unwrap() {
             sessions.entry(record.session.clone()).or_default().push(record);
         }
     }

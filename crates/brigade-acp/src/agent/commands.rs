@@ -3,7 +3,7 @@
 use agent_client_protocol::v1::schema as acp;
 use brigade::{Runtime, StoreError};
 use brigade_core::view::{Activity, Node, Tree};
-use brigade_core::{SessionId, Status};
+use brigade_core::{Cursor, SessionId, Status};
 
 use super::open_session::OpenSession;
 use super::{calls, config_options, errors};
@@ -99,7 +99,7 @@ async fn tree(open_session: &OpenSession) -> Result<Tree, acp::Error> {
         .environment
         .runtime
         .store()
-        .tail(&open_session.session, 0, usize::MAX)
+        .tail(&open_session.session, Cursor::START, usize::MAX)
         .await
         .map_err(failed)?;
     Ok(Tree::fold(&records))

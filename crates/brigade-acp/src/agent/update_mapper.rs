@@ -7,12 +7,11 @@ use std::path::PathBuf;
 
 use acp::{SessionNotification, SessionUpdate};
 use agent_client_protocol::v1::schema as acp;
-use brigade::store::Pos;
 use brigade::{RunEvent, Store, StoreError};
 use brigade_core::event::Speaker;
 use brigade_core::message::Stop;
 use brigade_core::view::Tree;
-use brigade_core::{CallId, Event, Record, Reply, SessionId, Spent};
+use brigade_core::{CallId, Cursor, Event, Record, Reply, SessionId, Spent};
 
 use super::calls::{self, ToolCallView};
 
@@ -48,7 +47,7 @@ pub(super) struct UpdateMapper {
     context_window: Option<u64>,
     next_seqs: HashMap<SessionId, u64>,
     /// Position up to which `catch_up` has read the events of the tree.
-    caught_up_to: Pos,
+    caught_up_to: Cursor,
     /// Usage of the rounds of the root session.
     pub(super) spent: Spent,
     streamed: HashMap<SessionId, StreamedReply>,
@@ -82,7 +81,7 @@ impl UpdateMapper {
             last_stop: Stop::End,
             context_window: None,
             next_seqs: HashMap::new(),
-            caught_up_to: 0,
+            caught_up_to: Cursor::START,
             spent: Spent::default(),
             streamed: HashMap::new(),
             calls: HashMap::new(),

@@ -13,6 +13,7 @@ use crate::follow::RunView;
 use crate::keyboard::{RawTerminal, keys};
 use crate::output;
 use crate::progress::Progress;
+use crate::store_advice;
 use crate::suspend;
 use crate::terminal::{self, Colour};
 
@@ -162,7 +163,7 @@ impl PromptInput {
                     let answered = runtime.answer(&given.session, given.call, answer, "the user").await;
                     if let Err(error) = answered {
                         self.prompt.failed(&given);
-                        progress.say(view, &error.to_string());
+                        progress.say(view, &store_advice::describe_run(&error));
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! Tests of approval prompts and their answers.
 
-use brigade_core::{Event, Record};
+use brigade_core::{Cursor, Event, Record};
 
 use super::*;
 use crate::keyboard::editor::Edit;
@@ -23,7 +23,7 @@ fn asked(session: &SessionId, index: u32, pos: u64) -> Record {
         until: u64::MAX,
         default: Answer::Deny { word: None },
     };
-    Record { session: session.clone(), seq: pos, pos, at: 0, v: 1, event }
+    Record { session: session.clone(), seq: pos, pos: Cursor::new(pos), at: 0, v: 1, event }
 }
 
 fn tree(places: &[(&SessionId, u32)]) -> Tree {
@@ -131,7 +131,7 @@ fn invalid_line_answers_nothing() {
         by: "another".to_owned(),
     };
     let mut records = vec![asked(&one, 0, 1)];
-    records.push(Record { session: one.clone(), seq: 2, pos: 2, at: 0, v: 1, event: answered });
+    records.push(Record { session: one.clone(), seq: 2, pos: Cursor::new(2), at: 0, v: 1, event: answered });
     look(&mut prompt, &Tree::fold(&records));
     assert!(!prompt.is_open());
 }

@@ -6,7 +6,7 @@ use brigade::mcp::Servers;
 use brigade::{RunError, Runtime, Store, Workspace};
 use brigade_core::event::Answer as UserAnswer;
 use brigade_core::view::{PendingApproval, Tree};
-use brigade_core::{CallId, Event, Record, SessionId};
+use brigade_core::{CallId, Cursor, Event, Record, SessionId};
 use serde_json::{Value, json};
 
 use super::tell::is_running;
@@ -78,7 +78,7 @@ async fn list_all(global: &Global, store: &dyn Store, settings: &Settings) -> Re
         if matches!(&summary.last, Ok(Record { event: Event::Ended { .. }, .. })) {
             continue;
         }
-        let Ok(records) = store.tail(&summary.root, 0, usize::MAX).await else { continue };
+        let Ok(records) = store.tail(&summary.root, Cursor::START, usize::MAX).await else { continue };
         let tree = Tree::fold(&records);
         if tree.pending_approvals().next().is_none() {
             continue;
@@ -114,7 +114,7 @@ async fn parse_filter(store: &dyn Store, id: &str) -> Result<ApprovalFilter, Cli
 
 /// Tree of a session, with only the selected requests.
 async fn read(store: &dyn Store, filter: &ApprovalFilter) -> Result<Tree, CliError> {
-    let mut records = store.tail(&filter.session.root_id(), 0, usize::MAX).await?;
+    let mut records = store.tail(&filter.session.root_id(), Cursor::START, usize::MAX).await?;
     if !records.iter().any(|record| record.session == filter.session) {
         // The error of the store for a missing session is the clearest.
         store.read(&filter.session, 0).await?;

@@ -39,7 +39,7 @@ fn show(global: &Global) -> Result<Exit, CliError> {
             let head = format!(
                 "# configuration: {}\n{project}# sessions: {}\n\n",
                 settings.config_file.display(),
-                settings.store.display()
+                settings.store
             );
             output::text(&format!("{head}{}", layers.render()))?;
         }

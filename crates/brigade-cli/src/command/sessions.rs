@@ -11,8 +11,8 @@ use std::path::Path;
 
 use brigade::store::{self, ReturnedChild};
 use brigade::{Store, StoreError};
-use brigade_core::SessionId;
 use brigade_core::view::Node;
+use brigade_core::{Cursor, SessionId};
 use serde_json::{Value, json};
 
 use crate::args::{
@@ -28,6 +28,7 @@ use crate::sanitize;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
+use crate::store_advice;
 use crate::terminal;
 use list::ListLimit;
 
@@ -107,7 +108,7 @@ impl SessionsContext<'_> {
         } else {
             let records: Vec<Value> =
                 records.iter().map(|record| progress::event_json(record, &view)).collect();
-            let error = fault.as_ref().map(ToString::to_string);
+            let error = fault.as_ref().map(store_advice::describe);
             output::json(&json!({ "session_id": session, "records": records, "error": error }))?;
         }
         fault.map_or(Ok(Exit::Done), |fault| Err(fault.into()))
@@ -136,7 +137,7 @@ impl SessionsContext<'_> {
     async fn read_tree(&self, root: &SessionId) -> Result<(ExportedRun, Option<StoreError>), CliError> {
         let view = RunView::new(root.clone());
         let mut run = ExportedRun { view, records: Vec::new(), fault: None };
-        let mut after = 0;
+        let mut after = Cursor::START;
         let fault = loop {
             match self.store.tail(root, after, 10_000).await {
                 Ok(page) => {
@@ -157,7 +158,7 @@ impl SessionsContext<'_> {
         if run.view.tree.nodes().is_empty() {
             return Err(fault.unwrap_or_else(|| StoreError::UnknownSession(root.clone())).into());
         }
-        run.fault = fault.as_ref().map(ToString::to_string);
+        run.fault = fault.as_ref().map(store_advice::describe);
         Ok((run, fault))
     }
 

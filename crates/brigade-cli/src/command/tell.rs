@@ -140,6 +140,5 @@ async fn print_delivered(global: &Global, store: &dyn Store, session: &SessionId
 
 /// Whether a process runs the tree now.
 pub(super) async fn is_running(store: &dyn Store, root: &SessionId) -> Result<bool, RunError> {
-    let roots = store.roots().await?;
-    Ok(roots.iter().any(|summary| summary.root == *root && summary.runner.is_some()))
+    Ok(store.runner(root).await?.is_some())
 }

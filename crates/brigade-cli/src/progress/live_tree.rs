@@ -300,7 +300,14 @@ mod tests {
                 grant,
             };
             for (seq, event) in (0..).zip([started, delegated]) {
-                view.apply(&Record { session: session.clone(), seq, pos: seq, at: 0, v: 1, event });
+                view.apply(&Record {
+                    session: session.clone(),
+                    seq,
+                    pos: brigade_core::Cursor::new(seq),
+                    at: 0,
+                    v: 1,
+                    event,
+                });
             }
             session = child;
         }

@@ -279,7 +279,14 @@ mod tests {
         }
         let mut view = RunView::new(root.clone());
         for (seq, event) in (0..).zip(events) {
-            view.apply(&Record { session: root.clone(), seq, pos: seq, at: 0, v: 1, event });
+            view.apply(&Record {
+                session: root.clone(),
+                seq,
+                pos: brigade_core::Cursor::new(seq),
+                at: 0,
+                v: 1,
+                event,
+            });
         }
         view
     }

@@ -312,8 +312,14 @@ mod tests {
     use super::*;
 
     fn log(events: Vec<Event>) -> Vec<Record> {
-        let record =
-            |(seq, event)| Record { session: SessionId::root(1), seq, pos: seq, at: seq * 100, v: 1, event };
+        let record = |(seq, event)| Record {
+            session: SessionId::root(1),
+            seq,
+            pos: brigade_core::Cursor::new(seq),
+            at: seq * 100,
+            v: 1,
+            event,
+        };
         (0..).zip(events).map(record).collect()
     }
 

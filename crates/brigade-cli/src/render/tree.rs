@@ -216,7 +216,14 @@ mod tests {
         let grant =
             Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
         let delegation = || Delegation { role: Some("worker".to_owned()), ..Delegation::default() };
-        let record = |seq, event| Record { session: root.clone(), seq, pos: seq, at: 0, v: 1, event };
+        let record = |seq, event| Record {
+            session: root.clone(),
+            seq,
+            pos: brigade_core::Cursor::new(seq),
+            at: 0,
+            v: 1,
+            event,
+        };
         let started = Event::Started {
             delegation: Delegation::default().into(),
             agent: hash,

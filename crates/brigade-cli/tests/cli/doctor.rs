@@ -132,7 +132,7 @@ fn healthy_setup_is_reported_as_ok() {
     assert_eq!((&report["problems"], &report["type"]), (&0.into(), &"doctor".into()), "{report:#}");
     assert_finding(&report, "config", &["ok: ", "config.toml"]);
     assert_finding(&report, "model", &["ok: script:"]);
-    assert_finding(&report, "store", &["ok: ", "sessions.db: format 2", "intact"]);
+    assert_finding(&report, "store", &["ok: ", "sessions.db: format 3", "intact"]);
     assert_finding(&report, "store", &["free on the disk of"]);
     assert_finding(&report, "guard", &["ok: "]);
     assert_finding(&report, "sandbox", &["Landlock: ", "seccomp: ", "user namespaces: ", "cgroups: "]);

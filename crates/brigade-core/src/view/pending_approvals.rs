@@ -1,7 +1,5 @@
 //! Pending approvals of a tree.
 
-use std::collections::BTreeMap;
-
 use crate::event::{Answer, Event, Record};
 use crate::id::{CallId, SessionId};
 use crate::text::Text;
@@ -46,11 +44,11 @@ impl PendingApproval {
 
 /// Pending approvals, in the order of the requests.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PendingApprovals(BTreeMap<u64, PendingApproval>);
+pub(super) struct PendingApprovals(Vec<PendingApproval>);
 
 impl PendingApprovals {
     pub(super) fn iter(&self) -> impl Iterator<Item = &PendingApproval> {
-        self.0.values()
+        self.0.iter()
     }
 
     pub(super) fn apply(&mut self, record: &Record) {
@@ -67,7 +65,8 @@ impl PendingApprovals {
                     until: *until,
                     default: default.clone(),
                 };
-                self.0.insert(record.pos, question);
+                let earlier = self.0.partition_point(|open| open.asked_at <= question.asked_at);
+                self.0.insert(earlier, question);
             }
             Event::Answered { call, .. } | Event::ToolEnded { call, .. } => {
                 self.close(&record.session, Some(*call));
@@ -78,8 +77,27 @@ impl PendingApprovals {
     }
 
     fn close(&mut self, session: &SessionId, call: Option<CallId>) {
-        if !self.0.is_empty() {
-            self.0.retain(|_, open| open.session != *session || call.is_some_and(|call| open.call != call));
+        self.0.retain(|open| open.session != *session || call.is_some_and(|call| open.call != call));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cursor;
+
+    #[test]
+    fn pending_approvals_are_in_the_order_of_their_times() {
+        let mut pending = PendingApprovals::default();
+        // Positions say nothing, and live records of two sessions may arrive in any order.
+        for (bits, pos, at) in [(1, 9, 20), (2, 8, 10), (3, 1, 20), (4, 2, 30)] {
+            let call = CallId { turn: 1, index: 0 };
+            let (why, default) = (String::new(), Answer::Once);
+            let event = Event::Asked { call, what: "shell {}".into(), why, always: None, until: 99, default };
+            let (session, pos) = (SessionId::root(bits), Cursor::new(pos));
+            pending.apply(&Record { session, seq: 0, pos, at, v: 1, event });
         }
+        let order: Vec<&SessionId> = pending.iter().map(|open| &open.session).collect();
+        assert_eq!(order, [2, 1, 3, 4].map(SessionId::root).iter().collect::<Vec<_>>());
     }
 }

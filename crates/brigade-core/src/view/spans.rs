@@ -87,7 +87,14 @@ mod tests {
         let mut spans = Spans::default();
         for (session, at, event) in events {
             let session = (*session).clone();
-            spans.apply(&Record { session, seq: 0, pos: 0, at: *at, v: 1, event: event.clone() });
+            spans.apply(&Record {
+                session,
+                seq: 0,
+                pos: crate::Cursor::START,
+                at: *at,
+                v: 1,
+                event: event.clone(),
+            });
         }
         spans
     }

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::event::{Answer, Effect};
-use crate::{Budget, Delegation, Grant, Limit, Reply, SeenFile, Status, ToolCall, ToolOutput, Usage};
+use crate::{Budget, Cursor, Delegation, Grant, Limit, Reply, SeenFile, Status, ToolCall, ToolOutput, Usage};
 
 const NANO_USD: u64 = 1_000_000_000;
 
@@ -12,8 +12,9 @@ struct Log(Vec<Record>);
 
 impl Log {
     fn add(&mut self, session: &SessionId, event: Event) {
-        let pos = self.0.len() as u64;
-        self.0.push(Record { session: session.clone(), seq: 0, pos, at: 1_000 + 100 * pos, v: 1, event });
+        let number = self.0.len() as u64;
+        let pos = Cursor::new(number);
+        self.0.push(Record { session: session.clone(), seq: 0, pos, at: 1_000 + 100 * number, v: 1, event });
     }
 
     /// Starts a session. A child is delegated by its parent first.

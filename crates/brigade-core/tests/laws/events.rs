@@ -206,8 +206,14 @@ fn every_event_round_trips_through_json() {
         assert_eq!(&serde_json::from_value::<Event>(value).unwrap(), event);
         // Written events contain no duplicate key.
         assert!(json::parse(&serde_json::to_string(event).unwrap()).is_ok());
-        let record =
-            Record { session: SessionId::root(0), seq: 0, pos: 1, at: 2, v: VERSION, event: event.clone() };
+        let record = Record {
+            session: SessionId::root(0),
+            seq: 0,
+            pos: Cursor::new(1),
+            at: 2,
+            v: VERSION,
+            event: event.clone(),
+        };
         let again: Record = serde_json::from_str(&serde_json::to_string(&record).unwrap()).unwrap();
         assert_eq!(again, record);
     }

@@ -207,9 +207,16 @@ impl SimulatedSession {
         let admitted = self.state.admits(&event);
         if admitted {
             self.state.apply(&event);
-            let pos = sim.records.len() as u64;
+            let at = sim.records.len() as u64;
             let (session, seq) = (self.state.session().clone(), self.log.len() as u64);
-            sim.records.push(Record { session, seq, pos, at: pos, v: VERSION, event: event.clone() });
+            sim.records.push(Record {
+                session,
+                seq,
+                pos: Cursor::new(at),
+                at,
+                v: VERSION,
+                event: event.clone(),
+            });
             self.shadow.enter(&event);
             self.log.push(event);
             self.check();

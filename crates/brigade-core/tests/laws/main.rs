@@ -14,9 +14,9 @@ use brigade_core::state::{CallProgress, RoundSpec};
 use brigade_core::text::{BlobRef, truncate_bytes};
 use brigade_core::view::Tree;
 use brigade_core::{
-    Authority, Budget, CallId, Delegation, DelegationStyle, Event, Extent, Grant, Hash, Limit, Message,
-    Outcome, Price, Purpose, Record, RemoteContext, Reply, Resources, SeenFile, SessionId, Spent, State,
-    Status, Step, Text, ToolCall, ToolOutput, Usage, json,
+    Authority, Budget, CallId, Cursor, Delegation, DelegationStyle, Event, Extent, Grant, Hash, Limit,
+    Message, Outcome, Price, Purpose, Record, RemoteContext, Reply, Resources, SeenFile, SessionId, Spent,
+    State, Status, Step, Text, ToolCall, ToolOutput, Usage, json,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

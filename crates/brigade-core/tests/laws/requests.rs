@@ -95,7 +95,14 @@ fn session_that_delegates_to_itself_does_not_loop() {
         agent: Hash::of(b""),
         grant: random_grant(&mut sim),
     };
-    let record = |seq, event| Record { session: session.clone(), seq, pos: seq, at: 0, v: VERSION, event };
+    let record = |seq, event| Record {
+        session: session.clone(),
+        seq,
+        pos: Cursor::new(seq),
+        at: 0,
+        v: VERSION,
+        event,
+    };
     let deep_start = Event::Started {
         delegation: Delegation::default().into(),
         agent: Hash::of(b""),

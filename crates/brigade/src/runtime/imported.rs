@@ -7,11 +7,11 @@ use brigade_core::delegation_styles::{PASSTHROUGH_PREFIX, resolve_model};
 use brigade_core::grant::Authority;
 use brigade_core::permission::Mode;
 use brigade_core::state::RoundSpec;
-use brigade_core::{Agent, Event, Outcome, Record, SessionId, Spent};
+use brigade_core::{Agent, Cursor, Event, Outcome, Record, SessionId, Spent};
 
 use super::{CachedSession, ResumeOptions, RunError, Runtime, fold};
 use crate::settings::ModeOrigin;
-use crate::store::{Append, Expect, Lease, Pos, StoreError};
+use crate::store::{Append, Expect, Lease, Store, StoreError, retry};
 use crate::tree::Tree;
 
 /// Message that begins the first local round of an imported session.
@@ -39,10 +39,10 @@ impl Runtime {
         lease: &Lease,
         cached: &CachedSession,
         now: u64,
-    ) -> Result<Option<Pos>, StoreError> {
+    ) -> Result<Option<Cursor>, StoreError> {
         let store = &self.core.store;
         let Some(import_pos) = store.imported(&session.root_id()).await? else { return Ok(None) };
-        let is_ours = cached.started > import_pos || !cached.state.is_running();
+        let is_ours = store.is_after(cached.started, import_pos) || !cached.state.is_running();
         if cached.imported == Some(import_pos) && is_ours {
             return Ok(Some(import_pos));
         }
@@ -50,7 +50,7 @@ impl Runtime {
         let mut open = BTreeSet::new();
         while let Some(next) = waiting.pop() {
             let records = store.read(&next, 0).await?;
-            if is_open(&next, &records, import_pos) && open.insert(next.clone()) {
+            if is_open(&**store, &next, &records, import_pos) && open.insert(next.clone()) {
                 let state = fold(&next, &records);
                 let below = state.loans().keys().filter(|child| next.contains(child) && **child != next);
                 waiting.extend(below.cloned());
@@ -70,14 +70,14 @@ impl Runtime {
         &self,
         session: &SessionId,
         lease: &Lease,
-        import_pos: Pos,
+        import_pos: Cursor,
         now: u64,
         ended: &mut BTreeMap<SessionId, (Outcome, Spent)>,
     ) -> Result<(), StoreError> {
         loop {
             let records = self.core.store.read(session, 0).await?;
             let state = fold(session, &records);
-            if !is_open(session, &records, import_pos) {
+            if !is_open(&*self.core.store, session, &records, import_pos) {
                 let end = state.ended().map(|outcome| (outcome.clone(), state.ledger().spent()));
                 ended.extend(end.map(|end| (session.clone(), end)));
                 return Ok(());
@@ -95,7 +95,7 @@ impl Runtime {
                 lease: Some(lease.clone()),
                 at: now,
             };
-            match self.core.store.append(append).await {
+            match retry::append(&*self.core.store, || append.clone()).await {
                 // A message from outside may be appended in between. The append is then retried.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
@@ -193,7 +193,8 @@ impl Runtime {
 }
 
 /// Whether the last round of a session is open and was imported.
-fn is_open(session: &SessionId, records: &[Record], import_pos: Pos) -> bool {
+fn is_open(store: &dyn Store, session: &SessionId, records: &[Record], import_pos: Cursor) -> bool {
     let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-    started.is_some_and(|record| record.pos <= import_pos) && fold(session, records).is_running()
+    started.is_some_and(|record| !store.is_after(record.pos, import_pos))
+        && fold(session, records).is_running()
 }

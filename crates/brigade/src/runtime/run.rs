@@ -227,7 +227,7 @@ async fn listen_for_external_events(tree: Arc<Tree>) {
     loop {
         changes.mark_unchanged();
         if let Ok(events) = tree.store().external_events(&tree.root, after).await {
-            after = events.iter().map(|(_, pos)| *pos).max().unwrap_or(after);
+            after = events.last().map_or(after, |(_, pos)| *pos);
             tree.notify(events.iter().map(|(session, _)| session));
         }
         if changes.changed().await.is_err() {

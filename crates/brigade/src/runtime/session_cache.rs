@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use brigade_core::permission::Mode;
-use brigade_core::{Event, Hash, Record, SessionId, State};
+use brigade_core::{Cursor, Event, Hash, Record, SessionId, State};
 
 use crate::fast_map::FastMap;
-use crate::store::{Pos, ReturnedChild, Store, StoreError};
+use crate::store::{ReturnedChild, Store, StoreError};
 
 /// Number of cached sessions. A process is active in few sessions at a time.
 const MAX_CACHED_SESSIONS: usize = 16;
@@ -18,20 +18,20 @@ const MAX_CACHED_SESSIONS: usize = 16;
 pub(crate) struct CachedSession {
     pub(crate) state: State,
     /// Position of the last event.
-    pub(crate) last_pos: Pos,
+    pub(crate) last_pos: Cursor,
     /// Position of the first event of the last round, if it was read here.
-    pub(crate) started: Pos,
+    pub(crate) started: Cursor,
     /// Positions at which the session was resumed, with the downtime before each in milliseconds.
-    pub(crate) resumes: Vec<(Pos, u64)>,
+    pub(crate) resumes: Vec<(Cursor, u64)>,
     /// Epoch of the runner that resumed the session last.
     pub(crate) epoch: Option<u64>,
     /// Mode that the user chose when resuming the last round.
     pub(crate) mode: Option<Mode>,
     /// Position of the last event imported into the tree.
-    pub(crate) imported: Option<Pos>,
+    pub(crate) imported: Option<Cursor>,
     /// Highest number of a `spawn` delegation in the tree, and the position up to which the log was searched for
     /// it.
-    pub(crate) number: (u32, Pos),
+    pub(crate) number: (u32, Cursor),
 }
 
 impl CachedSession {
@@ -43,17 +43,17 @@ impl CachedSession {
         }
         store.verify(session, ReturnedChild::returned(&records)).await?;
         let imported = store.imported(&session.root_id()).await?;
-        let is_imported = |record: &&Record| imported.is_some_and(|import_pos| record.pos <= import_pos);
+        let is_imported = |record: &&Record| imported.is_some_and(|mark| !store.is_after(record.pos, mark));
         let (foreign, own) = records.split_at(records.iter().take_while(is_imported).count());
         let mut cached = CachedSession {
             state: State::new(session.clone()),
-            last_pos: 0,
-            started: 0,
+            last_pos: Cursor::START,
+            started: Cursor::START,
             resumes: Vec::new(),
             epoch: None,
             mode: None,
             imported,
-            number: (0, 0),
+            number: (0, Cursor::START),
         };
         foreign.iter().for_each(|record| cached.apply(record));
         if !foreign.is_empty() {

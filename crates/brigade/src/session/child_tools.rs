@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Driver, DriverMessage};
 use crate::clock;
-use crate::store::{Append, Expect};
+use crate::store::{Append, Expect, retry};
 
 const TELL: &str = "tell";
 const STOP: &str = "stop";
@@ -103,7 +103,7 @@ impl Driver {
             lease: None,
             at: clock::now(),
         };
-        let appended = self.tree.store().append(append).await;
+        let appended = retry::append(self.tree.store(), || append.clone()).await;
         appended.map_err(|error| ToolOutput::error(format!("cannot send the message: {error}")))?;
         self.tree.notify([&child]);
         Ok(ToolOutput::ok("Sent. The sub-agent reads it at its next step."))
@@ -127,7 +127,7 @@ impl Driver {
         if !self.state.session().contains(&session) || session == *self.state.session() {
             return Err(refuse());
         }
-        let records = self.tree.store().read(&session, 0).await;
+        let records = self.tree.read(&session, 0).await;
         let records = records.map_err(|error| ToolOutput::error(error.to_string()))?;
         let ended = records.iter().rev().find_map(|record| match &record.event {
             Event::Ended { outcome, .. } => Some(outcome.text.clone()),

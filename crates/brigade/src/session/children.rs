@@ -10,7 +10,8 @@ use brigade_core::event::Speaker;
 use brigade_core::grant::Grant;
 use brigade_core::state::RoundSpec;
 use brigade_core::{
-    Budget, CallId, Delegation, DelegationStyle, Event, Limit, Outcome, Resources, SessionId, Spent, Status,
+    Budget, CallId, Cursor, Delegation, DelegationStyle, Event, Limit, Outcome, Resources, SessionId, Spent,
+    Status,
 };
 use futures::FutureExt;
 use tokio::time::Instant;
@@ -435,7 +436,7 @@ async fn restore_child(
         return Ok(RestoredChild::Running(Driver::begin(tree.clone(), child.clone(), round, resolved, None)));
     }
     let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-    let started_pos = started.map_or(0, |record| record.pos);
+    let started_pos = started.map_or(Cursor::START, |record| record.pos);
     let state = tree.fold(child, &records);
     match state.ended() {
         Some(outcome) => {

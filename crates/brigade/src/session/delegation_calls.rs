@@ -181,7 +181,7 @@ impl Driver {
         }
         let session = self.state.session();
         for child in [session.child(call), session.child_of_several(call, index)] {
-            let records = self.tree.store().read(&child, 0).await;
+            let records = self.tree.read(&child, 0).await;
             let records = records.map_err(|error| self.failed_output(request, error.to_string()))?;
             if !records.is_empty() && !self.state.loans().contains_key(&child) {
                 let cause = format!(
@@ -384,7 +384,7 @@ impl Driver {
         while let Some(call) = self.finished.pop() {
             let Some(group) = self.groups.remove(&call) else { continue };
             self.flush().await?;
-            let records = self.tree.store().read(&self.state.session().clone(), 0).await?;
+            let records = self.tree.read(self.state.session(), 0).await?;
             let mut results = ended_children(&records, call);
             let (first, last) = time_span(&records, call);
             for (request, index, cause) in group.unstarted {
@@ -437,7 +437,7 @@ impl Driver {
     ) -> Result<(), DriverError> {
         let delegation_styles = &self.tree.settings().delegation_styles;
         let plan = delegation_styles.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
-        let records = self.tree.store().read(&self.state.session().clone(), 0).await?;
+        let records = self.tree.read(self.state.session(), 0).await?;
         let failed = ended_children(&records, call)
             .iter()
             .any(|(_, _, end)| failure_cause(&end.outcome.status).is_some());

@@ -1,4 +1,4 @@
-//! Processes that block writers, and the remedies for the user.
+//! Processes that block writers.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -48,25 +48,13 @@ const WRITE_LOCK_BYTE: u64 = 120;
 
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pid = self.pid;
-        match self.state {
-            BlockerState::Stopped => {
-                write!(f, "process {pid} (stopped) holds the lock. Resume it with: kill -CONT {pid}")
-            }
-            BlockerState::Traced => write!(
-                f,
-                "process {pid} (stopped by a debugger) holds the lock. Continue it in the debugger, or detach it."
-            ),
-            BlockerState::Paused => {
-                write!(
-                    f,
-                    "process {pid} (paused) holds the lock. Resume its container, or its control group."
-                )
-            }
-            BlockerState::Running => {
-                write!(f, "process {pid} (running) holds the lock. Wait for it, or end it with: kill {pid}")
-            }
-        }
+        let state = match self.state {
+            BlockerState::Stopped => "stopped",
+            BlockerState::Traced => "stopped by a debugger",
+            BlockerState::Paused => "paused",
+            BlockerState::Running => "running",
+        };
+        write!(f, "process {} ({state})", self.pid)
     }
 }
 

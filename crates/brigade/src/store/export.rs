@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use brigade_core::permission::Mode;
-use brigade_core::{Agent, Authority, CallId, Event, Hash, Record, SessionId, State};
+use brigade_core::{Agent, Authority, CallId, Cursor, Event, Hash, Record, SessionId, State};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::codec::{self, DecodeError, Encoded};
-use super::{Loans, Store, StoreError};
+use super::backend::{self, DecodeError, Encoded};
+use super::{BrokenKind, Loans, Store, StoreError};
 
 /// Format version of the lines.
 const FORMAT: u32 = 1;
@@ -126,7 +126,7 @@ pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, Store
     let mut lines = ExportLines::default();
     lines.push(&Header { brigade_export: FORMAT, root: root.clone() })?;
     let mut exported: HashSet<Hash> = HashSet::new();
-    let (mut after, mut count) = (0, 0);
+    let (mut after, mut count) = (Cursor::START, 0);
     let mut loans = Loans::default();
     loop {
         let page = store.tail(root, after, PAGE_RECORDS).await?;
@@ -134,7 +134,7 @@ pub async fn export(store: &dyn Store, root: &SessionId) -> Result<String, Store
         after = last.pos;
         loans.take(&page);
         for record in page {
-            for hash in codec::definitions(&record.event) {
+            for hash in backend::definitions(&record.event) {
                 if exported.insert(hash) {
                     let text = store.blob(hash).await?.ok_or_else(|| missing_definition(&record, hash))?;
                     lines.push(&BlobLine { blob: hash, text })?;
@@ -187,12 +187,12 @@ impl ExportLines {
 }
 
 fn encode_error(error: serde_json::Error) -> StoreError {
-    StoreError::Broken { place: "this export".into(), cause: error.to_string() }
+    StoreError::Broken { place: "this export".into(), kind: BrokenKind::Other, cause: error.to_string() }
 }
 
-/// Checksum of a line. Positions differ between stores, so they are not included.
+/// Checksum of a line.
 fn sum(session: &SessionId, seq: u64, at: u64, v: u64, event: &RawValue) -> String {
-    let sum = codec::checksum(session.as_str(), seq, 0, at, v, event.get().as_bytes());
+    let sum = backend::checksum(session.as_str(), seq, at, v, event.get().as_bytes());
     format!("{:016x}", u64::from_be_bytes(sum))
 }
 
@@ -267,7 +267,7 @@ enum LineError {
 
 impl From<serde_json::Error> for LineError {
     fn from(error: serde_json::Error) -> LineError {
-        LineError::Line(codec::cause(&error))
+        LineError::Line(backend::cause(&error))
     }
 }
 
@@ -341,13 +341,13 @@ impl ImportedTree {
         if !self.root.contains(&session) {
             return Err(LineError::Line(format!("session {session} does not belong to this tree")));
         }
-        let mut event = codec::decode(event.get(), v).map_err(|error| match error {
+        let mut event = backend::decode(event.get(), v).map_err(|error| match error {
             DecodeError::Newer(_) => LineError::Newer(error.of(&session, seq)),
             DecodeError::Damaged(cause) => LineError::Line(cause),
         })?;
-        codec::hydrate(&mut event, &mut |hash| Ok::<_, LineError>(self.blobs.get(&hash).cloned()))?;
+        backend::hydrate(&mut event, &mut |hash| Ok::<_, LineError>(self.blobs.get(&hash).cloned()))?;
         let v = u16::try_from(v).map_err(|error| LineError::Line(error.to_string()))?;
-        self.records.push(Record { session, seq, pos: 0, at, v, event });
+        self.records.push(Record { session, seq, pos: Cursor::START, at, v, event });
         Ok(())
     }
 }

@@ -4,16 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brigade_core::event::VERSION;
-use brigade_core::{Event, Hash, Record, SessionId};
+use brigade_core::{Cursor, Event, Hash, Record, SessionId};
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
-use super::codec;
-use super::lease::{self, LeaseRow, ancestors};
-use super::totals::{EndedRounds, OpenRound};
+use super::backend::{self, EndedRounds, LeaseRow, OpenRound, ancestors};
 use super::{
-    Append, Appended, Expect, Lease, Owner, Pos, Prefix, ReturnedChild, RootSummary, Store, StoreError,
-    TreeTotals,
+    Append, Appended, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
 };
 
 /// Session logs that are lost when the process ends.
@@ -26,16 +23,16 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Logs {
     sessions: BTreeMap<SessionId, Vec<Record>>,
-    order: BTreeMap<Pos, (SessionId, u64)>,
-    last_pos: Pos,
+    order: BTreeMap<u64, (SessionId, u64)>,
+    last_pos: u64,
     blobs: HashMap<Hash, Arc<str>>,
     /// Content that each session refers to.
     refs: HashMap<SessionId, HashSet<Hash>>,
     leases: BTreeMap<SessionId, LeaseRow>,
     /// Highest position that was ever removed.
-    removed: Pos,
+    removed: u64,
     /// Imported trees, and the position of the last imported record of each.
-    imported: HashMap<SessionId, Pos>,
+    imported: HashMap<SessionId, u64>,
     /// Content that edits of removed sessions led to.
     removed_edits: HashSet<Hash>,
     /// Latest time passed by a caller. There is no other clock.
@@ -71,38 +68,31 @@ impl MemoryStore {
 
 impl Logs {
     fn append(&mut self, append: Append) -> Result<Appended, StoreError> {
-        codec::check_external(&append)?;
+        backend::check_external(&append)?;
         if let Some(lease) = &append.lease {
-            self.check_lease(lease, &append.session)?;
+            LeaseRow::check(self.leases.get(&lease.root), lease, &append.session)?;
         }
         let length = self.length(&append.session);
-        match append.expect {
-            Expect::Length(expected) if expected != length => {
-                return Err(StoreError::Conflict { session: append.session, expected, actual: length });
-            }
-            Expect::Exists if length == 0 => return Err(StoreError::UnknownSession(append.session)),
-            Expect::Length(_) | Expect::Exists => {}
-        }
+        append.expect.check(&append.session, length)?;
         self.now = self.now.max(append.at);
         self.add_blobs(&append.session, append.blobs);
-        let first_pos = self.last_pos + 1;
+        let first_pos = Cursor::new(self.last_pos + 1);
         for (event, seq) in append.events.iter().cloned().zip(length..) {
             let session = append.session.clone();
-            self.push(Record { session, seq, pos: 0, at: append.at, v: VERSION, event });
+            self.push(Record { session, seq, pos: Cursor::START, at: append.at, v: VERSION, event });
         }
         if let Some(row) = append.lease.and_then(|lease| self.leases.get_mut(&lease.root)) {
-            row.renewed = append.at;
-            row.last_run = Some(append.at);
+            row.renew(append.at);
         }
         Ok(Appended { first_seq: length, first_pos })
     }
 
     fn push(&mut self, record: Record) {
         self.last_pos += 1;
-        let record = Record { pos: self.last_pos, ..record };
-        let named = codec::definitions(&record.event);
+        let record = Record { pos: Cursor::new(self.last_pos), ..record };
+        let named = backend::definitions(&record.event);
         self.refs.entry(record.session.clone()).or_default().extend(named);
-        self.order.insert(record.pos, (record.session.clone(), record.seq));
+        self.order.insert(self.last_pos, (record.session.clone(), record.seq));
         self.sessions.entry(record.session.clone()).or_default().push(record);
     }
 
@@ -118,15 +108,14 @@ impl Logs {
         self.sessions.get(session).map_or(0, |records| records.len() as u64)
     }
 
-    fn check_lease(&self, lease: &Lease, session: &SessionId) -> Result<(), StoreError> {
-        let admitted = self.leases.get(&lease.root).is_some_and(|row| row.admits(lease));
-        if admitted && lease.root.contains(session) { Ok(()) } else { Err(lease::fenced(lease)) }
+    fn runner(&self, root: &SessionId) -> Option<Owner> {
+        let row = self.leases.get(root).filter(|row| row.owner.is_some())?;
+        row.runner(&Owner::this_process(), self.now).cloned()
     }
 
     fn check_idle(&self, session: &SessionId) -> Result<(), StoreError> {
         for root in ancestors(session) {
-            let row = self.leases.get(&root).filter(|row| row.owner.is_some());
-            if let Some(owner) = row.and_then(|row| row.runner(&Owner::this_process(), self.now)).cloned() {
+            if let Some(owner) = self.runner(&root) {
                 return Err(StoreError::Held { root, owner });
             }
         }
@@ -149,8 +138,8 @@ impl Logs {
         }
         for session in &removed_sessions {
             let log = self.sessions.remove(session).unwrap_or_default();
-            self.removed = self.removed.max(log.last().map_or(0, |record| record.pos));
-            self.removed_edits.extend(log.iter().filter_map(|record| codec::edit(&record.event)));
+            self.removed = self.removed.max(log.last().map_or(0, |record| record.pos.number()));
+            self.removed_edits.extend(log.iter().filter_map(|record| backend::edit(&record.event)));
             self.refs.remove(session);
             if let Some(row) = self.leases.get_mut(session) {
                 *row = row.tombstone();
@@ -206,17 +195,20 @@ impl Logs {
         let observer = Owner::this_process();
         let is_listed = |session: &SessionId, records: &[Record]| {
             session.is_root()
-                || records.first().is_some_and(|first| codec::flag(&first.event) == 2)
+                || records.first().is_some_and(|first| backend::flag(&first.event) == backend::LISTED)
                 || self.leases.get(session).is_some_and(|row| row.last_run.is_some())
         };
         let tops = self.sessions.iter().filter(|(session, records)| is_listed(session, records));
         let summary = |(root, records): (&SessionId, &Vec<Record>)| {
             let runner = self.leases.get(root).and_then(|row| row.runner(&observer, self.now)).cloned();
             let (first, last) = (records.first()?.clone(), records.last()?.clone());
-            Some((first.pos, RootSummary { root: root.clone(), first: Ok(first), last: Ok(last), runner }))
+            Some((
+                (first.at, first.pos.number()),
+                RootSummary { root: root.clone(), first: Ok(first), last: Ok(last), runner },
+            ))
         };
-        let mut found: Vec<(Pos, RootSummary)> = tops.filter_map(summary).collect();
-        found.sort_by_key(|(first_pos, _)| std::cmp::Reverse(*first_pos));
+        let mut found: Vec<((u64, u64), RootSummary)> = tops.filter_map(summary).collect();
+        found.sort_by_key(|(started, _)| std::cmp::Reverse(*started));
         found.into_iter().map(|(_, summary)| summary).collect()
     }
 
@@ -224,8 +216,8 @@ impl Logs {
         let log = self.sessions.get(root).ok_or_else(|| StoreError::UnknownSession(root.clone()))?;
         let (mut ended, mut open) = (EndedRounds::default(), OpenRound::default());
         log.iter().for_each(|record| ended.take(&record.event));
-        let ends = log.iter().filter(|record| matches!(record.event, Event::Ended { .. }));
-        let until = ends.map(|record| record.pos).max().unwrap_or_default();
+        let mut ends = log.iter().rev().filter(|record| matches!(record.event, Event::Ended { .. }));
+        let until = ends.next().map_or(Cursor::START, |record| record.pos);
         self.tail(root, until, usize::MAX).iter().for_each(|record| open.take(record));
         Ok(ended.with(root, &open, self.below(root).count() as u64))
     }
@@ -233,7 +225,7 @@ impl Logs {
     fn verify(&self, root: &SessionId, children: &[ReturnedChild]) -> Result<(), StoreError> {
         let was_run = ancestors(root).any(|above| self.leases.contains_key(&above));
         let is_lost = |child: &&ReturnedChild| {
-            self.removed < child.after && !self.sessions.contains_key(&child.session)
+            self.removed < child.after.number() && !self.sessions.contains_key(&child.session)
         };
         children.iter().find(is_lost).filter(|_| was_run).map_or(Ok(()), |child| Err(child.missing()))
     }
@@ -243,10 +235,12 @@ impl Logs {
         self.sessions.get(session).and_then(|log| log.get(from..)).unwrap_or_default().to_vec()
     }
 
-    fn tail(&self, root: &SessionId, after: Pos, limit: usize) -> Vec<Record> {
-        let places =
-            self.order.range(after.saturating_add(1)..).filter(|(_, (session, _))| root.contains(session));
-        let record = |(_, (session, seq)): (&Pos, &(SessionId, u64))| {
+    fn tail(&self, root: &SessionId, after: Cursor, limit: usize) -> Vec<Record> {
+        let places = self
+            .order
+            .range(after.number().saturating_add(1)..)
+            .filter(|(_, (session, _))| root.contains(session));
+        let record = |(_, (session, seq)): (&u64, &(SessionId, u64))| {
             self.sessions.get(session)?.get(usize::try_from(*seq).ok()?).cloned()
         };
         places.filter_map(record).take(limit).collect()
@@ -274,7 +268,7 @@ impl Store for MemoryStore {
     fn tail(
         &self,
         root: &SessionId,
-        after: Pos,
+        after: Cursor,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.with_logs(|logs| Ok(logs.tail(root, after, limit)))
@@ -291,8 +285,8 @@ impl Store for MemoryStore {
     fn external_events(
         &self,
         root: &SessionId,
-        after: Pos,
-    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+        after: Cursor,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Cursor)>, StoreError>> {
         self.with_logs(|logs| {
             let records = logs.tail(root, after, usize::MAX).into_iter();
             let words = records.filter(|record| record.event.is_external());
@@ -306,7 +300,7 @@ impl Store for MemoryStore {
 
     fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
         self.with_logs(|logs| {
-            let (lease, row) = lease::take(logs.leases.get(root), root, owner, at)?;
+            let (lease, row) = LeaseRow::take(logs.leases.get(root), root, owner, at)?;
             logs.now = logs.now.max(at);
             logs.leases.insert(root.clone(), row);
             Ok(lease)
@@ -316,10 +310,9 @@ impl Store for MemoryStore {
     fn renew(&self, lease: &Lease, at: u64) -> BoxFuture<'_, Result<(), StoreError>> {
         self.with_logs(|logs| {
             logs.now = logs.now.max(at);
-            let row = logs.leases.get_mut(&lease.root).filter(|row| row.admits(lease));
-            let row = row.ok_or_else(|| lease::fenced(lease))?;
-            row.renewed = at;
-            row.last_run = Some(at);
+            let row = logs.leases.get_mut(&lease.root);
+            LeaseRow::check(row.as_deref(), lease, &lease.root)?;
+            row.into_iter().for_each(|row| row.renew(at));
             Ok(())
         })
     }
@@ -331,6 +324,10 @@ impl Store for MemoryStore {
             }
             Ok(())
         })
+    }
+
+    fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>> {
+        self.with_logs(|logs| Ok(logs.runner(root)))
     }
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
@@ -359,7 +356,7 @@ impl Store for MemoryStore {
         self.with_logs(|logs| {
             let mut events = logs.sessions.values().flatten().map(|record| &record.event);
             Ok(logs.removed_edits.contains(&content)
-                || events.any(|event| codec::edit(event) == Some(content)))
+                || events.any(|event| backend::edit(event) == Some(content)))
         })
     }
 
@@ -369,7 +366,7 @@ impl Store for MemoryStore {
         Box::pin(ready(result))
     }
 
-    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
-        self.with_logs(|logs| Ok(logs.imported.get(root).copied()))
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Cursor>, StoreError>> {
+        self.with_logs(|logs| Ok(logs.imported.get(root).copied().map(Cursor::new)))
     }
 }

@@ -27,7 +27,7 @@ pub enum Liveness {
 }
 
 /// Time in milliseconds after which an owner on another host counts as dead if it has not renewed its lease.
-const REMOTE_OWNER_TIMEOUT_MS: u64 = 30_000;
+pub(super) const REMOTE_OWNER_TIMEOUT_MS: u64 = 30_000;
 
 impl Owner {
     /// Returns the current process.

@@ -21,13 +21,13 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use brigade_core::{Hash, Record, SessionId};
+use brigade_core::{Cursor, Hash, Record, SessionId};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
 use super::{
-    Append, Appended, Lease, Owner, Pos, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
+    Append, Appended, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
 };
 use access::ReadAccess;
 use checkpoint::Checkpointer;
@@ -37,6 +37,9 @@ use reader::Reader;
 use schema::StoreLimits;
 use write_tx::AppendJob;
 use writer::{ClosureJob, Job, WriteTx, Writer};
+
+/// Number of a position. Positions increase over the whole file.
+type Pos = u64;
 
 /// Maximum wait for a commit of this process before the process is stopped anyway.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -169,11 +172,11 @@ impl Store for SqliteStore {
     fn tail(
         &self,
         root: &SessionId,
-        after: Pos,
+        after: Cursor,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         let root = root.clone();
-        Box::pin(self.read_with(move |snapshot| snapshot.tail(&root, after, limit)))
+        Box::pin(self.read_with(move |snapshot| snapshot.tail(&root, after.number(), limit)))
     }
 
     fn verify(
@@ -188,10 +191,10 @@ impl Store for SqliteStore {
     fn external_events(
         &self,
         root: &SessionId,
-        after: Pos,
-    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+        after: Cursor,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Cursor)>, StoreError>> {
         let root = root.clone();
-        Box::pin(self.read_with(move |snapshot| snapshot.external_events(&root, after)))
+        Box::pin(self.read_with(move |snapshot| snapshot.external_events(&root, after.number())))
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -215,6 +218,11 @@ impl Store for SqliteStore {
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
         let lease = lease.clone();
         self.write(move |tx| tx.release(&lease))
+    }
+
+    fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>> {
+        let root = root.clone();
+        Box::pin(self.read_with(move |snapshot| snapshot.runner(&root)))
     }
 
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
@@ -256,8 +264,8 @@ impl Store for SqliteStore {
         }
     }
 
-    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Cursor>, StoreError>> {
         let root = root.clone();
-        Box::pin(self.read_with(move |snapshot| snapshot.imported(&root)))
+        Box::pin(self.read_with(move |snapshot| Ok(snapshot.imported(&root)?.map(Cursor::new))))
     }
 }

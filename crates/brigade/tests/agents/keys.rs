@@ -1,6 +1,7 @@
 //! API keys and base URLs of single agents: which provider is used with which key, and where a key must never
 //! appear.
 
+use brigade_core::Cursor;
 use std::sync::{Arc, Mutex};
 
 use brigade::agents::AgentCatalog;
@@ -78,7 +79,7 @@ async fn c59_agent_key_and_url_are_used_inherited_and_never_stored() {
     assert_eq!((made[1].0.as_str(), key_of(1).as_deref()), ("other", Some(KEY)));
     assert_eq!(made[1].1.base_url.as_deref(), Some("http://127.0.0.1:9/v1"));
     let root = store.roots().await.unwrap().pop().unwrap().root.root_id();
-    for record in store.tail(&root, 0, usize::MAX).await.unwrap() {
+    for record in store.tail(&root, Cursor::START, usize::MAX).await.unwrap() {
         let shown = serde_json::to_string(&record.event).unwrap();
         assert!(!shown.contains(KEY), "{shown}");
         if let brigade::core::Event::Started { agent, .. } = record.event {

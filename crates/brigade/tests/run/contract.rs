@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use brigade::core::delegation_styles::spawn::SpawnConfig;
 use brigade::core::delegation_styles::subagent::SubagentConfig;
-use brigade::core::{Agent, Event, Purpose, Record, SessionId, view};
+use brigade::core::{Agent, Cursor, Event, Purpose, Record, SessionId, view};
 use brigade::lifecycle::{Lifecycle, Observer};
 use brigade::model::script::Script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
@@ -163,7 +163,7 @@ impl ContractHarness {
     }
 
     async fn log(&self, root: &SessionId) -> Vec<Record> {
-        self.runtime.store().tail(root, 0, usize::MAX).await.unwrap()
+        self.runtime.store().tail(root, Cursor::START, usize::MAX).await.unwrap()
     }
 
     async fn tree(&self, root: &SessionId) -> view::Tree {

@@ -92,7 +92,7 @@ text = "leaf {results}"
 text = "{role} did {task}"
 "#;
 
-fn harness() -> Harness {
+pub(crate) fn harness() -> Harness {
     let harness = Harness::with(DEEP, |settings| settings.delegation_styles.swarm.max_depth = 3);
     std::fs::write(harness.path().join("notes.txt"), "before\n").unwrap();
     harness

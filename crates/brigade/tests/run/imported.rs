@@ -6,7 +6,7 @@ use std::time::Duration;
 use brigade::core::event::Answer;
 use brigade::core::grant::Grant;
 use brigade::core::permission::Mode;
-use brigade::core::{Agent, Authority, Budget, Delegation, Event, Limit, Record, SessionId, Status};
+use brigade::core::{Agent, Authority, Budget, Cursor, Delegation, Event, Limit, Record, SessionId, Status};
 use brigade::store::{MemoryStore, SqliteStore, export, import};
 use brigade::{AgentCatalog, ApprovalPolicy, ModeOrigin, ResumeOptions, Settings, Store};
 
@@ -59,7 +59,7 @@ fn harness(mode: Mode) -> Harness {
 }
 
 /// Imports the tree into another store.
-async fn export_to(from: &Harness, root: &SessionId, to: &Harness) -> u64 {
+async fn export_to(from: &Harness, root: &SessionId, to: &Harness) -> Cursor {
     let text = export(&*from.store.inner, root).await.unwrap();
     import(&*to.store.inner, &text).await.unwrap();
     to.store.inner.imported(root).await.unwrap().unwrap()
@@ -169,7 +169,7 @@ async fn imported_agent_drops_api_base_and_key_of_others() {
     let to = Harness::new("[[reply]]\ntext = 'over'");
     let mark = export_to(&from, &root, &to).await;
     end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
-    for record in to.log(&root).await.iter().filter(|record| record.pos > mark) {
+    for record in to.log(&root).await.iter().filter(|record| to.store.is_after(record.pos, mark)) {
         if let Event::Started { agent, .. } = &record.event {
             let body = to.store.inner.blob(*agent).await.unwrap().unwrap();
             let agent: Agent = serde_json::from_str(&body).unwrap();
@@ -205,7 +205,7 @@ async fn stores_mark_imported_trees_until_removed() {
         assert_eq!(store.imported(&root).await.unwrap(), None);
         let done = import(&*store, &text).await.unwrap();
         assert!(done.pending.is_empty() && done.round.unwrap().mode == Mode::Auto);
-        let last = store.tail(&root, 0, usize::MAX).await.unwrap().pop().unwrap().pos;
+        let last = store.tail(&root, Cursor::START, usize::MAX).await.unwrap().pop().unwrap().pos;
         assert_eq!(store.imported(&root).await.unwrap(), Some(last));
         // A repeated import adds nothing.
         import(&*store, &text).await.unwrap();
@@ -385,7 +385,7 @@ async fn imported_agent_brings_no_passthrough_model_and_no_wider_limits() {
     let delegation = Delegation { agent: Some("x".to_owned()), task: task.into(), ..Delegation::default() };
     let (delegation, definition) = (delegation.into(), agent.hash());
     let event = Event::Started { delegation, agent: definition, grant, parent: None, depth: 0 };
-    let record = Record { session: root.clone(), seq: 0, pos: 1, at: 1, v: 1, event };
+    let record = Record { session: root.clone(), seq: 0, pos: Cursor::new(1), at: 1, v: 1, event };
     let blobs = vec![agent.encoded().into(), authority.encoded().into()];
     to.store.inner.restore(vec![record], blobs).await.unwrap();
     let result = end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();

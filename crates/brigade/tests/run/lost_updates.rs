@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use brigade::core::message::{OutputStatus, Stop};
-use brigade::core::{CallId, Event, Extent, Hash, Record, SessionId, State, Usage, json};
+use brigade::core::{CallId, Cursor, Event, Extent, Hash, Record, SessionId, State, Usage, json};
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::Owner;
 use brigade::store::memory::MemoryStore;
@@ -146,7 +146,7 @@ async fn one_tree(seed: u64, folder: &Path) -> Vec<Record> {
         };
     }
     ended.unwrap();
-    store.inner.tail(&root, 0, usize::MAX).await.unwrap()
+    store.inner.tail(&root, Cursor::START, usize::MAX).await.unwrap()
 }
 
 /// Effects of one tree on the files.

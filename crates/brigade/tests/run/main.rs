@@ -29,3 +29,4 @@ mod run_handle;
 mod seen_files;
 mod support;
 mod undo;
+mod unreliable_store;

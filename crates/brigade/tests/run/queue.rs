@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade::core::{Event, Status};
+use brigade::core::{Cursor, Event, Status};
 use brigade::model::script::Script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
@@ -91,14 +91,14 @@ async fn crash_before(append: i64) -> bool {
     if !crashed {
         return false;
     }
-    let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
+    let log = store.inner.tail(&root, Cursor::START, usize::MAX).await.unwrap();
     let has_waited = log
         .iter()
         .any(|record| matches!(record.event, Event::Replied { waited_ms, .. } if waited_ms >= 1000));
     let result =
         end(runtime(&store, &folder).resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
-    let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
+    let log = store.inner.tail(&root, Cursor::START, usize::MAX).await.unwrap();
     let returned = log.iter().find_map(|record| match &record.event {
         Event::Returned { outcome, .. } => Some(outcome.status.clone()),
         _ => None,
@@ -150,7 +150,7 @@ async fn queue_time_of_descendants_extends_the_deadline_of_waiting_parents() {
     let run = runtime_of(NESTED, &store, &folder).start(Task::new("Cook.")).await.unwrap();
     let root = run.session().clone();
     assert_eq!(end(run).await.unwrap().outcome.status, Status::Done);
-    let log = store.inner.tail(&root, 0, usize::MAX).await.unwrap();
+    let log = store.inner.tail(&root, Cursor::START, usize::MAX).await.unwrap();
     let returned = log.iter().filter_map(|record| match &record.event {
         Event::Returned { child, outcome, waited_ms, .. } => {
             let depth = child.as_str().matches('.').count();

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brigade::core::event::Answer;
-use brigade::core::{Authority, Event, Hash, Purpose, Record, Resources, SessionId};
+use brigade::core::{Authority, Cursor, Event, Hash, Purpose, Record, Resources, SessionId};
 use brigade::model::script::Script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Append, Appended, Expect, Lease, Owner, Pos, ReturnedChild, RootSummary, TreeTotals};
+use brigade::store::{Append, Appended, Expect, Lease, Owner, ReturnedChild, RootSummary, TreeTotals};
 use brigade::{Models, Run, RunResult, Runtime, Settings, Store, StoreError, Task, Workspace};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -73,7 +73,7 @@ impl Harness {
 
     /// All events of the tree, in store order.
     pub(crate) async fn log(&self, root: &SessionId) -> Vec<Record> {
-        self.store.inner.tail(root, 0, usize::MAX).await.unwrap()
+        self.store.inner.tail(root, Cursor::START, usize::MAX).await.unwrap()
     }
 
     /// The log of one session.
@@ -144,22 +144,24 @@ pub(crate) fn check_laws(log: &[Record]) {
 }
 
 /// Checks that no imported open work runs, and that no local round exceeds the configuration.
-pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: u64, settings: &Settings) {
-    let log = store.tail(root, 0, usize::MAX).await.unwrap();
+pub(crate) async fn check_import(store: &dyn Store, root: &SessionId, mark: Cursor, settings: &Settings) {
+    let log = store.tail(root, Cursor::START, usize::MAX).await.unwrap();
     let mut foreign = BTreeSet::new();
     for record in &log {
         match &record.event {
-            Event::Replied { turn, .. } if record.pos <= mark => {
+            Event::Replied { turn, .. } if !store.is_after(record.pos, mark) => {
                 foreign.insert((record.session.clone(), *turn));
             }
-            Event::ToolStarted { call, .. } | Event::Delegated { call, .. } if record.pos > mark => {
+            Event::ToolStarted { call, .. } | Event::Delegated { call, .. }
+                if store.is_after(record.pos, mark) =>
+            {
                 assert!(
                     !foreign.contains(&(record.session.clone(), call.turn)),
                     "{} ran {call}",
                     record.session
                 );
             }
-            Event::Started { grant, .. } if record.pos > mark => {
+            Event::Started { grant, .. } if store.is_after(record.pos, mark) => {
                 let body = store.blob(grant.authority).await.unwrap().unwrap();
                 let authority: Authority = serde_json::from_str(&body).unwrap();
                 assert!(authority.permissions.mode <= settings.permissions.mode, "{}", record.session);
@@ -246,6 +248,48 @@ pub(crate) struct CrashStore {
     pub(crate) rows: AtomicUsize,
     /// Whether the user approves just before the time limit denies.
     pub(crate) is_answered_first: AtomicBool,
+    /// Random faults, if they are switched on.
+    faults: Mutex<Option<Faults>>,
+    /// Appends until the store is out of reach for good.
+    reachable_for: AtomicI64,
+}
+
+/// Seeded source of faults that a store on another machine can have.
+struct Faults {
+    state: u64,
+    counts: BTreeMap<Fault, u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    /// Nothing is written, and the caller learns that.
+    Unavailable,
+    /// The append is written, but the answer is lost.
+    AnswerLost,
+    /// The append is lost, and so is the answer.
+    RequestLost,
+    /// The answer is lost, and the append is written a moment later.
+    Late,
+    /// A read finds no store.
+    UnreadableNow,
+}
+
+impl Faults {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        (self.state >> 11) % bound
+    }
+
+    fn count(&mut self, fault: Fault) -> Fault {
+        *self.counts.entry(fault).or_default() += 1;
+        fault
+    }
+}
+
+pub(crate) fn unavailable(retry: Option<Duration>) -> StoreError {
+    StoreError::Unavailable { place: "elsewhere".into(), cause: "the connection was closed".into(), retry }
 }
 
 impl CrashStore {
@@ -257,7 +301,69 @@ impl CrashStore {
             appends,
             rows: AtomicUsize::new(0),
             is_answered_first: AtomicBool::new(false),
+            faults: Mutex::default(),
+            reachable_for: AtomicI64::new(i64::MAX),
         }
+    }
+
+    /// Makes about half of all appends and a third of all reads fail for a moment.
+    pub(crate) fn fail_at_random(&self, seed: u64) {
+        let state = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        *self.faults.lock().unwrap() = Some(Faults { state, counts: BTreeMap::new() });
+    }
+
+    /// Makes all appends fail after this many, without hope for a retry.
+    pub(crate) fn fail_for_good_after(&self, appends: i64) {
+        self.reachable_for.store(appends, Ordering::SeqCst);
+    }
+
+    /// Ends the faults and returns how many of each kind there were.
+    pub(crate) fn faults(&self) -> BTreeMap<Fault, u32> {
+        self.faults.lock().unwrap().take().map(|faults| faults.counts).unwrap_or_default()
+    }
+
+    fn append_fault(&self) -> Option<Fault> {
+        let mut faults = self.faults.lock().unwrap();
+        let faults = faults.as_mut()?;
+        let fault = match faults.below(8) {
+            0 => Fault::Unavailable,
+            1 => Fault::AnswerLost,
+            2 => Fault::RequestLost,
+            3 => Fault::Late,
+            _ => return None,
+        };
+        Some(faults.count(fault))
+    }
+
+    fn is_unreadable_now(&self) -> bool {
+        let mut faults = self.faults.lock().unwrap();
+        faults.as_mut().is_some_and(|faults| {
+            let is_hit = faults.below(3) == 0;
+            if is_hit {
+                faults.count(Fault::UnreadableNow);
+            }
+            is_hit
+        })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the late append outlives its caller on purpose")]
+    async fn append_with(&self, fault: Fault, append: Append) -> Result<Appended, StoreError> {
+        let Expect::Length(seq) = append.expect else { return self.inner.append(append).await };
+        let unknown = StoreError::OutcomeUnknown { session: append.session.clone(), seq };
+        match fault {
+            Fault::Unavailable | Fault::UnreadableNow => return Err(unavailable(Some(Duration::ZERO))),
+            Fault::RequestLost => {}
+            // A refusal is an answer, which is lost too.
+            Fault::AnswerLost => drop(self.inner.append(append).await),
+            Fault::Late => {
+                let inner = self.inner.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(append.at % 20)).await;
+                    let _ = inner.append(append).await;
+                });
+            }
+        }
+        Err(unknown)
     }
 
     /// The user's approval for the request that an append answers.
@@ -317,7 +423,13 @@ impl Store for CrashStore {
             self.appends_left.store(-1, Ordering::SeqCst);
             return Box::pin(std::future::ready(Err(StoreError::Closed)));
         }
+        if self.reachable_for.fetch_sub(1, Ordering::SeqCst) <= 0 {
+            return Box::pin(std::future::ready(Err(unavailable(None))));
+        }
         let first = self.earlier_answer(&append);
+        if let Some(fault) = self.append_fault() {
+            return Box::pin(self.append_with(fault, append));
+        }
         Box::pin(async move {
             if let Some(first) = first {
                 self.inner.append(first).await?;
@@ -326,6 +438,9 @@ impl Store for CrashStore {
         })
     }
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
+        if self.is_unreadable_now() {
+            return Box::pin(std::future::ready(Err(unavailable(Some(Duration::ZERO)))));
+        }
         self.counted(Vec::len, || self.inner.read(session, from))
     }
     fn read_prefix(
@@ -337,7 +452,7 @@ impl Store for CrashStore {
     fn tail(
         &self,
         root: &SessionId,
-        after: Pos,
+        after: Cursor,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
         self.counted(Vec::len, || self.inner.tail(root, after, limit))
@@ -345,8 +460,8 @@ impl Store for CrashStore {
     fn external_events(
         &self,
         root: &SessionId,
-        after: Pos,
-    ) -> BoxFuture<'_, Result<Vec<(SessionId, Pos)>, StoreError>> {
+        after: Cursor,
+    ) -> BoxFuture<'_, Result<Vec<(SessionId, Cursor)>, StoreError>> {
         self.counted(Vec::len, || self.inner.external_events(root, after))
     }
     fn verify(
@@ -367,6 +482,9 @@ impl Store for CrashStore {
     }
     fn release(&self, lease: &Lease) -> BoxFuture<'_, Result<(), StoreError>> {
         self.guard(|| self.inner.release(lease))
+    }
+    fn runner(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Owner>, StoreError>> {
+        self.guard(|| self.inner.runner(root))
     }
     fn roots(&self) -> BoxFuture<'_, Result<Vec<RootSummary>, StoreError>> {
         self.guard(|| self.inner.roots())
@@ -389,7 +507,7 @@ impl Store for CrashStore {
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.guard(|| self.inner.restore(records, blobs))
     }
-    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Pos>, StoreError>> {
+    fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Cursor>, StoreError>> {
         self.guard(|| self.inner.imported(root))
     }
 }

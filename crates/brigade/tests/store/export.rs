@@ -1,7 +1,7 @@
 //! Export of a tree as text, and every way to truncate it.
 
 use brigade::store::{ImportError, MemoryStore, Store, StoreError, export, import};
-use brigade_core::{Hash, Record};
+use brigade_core::{Cursor, Hash, Record};
 
 use crate::support::*;
 
@@ -27,7 +27,7 @@ async fn tree(store: &dyn Store) -> String {
 }
 
 fn without_positions(records: Vec<Record>) -> Vec<Record> {
-    records.into_iter().map(|record| Record { pos: 0, ..record }).collect()
+    records.into_iter().map(|record| Record { pos: Cursor::START, ..record }).collect()
 }
 
 #[tokio::test]
@@ -40,8 +40,10 @@ async fn export_and_import_copy_a_tree() {
     let imported = import(&memory, &text).await.unwrap();
     assert_eq!((imported.root.clone(), imported.records, imported.new), (root(1), 6, 6));
     assert_eq!(imported.cut, None);
-    let (there, here) =
-        (disk.tail(&root(1), 0, 99).await.unwrap(), memory.tail(&root(1), 0, 99).await.unwrap());
+    let (there, here) = (
+        disk.tail(&root(1), Cursor::START, 99).await.unwrap(),
+        memory.tail(&root(1), Cursor::START, 99).await.unwrap(),
+    );
     assert_eq!(without_positions(there), without_positions(here));
     assert_eq!(memory.blob(Hash::of(b"agent")).await.unwrap(), Some(content("agent")));
     assert_eq!(export(&memory, &root(1)).await.unwrap(), text);
@@ -53,7 +55,7 @@ async fn every_prefix_imports_its_whole_lines() {
     let text = tree(&MemoryStore::new()).await;
     let whole = MemoryStore::new();
     import(&whole, &text).await.unwrap();
-    let whole = without_positions(whole.tail(&root(1), 0, 99).await.unwrap());
+    let whole = without_positions(whole.tail(&root(1), Cursor::START, 99).await.unwrap());
     for end in 0..text.len() {
         let Some(prefix) = text.get(..end) else { continue };
         let store = MemoryStore::new();
@@ -69,7 +71,11 @@ async fn every_prefix_imports_its_whole_lines() {
         assert_eq!(cut.line, lines as u64 + 1, "{end}");
         let records = prefix[..prefix.rfind('\n').unwrap()].matches("\n{\"session\"").count();
         assert_eq!(imported.records, records as u64, "{end}");
-        assert_eq!(without_positions(store.tail(&root(1), 0, 99).await.unwrap()), whole[..records], "{end}");
+        assert_eq!(
+            without_positions(store.tail(&root(1), Cursor::START, 99).await.unwrap()),
+            whole[..records],
+            "{end}"
+        );
     }
 }
 
@@ -78,14 +84,14 @@ async fn every_altered_byte_is_found() {
     let text = tree(&MemoryStore::new()).await;
     let whole = MemoryStore::new();
     import(&whole, &text).await.unwrap();
-    let whole = without_positions(whole.tail(&root(1), 0, 99).await.unwrap());
+    let whole = without_positions(whole.tail(&root(1), Cursor::START, 99).await.unwrap());
     for place in (0..text.len()).step_by(7) {
         let mut bytes = text.clone().into_bytes();
         bytes[place] ^= 1;
         let Ok(altered) = String::from_utf8(bytes) else { continue };
         let store = MemoryStore::new();
         if let Ok(imported) = import(&store, &altered).await {
-            let records = without_positions(store.tail(&root(1), 0, 99).await.unwrap());
+            let records = without_positions(store.tail(&root(1), Cursor::START, 99).await.unwrap());
             assert_eq!(records, whole[..records.len()], "{place}");
             assert_eq!(records.len() as u64, imported.records);
         }
@@ -109,10 +115,10 @@ async fn another_session_of_the_same_name_is_refused(store: &dyn Store) {
     let text = tree(&MemoryStore::new()).await;
     let lease = begin_session(store, &root(1), 1).await;
     store.release(&lease).await.unwrap();
-    let before = store.tail(&root(1), 0, 99).await.unwrap();
+    let before = store.tail(&root(1), Cursor::START, 99).await.unwrap();
     let refused = import(store, &text).await.unwrap_err();
     assert_eq!(refused, ImportError::Store(StoreError::Differs { session: root(1), seq: 0 }));
-    assert_eq!(store.tail(&root(1), 0, 99).await.unwrap(), before);
+    assert_eq!(store.tail(&root(1), Cursor::START, 99).await.unwrap(), before);
 }
 
 /// A session with three events that were appended together.

@@ -1,5 +1,6 @@
 //! Several processes on one store.
 
+use brigade_core::Cursor;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -125,7 +126,7 @@ async fn append_of_another_process_signals_changes() {
         println!("seen {} ms after it was said", seen.saturating_sub(said));
         assert!(seen < said + 600);
     }
-    assert_eq!(store.external_events(&root(1), 0).await.unwrap().len(), 3);
+    assert_eq!(store.external_events(&root(1), Cursor::START).await.unwrap().len(), 3);
 }
 
 #[tokio::test]

@@ -1,104 +1,10 @@
 //! Helpers for the store tests.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use brigade::store::{Append, Appended, Expect, Lease, Owner, SqliteStore, Store, StoreError};
-use brigade_core::event::Speaker;
-use brigade_core::{Budget, CallId, Delegation, Event, Grant, Hash, Limit, Record, SessionId, Text};
-
-pub(crate) fn root(bits: u128) -> SessionId {
-    SessionId::root(bits)
-}
-
-pub(crate) fn child(parent: &SessionId, index: u32) -> SessionId {
-    parent.child(CallId { turn: 1, index })
-}
-
-pub(crate) fn heard_event(text: &str) -> Event {
-    Event::Heard { from: Speaker::Person, text: text.into() }
-}
-
-pub(crate) fn said_event(text: impl Into<Text>) -> Event {
-    Event::Said { call: CallId { turn: 1, index: 0 }, text: text.into() }
-}
-
-pub(crate) fn started(task: &str, agent: &str, authority: &str) -> Event {
-    Event::Started {
-        delegation: Delegation { task: task.into(), ..Delegation::default() }.into(),
-        agent: Hash::of(agent.as_bytes()),
-        grant: Grant {
-            authority: Hash::of(authority.as_bytes()),
-            budget: Budget::UNLIMITED,
-            turns: 5,
-            deadline: Limit::Unlimited,
-        },
-        parent: None,
-        depth: 0,
-    }
-}
-
-/// An append by a runner.
-pub(crate) fn leased_append(lease: &Lease, session: &SessionId, length: u64, events: Vec<Event>) -> Append {
-    Append {
-        session: session.clone(),
-        expect: Expect::Length(length),
-        events: events.into(),
-        blobs: Vec::new(),
-        lease: Some(lease.clone()),
-        at: 1_000 + length,
-    }
-}
-
-/// An append of external events.
-pub(crate) fn external_append(session: &SessionId, events: Vec<Event>) -> Append {
-    Append {
-        session: session.clone(),
-        expect: Expect::Exists,
-        events: events.into(),
-        blobs: Vec::new(),
-        lease: None,
-        at: 1_000,
-    }
-}
-
-pub(crate) async fn lease(store: &dyn Store, root: &SessionId) -> Lease {
-    store.lease(root, &Owner::this_process(), 1_000).await.unwrap()
-}
-
-/// A leased session with `count` events.
-pub(crate) async fn begin_session(store: &dyn Store, root: &SessionId, count: u64) -> Lease {
-    let lease = lease(store, root).await;
-    append_events(store, &lease, root, 0, count).await.unwrap();
-    lease
-}
-
-/// Appends `count` events, one by one.
-pub(crate) async fn append_events(
-    store: &dyn Store,
-    lease: &Lease,
-    session: &SessionId,
-    from: u64,
-    count: u64,
-) -> Result<Option<Appended>, StoreError> {
-    let mut last = None;
-    for length in from..from + count {
-        last = Some(
-            store
-                .append(leased_append(lease, session, length, vec![said_event(format!("fact {length}"))]))
-                .await?,
-        );
-    }
-    Ok(last)
-}
-
-pub(crate) fn events(records: &[Record]) -> Vec<Event> {
-    records.iter().map(|record| record.event.clone()).collect()
-}
-
-pub(crate) fn content(text: &str) -> Arc<str> {
-    text.into()
-}
+use brigade::store::SqliteStore;
+pub(crate) use brigade::store::testing::fixtures::*;
+use rusqlite::{Connection, params};
 
 /// A directory in memory, if there is one. The tests check what is written, not the disk.
 pub(crate) fn folder() -> tempfile::TempDir {
@@ -115,4 +21,29 @@ pub(crate) fn database(folder: &Path) -> PathBuf {
 
 pub(crate) fn wal(folder: &Path) -> PathBuf {
     folder.join("sessions.db-wal")
+}
+
+/// Checksum of earlier versions, which covers the position.
+pub(crate) fn sum_with_position(pos: u64, seq: u64, at: u64, v: u64, body: &[u8]) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    for number in [seq, pos, at, v, root(1).as_str().len() as u64] {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.update(root(1).as_str().as_bytes()).update(body);
+    hasher.finalize().as_bytes()[..8].try_into().unwrap()
+}
+
+/// Gives the single-event rows of `root(1)` the checksums of earlier versions.
+pub(crate) fn cover_positions(connection: &Connection) {
+    let mut statement = connection.prepare("SELECT pos, seq, at, v, body, sum FROM events").unwrap();
+    let mut rows = statement.query([]).unwrap();
+    while let Some(row) = rows.next().unwrap() {
+        let number = |index| row.get::<_, u64>(index).unwrap();
+        let (pos, seq, at, v, body): (_, _, _, _, Vec<u8>) =
+            (number(0), number(1), number(2), number(3), row.get(4).unwrap());
+        let sum: [u8; 8] = row.get(5).unwrap();
+        assert_eq!(sum, sum_with_position(0, seq, at, v, &body), "new rows do not cover the position");
+        let earlier = sum_with_position(pos, seq, at, v, &body);
+        connection.execute("UPDATE events SET sum = ? WHERE pos = ?", params![earlier, pos]).unwrap();
+    }
 }

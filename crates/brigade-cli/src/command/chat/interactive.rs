@@ -28,6 +28,7 @@ use crate::keyboard::editor::TakenInput;
 use crate::output;
 use crate::render::wrap_text;
 use crate::sanitize;
+use crate::store_advice;
 use crate::summary;
 use crate::suspend;
 use crate::terminal::{self, Colour};
@@ -398,7 +399,7 @@ impl ChatUi<'_> {
         let mut lines = match &result {
             Ok(result) => self.writer.end(&result.outcome),
             Err(error) => {
-                let text = wrap_text(&sanitize::lines(&error.to_string()), self.columns());
+                let text = wrap_text(&sanitize::lines(&store_advice::describe_run(error)), self.columns());
                 self.writer.note_lines(text.lines().map(str::to_owned).collect())
             }
         };

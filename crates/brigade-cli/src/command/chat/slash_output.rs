@@ -58,7 +58,7 @@ pub(super) fn agents(conversation: &Conversation, columns: usize) -> String {
 /// Sessions with the newest activity.
 pub(super) async fn sessions(store: &dyn Store, columns: usize) -> Result<String, CliError> {
     let mut roots = store.roots().await?;
-    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.pos)));
+    roots.sort_by_key(|summary| std::cmp::Reverse(summary.last.as_ref().map_or(0, |record| record.at)));
     let mut lines = Vec::new();
     for summary in roots.iter().take(MAX_LISTED_SESSIONS) {
         let Ok(first) = &summary.first else { continue };
@@ -179,7 +179,7 @@ mod tests {
         let record = |session: &SessionId, seq, event| Record {
             session: session.clone(),
             seq,
-            pos: 0,
+            pos: brigade_core::Cursor::START,
             at: 0,
             v: 1,
             event,
@@ -208,6 +208,28 @@ mod tests {
             }
         }
         view
+    }
+
+    #[tokio::test]
+    async fn sessions_are_listed_by_the_time_of_their_last_event() {
+        let store = brigade::store::MemoryStore::new();
+        let hash = Hash::of(b"");
+        let grant =
+            Grant { authority: hash, budget: Budget::UNLIMITED, turns: 1, deadline: Limit::Unlimited };
+        let record = |bits, seq, at| {
+            let delegation = Delegation { task: "task".into(), ..Delegation::default() }.into();
+            let event = Event::Started { delegation, agent: hash, grant, parent: None, depth: 0 };
+            Record { session: SessionId::root(bits), seq, pos: brigade_core::Cursor::START, at, v: 1, event }
+        };
+        // The session that began first has the newest event, and an old one is imported last.
+        for records in
+            [vec![record(1, 0, 100), record(1, 1, 400)], vec![record(2, 0, 300)], vec![record(3, 0, 50)]]
+        {
+            store.restore(records, Vec::new()).await.unwrap();
+        }
+        let text = sessions(&store, 80).await.unwrap();
+        let ids: Vec<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(ids[..3], [1, 2, 3].map(|bits| SessionId::root(bits).to_string()));
     }
 
     #[test]

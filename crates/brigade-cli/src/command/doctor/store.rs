@@ -7,6 +7,8 @@ use brigade::store::{Integrity, SqliteStore};
 use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
+use crate::settings::StoreAddress;
+use crate::store_advice;
 
 /// A larger store is not verified, because that would take too long.
 const MAX_CHECKED_BYTES: u64 = 512 << 20;
@@ -16,7 +18,8 @@ const LOW_SPACE_BYTES: u64 = 500 << 20;
 const MIN_SPACE_BYTES: u64 = 20 << 20;
 
 /// Checks the file, its folder and the free disk space.
-pub(super) fn findings(file: &Path) -> Vec<Finding> {
+pub(super) fn findings(address: &StoreAddress) -> Vec<Finding> {
+    let StoreAddress::File(file) = address;
     let mut findings = vec![match file.symlink_metadata() {
         Ok(_) => check_file(file),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => check_missing(file),
@@ -61,11 +64,11 @@ fn check_file(file: &Path) -> Finding {
             }
         }
         Err(error @ StoreError::NewerStore { .. }) => Finding::problem(
-            error.to_string(),
+            store_advice::describe(&error),
             "Use a newer version of brigade, or choose another path with --store PATH",
         ),
         Err(error) => Finding::problem(
-            error.to_string(),
+            store_advice::describe(&error),
             "Move the file away, or choose another path with --store PATH",
         ),
     }

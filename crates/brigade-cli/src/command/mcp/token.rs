@@ -37,7 +37,7 @@ pub(super) fn from_variable(environment: &Environment, name: &str) -> Result<Tok
 /// Generates a token in a file next to the session store. Only its owner can read the file.
 pub(super) fn generate(settings: &Settings, port: u16) -> Result<(Token, TokenFile), CliError> {
     use std::io::Write;
-    let folder = settings.store.parent().unwrap_or(Path::new("."));
+    let folder = settings.store.folder();
     let path = folder.join(format!("mcp-{port}.token"));
     let (token, text) = Token::generate().map_err(CliError::failed)?;
     // It is written under another name first, so that no existing file with wider permissions is used.

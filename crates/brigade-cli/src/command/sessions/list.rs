@@ -13,6 +13,7 @@ use crate::clock;
 use crate::error::CliError;
 use crate::render::{self, fit};
 use crate::sanitize;
+use crate::store_advice;
 use crate::units;
 
 /// Default number of sessions in text output.
@@ -199,10 +200,10 @@ impl SessionEntry {
                     entry.task = delegation.task.to_string();
                 }
             }
-            Err(error) => entry.problem = Some(error.to_string()),
+            Err(error) => entry.problem = Some(store_advice::describe(error)),
         }
         if let Err(error) = &summary.last {
-            entry.problem.get_or_insert_with(|| error.to_string());
+            entry.problem.get_or_insert_with(|| store_advice::describe(error));
         }
         entry
     }

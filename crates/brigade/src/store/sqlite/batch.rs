@@ -3,12 +3,13 @@
 use std::fmt::Display;
 use std::str::Split;
 
-use brigade_core::{Record, SessionId};
+use brigade_core::{Cursor, Record, SessionId};
 use rusqlite::{Row, params};
 
+use super::Pos;
 use super::reader::Snapshot;
-use crate::store::codec::{self, DecodeError};
-use crate::store::{Pos, StoreError};
+use crate::store::StoreError;
+use crate::store::backend::{self, DecodeError};
 
 /// A decoded row: events of one session that were appended together.
 pub(super) struct Batch<'r> {
@@ -100,13 +101,13 @@ impl Snapshot<'_> {
         BatchEvent { seq, pos, line }: BatchEvent<'_>,
     ) -> Result<Record, StoreError> {
         let read = || {
-            let mut event = codec::decode(line, batch.v)?;
-            codec::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
-            if batch.flag != codec::flag(&event) {
+            let mut event = backend::decode(line, batch.v)?;
+            backend::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
+            if batch.flag != backend::flag(&event) {
                 return Err(DecodeError::Damaged("its flag was altered".into()));
             }
             let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
-            Ok(Record { session: session.clone(), seq, pos, at: batch.at, v, event })
+            Ok(Record { session: session.clone(), seq, pos: Cursor::new(pos), at: batch.at, v, event })
         };
         read().map_err(|error| error.of(session, seq))
     }
@@ -133,11 +134,14 @@ fn read_batch<'r>(
         value.as_blob().map_err(|error| damaged(&error))
     };
     let body = bytes(6)?;
-    if bytes(7)? != codec::checksum(session, last, last_pos, at, v, body) {
+    let sum = bytes(7)?;
+    if sum != backend::checksum(session, last, at, v, body)
+        && sum != backend::checksum_with_position(session, last, last_pos, at, v, body)
+    {
         return Err(damaged(&"its checksum does not match").into());
     }
-    codec::check_version(v)?;
-    let body = codec::lines(body)?;
+    backend::check_version(v)?;
+    let body = backend::lines(body)?;
     let preceding = body.clone().count() as u64 - 1;
     let first = last.checked_sub(preceding).zip(last_pos.checked_sub(preceding));
     let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many events for its position"))?;

@@ -7,9 +7,10 @@
 use brigade_core::{Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::Pos;
 use super::reader::Snapshot;
 use super::write_tx::WriteTx;
-use crate::store::{Pos, StoreError, codec};
+use crate::store::{StoreError, backend};
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS edits (hash BLOB PRIMARY KEY) STRICT, WITHOUT ROWID;
@@ -112,8 +113,8 @@ fn edits(
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let (v, body): (u64, Vec<u8>) = (row.get(0)?, row.get(1)?);
-        let lines = codec::lines(&body).into_iter().flatten().filter(|line| line.contains("\"after\":\""));
-        found.extend(lines.filter_map(|line| codec::edit(&codec::decode(line, v).ok()?)));
+        let lines = backend::lines(&body).into_iter().flatten().filter(|line| line.contains("\"after\":\""));
+        found.extend(lines.filter_map(|line| backend::edit(&backend::decode(line, v).ok()?)));
     }
     Ok(found)
 }

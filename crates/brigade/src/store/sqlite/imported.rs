@@ -3,9 +3,10 @@
 use brigade_core::SessionId;
 use rusqlite::params;
 
+use super::Pos;
 use super::reader::Snapshot;
 use super::write_tx::WriteTx;
-use crate::store::{Pos, StoreError};
+use crate::store::StoreError;
 
 impl WriteTx<'_> {
     /// Marks all records of a tree up to this position as imported.

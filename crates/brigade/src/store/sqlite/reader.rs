@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brigade_core::{Hash, Record, SessionId};
+use brigade_core::{Cursor, Hash, Record, SessionId};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
+use super::Pos;
 use super::access::ReadAccess;
 use super::batch::{Batch, BatchEvent, ExpectedSeq};
 use super::schema::{broken, store_error};
-use super::write_tx::lease_row;
-use crate::store::codec::DecodeError;
-use crate::store::{Owner, Pos, Prefix, RootSummary, StoreError};
+use super::write_tx::{lease_row, now, runner};
+use crate::store::backend::DecodeError;
+use crate::store::{Owner, Prefix, RootSummary, StoreError};
 
 /// Maximum number of idle connections.
 const MAX_IDLE_CONNECTIONS: usize = 4;
@@ -212,7 +213,7 @@ impl Snapshot<'_> {
         &self,
         root: &SessionId,
         after: Pos,
-    ) -> Result<Vec<(SessionId, Pos)>, StoreError> {
+    ) -> Result<Vec<(SessionId, Cursor)>, StoreError> {
         let sql = "SELECT session, pos FROM events INDEXED BY events_outside
             WHERE outside = 1 AND session >= ?2 AND session < ?4 AND (+session = ?2 OR +session > ?3) AND pos > ?1
             ORDER BY pos";
@@ -225,7 +226,7 @@ impl Snapshot<'_> {
             rows.collect::<rusqlite::Result<Vec<_>>>()
         };
         let found = query().map_err(|error| self.explain(error))?;
-        found.into_iter().map(|(session, pos)| Ok((self.id(&session)?, pos))).collect()
+        found.into_iter().map(|(session, pos)| Ok((self.id(&session)?, Cursor::new(pos)))).collect()
     }
 
     pub(super) fn id(&self, text: &str) -> Result<SessionId, StoreError> {
@@ -256,11 +257,13 @@ impl Snapshot<'_> {
         Ok(sessions)
     }
 
+    pub(super) fn runner(&self, root: &SessionId) -> Result<Option<Owner>, StoreError> {
+        runner(self.connection, root).map_err(|error| self.explain(error))
+    }
+
     /// All trees, newest first.
     pub(super) fn roots(&self) -> Result<Vec<RootSummary>, StoreError> {
-        let now = self.query_one("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)", [], |row| {
-            row.get::<_, u64>(0)
-        })?;
+        let now = now(self.connection).map_err(|error| self.explain(error))?;
         let observer = Owner::this_process();
         let mut listed = Vec::new();
         let mut after = String::new();
@@ -276,16 +279,17 @@ impl Snapshot<'_> {
         let mut found = Vec::new();
         for root in listed {
             let row = lease_row(self.connection, &root).map_err(|error| self.explain(error))?;
-            let runner = row.and_then(|row| row.runner(&observer, now.unwrap_or_default()).cloned());
-            let first_pos: Option<u64> = self.query_one(
-                "SELECT pos FROM events WHERE session = ? ORDER BY seq LIMIT 1",
+            let runner = row.and_then(|row| row.runner(&observer, now).cloned());
+            // Also of a damaged row, and so without a check.
+            let started: Option<(i64, u64)> = self.query_one(
+                "SELECT at, pos FROM events WHERE session = ? ORDER BY seq LIMIT 1",
                 params![root.as_str()],
-                |row| row.get(0),
+                |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
             let (first, last) = (self.first_of(&root), self.last_of(&root));
-            found.push((first_pos, RootSummary { root, first, last, runner }));
+            found.push((started, RootSummary { root, first, last, runner }));
         }
-        found.sort_by_key(|(first_pos, _)| std::cmp::Reverse(*first_pos));
+        found.sort_by_key(|(started, _)| std::cmp::Reverse(*started));
         Ok(found.into_iter().map(|(_, summary)| summary).collect())
     }
 

@@ -6,10 +6,10 @@ use brigade_core::SessionId;
 use rusqlite::{Connection, params};
 
 use super::reader::SubtreeRange;
-use super::write_tx::{WriteTx, has_events, lease_row, tree_key};
+use super::write_tx::{WriteTx, has_events, lease_row, runner, tree_key};
 use super::writer::WriteError;
-use crate::store::lease::ancestors;
-use crate::store::{Owner, StoreError};
+use crate::store::StoreError;
+use crate::store::backend::ancestors;
 
 impl WriteTx<'_> {
     /// Removes a session and its descendants, except those that were resumed on their own.
@@ -42,13 +42,8 @@ impl WriteTx<'_> {
 
     /// Fails if a live runner holds the tree of a session.
     pub(super) fn check_idle(&self, session: &SessionId) -> Result<(), WriteError> {
-        let at: u64 = self
-            .connection
-            .prepare_cached("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)")?
-            .query_row([], |row| row.get(0))?;
         for root in ancestors(session) {
-            let row = lease_row(self.connection, &root)?.filter(|row| row.owner.is_some());
-            if let Some(owner) = row.and_then(|row| row.runner(&Owner::this_process(), at).cloned()) {
+            if let Some(owner) = runner(self.connection, &root)? {
                 return Err(StoreError::Held { root, owner }.into());
             }
         }

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::write_tx::WriteTx;
 use super::writer::WriteError;
-use crate::store::codec::{self, Encoded};
+use crate::store::backend::{self, Encoded};
 use crate::store::{ReturnedChild, StoreError};
 
 /// Encoded records for the writer.
@@ -110,10 +110,10 @@ impl WriteTx<'_> {
             let theirs = nth_last(&body, last - entry.seq);
             let same_fact = |ours: &str| {
                 theirs.is_some_and(|theirs| {
-                    theirs == ours || codec::decode(theirs, v) == codec::decode(ours, entry.v)
+                    theirs == ours || backend::decode(theirs, v) == backend::decode(ours, entry.v)
                 })
             };
-            let mut ours = entry.encoded.rows().flat_map(|row| codec::lines(row.body)).flatten();
+            let mut ours = entry.encoded.rows().flat_map(|row| backend::lines(row.body)).flatten();
             at == entry.at && v == entry.v && ours.all(same_fact)
         });
         if same {
@@ -125,5 +125,5 @@ impl WriteTx<'_> {
 
 /// Event of a row with this many events after it.
 fn nth_last(body: &[u8], following: u64) -> Option<&str> {
-    codec::lines(body).ok()?.nth_back(usize::try_from(following).ok()?)
+    backend::lines(body).ok()?.nth_back(usize::try_from(following).ok()?)
 }

@@ -13,11 +13,12 @@ use rustix::fs::{Access, access};
 
 use super::lock::{HOLDER_CHECK_INTERVAL, Lock, sibling_path};
 use super::writer::is_busy;
-use crate::store::{Blocker, StoreError};
+use crate::store::{Blocker, BrokenKind, StoreError};
 
-/// Format that this version writes, in `user_version`. In format 1 every row of `events` has one event. The first
-/// row with several events makes a store format 2.
-pub(super) const FORMAT: u32 = 2;
+/// Format that this version writes, in `user_version`. In format 1 every row of `events` has one event. Format 2 allows
+/// several. In format 3 the checksum of a row does not cover its position. The first row that this version writes makes
+/// a store format 3; rows of earlier formats stay as they are.
+pub(super) const FORMAT: u32 = 3;
 /// Identifies the file type: "BRIG".
 const APPLICATION_ID: u32 = 0x4252_4947;
 /// Page size of a new file. Rows have several hundred bytes, and writing a page costs two system calls regardless
@@ -190,20 +191,25 @@ pub(super) fn format(place: &Path, connection: &Connection) -> Result<Option<u32
         return Ok(None);
     }
     if application != APPLICATION_ID {
-        return Err(broken(place, "it belongs to another program. Choose another with --store.".into()));
+        let cause = "it belongs to another program".into();
+        return Err(broken_as(BrokenKind::Foreign, place, cause));
     }
     if found > FORMAT {
         return Err(StoreError::NewerStore { place: place.display().to_string(), found, known: FORMAT });
     }
     if found == 0 {
-        return Err(broken(place, "its format number is damaged. Restore the file from a backup.".into()));
+        return Err(broken_as(BrokenKind::Format, place, "its format number is damaged".into()));
     }
     Ok(Some(found))
 }
 
 /// Error for a failure of the file that no other variant covers.
 pub(super) fn broken(place: &Path, cause: String) -> StoreError {
-    StoreError::Broken { place: place.display().to_string(), cause }
+    broken_as(BrokenKind::Other, place, cause)
+}
+
+fn broken_as(kind: BrokenKind, place: &Path, cause: String) -> StoreError {
+    StoreError::Broken { place: place.display().to_string(), kind, cause }
 }
 
 /// Converts a file system error.
@@ -218,7 +224,7 @@ pub(super) fn io_error(place: &Path, error: &io::Error) -> StoreError {
         | io::ErrorKind::IsADirectory
         | io::ErrorKind::NotFound
         | io::ErrorKind::AlreadyExists => StoreError::ReadOnly { place, cause },
-        _ => StoreError::Broken { place, cause },
+        _ => StoreError::Broken { place, kind: BrokenKind::Other, cause },
     }
 }
 
@@ -230,18 +236,14 @@ pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             StoreError::ReadOnly { place: place.display().to_string(), cause }
         }
-        Some(ErrorCode::NotADatabase) => broken(
-            place,
-            "it is not a Brigade store, or its header is damaged. Move it away, or choose another with --store.".into(),
-        ),
-        Some(ErrorCode::DatabaseCorrupt) => {
-            broken(place, format!("{cause}. Save what is still readable with `brigade sessions export`."))
+        Some(ErrorCode::NotADatabase) => {
+            let cause = "it is not a Brigade store, or its header is damaged".into();
+            broken_as(BrokenKind::NotAStore, place, cause)
         }
+        Some(ErrorCode::DatabaseCorrupt) => broken_as(BrokenKind::Corrupt, place, cause),
         // SQLite does not always distinguish a full disk from a failing one, for example when it extends its
         // index.
-        Some(ErrorCode::SystemIoFailure) => {
-            broken(place, format!("{cause}. Check the disk with `brigade doctor`."))
-        }
+        Some(ErrorCode::SystemIoFailure) => broken_as(BrokenKind::Disk, place, cause),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked {
             place: place.display().to_string(),
             by: Blocker::of_shared_memory(&sibling_path(place, "-shm")),

@@ -4,10 +4,11 @@
 use brigade_core::{Event, Record, SessionId};
 use rusqlite::params;
 
+use super::Pos;
 use super::batch::ExpectedSeq;
 use super::reader::{Snapshot, SubtreeRange, columns};
-use crate::store::totals::{EndedRounds, OpenRound};
-use crate::store::{Pos, StoreError, Totals};
+use crate::store::backend::{EndedRounds, OpenRound};
+use crate::store::{StoreError, Totals};
 
 impl Snapshot<'_> {
     /// Usage of a tree.
@@ -50,7 +51,7 @@ impl Snapshot<'_> {
         self.for_each_record(session, sql, params![session.as_str()], |record| {
             if let Event::Ended { .. } = record.event {
                 ended.take(&record.event);
-                until = record.pos;
+                until = record.pos.number();
             }
         })?;
         Ok(until)
@@ -66,7 +67,7 @@ impl Snapshot<'_> {
         let sql = columns!("WHERE session = ? AND +pos > ? ORDER BY seq");
         for session in self.sessions(root)? {
             self.for_each_record(&session, sql, params![session.as_str(), after], |record| {
-                if record.pos > after {
+                if record.pos.number() > after {
                     take(record);
                 }
             })?;

@@ -8,11 +8,12 @@ use std::cmp::Ordering;
 use brigade_core::SessionId;
 use rusqlite::params;
 
+use super::Pos;
 use super::reader::{Snapshot, SubtreeRange};
 use super::write_tx::lease_row;
-use crate::store::codec::DecodeError;
-use crate::store::lease::ancestors;
-use crate::store::{Pos, ReturnedChild, StoreError};
+use crate::store::backend::DecodeError;
+use crate::store::backend::ancestors;
+use crate::store::{ReturnedChild, StoreError};
 
 /// Place of a row: session, `seq`, position.
 type RowPosition = (String, u64, Pos);
@@ -75,7 +76,9 @@ impl Snapshot<'_> {
     fn check_children(&self, root: &SessionId, children: &[ReturnedChild]) -> Result<(), StoreError> {
         let removed: Option<Pos> = self.query_one("SELECT pos FROM removed", [], |row| row.get(0))?;
         let mut may_be_missing = false;
-        for child in children.iter().filter(|child| removed.is_none_or(|removed| removed < child.after)) {
+        for child in
+            children.iter().filter(|child| removed.is_none_or(|removed| removed < child.after.number()))
+        {
             if may_be_missing || self.exists(&child.session)? {
                 continue;
             }

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use brigade_core::event::VERSION;
-use brigade_core::{Hash, SessionId};
+use brigade_core::{Cursor, Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::reader::SubtreeRange;
 use super::schema::{FORMAT, broken};
 use super::writer::{CommitEffects, WriteError};
 use crate::fast_map::{FastMap, FastSet};
-use crate::store::codec::{self, Encoded};
-use crate::store::lease::{self, LeaseRow};
+use crate::store::backend::{self, Encoded, LeaseRow};
 use crate::store::{Append, Appended, Expect, Lease, Owner, StoreError};
 
 /// An encoded append for the writer.
@@ -27,7 +26,7 @@ pub(super) struct AppendJob {
 impl AppendJob {
     /// Encodes events on the caller's thread.
     pub(super) fn new(place: &Path, append: Append) -> Result<AppendJob, StoreError> {
-        codec::check_external(&append)?;
+        backend::check_external(&append)?;
         let Append { session, expect, events, blobs, lease, at } = append;
         let mut encoded = Encoded::with_capacity(events.len());
         blobs.into_iter().for_each(|content| encoded.add_blob(content));
@@ -73,7 +72,7 @@ pub(super) struct WriteCache {
     lengths: FastMap<SessionId, u64>,
     /// The last tree that started here. `lengths` contains all of its sessions that have events.
     new_tree: Option<SessionId>,
-    /// Whether the file's format allows rows with several events.
+    /// Whether the file has the format of this version.
     is_format_current: bool,
 }
 
@@ -132,22 +131,12 @@ impl<'a> WriteTx<'a> {
             self.check_lease(lease, &job.session)?;
         }
         let length = self.length(&job.session)?;
-        match job.expect {
-            Expect::Length(expected) if expected != length => {
-                return Err(
-                    StoreError::Conflict { session: job.session.clone(), expected, actual: length }.into()
-                );
-            }
-            Expect::Exists if length == 0 => {
-                return Err(StoreError::UnknownSession(job.session.clone()).into());
-            }
-            Expect::Length(_) | Expect::Exists => {}
-        }
+        job.expect.check(&job.session, length)?;
         if length == 0 && job.session.is_root() {
             self.note_new_tree(&job.session)?;
         }
         self.write_blobs(&job.session, &job.encoded)?;
-        let first_pos = self.next_pos;
+        let first_pos = Cursor::new(self.next_pos);
         self.insert(&job.session, length, job.at, u64::from(VERSION), &job.encoded)?;
         match &job.lease {
             Some(lease) => self.renew_if_due(lease, job.at)?,
@@ -168,16 +157,16 @@ impl<'a> WriteTx<'a> {
         let mut statement = self.connection.prepare_cached(
             "INSERT INTO events (pos, session, seq, at, v, outside, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
+        if !self.cache.is_format_current {
+            upgrade_format(self.connection)?;
+            self.cache.is_format_current = true;
+        }
         let mut length = seq;
         for row in encoded.rows() {
-            if row.event_count > 1 && !self.cache.is_format_current {
-                upgrade_format(self.connection)?;
-                self.cache.is_format_current = true;
-            }
             length += row.event_count;
             self.next_pos += row.event_count;
             let (seq, pos) = (length - 1, self.next_pos - 1);
-            let sum = codec::checksum(session.as_str(), seq, pos, at, v, row.body);
+            let sum = backend::checksum(session.as_str(), seq, at, v, row.body);
             statement.execute(params![pos, session.as_str(), seq, at, v, row.flag, row.body, sum])?;
             self.written.bytes += row.body.len() as u64 + 128;
         }
@@ -249,17 +238,9 @@ impl<'a> WriteTx<'a> {
         if lease.root.contains(session) && self.cache.lease.as_ref().is_some_and(is_known) {
             return Ok(());
         }
-        let admitted: Option<bool> = self
-            .connection
-            .prepare_cached("SELECT epoch = ? AND pid IS NOT NULL FROM leases WHERE root = ?")?
-            .query_row(params![lease.epoch, lease.root.as_str()], |row| row.get(0))
-            .optional()?;
-        if admitted == Some(true) && lease.root.contains(session) {
-            self.cache.lease = Some((lease.root.clone(), lease.epoch));
-            Ok(())
-        } else {
-            Err(lease::fenced(lease).into())
-        }
+        LeaseRow::check(lease_row(self.connection, &lease.root)?.as_ref(), lease, session)?;
+        self.cache.lease = Some((lease.root.clone(), lease.epoch));
+        Ok(())
     }
 
     /// Renews the lease of a running tree in the file, at most once a second.
@@ -283,7 +264,7 @@ impl<'a> WriteTx<'a> {
     /// Takes the lease of a tree.
     pub(super) fn lease(&mut self, root: &SessionId, owner: &Owner, at: u64) -> Result<Lease, WriteError> {
         let row = lease_row(self.connection, root)?;
-        let (lease, row) = lease::take(row.as_ref(), root, owner, at)?;
+        let (lease, row) = LeaseRow::take(row.as_ref(), root, owner, at)?;
         self.write_lease(root, &row)?;
         self.times.0.insert(root.clone(), LeaseTime { written: at, last: at });
         Ok(lease)
@@ -335,7 +316,7 @@ impl<'a> WriteTx<'a> {
     }
 }
 
-/// Upgrades a file of an earlier format, so that rows may have several events.
+/// Upgrades a file of an earlier format before its first row of this format.
 fn upgrade_format(connection: &Connection) -> rusqlite::Result<()> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found < FORMAT { connection.pragma_update(None, "user_version", FORMAT) } else { Ok(()) }
@@ -367,6 +348,19 @@ pub(super) fn lease_row(connection: &Connection, root: &SessionId) -> rusqlite::
             })
         })
         .optional()
+}
+
+/// Process that runs a tree now, if any.
+pub(super) fn runner(connection: &Connection, root: &SessionId) -> rusqlite::Result<Option<Owner>> {
+    let Some(row) = lease_row(connection, root)?.filter(|row| row.owner.is_some()) else { return Ok(None) };
+    Ok(row.runner(&Owner::this_process(), now(connection)?).cloned())
+}
+
+/// Current time in UTC milliseconds.
+pub(super) fn now(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .prepare_cached("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)")?
+        .query_row([], |row| row.get(0))
 }
 
 fn owner(row: &Row<'_>) -> rusqlite::Result<Option<Owner>> {

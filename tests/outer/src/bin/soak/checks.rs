@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use brigade::Runtime;
-use brigade::core::{Event, Record, SessionId, State};
+use brigade::core::{Cursor, Event, Record, SessionId, State};
 use brigade::store::sqlite::{Integrity, SqliteStore};
 
 /// Checks the invariants of a finished tree.
@@ -60,7 +60,7 @@ pub(crate) async fn store(runtime: &Runtime, path: &Path) -> Vec<String> {
                 if let Some(owner) = summary.runner {
                     faults.push(format!("{} is still running (owner: {owner})", summary.root));
                 }
-                match runtime.store().tail(&summary.root, 0, usize::MAX).await {
+                match runtime.store().tail(&summary.root, Cursor::START, usize::MAX).await {
                     Ok(log) => faults.extend(check_invariants(&log).err()),
                     Err(error) => faults.push(error.to_string()),
                 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use brigade::core::{SessionId, Status};
+use brigade::core::{Cursor, SessionId, Status};
 use brigade::model::openai::OpenAi;
 use brigade::model::{Endpoint, RateLimits, Timeouts};
 use brigade::store::Owner;
@@ -165,7 +165,7 @@ impl Soak {
     /// bound.
     async fn check(&self, root: &SessionId, number: u64) -> Result<(), String> {
         let store = self.runtime.store();
-        let log = store.tail(root, 0, usize::MAX).await.map_err(|error| error.to_string())?;
+        let log = store.tail(root, Cursor::START, usize::MAX).await.map_err(|error| error.to_string())?;
         checks::check_invariants(&log)?;
         self.figures.log(&log);
         if !number.is_multiple_of(KEPT_EVERY) {

@@ -11,6 +11,7 @@ use crate::error::Exit;
 use crate::follow::RunView;
 use crate::keyboard::editor::Layout;
 use crate::keyboard::keys::Key;
+use crate::store_advice;
 use crate::terminal::Colour;
 
 /// Notice while an approval is pending and a message is being typed.
@@ -115,7 +116,7 @@ impl ChatUi<'_> {
                         self.conversation.runtime.answer(&given.session, given.call, answer, by).await;
                     if let Err(error) = answered {
                         self.approvals.dialogue.failed(&given);
-                        self.note(&error.to_string());
+                        self.note(&store_advice::describe_run(&error));
                     }
                 }
                 self.update_approvals();

@@ -1,6 +1,6 @@
 use brigade_core::delegation::Execution;
 use brigade_core::message::Stop;
-use brigade_core::{Budget, CallId, Delegation, Grant, Hash, Limit, Reply, Resources, Spent};
+use brigade_core::{Budget, CallId, Cursor, Delegation, Grant, Hash, Limit, Reply, Resources, Spent};
 
 use super::*;
 
@@ -39,7 +39,8 @@ impl ChatFixture {
     }
 
     fn record(&mut self, event: Event) {
-        let record = Record { session: self.root.clone(), seq: self.seq, pos: 0, at: 0, v: 1, event };
+        let record =
+            Record { session: self.root.clone(), seq: self.seq, pos: Cursor::START, at: 0, v: 1, event };
         self.seq += 1;
         self.show_event(&RunEvent::Record(record.into()));
     }
@@ -188,7 +189,8 @@ fn unsuccessful_round_is_explained() {
 
 #[test]
 fn recent_messages_are_limited_in_number_and_length() {
-    let record = |event| Record { session: SessionId::root(1), seq: 0, pos: 0, at: 0, v: 1, event };
+    let record =
+        |event| Record { session: SessionId::root(1), seq: 0, pos: Cursor::START, at: 0, v: 1, event };
     let heard = |text: &str| record(Event::Heard { from: Speaker::Person, text: text.into() });
     let ended = |text: &str| {
         let outcome = Outcome { status: Status::Done, text: text.into(), warnings: Vec::new() };

@@ -16,9 +16,9 @@ pub struct Totals {
     pub ended: Option<Status>,
 }
 
-/// Usage in events after the end of the last round, per session in log order.
+/// Usage in events of a tree after the end of the last round of its root. Takes each session in log order.
 #[derive(Debug, Default)]
-pub(super) struct OpenRound(BTreeMap<SessionId, SessionSpent>);
+pub struct OpenRound(BTreeMap<SessionId, SessionSpent>);
 
 #[derive(Debug, Default)]
 struct SessionSpent {
@@ -30,7 +30,8 @@ struct SessionSpent {
 }
 
 impl OpenRound {
-    pub(super) fn take(&mut self, record: &Record) {
+    /// Adds a record.
+    pub fn take(&mut self, record: &Record) {
         let session = self.0.entry(record.session.clone()).or_default();
         match &record.event {
             Event::Started { .. } => session.has_started = true,
@@ -49,7 +50,7 @@ impl OpenRound {
     }
 
     /// Usage of the round so far, if the root has started one.
-    pub(super) fn spent(&self, root: &SessionId) -> Option<Spent> {
+    fn spent(&self, root: &SessionId) -> Option<Spent> {
         if !self.0.get(root)?.has_started {
             return None;
         }
@@ -60,21 +61,22 @@ impl OpenRound {
 
 /// Ended rounds of a session.
 #[derive(Debug, Default)]
-pub(super) struct EndedRounds {
+pub struct EndedRounds {
     spent: Spent,
     last: Option<Status>,
 }
 
 impl EndedRounds {
-    pub(super) fn take(&mut self, event: &Event) {
+    /// Adds an event of the session.
+    pub fn take(&mut self, event: &Event) {
         if let Event::Ended { outcome, spent } = event {
             self.spent = self.spent.plus(*spent);
             self.last = Some(outcome.status.clone());
         }
     }
 
-    /// Adds an open round.
-    pub(super) fn with(self, root: &SessionId, open: &OpenRound, sessions: u64) -> Totals {
+    /// Returns the totals of a tree with this many sessions and this open round.
+    pub fn with(self, root: &SessionId, open: &OpenRound, sessions: u64) -> Totals {
         match open.spent(root) {
             Some(spent) => Totals { sessions, spent: self.spent.plus(spent), ended: None },
             None => Totals { sessions, spent: self.spent, ended: self.last },

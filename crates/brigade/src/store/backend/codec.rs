@@ -1,4 +1,4 @@
-//! Encoding of events: JSON with long texts stored separately, and a checksum over each record.
+//! Encoding of events: JSON with long texts stored separately, and a checksum over each row.
 
 use std::ops::Range;
 use std::str::Split;
@@ -9,7 +9,7 @@ use brigade_core::text::{BlobRef, MAX_INLINE_BYTES};
 use brigade_core::{DelegationStyle, Event, Hash, SessionId, Text};
 use serde::Deserialize;
 
-use super::{Append, Expect, StoreError};
+use crate::store::{Append, Expect, StoreError};
 
 /// Error of decoding an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum DecodeError {
 
 impl DecodeError {
     /// Converts the error into a store error about a record.
-    pub(super) fn of(self, session: &SessionId, seq: u64) -> StoreError {
+    pub fn of(self, session: &SessionId, seq: u64) -> StoreError {
         let session = session.clone();
         match self {
             DecodeError::Newer(what) => StoreError::Newer { session, seq, what },
@@ -33,18 +33,19 @@ impl DecodeError {
     }
 }
 
-/// Encoded events of one session.
+/// Encoded events of one session, ready to be stored. A store writes [`Encoded::blobs`] and their references in the
+/// transaction that writes [`Encoded::rows`].
 #[derive(Debug, Default)]
-pub(super) struct Encoded {
+pub struct Encoded {
     /// All rows in one buffer. A buffer per row would be moved several times while it grows.
     bodies: Vec<u8>,
     rows: Vec<RowSpan>,
     /// Content to store: definitions that came with the events, and texts too long for an event.
-    pub(super) blobs: Vec<(Hash, Arc<str>)>,
+    pub blobs: Vec<(Hash, Arc<str>)>,
     /// Definitions that the events refer to, whether or not they are among the blobs.
-    pub(super) definitions: Vec<Hash>,
-    /// Long texts of the events.
-    pub(super) texts: Vec<Hash>,
+    pub definitions: Vec<Hash>,
+    /// Long texts of the events, all of them among the blobs. They belong to the session alone.
+    pub texts: Vec<Hash>,
 }
 
 /// Range of a row in `bodies`.
@@ -58,11 +59,13 @@ struct RowSpan {
 /// Encoded events that are stored together, one per line. An event with a flag has a row of its own, so that the
 /// flag is unambiguous.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row<'a> {
-    pub(super) body: &'a [u8],
+pub struct Row<'a> {
+    /// Text of the events, for [`lines`].
+    pub body: &'a [u8],
     /// Number of events.
-    pub(super) event_count: u64,
-    pub(super) flag: u64,
+    pub event_count: u64,
+    /// Result of [`flag`] for the events.
+    pub flag: u64,
 }
 
 /// Estimated size of an event.
@@ -73,12 +76,12 @@ const MAX_ROW_BYTES: usize = 3_500;
 
 impl Encoded {
     /// Reserves space for this many events.
-    pub(super) fn with_capacity(event_count: usize) -> Encoded {
+    pub fn with_capacity(event_count: usize) -> Encoded {
         Encoded { bodies: Vec::with_capacity(event_count * EVENT_BYTES_ESTIMATE), ..Encoded::default() }
     }
 
     /// Returns the rows in the order of their events.
-    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let row = |RowSpan { body, event_count, flag }: &RowSpan| Row {
             body: self.bodies.get(body.clone()).unwrap_or_default(),
             event_count: *event_count,
@@ -88,14 +91,14 @@ impl Encoded {
     }
 
     /// Adds content that comes with the events.
-    pub(super) fn add_blob(&mut self, content: Arc<str>) {
+    pub fn add_blob(&mut self, content: Arc<str>) {
         let hash = Hash::of(content.as_bytes());
         self.definitions.push(hash);
         self.blobs.push((hash, content));
     }
 
     /// Adds an event.
-    pub(super) fn push(&mut self, event: &Event) -> Result<(), serde_json::Error> {
+    pub fn push(&mut self, event: &Event) -> Result<(), serde_json::Error> {
         self.definitions.extend(definitions(event));
         if !self.bodies.is_empty() {
             self.bodies.push(b'\n');
@@ -139,18 +142,22 @@ impl Encoded {
     }
 }
 
-/// Flag of an event in its row, so that it is found without decoding: 1 for external events, 2 for the start of a
-/// session that is listed in the history by itself.
-pub(super) fn flag(event: &Event) -> u64 {
+/// Flag of an external event.
+pub const EXTERNAL: u64 = 1;
+/// Flag of the start of a session that [`Store::roots`](crate::Store::roots) lists although it has a parent.
+pub const LISTED: u64 = 2;
+
+/// Flag of an event in its row, so that it is found without decoding: [`EXTERNAL`], [`LISTED`] or 0.
+pub fn flag(event: &Event) -> u64 {
     match event {
-        event if event.is_external() => 1,
-        Event::Started { delegation, .. } if delegation.style == DelegationStyle::Dispatch => 2,
+        event if event.is_external() => EXTERNAL,
+        Event::Started { delegation, .. } if delegation.style == DelegationStyle::Dispatch => LISTED,
         _ => 0,
     }
 }
 
-/// Definitions that an event refers to. A copy of the event needs them too.
-pub(super) fn definitions(event: &Event) -> impl Iterator<Item = Hash> {
+/// Definitions that an event refers to. They stay in the store as long as any session of the tree does.
+pub fn definitions(event: &Event) -> impl Iterator<Item = Hash> {
     let hashes = match event {
         Event::Started { agent, grant, .. } | Event::Delegated { agent, grant, .. } => {
             [Some(*agent), Some(grant.authority)]
@@ -160,16 +167,17 @@ pub(super) fn definitions(event: &Event) -> impl Iterator<Item = Hash> {
     hashes.into_iter().flatten()
 }
 
-/// Content that an edit leads to, if the event changes a file.
-pub(super) fn edit(event: &Event) -> Option<Hash> {
+/// Content that an edit leads to, if the event changes a file. [`Store::has_edit`](crate::Store::has_edit) knows it
+/// even after the session was removed.
+pub fn edit(event: &Event) -> Option<Hash> {
     match event {
         Event::ToolStarted { before, after, .. } if before != after => *after,
         _ => None,
     }
 }
 
-/// Refuses events that the given kind of append may not contain.
-pub(super) fn check_external(append: &Append) -> Result<(), StoreError> {
+/// Refuses events that the given kind of append may not contain. A store checks this before anything else.
+pub fn check_external(append: &Append) -> Result<(), StoreError> {
     if append.lease.is_some() && matches!(append.expect, Expect::Length(_)) {
         return Ok(());
     }
@@ -180,14 +188,14 @@ pub(super) fn check_external(append: &Append) -> Result<(), StoreError> {
 }
 
 /// Splits a row into events for [`decode`]. The JSON written here contains no line feed.
-pub(super) fn lines(body: &[u8]) -> Result<Split<'_, char>, DecodeError> {
+pub fn lines(body: &[u8]) -> Result<Split<'_, char>, DecodeError> {
     // One check of the whole text saves a check per string.
     let text = std::str::from_utf8(body).map_err(|error| DecodeError::Damaged(error.to_string()))?;
     Ok(text.split('\n'))
 }
 
 /// Refuses events in a newer version of the log format.
-pub(super) fn check_version(v: u64) -> Result<(), DecodeError> {
+pub fn check_version(v: u64) -> Result<(), DecodeError> {
     if v > u64::from(VERSION) {
         return Err(DecodeError::Newer(format!("version {v} of the log")));
     }
@@ -195,7 +203,7 @@ pub(super) fn check_version(v: u64) -> Result<(), DecodeError> {
 }
 
 /// Decodes an event. Texts stored separately are still missing. See [`hydrate`].
-pub(super) fn decode(text: &str, v: u64) -> Result<Event, DecodeError> {
+pub fn decode(text: &str, v: u64) -> Result<Event, DecodeError> {
     check_version(v)?;
     serde_json::from_str(text).map_err(|error| explain(text, &error))
 }
@@ -220,7 +228,7 @@ fn explain(text: &str, error: &serde_json::Error) -> DecodeError {
 }
 
 /// Cause of a JSON error, without the names of Rust types.
-pub(super) fn cause(error: &serde_json::Error) -> String {
+pub(in crate::store) fn cause(error: &serde_json::Error) -> String {
     let mut text = error.to_string();
     let types = [", expected struct ", ", expected enum ", ", expected internally tagged enum "];
     if let Some(at) = types.iter().find_map(|names| text.find(names)) {
@@ -229,8 +237,8 @@ pub(super) fn cause(error: &serde_json::Error) -> String {
     text
 }
 
-/// Restores the texts that [`Encoded::push`] stored separately.
-pub(super) fn hydrate<E: From<DecodeError>>(
+/// Restores the texts that [`Encoded::push`] stored separately. `find` returns the content with a hash.
+pub fn hydrate<E: From<DecodeError>>(
     event: &mut Event,
     find: &mut dyn FnMut(Hash) -> Result<Option<Arc<str>>, E>,
 ) -> Result<(), E> {
@@ -252,8 +260,21 @@ pub(super) fn hydrate<E: From<DecodeError>>(
     fault
 }
 
-/// Checksum of a record. Eight bytes are enough against accidental damage, which is all it protects from.
-pub(super) fn checksum(session: &str, seq: u64, pos: u64, at: u64, v: u64, body: &[u8]) -> [u8; 8] {
+/// Checksum of a row, with the `seq` of its last event. It does not cover the position, which the store assigns. Eight bytes are enough against
+/// accidental damage, which is all it protects from.
+pub fn checksum(session: &str, seq: u64, at: u64, v: u64, body: &[u8]) -> [u8; 8] {
+    checksum_with_position(session, seq, 0, at, v, body)
+}
+
+/// Checksum of a record with its position. Earlier versions wrote it to SQLite files.
+pub(in crate::store) fn checksum_with_position(
+    session: &str,
+    seq: u64,
+    pos: u64,
+    at: u64,
+    v: u64,
+    body: &[u8],
+) -> [u8; 8] {
     let mut hasher = blake3::Hasher::new();
     let mut head = [0u8; 40];
     let numbers = [seq, pos, at, v, session.len() as u64];
