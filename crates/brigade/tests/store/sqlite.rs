@@ -93,7 +93,7 @@ fn newer_store_is_not_touched() {
     drop(open(&folder));
     Connection::open(database(folder.path())).unwrap().pragma_update(None, "user_version", 7).unwrap();
     let error = SqliteStore::open(&database(folder.path())).unwrap_err();
-    assert!(matches!(error, StoreError::NewerStore { found: 7, known: 2, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::NewerStore { found: 7, known: 3, .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -298,7 +298,7 @@ async fn health_check_finds_damage_and_writes_nothing() {
     assert_eq!(while_open.integrity, Integrity::Intact);
     drop(store);
     let found = SqliteStore::check_health(&place, u64::MAX).unwrap();
-    assert_eq!((found.format, found.integrity), (Some(2), Integrity::Intact));
+    assert_eq!((found.format, found.integrity), (Some(3), Integrity::Intact));
     assert!(found.bytes > 8192, "{}", found.bytes);
     assert_eq!(SqliteStore::check_health(&place, 100).unwrap().integrity, Integrity::Unknown);
     let mut bytes = std::fs::read(&place).unwrap();
