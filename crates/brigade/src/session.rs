@@ -191,7 +191,7 @@ impl Driver {
         started_pos: Cursor,
     ) -> Box<Driver> {
         let mut driver = Driver::new(tree, state, resolved, None);
-        driver.set_deadline(driver.tree.downtime_since(started_pos));
+        driver.set_deadline(driver.tree.history.downtime_since(driver.tree.store(), started_pos));
         driver
     }
 
@@ -276,7 +276,7 @@ impl Driver {
     }
 
     fn add_definitions(&mut self) {
-        self.tree.add_unwritten(&self.resolved, &mut self.blobs);
+        self.tree.agents.add_unwritten(&self.resolved, &mut self.blobs);
     }
 
     fn concurrency_key(&self) -> ConcurrencyKey {
@@ -296,7 +296,10 @@ impl Driver {
         self.tree.unregister(self.state.session());
         let Driver { tree, state, pending, last_pos, .. } = *self;
         // Only an ended and durable session can be resumed from memory.
-        if result.is_ok() && pending.is_empty() && last_pos != Cursor::START && *state.session() == tree.root
+        if result.is_ok()
+            && pending.is_empty()
+            && last_pos != Cursor::START
+            && *state.session() == *tree.root()
         {
             tree.remember(state, last_pos, last_pos);
         }
@@ -425,13 +428,13 @@ impl Driver {
                 expect: Expect::Length(self.committed),
                 events: events.clone(),
                 blobs: self.blobs.iter().map(|(_, body)| body.clone()).collect(),
-                lease: Some(self.tree.lease_for(self.state.session())),
+                lease: Some(self.tree.leases.covering(self.state.session())),
                 at,
             };
             match retry::append(self.tree.store(), append).await {
                 Ok(appended) => {
                     self.publish(events, appended, at);
-                    self.tree.mark_written(&self.blobs);
+                    self.tree.agents.mark_written(&self.blobs);
                     self.blobs.clear();
                 }
                 Err(StoreError::Conflict { .. }) => {

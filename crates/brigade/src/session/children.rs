@@ -137,7 +137,7 @@ impl Driver {
         }
         let child = self.child_id(&pending);
         let grant = self.child_grant(&pending, budget);
-        self.tree.add_unwritten(&pending.resolved, &mut self.blobs);
+        self.tree.agents.add_unwritten(&pending.resolved, &mut self.blobs);
         let delegated = Event::Delegated {
             call: pending.call,
             child: child.clone(),
@@ -214,6 +214,7 @@ impl Driver {
             DELEGATION_TOOLS.contains(&tool_call.name.as_str())
                 || self
                     .tree
+                    .agents
                     .tool(&self.resolved, &tool_call.name)
                     .is_some_and(|tool| tool.delegates_remotely())
         };
@@ -304,7 +305,7 @@ impl Driver {
     /// Detaches children. Each continues under its own lease with its whole loan, which is booked as spent.
     pub(super) async fn detach(&mut self, children: Vec<SessionId>) -> Result<(), DriverError> {
         for child in children {
-            self.tree.take_lease_for(&child).await?;
+            self.tree.leases.take_for(&child).await?;
             let Some(loan) = self.state.loans().get(&child) else { continue };
             // The child itself is counted when the loan is returned.
             let own_agent = Resources { agents: 1, ..Resources::default() };
@@ -425,11 +426,11 @@ async fn restore_child(
     mut round: RoundSpec,
 ) -> Result<RestoredChild, DriverError> {
     let records = tree.store().read(child, 0).await?;
-    let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
+    let resolved = tree.agents.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
     if records.is_empty() {
         // Time without a runner does not count. The child's own log cannot contain it, because it starts only
         // now.
-        let downtime = tree.resumes.last().map_or(0, |(_, downtime)| *downtime);
+        let downtime = tree.history.last_downtime();
         if let Limit::AtMost(at) = round.grant.deadline {
             round.grant.deadline = Limit::AtMost(at.saturating_add(downtime));
         }

@@ -163,7 +163,7 @@ impl Driver {
         else {
             return;
         };
-        if self.tree.is_name_of_lead(role) {
+        if self.tree.agents.is_name_of_lead(role) {
             request.title.get_or_insert_with(|| role.as_str().into());
             role.push_str(" (sub-agent)");
         }
@@ -176,7 +176,7 @@ impl Driver {
         index: usize,
         request: &Delegation,
     ) -> Result<(), ToolOutput> {
-        if self.tree.imported.is_none() {
+        if !self.tree.history.has_imports() {
             return Ok(());
         }
         let session = self.state.session();
@@ -207,7 +207,7 @@ impl Driver {
         let definition = self.definition_for(request).await?;
         // Otherwise messages of this child to the user would appear to come from the lead.
         if let Some(role) = request.role.as_deref().filter(|_| definition.is_none())
-            && self.tree.is_name_of_lead(role)
+            && self.tree.agents.is_name_of_lead(role)
         {
             let text = format!("'{role}' is the name of the agent that leads this run. Choose another name.");
             return Err(ToolOutput::error(text));
@@ -228,8 +228,11 @@ impl Driver {
             lent.lend.insert(delegation_styles::MESSAGE_TOOL.to_owned());
         }
         let warning = tool_warning(&attenuated.unknown_tools, &wanted.not_in_definition, &agent.name);
-        let resolved =
-            self.tree.resolve(agent, lent, depth).map_err(|cause| self.failed_output(request, cause))?;
+        let resolved = self
+            .tree
+            .agents
+            .resolve(agent, lent, depth)
+            .map_err(|cause| self.failed_output(request, cause))?;
         resolved
             .check_budget(&self.state.ledger().granted())
             .map_err(|cause| self.failed_output(request, cause))?;

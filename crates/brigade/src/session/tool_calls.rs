@@ -141,7 +141,8 @@ impl Driver {
         name: &str,
         arguments: &Value,
     ) -> Result<Option<Arc<dyn AnyTool>>, ToolOutput> {
-        let tool = self.tree.tool(&self.resolved, name).ok_or_else(|| self.no_such_tool(name))?.clone();
+        let tool =
+            self.tree.agents.tool(&self.resolved, name).ok_or_else(|| self.no_such_tool(name))?.clone();
         if tool.network() && self.resolved.authority.network == Access::Denied {
             let text = format!(
                 "`{name}` needs network access, which this agent does not have. Continue without it."
