@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brigade_core::{Cursor, DelegationStyle, Event, Hash, Record, SessionId, State};
-use futures::channel::mpsc;
 
 pub(crate) use self::core::Core;
 use crate::concurrency::ConcurrencyLimiter;
@@ -19,7 +18,7 @@ use crate::event_stream::Subscribers;
 use crate::external::ExternalSessionGuard;
 use crate::fast_map::FastMap;
 use crate::runtime::CachedSession;
-use crate::session::DriverMessage;
+use crate::session::{DriverMessage, DriverSender};
 use crate::settings::Settings;
 use crate::store::{Lease, Owner, Store, StoreError, retry};
 use crate::task::AbortOnDrop;
@@ -41,7 +40,7 @@ pub(crate) struct Tree {
     pub(crate) agents: AgentResolution,
     pub(crate) slots: ConcurrencyLimiter,
     pub(crate) subscribers: Subscribers,
-    inboxes: Mutex<FastMap<SessionId, mpsc::UnboundedSender<DriverMessage>>>,
+    inboxes: Mutex<FastMap<SessionId, DriverSender>>,
     /// Tasks of detached sessions.
     detached_tasks: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
     /// Number of the last `spawn` delegation.
@@ -100,7 +99,7 @@ impl Tree {
         &self.core.settings
     }
 
-    pub(crate) fn register(&self, session: &SessionId, inbox: mpsc::UnboundedSender<DriverMessage>) {
+    pub(crate) fn register(&self, session: &SessionId, inbox: DriverSender) {
         lock(&self.inboxes).insert(session.clone(), inbox);
     }
 
@@ -183,6 +182,7 @@ impl Tree {
             external,
             session: session.clone(),
             since: self.writes.newest(),
+            is_lost: false,
         }))
     }
 
