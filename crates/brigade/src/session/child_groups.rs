@@ -228,3 +228,30 @@ impl RunningChild {
         let _ = self.inbox.unbounded_send(DriverMessage::Cancel(by.into()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::mailbox::Mailbox;
+
+    #[tokio::test]
+    async fn running_child_is_aborted_with_its_parent_unless_it_is_detached() {
+        let (kept, dropped) = (Arc::new(()), Arc::new(()));
+        let watched = [&kept, &dropped].map(Arc::downgrade);
+        let mut children = Children::default();
+        for (number, alive) in [(1, kept), (2, dropped)] {
+            let run = Box::pin(async move {
+                std::future::pending::<()>().await;
+                drop(alive);
+            });
+            children.start(SessionId::root(number), Mailbox::new().sender(), run);
+        }
+        let detached = children.remove(&SessionId::root(1));
+        drop(children);
+        tokio::task::yield_now().await;
+        assert_eq!(watched.each_ref().map(|alive| alive.upgrade().is_some()), [true, false]);
+        drop(detached);
+        tokio::task::yield_now().await;
+        assert!(watched[0].upgrade().is_none());
+    }
+}

@@ -137,3 +137,26 @@ impl ChildQueue {
         self.waiting.retain(|_, queue| !queue.is_empty());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use brigade_core::DelegationStyle;
+
+    use super::*;
+    use crate::session::mailbox::Mailbox;
+
+    #[tokio::test]
+    async fn requested_slot_is_free_for_others_after_the_session_ended() {
+        let key = ConcurrencyKey { style: DelegationStyle::Run, agent: None };
+        let slots = ConcurrencyLimiter::new(1, []);
+        let slot = slots.try_acquire_new(&key).unwrap();
+        let mut queue = ChildQueue::default();
+        let mailbox = Mailbox::new();
+        queue.request_slot(&key, &slots, mailbox.sender());
+        tokio::task::yield_now().await;
+        drop(queue);
+        tokio::task::yield_now().await;
+        drop(slot);
+        assert!(slots.try_acquire_new(&key).is_some());
+    }
+}

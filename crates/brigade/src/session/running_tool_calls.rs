@@ -132,4 +132,21 @@ mod tests {
         calls.stop();
         assert!(*calls.stop_signal().borrow());
     }
+
+    #[tokio::test]
+    async fn running_tool_is_aborted_with_its_driver() {
+        let alive = std::sync::Arc::new(());
+        let watched = std::sync::Arc::downgrade(&alive);
+        let mut calls = RunningToolCalls::default();
+        let run = async move {
+            std::future::pending::<()>().await;
+            drop(alive);
+        };
+        calls.spawn(CallId { turn: 1, index: 0 }, run);
+        tokio::task::yield_now().await;
+        assert!(calls.is_any_running() && watched.upgrade().is_some());
+        drop(calls);
+        tokio::task::yield_now().await;
+        assert!(watched.upgrade().is_none());
+    }
 }
