@@ -150,6 +150,8 @@ pub(crate) struct ExternalSessionGuard {
     pub(crate) session: SessionId,
     /// Number of the newest write in the tree when the session started.
     pub(crate) since: u64,
+    /// Whether the program worked on the round for an earlier runner and does not know this one.
+    pub(crate) is_lost: bool,
 }
 
 impl Drop for ExternalSessionGuard {

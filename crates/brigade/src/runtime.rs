@@ -27,7 +27,7 @@ use crate::session::Driver;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Lease, Owner, Store, StoreError, retry};
-use crate::tree::{Core, ResolvedAgent, Tree};
+use crate::tree::{Core, Overrides, ResolvedAgent, Tree};
 use imported::LastRound;
 pub use run::Run;
 use run::RunWork;
@@ -159,10 +159,10 @@ impl Runtime {
             self.owner.clone(),
             lease,
             remote_ancestors(&delegation),
-            &options,
+            Overrides::default(),
         ));
-        tree.set_environment(&delegation, depth);
-        let resolved = tree.resolve(agent, authority, depth).map_err(RunError::Config)?;
+        tree.agents.set_environment(&delegation, depth);
+        let resolved = tree.agents.resolve(agent, authority, depth).map_err(RunError::Config)?;
         let round = self.root_round(delegation, &resolved, &options);
         resolved.check_budget(&round.grant.budget).map_err(RunError::Unpriced)?;
         let driver = Driver::begin(tree.clone(), session, round, resolved, None);
@@ -256,8 +256,9 @@ impl Runtime {
             cached.catch_up(store).await?.then_some(()).ok_or_else(gone)?;
         }
         let above = cached.state.round().map(|round| remote_ancestors(&round.delegation)).unwrap_or_default();
-        let mut tree = Tree::new(self.core.clone(), self.owner.clone(), lease, above, &options);
-        tree.mode_override = self.mode_of_open_round(&cached, &options);
+        let mode = self.mode_of_open_round(&cached, &options);
+        let overrides = Overrides { model: options.model.clone(), mode };
+        let mut tree = Tree::new(self.core.clone(), self.owner.clone(), lease, above, overrides);
         tree.restore(&cached).await?;
         self.continue_run(Arc::new(tree), cached.state, cached.started, options, reason).await
     }
@@ -274,8 +275,9 @@ impl Runtime {
             return Err(StoreError::UnknownSession(state.session().clone()).into());
         };
         if state.is_running() {
-            tree.set_environment(&round.delegation, round.depth);
-            let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
+            tree.agents.set_environment(&round.delegation, round.depth);
+            let resolved =
+                tree.agents.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
             resolved.check_budget(&round.grant.budget).map_err(RunError::Unpriced)?;
             let driver = Driver::resume(tree.clone(), state, resolved, started);
             return self.drive(tree, driver).await;
@@ -290,7 +292,7 @@ impl Runtime {
         if !continues {
             return self.already_ended(tree, state, started).await;
         }
-        let is_imported = tree.imported.is_some_and(|mark| !tree.store().is_after(started, mark));
+        let is_imported = tree.history.is_imported(tree.store(), started);
         let LastRound { mut agent, authority: then } =
             self.last_round(&tree, &round, is_imported, &options).await?;
         // A model that the user chooses for the next round is recorded with it.
@@ -348,8 +350,8 @@ impl Runtime {
         }
         let depth = root_depth(&delegation);
         check_depth(depth, &authority)?;
-        tree.set_environment(&delegation, depth);
-        let resolved = tree.resolve(agent, authority, depth).map_err(RunError::Config)?;
+        tree.agents.set_environment(&delegation, depth);
+        let resolved = tree.agents.resolve(agent, authority, depth).map_err(RunError::Config)?;
         let next = self.root_round(delegation, &resolved, &options);
         resolved.check_budget(&next.grant.budget).map_err(RunError::Unpriced)?;
         let has_reason = state.has_unread_input() || reason == Reason::Compact;
@@ -365,7 +367,7 @@ impl Runtime {
     }
 
     async fn drive(&self, tree: Arc<Tree>, driver: Box<Driver>) -> Result<Run, RunError> {
-        tree.set_lead(driver.agent());
+        tree.agents.set_lead(driver.agent());
         Run::start(self.clone(), tree, RunWork::Drive(driver)).await
     }
 
@@ -380,7 +382,7 @@ impl Runtime {
             }),
             None => Err(RunError::Bug(format!("{session} ended without an outcome"))),
         };
-        tree.remember(state, started, tree.restored_until);
+        tree.remember(state, started, tree.history.restored_until);
         Run::start(self.clone(), tree, RunWork::AlreadyEnded(Box::new(result))).await
     }
 

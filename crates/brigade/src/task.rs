@@ -1,4 +1,4 @@
-//! Spawning of tasks. Apart from a driver's own task set, this is the only place that does it.
+//! Spawning of tasks. This is the only place that does it.
 
 use tokio::task::JoinHandle;
 
@@ -11,7 +11,7 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "every task of a run is started here or in a driver's own set")]
+#[expect(clippy::disallowed_methods, reason = "every task of a run is started here")]
 pub(crate) fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(future)
 }

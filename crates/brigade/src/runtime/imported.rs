@@ -113,11 +113,12 @@ impl Runtime {
         options: &ResumeOptions,
     ) -> Result<LastRound, RunError> {
         if !is_imported {
-            let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
+            let resolved =
+                tree.agents.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
             return Ok(LastRound { agent: resolved.agent.clone(), authority: resolved.authority.clone() });
         }
-        let mut agent: Agent = tree.definition(round.agent).await?;
-        let authority: Authority = tree.definition(round.grant.authority).await?;
+        let mut agent: Agent = tree.agents.definition(round.agent).await?;
+        let authority: Authority = tree.agents.definition(round.grant.authority).await?;
         let settings = &self.core.settings;
         let mut own = settings.agents.load(&agent.id).unwrap_or_default();
         resolve_model(&mut own, &Agent { model: Some(settings.model.clone()), ..Agent::default() });

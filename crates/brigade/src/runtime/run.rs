@@ -48,12 +48,12 @@ impl Run {
     /// messaged and cancelled.
     pub(super) async fn start(runtime: Runtime, tree: Arc<Tree>, work: RunWork) -> Result<Run, RunError> {
         let events = tree.subscribers.subscribe();
-        let (running, session) = (tree.clone(), tree.root.clone());
+        let (running, session) = (tree.clone(), tree.root().clone());
         let has_first_event = matches!(&work, RunWork::Drive(driver) if driver.has_unwritten_events());
         let task = match work {
             RunWork::Drive(driver) => spawn(run_tree(running, driver)),
             RunWork::AlreadyEnded(result) => spawn(async move {
-                running.release().await?;
+                running.leases.release().await?;
                 running.subscribers.close();
                 *result
             }),
@@ -157,13 +157,13 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<RunResult, Run
         Err(error) => Err(DriverError::Bug(error.to_string())),
     };
     let detached_tasks = tree.take_detached();
-    let released = tree.release().await;
+    let released = tree.leases.release().await;
     tree.subscribers.close();
     let RoundEnd { outcome, spent } = end?;
     released?;
     remove_unkept_children(&tree).await?;
     let detached = Detached::of(&detached_tasks);
-    let session = tree.root.clone();
+    let session = tree.root().clone();
     if !detached_tasks.is_empty() {
         spawn(run_detached(tree, detached_tasks, detached.clone(), (listener, heartbeat)));
     }
@@ -180,7 +180,7 @@ async fn run_detached(
     for (session, mut task) in detached_tasks {
         // The log contains the outcome. If it could not be written, the session can be resumed.
         let _ = (&mut task.0).await;
-        let _ = tree.release_detached(&session).await;
+        let _ = tree.leases.release_detached(&session).await;
     }
     detached.all_ended();
 }
@@ -198,7 +198,7 @@ async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
         return Ok(());
     }
     // Sessions of earlier rounds were removed when those rounds ended.
-    let records = tree.store().tail(&tree.root, tree.round_after, usize::MAX).await?;
+    let records = tree.store().tail(tree.root(), tree.history.round_after, usize::MAX).await?;
     let (mut kept, mut removable) = (Vec::new(), Vec::new());
     for record in &records {
         if let Event::Started { delegation, .. } = &record.event {
@@ -211,7 +211,7 @@ async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
     // A session that was resumed on its own started more than once.
     removable.dedup();
     for session in removable {
-        let is_left_to_itself = tree.lease_for(session).root != tree.root;
+        let is_left_to_itself = tree.leases.covering(session).root != *tree.root();
         if !is_left_to_itself && !kept.iter().any(|other| session.contains(other)) {
             tree.store().remove(session).await?;
         }
@@ -222,11 +222,11 @@ async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
 /// Notifies sessions of events that were appended from outside, by this or another process.
 async fn listen_for_external_events(tree: Arc<Tree>) {
     let mut changes = tree.store().changes();
-    let mut after = tree.restored_until;
+    let mut after = tree.history.restored_until;
     // Messages from before the tree was resumed are in the logs, which the drivers read first.
     loop {
         changes.mark_unchanged();
-        if let Ok(events) = tree.store().external_events(&tree.root, after).await {
+        if let Ok(events) = tree.store().external_events(tree.root(), after).await {
             after = events.last().map_or(after, |(_, pos)| *pos);
             tree.notify(events.iter().map(|(session, _)| session));
         }
@@ -240,6 +240,6 @@ async fn listen_for_external_events(tree: Arc<Tree>) {
 async fn send_heartbeats(tree: Arc<Tree>) {
     loop {
         tokio::time::sleep(HEARTBEAT_INTERVAL).await;
-        tree.renew().await;
+        tree.leases.renew().await;
     }
 }

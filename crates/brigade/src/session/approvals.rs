@@ -85,7 +85,7 @@ impl Driver {
     /// Applies the rules to a call of this session.
     pub(super) fn decide(&self, action: &Action<'_>) -> Decision {
         let permissions = &self.resolved.authority.permissions;
-        let verdict = permissions.check_with(self.state.always_allowed(), action);
+        let verdict = permissions.check_with(self.state().always_allowed(), action);
         let always = match verdict {
             // A call that an external agent does not describe may do something else each time.
             Verdict::Ask { .. }
@@ -107,13 +107,15 @@ impl Driver {
         arguments: impl FnOnce() -> Value,
         decision: Decision,
     ) -> Result<Permission, ToolOutput> {
-        let Some(state) = self.state.call(call) else { return Err(refusal(tool, decision.verdict, None)) };
+        let Some(state) = self.state().call(call) else {
+            return Err(refusal(tool, decision.verdict, None));
+        };
         let (is_permitted, was_pending) =
             (state.is_permitted, state.progress == CallProgress::AwaitingApproval);
         let Decision { verdict, always, change } = decision;
         match verdict {
             Verdict::Ask { .. } if is_permitted => match change {
-                Some(change) if self.shown_changes.get(&call) != Some(&change.id) => {
+                Some(change) if !self.approvals.has_shown(call, change.id) => {
                     Err(changed_while_pending(tool))
                 }
                 _ => Ok(Permission::Granted),
@@ -127,7 +129,7 @@ impl Driver {
             Verdict::Ask { rule } if self.tree.settings().approval_policy == ApprovalPolicy::AskUser => {
                 let (what, why) = match &change {
                     Some(change) => {
-                        self.shown_changes.insert(call, change.id);
+                        self.approvals.show_change(call, change.id);
                         // The call comes first, because the change is long and untrusted.
                         (
                             json!({ "call": arguments(), "changed": change.diff() }),
@@ -173,19 +175,15 @@ impl Driver {
         });
         if is_requested {
             // A wait that overflows the clock is unlimited. The session deadline ends it.
-            self.pending_approvals.insert(call, now.checked_add(timeout));
+            self.approvals.add(call, now.checked_add(timeout));
         }
         is_requested
     }
 
     /// Next deadline: that of the session, or of an approval request.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.pending_approvals
-            .values()
-            .copied()
-            .flatten()
-            .chain(self.clock.next_deadline(Instant::now()))
-            .min()
+        let of_session = self.clock.next_deadline(Instant::now());
+        self.approvals.next_deadline().into_iter().chain(of_session).min()
     }
 
     /// Records deadlines that have passed.
@@ -195,28 +193,17 @@ impl Driver {
             self.record(Event::limit_reached(LimitKind::Time));
             self.clock.finish();
         }
-        let due = |at: &Option<Instant>| at.is_some_and(|at| at <= now);
-        let expired: Vec<CallId> =
-            self.pending_approvals.iter().filter(|(_, at)| due(at)).map(|(call, _)| *call).collect();
-        for call in expired {
-            self.pending_approvals.insert(call, None);
+        for call in self.approvals.take_expired(now) {
             self.record(Event::Answered { call, answer: default_answer(), by: BY_TIMEOUT.to_owned() });
         }
     }
 
     /// Continues calls whose approval requests were answered. Returns whether there were any.
     pub(super) async fn resume_answered_calls(&mut self) -> Result<bool, DriverError> {
-        let is_decided = |call: &CallId| {
-            let progress = self.state.call(*call).map(|state| &state.progress);
-            !matches!(progress, Some(CallProgress::AwaitingApproval))
-        };
-        let decided: Vec<CallId> = self.pending_approvals.keys().copied().filter(is_decided).collect();
-        for call in &decided {
-            self.pending_approvals.remove(call);
-        }
-        let is_any = !decided.is_empty();
+        let answered = self.approvals.take_answered(self.log.state());
+        let is_any = !answered.is_empty();
         if is_any {
-            self.run_calls(decided).await?;
+            self.run_calls(answered).await?;
         }
         Ok(is_any)
     }

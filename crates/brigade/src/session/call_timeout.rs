@@ -10,10 +10,6 @@ use super::Driver;
 use super::clock::{QUEUE_CHECK_INTERVAL, SessionClock};
 use crate::clock;
 
-/// Time for a wrap-up call after the deadline: a tenth of the session's time limit, within these bounds.
-const MIN_GRACE: Duration = Duration::from_secs(2);
-pub(super) const MAX_GRACE: Duration = Duration::from_secs(30);
-
 /// Represents no limit.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -177,19 +173,20 @@ impl CallTimeout {
 impl Driver {
     /// Sets the deadline of the round. Time without a runner does not count.
     pub(super) fn set_deadline(&mut self, downtime: u64) {
-        let Some(Limit::AtMost(at)) = self.state.round().map(|round| round.grant.deadline) else { return };
+        let Some(Limit::AtMost(at)) = self.state().round().map(|round| round.grant.deadline) else {
+            return;
+        };
         let is_extendable = self.queue_extends();
-        let waited = if is_extendable { self.state.waited_ms() } else { 0 };
+        let waited = if is_extendable { self.state().waited_ms() } else { 0 };
         let end = at.saturating_add(downtime).saturating_add(waited);
         let left = Duration::from_millis(end.saturating_sub(clock::now()));
-        self.grace = (left / 10).clamp(MIN_GRACE, MAX_GRACE);
-        self.clock.set(Instant::now().checked_add(left), is_extendable);
+        self.clock.start(Instant::now(), left, is_extendable);
     }
 
     /// Whether time in a provider's queue extends the deadline. It does not for a root, since the user set that
     /// limit. An external agent has no such queue.
     fn queue_extends(&self) -> bool {
-        let is_child = self.state.round().is_some_and(|round| round.parent.is_some());
+        let is_child = self.state().round().is_some_and(|round| round.parent.is_some());
         is_child && self.resolved.external_limits.is_none()
     }
 
@@ -218,9 +215,9 @@ mod tests {
             let caller = Arc::new(SessionClock::default());
             let clock = Arc::new(SessionClock::default());
             // The caller's deadline is now, so there is no margin before it.
-            caller.set(until.map(|_| start), false);
+            until.inspect(|_| caller.start(start, Duration::ZERO, false));
             clock.end_before(&caller, start);
-            caller.set(until.map(|until| at(start, until)), false);
+            until.inspect(|until| caller.start(start, Duration::from_secs(*until), false));
             let queue = QueueTime::Extends { clock, grace: Duration::ZERO };
             let mut timeout = CallTimeout::new(start, Some(at(start, 100)), queue, SILENCE);
             timeout.queued(start);

@@ -10,7 +10,7 @@ use brigade_core::message::Category;
 use brigade_core::{CallId, Event, SessionId, ToolOutput, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{Driver, DriverMessage};
+use super::Driver;
 use crate::clock;
 use crate::store::{Append, Expect, retry};
 
@@ -26,7 +26,7 @@ const MAX_MATCHING_LINES: usize = 200;
 impl Driver {
     /// Tools of the next request.
     pub(super) fn offered_tools(&self) -> Arc<[ToolSpec]> {
-        let (background, reads) = (self.state.longest_result_before_background(), self.has_long_results());
+        let (background, reads) = (self.state().longest_result_before_background(), self.has_long_results());
         if background.is_none() && !reads {
             return self.resolved.specs.clone();
         }
@@ -46,7 +46,7 @@ impl Driver {
     }
 
     fn has_long_results(&self) -> bool {
-        self.is_long(self.state.longest_result())
+        self.is_long(self.state().longest_result())
     }
 
     fn is_long(&self, bytes: usize) -> bool {
@@ -56,7 +56,7 @@ impl Driver {
     /// Whether this is one of these tools and there is a child to use it on.
     pub(super) fn is_child_tool(&self, name: &str) -> bool {
         match name {
-            TELL | STOP => self.state.longest_result_before_background().is_some(),
+            TELL | STOP => self.state().longest_result_before_background().is_some(),
             READ_RESULT => self.has_long_results(),
             _ => false,
         }
@@ -84,9 +84,9 @@ impl Driver {
 
     /// Finds a running background child by its id.
     fn running_child(&self, id: &str) -> Result<SessionId, ToolOutput> {
-        let child = id.parse::<SessionId>().ok().filter(|child| self.children.contains_key(child));
+        let child = id.parse::<SessionId>().ok().filter(|child| self.children.is_running(child));
         child.ok_or_else(|| {
-            let known: Vec<&str> = self.children.keys().map(SessionId::as_str).collect();
+            let known: Vec<&str> = self.children.running().map(SessionId::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let shown: String = id.chars().filter(|c| !c.is_control()).take(80).collect();
             ToolOutput::error(format!("'{shown}' is not a running sub-agent of yours. Running: {known}"))
@@ -111,9 +111,7 @@ impl Driver {
 
     fn stop_child(&self, id: &str) -> Result<ToolOutput, ToolOutput> {
         let child = self.running_child(id)?;
-        if let Some(inbox) = self.children.get(&child) {
-            let _ = inbox.unbounded_send(DriverMessage::Cancel("its caller".into()));
-        }
+        self.children.cancel(&child, "its caller");
         Ok(ToolOutput::ok("Stopping. You get its partial result when it has ended."))
     }
 
@@ -124,7 +122,7 @@ impl Driver {
             )
         };
         let session: SessionId = handle.parse().map_err(|_| refuse())?;
-        if !self.state.session().contains(&session) || session == *self.state.session() {
+        if !self.state().session().contains(&session) || session == *self.state().session() {
             return Err(refuse());
         }
         let records = self.tree.read(&session, 0).await;

@@ -10,35 +10,16 @@ use brigade_core::event::Speaker;
 use brigade_core::grant::Grant;
 use brigade_core::state::RoundSpec;
 use brigade_core::{
-    Budget, CallId, Cursor, Delegation, DelegationStyle, Event, Limit, Outcome, Resources, SessionId, Spent,
-    Status,
+    Budget, CallId, DelegationStyle, Event, Limit, Outcome, Resources, SessionId, Spent, Status,
 };
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::delegation_calls::{FAIL_FAST, is_background};
+use super::child_queue::{FundedChild, PendingChild};
+use super::delegation_calls::is_background;
 use super::{ChildEnd, Driver, DriverError, DriverMessage, RoundEnd};
 use crate::clock;
-use crate::concurrency::{ConcurrencyKey, Slot};
-use crate::task::{self, AbortOnDrop};
-use crate::tree::{ResolvedAgent, Tree};
-
-/// A child that waits for a slot or for a refund.
-pub(super) struct PendingChild {
-    pub(super) call: CallId,
-    /// Index of the child within the call.
-    pub(super) index: usize,
-    pub(super) delegation: Arc<Delegation>,
-    pub(super) resolved: Arc<ResolvedAgent>,
-    pub(super) concurrency_key: ConcurrencyKey,
-}
-
-/// A child whose loan is recorded.
-pub(super) struct FundedChild {
-    child: SessionId,
-    pending: PendingChild,
-    slot: Slot,
-}
+use crate::concurrency::Slot;
 
 /// Result of an attempt to lend.
 enum LoanAttempt {
@@ -50,61 +31,44 @@ enum LoanAttempt {
 impl Driver {
     /// Starts as many waiting children as slots and budget allow.
     pub(super) async fn start_pending_children(&mut self) -> Result<(), DriverError> {
-        // A child that waits for a refund requests no slot. Others can use the slot, perhaps to return the
-        // refund.
-        let keys: Vec<ConcurrencyKey> =
-            if self.is_waiting_for_refund { Vec::new() } else { self.waiting.keys().cloned().collect() };
-        'lanes: for concurrency_key in keys {
-            while !self.requested_slots.contains(&concurrency_key)
-                && self.waiting.get(&concurrency_key).is_some_and(|queue| !queue.is_empty())
-            {
+        'lanes: for concurrency_key in self.children.queue.fundable_keys() {
+            while self.children.queue.needs_slot(&concurrency_key) {
                 match self.tree.slots.try_acquire_new(&concurrency_key) {
                     Some(slot) => {
                         if !self.lend_with_slot(slot) {
                             break 'lanes;
                         }
                     }
-                    None => self.request_slot(&concurrency_key),
+                    None => self.children.queue.request_slot(
+                        &concurrency_key,
+                        &self.tree.slots,
+                        self.mailbox.sender(),
+                    ),
                 }
             }
         }
-        self.waiting.retain(|_, queue| !queue.is_empty());
+        self.children.queue.remove_empty();
         self.start_funded_children().await
-    }
-
-    fn request_slot(&mut self, concurrency_key: &ConcurrencyKey) {
-        self.requested_slots.insert(concurrency_key.clone());
-        let (granted, sender) = (self.tree.slots.acquire_new(concurrency_key), self.sender.clone());
-        self.spawn(async move {
-            if let Ok(slot) = granted.await {
-                let _ = sender.unbounded_send(DriverMessage::Slot(Box::new(slot)));
-            }
-        });
     }
 
     /// Lends to the first child that waits for this slot. Returns false if it has to wait for a refund.
     pub(super) fn lend_with_slot(&mut self, slot: Slot) -> bool {
-        if self.is_waiting_for_refund {
-            return false;
-        }
-        let queue = self.waiting.get_mut(slot.key());
-        let Some(pending) = queue.and_then(std::collections::VecDeque::pop_front) else { return false };
+        let Some(pending) = self.children.queue.pop(slot.key()) else { return false };
         match self.lend_to(pending) {
             LoanAttempt::Granted(child, pending) => {
-                self.lent.push(FundedChild { child, pending, slot });
+                self.children.queue.add_funded(FundedChild { child, pending, slot });
                 true
             }
             LoanAttempt::Refused => true,
             LoanAttempt::WaitForRefund(pending) => {
-                self.is_waiting_for_refund = true;
-                self.waiting.entry(pending.concurrency_key.clone()).or_default().push_front(pending);
+                self.children.queue.wait_for_refund(pending);
                 false
             }
         }
     }
 
     fn lend_to(&mut self, mut pending: PendingChild) -> LoanAttempt {
-        if let Some(reason) = self.state.stop_reason() {
+        if let Some(reason) = self.state().stop_reason() {
             self.refuse_child(pending, format!("Not started: {reason}"));
             return LoanAttempt::Refused;
         }
@@ -120,9 +84,9 @@ impl Driver {
             return LoanAttempt::Refused;
         }
         let budget = self.share(&pending, explicit, min_loan);
-        let agents_left = self.state.lendable(self.cost_model()).agents.number();
+        let agents_left = self.state().lendable(self.cost_model()).agents.number();
         if !budget.fits(min_loan) || agents_left == 0 {
-            if !self.state.ledger().lent().is_zero() {
+            if !self.state().ledger().lent().is_zero() {
                 return LoanAttempt::WaitForRefund(pending);
             }
             let what = if agents_left == 0 { "agents" } else { "tokens or cost" };
@@ -137,7 +101,7 @@ impl Driver {
         }
         let child = self.child_id(&pending);
         let grant = self.child_grant(&pending, budget);
-        self.tree.add_unwritten(&pending.resolved, &mut self.blobs);
+        self.log.add_definitions(&self.tree, &pending.resolved);
         let delegated = Event::Delegated {
             call: pending.call,
             child: child.clone(),
@@ -159,19 +123,18 @@ impl Driver {
     }
 
     fn child_id(&self, pending: &PendingChild) -> SessionId {
-        if self.is_parallel(pending.call) {
-            self.state.session().child_of_several(pending.call, pending.index)
+        if self.children.is_parallel(pending.call) {
+            self.state().session().child_of_several(pending.call, pending.index)
         } else {
-            self.state.session().child(pending.call)
+            self.state().session().child(pending.call)
         }
     }
 
     /// Loan of a child: its explicit budget, or an equal share of the free budget among the children that can
     /// start now. If an equal share is too small, fewer children start now and the others wait for a refund.
     fn share(&self, pending: &PendingChild, explicit: Option<Budget>, min_loan: Resources) -> Budget {
-        let free = self.state.lendable(self.cost_model());
-        let others: usize = self.waiting.values().map(std::collections::VecDeque::len).sum();
-        let others = others as u64;
+        let free = self.state().lendable(self.cost_model());
+        let others = self.children.queue.waiting_count() as u64;
         let slots = self.tree.slots.free(&pending.concurrency_key) as u64;
         let parts = (slots + 1).min(others + 1);
         // Each child is an agent itself. Agents that it may start are shared like the rest.
@@ -199,7 +162,7 @@ impl Driver {
     /// after a crash the use of the other shares is unknown.
     pub(super) fn remote_share(&self) -> Budget {
         let parts = self.calls_needing_loan().max(1) + 1;
-        let free = self.state.lendable(self.cost_model());
+        let free = self.state().lendable(self.cost_model());
         // Agents cannot be divided, so the first calls get one each instead of all getting none.
         let agents = match free.agents {
             Limit::AtMost(agents) => Limit::AtMost(agents.div_ceil(parts)),
@@ -210,14 +173,15 @@ impl Driver {
 
     fn calls_needing_loan(&self) -> u64 {
         let needs_loan = |call: &CallId| {
-            let Some(tool_call) = self.state.tool_call(*call) else { return false };
+            let Some(tool_call) = self.state().tool_call(*call) else { return false };
             DELEGATION_TOOLS.contains(&tool_call.name.as_str())
                 || self
                     .tree
+                    .agents
                     .tool(&self.resolved, &tool_call.name)
                     .is_some_and(|tool| tool.delegates_remotely())
         };
-        self.state.unstarted_calls().filter(needs_loan).count() as u64
+        self.state().unstarted_calls().filter(needs_loan).count() as u64
     }
 
     fn child_grant(&self, pending: &PendingChild, budget: Budget) -> Grant {
@@ -245,12 +209,13 @@ impl Driver {
 
     /// Starts the children whose loans are durable.
     async fn start_funded_children(&mut self) -> Result<(), DriverError> {
-        if self.lent.is_empty() {
+        let funded = self.children.queue.take_funded();
+        if funded.is_empty() {
             return Ok(());
         }
         self.flush().await?;
-        for FundedChild { child, pending, slot } in std::mem::take(&mut self.lent) {
-            let Some(loan) = self.state.loans().get(&child) else {
+        for FundedChild { child, pending, slot } in funded {
+            let Some(loan) = self.state().loans().get(&child) else {
                 // A conflict showed that the session was cancelled first, so nothing was lent.
                 self.refuse_child(pending, "Not started: the session was stopped".to_owned());
                 continue;
@@ -266,54 +231,51 @@ impl Driver {
 
     /// Appends the first events of a child that may be detached. From then on its own log is the only way to find
     /// and resume it.
-    async fn persist_start(&self, child: &SessionId, driver: &mut Driver) -> Result<(), DriverError> {
+    pub(super) async fn persist_start(
+        &self,
+        child: &SessionId,
+        driver: &mut Driver,
+    ) -> Result<(), DriverError> {
         if self.is_detachable(child) { driver.flush().await } else { Ok(()) }
     }
 
     fn is_detachable(&self, child: &SessionId) -> bool {
-        let loan = self.state.loans().get(child);
+        let loan = self.state().loans().get(child);
         loan.is_some_and(|loan| loan.round.delegation.execution == Wait::Detachable)
     }
 
-    fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
+    pub(super) fn start_child(&mut self, child: SessionId, driver: Box<Driver>) {
         driver.clock.end_before(&self.clock, Instant::now());
-        let inbox = driver.inbox();
-        if let Some(by) = self.state.stop_initiator() {
+        let inbox = driver.mailbox.sender();
+        if let Some(by) = self.state().stop_initiator() {
             // The cancellation came after the loan and before the start, so it did not reach this child.
             let _ = inbox.unbounded_send(DriverMessage::Cancel(by.into()));
         }
-        if self.is_stopped_with_its_group(&child) {
-            let _ = inbox.unbounded_send(DriverMessage::Cancel(FAIL_FAST.into()));
+        let loan = self.state().loans().get(&child);
+        if let Some(by) = loan.and_then(|loan| self.children.stop_reason(loan.call)) {
+            let _ = inbox.unbounded_send(DriverMessage::Cancel(by.into()));
         }
-        self.children.insert(child.clone(), inbox);
-        let is_detachable = self.is_detachable(&child);
-        let detached_id = child.clone();
-        let sender = self.sender.clone();
-        let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
+        let (id, sender) = (child.clone(), self.mailbox.sender());
+        let run = Box::pin(async move {
             let result = AssertUnwindSafe(driver.drive()).catch_unwind().await;
             let result = result.unwrap_or_else(|_| Err(DriverError::Bug(format!("{child} panicked"))));
             let _ = sender.unbounded_send(DriverMessage::ChildDone(Box::new(ChildEnd { child, result })));
         });
-        if is_detachable {
-            self.detachable.insert(detached_id, AbortOnDrop(task::spawn(run)));
-        } else {
-            self.spawn(run);
-        }
+        self.children.start(id, inbox, run);
     }
 
     /// Detaches children. Each continues under its own lease with its whole loan, which is booked as spent.
     pub(super) async fn detach(&mut self, children: Vec<SessionId>) -> Result<(), DriverError> {
         for child in children {
-            self.tree.take_lease_for(&child).await?;
-            let Some(loan) = self.state.loans().get(&child) else { continue };
+            self.tree.leases.take_for(&child).await?;
+            let Some(loan) = self.state().loans().get(&child) else { continue };
             // The child itself is counted when the loan is returned.
             let own_agent = Resources { agents: 1, ..Resources::default() };
             let spent = Spent::unconfirmed(loan.amount.minus(own_agent));
             let outcome = Outcome::new(Status::Detached, "");
             let waited_ms = self.unrecorded_wait();
             self.record(Event::Returned { child: child.clone(), outcome, spent, waited_ms });
-            self.children.remove(&child);
-            if let Some(task) = self.detachable.remove(&child) {
+            if let Some(task) = self.children.remove(&child) {
                 self.tree.keep_detached(child, task);
             }
         }
@@ -325,37 +287,10 @@ impl Driver {
         u64::try_from(self.clock.unrecorded_wait(Instant::now()).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Resumes one child that an earlier runner had started or was about to start.
-    pub(super) async fn resume_child(&mut self, child: &SessionId) -> Result<(), DriverError> {
-        let Some(loan) = self.state.loans().get(child).cloned() else { return Ok(()) };
-        match restore_child(&self.tree, child, *loan.round).await? {
-            RestoredChild::Ended(end) => {
-                self.child_done(ChildEnd { child: child.clone(), result: Ok(*end) })?
-            }
-            RestoredChild::Running(mut driver) => {
-                self.persist_start(child, &mut driver).await?;
-                self.start_child(child.clone(), driver);
-            }
-        }
-        Ok(())
-    }
-
-    /// Resumes the background children of this session.
-    pub(super) async fn resume_background_children(&mut self) -> Result<(), DriverError> {
-        let loans = self.state.loans().iter();
-        let background = loans.filter(|(_, loan)| is_background(&loan.round.delegation));
-        let children: Vec<SessionId> = background.map(|(child, _)| child.clone()).collect();
-        for child in children {
-            self.resume_child(&child).await?;
-        }
-        Ok(())
-    }
-
     /// Books the refund of a child and answers the call.
     pub(super) fn child_done(&mut self, end: ChildEnd) -> Result<(), DriverError> {
         let ChildEnd { child, result } = end;
         self.children.remove(&child);
-        self.detachable.remove(&child);
         let RoundEnd { outcome, spent } = match result {
             Ok(end) => end,
             // A broken child does not end its parent. A failing store does.
@@ -363,7 +298,7 @@ impl Driver {
                 // The child itself is counted when the loan is returned.
                 let own_agent = Resources { agents: 1, ..Resources::default() };
                 let spent = self
-                    .state
+                    .state()
                     .loans()
                     .get(&child)
                     .map(|loan| loan.amount.minus(own_agent))
@@ -373,12 +308,12 @@ impl Driver {
             }
             Err(error) => return Err(error),
         };
-        let Some(loan) = self.state.loans().get(&child) else { return Ok(()) };
+        let Some(loan) = self.log.state().loans().get(&child) else { return Ok(()) };
         let (call, request) = (loan.call, loan.round.delegation.clone());
-        self.is_waiting_for_refund = false;
+        self.children.queue.refund_arrived();
         // The child itself is counted with its return.
         let used = Spent { agents: spent.agents.saturating_add(1), ..spent };
-        let spent = Spent { overrun: self.state.ledger().uncovered(loan.amount, &used), ..spent };
+        let spent = Spent { overrun: self.state().ledger().uncovered(loan.amount, &used), ..spent };
         let waited_ms = self.unrecorded_wait();
         self.record(Event::Returned { child: child.clone(), outcome: outcome.clone(), spent, waited_ms });
         if is_background(&request) {
@@ -411,38 +346,4 @@ fn too_small(budget: &Budget, min_loan: Resources) -> Option<String> {
     Some(format!(
         "Not delegated: the budget of this sub-agent is too small. Its first call needs {needs}. Raise `tokens` or `usd` in the call, the role or the agent file."
     ))
-}
-
-enum RestoredChild {
-    Ended(Box<RoundEnd>),
-    Running(Box<Driver>),
-}
-
-/// Restores a child that an earlier runner left unstarted, running or ended.
-async fn restore_child(
-    tree: &Arc<Tree>,
-    child: &SessionId,
-    mut round: RoundSpec,
-) -> Result<RestoredChild, DriverError> {
-    let records = tree.store().read(child, 0).await?;
-    let resolved = tree.resolve_recorded(round.agent, round.grant.authority, round.depth).await?;
-    if records.is_empty() {
-        // Time without a runner does not count. The child's own log cannot contain it, because it starts only
-        // now.
-        let downtime = tree.resumes.last().map_or(0, |(_, downtime)| *downtime);
-        if let Limit::AtMost(at) = round.grant.deadline {
-            round.grant.deadline = Limit::AtMost(at.saturating_add(downtime));
-        }
-        return Ok(RestoredChild::Running(Driver::begin(tree.clone(), child.clone(), round, resolved, None)));
-    }
-    let started = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-    let started_pos = started.map_or(Cursor::START, |record| record.pos);
-    let state = tree.fold(child, &records);
-    match state.ended() {
-        Some(outcome) => {
-            let end = RoundEnd { outcome: outcome.clone(), spent: state.ledger().spent() };
-            Ok(RestoredChild::Ended(Box::new(end)))
-        }
-        None => Ok(RestoredChild::Running(Driver::resume(tree.clone(), state, resolved, started_pos))),
-    }
 }

@@ -8,6 +8,10 @@ use tokio::time::Instant;
 /// Minimum interval between two checks of a deadline that moves.
 pub(super) const QUEUE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Time for a wrap-up call after the deadline: a tenth of the session's time limit, within these bounds.
+const MIN_GRACE: Duration = Duration::from_secs(2);
+const MAX_GRACE: Duration = Duration::from_secs(30);
+
 /// Deadline of one session. Its children hold a reference to it: they end before it and report their queue time
 /// to it.
 #[derive(Debug, Default)]
@@ -27,6 +31,8 @@ struct CallerClock {
 struct SessionTime {
     /// Deadline without queue time.
     base: Option<Instant>,
+    /// Time that the wrap-up call may take after the deadline.
+    grace: Option<Duration>,
     /// Queue time that extends the deadline.
     extension: Duration,
     /// Whether queue time extends the deadline. It does not for a root, since the user set that limit.
@@ -49,10 +55,17 @@ impl SessionTime {
 }
 
 impl SessionClock {
-    /// Sets the deadline, and whether queue time extends it.
-    pub(super) fn set(&self, deadline: Option<Instant>, is_extendable: bool) {
+    /// Sets the deadline, `left` from now, and whether queue time extends it.
+    pub(super) fn start(&self, now: Instant, left: Duration, is_extendable: bool) {
         let mut time = self.time();
-        (time.base, time.extension, time.is_extendable) = (deadline, Duration::ZERO, is_extendable);
+        (time.base, time.extension, time.is_extendable) =
+            (now.checked_add(left), Duration::ZERO, is_extendable);
+        time.grace = Some((left / 10).clamp(MIN_GRACE, MAX_GRACE));
+    }
+
+    /// Time that the wrap-up call may take after the deadline.
+    pub(super) fn grace(&self) -> Duration {
+        self.time().grace.unwrap_or(MAX_GRACE)
     }
 
     /// Clears the deadline after its expiry was recorded. It still bounds the children.
@@ -186,14 +199,14 @@ mod tests {
     /// Creates a clock below `caller` with a deadline in this many seconds.
     fn below(caller: &Arc<SessionClock>, now: Instant, deadline: u64) -> Arc<SessionClock> {
         let clock = Arc::new(SessionClock::default());
-        clock.set(Some(now + seconds(deadline)), true);
+        clock.start(now, seconds(deadline), true);
         clock.end_before(caller, now);
         clock
     }
 
     fn root(now: Instant, deadline: u64) -> Arc<SessionClock> {
         let clock = Arc::new(SessionClock::default());
-        clock.set(Some(now + seconds(deadline)), false);
+        clock.start(now, seconds(deadline), false);
         clock
     }
 

@@ -13,31 +13,13 @@ use brigade_core::{
 };
 
 use super::approvals::Permission;
-use super::children::PendingChild;
-use super::{Driver, DriverError, DriverMessage};
+use super::child_groups::{ChildGroup, UnstartedChild};
+use super::child_queue::PendingChild;
+use super::{Driver, DriverError};
 use crate::agents::LoadError;
 use crate::concurrency::ConcurrencyKey;
 use crate::schema::ResultSchema;
 use crate::tree::ResolvedAgent;
-
-/// Cancellation reason of siblings after one task of a call failed.
-pub(super) const FAIL_FAST: &str = "fail_fast, because another task of the call failed";
-
-/// Children of one delegation call.
-pub(super) struct ChildGroup {
-    /// Whether the call can have several children.
-    is_parallel: bool,
-    /// Maximum number of children that are running or queued.
-    max_concurrent: usize,
-    fail_fast: bool,
-    /// Number of children that are running or queued.
-    busy: usize,
-    /// Children that are not queued yet.
-    backlog: VecDeque<PendingChild>,
-    /// Children that were not started, with their index and the cause.
-    unstarted: Vec<(Arc<Delegation>, usize, String)>,
-    failed: bool,
-}
 
 /// The last resolved agent and the delegation it was resolved for.
 pub(super) struct ResolveCache {
@@ -50,7 +32,7 @@ pub(super) struct ResolveCache {
 impl Driver {
     fn caller(&self) -> Caller<'_> {
         Caller {
-            depth: self.state.round().map_or(0, |round| round.depth),
+            depth: self.state().round().map_or(0, |round| round.depth),
             authority: &self.resolved.authority,
             agent: &self.resolved.agent,
             agents: self.tree.settings().agents.list(),
@@ -80,21 +62,22 @@ impl Driver {
         for (index, request) in plan.delegations.into_iter().enumerate() {
             backlog.push_back(self.prepare_child(call, index, request).await?);
         }
-        self.open_group(call, is_parallel, plan.max_concurrent, plan.fail_fast, backlog);
+        let (max_concurrent, fail_fast) = (plan.max_concurrent, plan.fail_fast);
+        let group = ChildGroup { is_parallel, max_concurrent, fail_fast, backlog, ..ChildGroup::default() };
+        self.children.open_group(call, group);
         Ok(())
     }
 
     /// Refuses a call with more tasks than the budget has agents for, before any of them starts. Lent agents that
     /// may be refunded count as available.
     fn check_agents(&self, tasks: u64) -> Result<(), ToolOutput> {
-        let ledger = self.state.ledger();
+        let ledger = self.state().ledger();
         let Limit::AtMost(free) = ledger.free().agents else { return Ok(()) };
-        let loans = self.state.loans().len() as u64;
-        let queued: usize = self.waiting.values().map(VecDeque::len).sum();
-        let backlogged: usize = self.groups.values().map(|group| group.backlog.len()).sum();
+        let loans = self.state().loans().len() as u64;
+        let unstarted = self.children.unstarted_count() as u64;
         // Each running child counts as used when it returns.
         let refundable = ledger.lent().agents.saturating_sub(loans);
-        let left = free.saturating_add(refundable).saturating_sub((queued + backlogged) as u64);
+        let left = free.saturating_add(refundable).saturating_sub(unstarted);
         if tasks <= left {
             return Ok(());
         }
@@ -107,33 +90,6 @@ impl Driver {
             "Not delegated: the call has {tasks} tasks, and the budget has agents for {left} \
              (budget.agents, or --max-agents). No task was started. {advice}"
         )))
-    }
-
-    fn open_group(
-        &mut self,
-        call: CallId,
-        is_parallel: bool,
-        max_concurrent: usize,
-        fail_fast: bool,
-        backlog: VecDeque<PendingChild>,
-    ) {
-        let (busy, unstarted, failed) = (0, Vec::new(), false);
-        self.groups.insert(
-            call,
-            ChildGroup { is_parallel, max_concurrent, fail_fast, busy, backlog, unstarted, failed },
-        );
-        self.fill_queue(call);
-    }
-
-    /// Queues as many children of a call as may run at once.
-    fn fill_queue(&mut self, call: CallId) {
-        let Some(group) = self.groups.get_mut(&call) else { return };
-        while group.busy < group.max_concurrent
-            && let Some(pending) = group.backlog.pop_front()
-        {
-            group.busy += 1;
-            self.waiting.entry(pending.concurrency_key.clone()).or_default().push_back(pending);
-        }
     }
 
     /// Resolves one child of a call, so that it is ready for a loan.
@@ -163,7 +119,7 @@ impl Driver {
         else {
             return;
         };
-        if self.tree.is_name_of_lead(role) {
+        if self.tree.agents.is_name_of_lead(role) {
             request.title.get_or_insert_with(|| role.as_str().into());
             role.push_str(" (sub-agent)");
         }
@@ -176,14 +132,14 @@ impl Driver {
         index: usize,
         request: &Delegation,
     ) -> Result<(), ToolOutput> {
-        if self.tree.imported.is_none() {
+        if !self.tree.history.has_imports() {
             return Ok(());
         }
-        let session = self.state.session();
+        let session = self.state().session();
         for child in [session.child(call), session.child_of_several(call, index)] {
             let records = self.tree.read(&child, 0).await;
             let records = records.map_err(|error| self.failed_output(request, error.to_string()))?;
-            if !records.is_empty() && !self.state.loans().contains_key(&child) {
+            if !records.is_empty() && !self.state().loans().contains_key(&child) {
                 let cause = format!(
                     "cannot start the sub-agent: the imported tree already contains a session {child}"
                 );
@@ -199,7 +155,7 @@ impl Driver {
         &mut self,
         request: &Delegation,
     ) -> Result<(Arc<ResolvedAgent>, Option<String>, Option<String>), ToolOutput> {
-        if let Some(last) = &self.resolve_cache
+        if let Some(last) = &self.children.resolve_cache
             && resolves_alike(&last.request, request)
         {
             return Ok((last.resolved.clone(), last.agent.clone(), last.warning.clone()));
@@ -207,7 +163,7 @@ impl Driver {
         let definition = self.definition_for(request).await?;
         // Otherwise messages of this child to the user would appear to come from the lead.
         if let Some(role) = request.role.as_deref().filter(|_| definition.is_none())
-            && self.tree.is_name_of_lead(role)
+            && self.tree.agents.is_name_of_lead(role)
         {
             let text = format!("'{role}' is the name of the agent that leads this run. Choose another name.");
             return Err(ToolOutput::error(text));
@@ -228,12 +184,15 @@ impl Driver {
             lent.lend.insert(delegation_styles::MESSAGE_TOOL.to_owned());
         }
         let warning = tool_warning(&attenuated.unknown_tools, &wanted.not_in_definition, &agent.name);
-        let resolved =
-            self.tree.resolve(agent, lent, depth).map_err(|cause| self.failed_output(request, cause))?;
-        resolved
-            .check_budget(&self.state.ledger().granted())
+        let resolved = self
+            .tree
+            .agents
+            .resolve(agent, lent, depth)
             .map_err(|cause| self.failed_output(request, cause))?;
-        self.resolve_cache = Some(Box::new(ResolveCache {
+        resolved
+            .check_budget(&self.state().ledger().granted())
+            .map_err(|cause| self.failed_output(request, cause))?;
+        self.children.resolve_cache = Some(Box::new(ResolveCache {
             request: request.clone(),
             resolved: resolved.clone(),
             agent: defined.clone(),
@@ -280,7 +239,7 @@ impl Driver {
 
     /// Answers a call whose child runs in the background.
     pub(super) fn answer_background(&mut self, call: CallId, child: &SessionId, request: &Delegation) {
-        self.groups.remove(&call);
+        self.children.close_group(call);
         let name = request.role.as_deref().or(request.agent.as_deref()).unwrap_or_default();
         let text = format!(
             "'{name}' runs in the background as {child}. You get its result when it ends. Send it messages with `tell`, \
@@ -291,11 +250,9 @@ impl Driver {
 
     /// Records that a child was not started.
     pub(super) fn refuse_child(&mut self, pending: PendingChild, cause: String) {
-        let Some(group) = self.groups.get_mut(&pending.call) else { return };
-        group.busy = group.busy.saturating_sub(1);
-        group.unstarted.push((pending.delegation, pending.index, cause));
-        group.failed = true;
-        self.child_settled(pending.call, None);
+        let call = pending.call;
+        let answer = self.children.refuse(pending, cause, self.log.state());
+        self.answer_complete(call, answer);
     }
 
     /// Records that a child has ended and its loan was returned.
@@ -306,88 +263,36 @@ impl Driver {
         request: &Delegation,
         outcome: &Outcome,
     ) {
-        let Some(group) = self.groups.get_mut(&call) else { return };
-        group.busy = group.busy.saturating_sub(1);
-        group.failed |= failure_cause(&outcome.status).is_some();
+        let failed = failure_cause(&outcome.status).is_some();
         let limit = self.tree.settings().limits.result_bytes;
-        let output = self.tree.settings().delegation_styles.render(request, outcome, limit, child.as_str());
-        self.child_settled(call, Some(output));
+        let output =
+            || self.tree.settings().delegation_styles.render(request, outcome, limit, child.as_str());
+        let answer = self.children.end(call, failed, output, self.log.state());
+        self.answer_complete(call, answer);
     }
 
-    fn child_settled(&mut self, call: CallId, output: Option<ToolOutput>) {
-        let Some(group) = self.groups.get_mut(&call) else { return };
-        if !group.is_parallel {
-            let cause = group.unstarted.pop().map(|(_, _, cause)| ToolOutput::error(cause));
-            self.groups.remove(&call);
-            if let Some(output) = output.or(cause) {
-                self.answer(call, output);
-            }
-            return;
+    /// Answers a call if its children are complete.
+    fn answer_complete(&mut self, call: CallId, answer: Option<ToolOutput>) {
+        if let Some(output) = answer {
+            self.answer(call, output);
         }
-        if group.failed && group.fail_fast {
-            self.stop_group(call);
-        } else {
-            self.fill_queue(call);
-        }
-        if self.groups.get(&call).is_some_and(|group| group.busy == 0 && group.backlog.is_empty()) {
-            self.finished.push(call);
-        }
-    }
-
-    /// Cancels the running children of a call and drops the others.
-    fn stop_group(&mut self, call: CallId) {
-        let mut dropped: Vec<PendingChild> = Vec::new();
-        for queue in self.waiting.values_mut() {
-            let all = std::mem::take(queue).into_iter();
-            let (of_call, others): (VecDeque<_>, _) = all.partition(|pending| pending.call == call);
-            *queue = others;
-            dropped.extend(of_call);
-        }
-        let Some(group) = self.groups.get_mut(&call) else { return };
-        group.busy = group.busy.saturating_sub(dropped.len());
-        dropped.extend(std::mem::take(&mut group.backlog));
-        let cause = "not started: another task of the call failed (fail_fast)".to_owned();
-        group.unstarted.extend(dropped.into_iter().map(|one| (one.delegation, one.index, cause.clone())));
-        for (child, inbox) in &self.children {
-            if self.state.loans().get(child).is_some_and(|loan| loan.call == call) {
-                let _ = inbox.unbounded_send(DriverMessage::Cancel(FAIL_FAST.into()));
-            }
-        }
-    }
-
-    /// Whether a call can have several children.
-    pub(super) fn is_parallel(&self, call: CallId) -> bool {
-        self.groups.get(&call).is_some_and(|group| group.is_parallel)
-    }
-
-    /// Whether a child has to stop because another child of its call failed.
-    pub(super) fn is_stopped_with_its_group(&self, child: &SessionId) -> bool {
-        let group = self.state.loans().get(child).and_then(|loan| self.groups.get(&loan.call));
-        group.is_some_and(|group| group.failed && group.fail_fast)
     }
 
     /// Refuses all waiting children when nothing new may start.
     pub(super) fn drop_pending_children(&mut self, reason: &str) {
-        let mut dropped: Vec<PendingChild> =
-            std::mem::take(&mut self.waiting).into_values().flatten().collect();
-        for group in self.groups.values_mut() {
-            group.busy += group.backlog.len();
-            dropped.extend(std::mem::take(&mut group.backlog));
-        }
-        for pending in dropped {
+        for pending in self.children.take_unfunded() {
             self.refuse_child(pending, format!("Not started: {reason}"));
         }
     }
 
     /// Answers parallel calls whose children have all ended. The session's own log contains their outcomes.
     pub(super) async fn answer_finished_groups(&mut self) -> Result<(), DriverError> {
-        while let Some(call) = self.finished.pop() {
-            let Some(group) = self.groups.remove(&call) else { continue };
+        while let Some((call, unstarted)) = self.children.pop_finished() {
             self.flush().await?;
-            let records = self.tree.read(self.state.session(), 0).await?;
+            let records = self.tree.read(self.state().session(), 0).await?;
             let mut results = ended_children(&records, call);
             let (first, last) = time_span(&records, call);
-            for (request, index, cause) in group.unstarted {
+            for UnstartedChild { delegation: request, index, cause } in unstarted {
                 let outcome = Outcome::new(Status::Failed { cause }, "");
                 results.push((index, request, ChildResult { outcome, tokens: 0, duration_ms: 0 }));
             }
@@ -409,67 +314,65 @@ impl Driver {
         children: Vec<SessionId>,
     ) -> Result<(), DriverError> {
         let is_parallel = tool_call.name == subagent::PARALLEL_NAME;
-        let out = children.iter().filter(|child| self.state.loans().contains_key(*child)).count();
-        self.open_group(call, is_parallel, 1, false, VecDeque::new());
-        if let Some(group) = self.groups.get_mut(&call) {
-            group.busy = out;
-        }
+        let out = children.iter().filter(|child| self.state().loans().contains_key(*child)).count();
+        let mut group = ChildGroup { is_parallel, busy: out, ..ChildGroup::default() };
         if is_parallel {
-            self.plan_unstarted(call, tool_call, &children).await?;
+            self.plan_unstarted(call, tool_call, &children, &mut group).await?;
+        }
+        self.children.open_group(call, group);
+        if is_parallel {
+            if let Some(reason) = self.state().stop_reason() {
+                self.drop_pending_children(&reason);
+            }
+            let answer = self.children.settle(call, None, self.log.state());
+            self.answer_complete(call, answer);
         }
         for child in children {
             self.resume_child(&child).await?;
         }
         if !is_parallel && out == 0 {
-            self.groups.remove(&call);
+            self.children.close_group(call);
             let text = "interrupted, outcome unknown: the sub-agent's end was not recorded";
             self.answer(call, ToolOutput::error(text));
         }
         Ok(())
     }
 
-    /// Queues the children of a call that no runner has started yet.
+    /// Adds the children of a call that no runner has started yet.
     async fn plan_unstarted(
         &mut self,
         call: CallId,
         tool_call: &ToolCall,
         children: &[SessionId],
+        group: &mut ChildGroup,
     ) -> Result<(), DriverError> {
         let delegation_styles = &self.tree.settings().delegation_styles;
         let plan = delegation_styles.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
-        let records = self.tree.read(self.state.session(), 0).await?;
+        let records = self.tree.read(self.state().session(), 0).await?;
         let failed = ended_children(&records, call)
             .iter()
             .any(|(_, _, end)| failure_cause(&end.outcome.status).is_some());
         let Ok(plan) = plan else {
             // The current settings no longer allow the call, so nothing new starts. Children that were started
             // are awaited.
-            self.child_settled(call, None);
             return Ok(());
         };
         let started: Vec<usize> =
             children.iter().filter_map(|child| child.call()).map(|(_, index)| index).collect();
-        let mut backlog = VecDeque::new();
-        let mut unstarted = Vec::new();
         for (index, request) in
             plan.delegations.into_iter().enumerate().filter(|(index, _)| !started.contains(index))
         {
             match self.prepare_child(call, index, request.clone()).await {
-                Ok(pending) => backlog.push_back(pending),
-                Err(output) => unstarted.push((request.into(), index, output.text.to_string())),
+                Ok(pending) => group.backlog.push_back(pending),
+                Err(output) => {
+                    let (delegation, cause) = (request.into(), output.text.to_string());
+                    group.unstarted.push(UnstartedChild { delegation, index, cause });
+                }
             }
         }
-        if let Some(group) = self.groups.get_mut(&call) {
-            group.max_concurrent = plan.max_concurrent;
-            group.fail_fast = plan.fail_fast;
-            group.backlog = backlog;
-            group.unstarted = unstarted;
-            group.failed = failed;
-        }
-        if let Some(reason) = self.state.stop_reason() {
-            self.drop_pending_children(&reason);
-        }
-        self.child_settled(call, None);
+        group.max_concurrent = plan.max_concurrent;
+        group.fail_fast = plan.fail_fast;
+        group.failed = failed;
         Ok(())
     }
 }

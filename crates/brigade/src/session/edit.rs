@@ -57,9 +57,7 @@ impl Objection {
 impl Driver {
     /// Continues edits that waited for another one.
     pub(super) async fn run_deferred(&mut self) -> Result<(), DriverError> {
-        while self.editing.is_none()
-            && let Some(call) = self.deferred.pop_front()
-        {
+        while let Some(call) = self.tool_calls.next_edit() {
             self.run_calls(vec![call]).await?;
         }
         Ok(())
@@ -100,15 +98,17 @@ impl Driver {
         };
         let seen = SeenFile { path: plan.path.clone(), hash, extent };
         let (effect, before, after, lent) = (Effect::Edit, plan.before, Some(hash), Resources::default());
-        if self.record(Event::ToolStarted { call, effect, before, after, lent, lines: plan.lines }) {
-            self.blobs.extend(before.zip(old));
+        if self.record(Event::ToolStarted { call, effect, before, after, lent, lines: plan.lines })
+            && let Some((before, old)) = before.zip(old)
+        {
+            self.log.add_content(before, old);
         }
         Ok(Some(ReadyCall::Edit { call, plan, seen }))
     }
 
     /// Whether an earlier runner recorded the intent of this edit of the same content, and so admitted it.
     fn is_admitted(&self, call: CallId, plan: &EditPlan) -> bool {
-        let progress = self.state.call(call).map(|state| &state.progress);
+        let progress = self.state().call(call).map(|state| &state.progress);
         matches!(progress, Some(CallProgress::Started(intent)) if intent.before == plan.before)
     }
 
@@ -116,7 +116,7 @@ impl Driver {
     /// overwrite.
     async fn objection(&self, plan: &EditPlan) -> Option<(SeenFile, Objection)> {
         let before = plan.before.filter(|before| *before != Hash::of(&plan.content))?;
-        let (seen, session) = (self.state.seen(&plan.path), self.state.session());
+        let (seen, session) = (self.state().seen(&plan.path), self.state().session());
         let is_known = seen.is_some_and(|seen| seen.hash == before);
         let objection = match (&self.external_session, seen) {
             (Some(_), _) if is_known => return None,
@@ -142,8 +142,11 @@ impl Driver {
         let files = self.resolved.files.clone();
         let found = tokio::task::spawn_blocking(move || files.load_for_edit(&path)).await;
         let now = found.ok()?.ok()??.seen(Extent::Part)?;
-        self.state.seen(&now.path).filter(|seen| seen.hash != now.hash && self.external_session.is_none())?;
-        let writer = self.tree.writer(&now.path, now.hash, self.state.session()).await;
+        self.log
+            .state()
+            .seen(&now.path)
+            .filter(|seen| seen.hash != now.hash && self.external_session.is_none())?;
+        let writer = self.tree.writer(&now.path, now.hash, self.state().session()).await;
         Some((now, Objection::Changed { by: writer_name(writer, self.label()) }))
     }
 
@@ -194,7 +197,7 @@ impl Driver {
         slot: SeenSlot,
     ) -> impl Future<Output = ToolOutput> + Send + use<> {
         let (tree, files) = (self.tree.clone(), self.resolved.files.clone());
-        let (session, label) = (self.state.session().clone(), self.label().to_owned());
+        let (session, label) = (self.state().session().clone(), self.label().to_owned());
         async move {
             let path = plan.path.clone();
             let write = FileWrite {
@@ -259,7 +262,7 @@ impl Driver {
                 let (output, spent) = (ToolOutput::ok(text), Spent::default());
                 self.answer_with(ToolDone { call, output, spent, seen });
             }
-            Ok(now) if now == before && self.state.stop_reason().is_none() => {
+            Ok(now) if now == before && self.state().stop_reason().is_none() => {
                 match self.start(call, tool_call).await {
                     Ok(work) => return Ok(work),
                     Err(output) => self.answer(call, output),
@@ -287,13 +290,13 @@ impl Driver {
     /// content.
     fn extent_of_edit(&self, path: &str, before: Option<Hash>) -> Extent {
         let Some(before) = before else { return Extent::Whole };
-        let is_known = self.state.seen(path).is_some_and(|seen| seen.hash == before);
+        let is_known = self.state().seen(path).is_some_and(|seen| seen.hash == before);
         if is_known { Extent::Inherited } else { Extent::Part }
     }
 
     /// Display name of this session.
     fn label(&self) -> &str {
-        self.state.round().map_or("lead", |round| round.delegation.label())
+        self.state().round().map_or("lead", |round| round.delegation.label())
     }
 }
 

@@ -80,18 +80,18 @@ struct CallUsage {
 
 impl Driver {
     pub(super) async fn call_model(&mut self, purpose: Purpose) -> Result<(), DriverError> {
-        let length = self.state.length();
+        let length = self.state().length();
         self.become_active().await?;
         self.pause_after_fault().await?;
-        if let Some(limit) = self.state.exceeded_limit() {
+        if let Some(limit) = self.state().exceeded_limit() {
             // The turn limit follows from the log. It is recorded anyway, for readers of the log.
             self.record(Event::limit_reached(limit));
         }
         if purpose == Purpose::Turn {
             self.check_repeats();
         }
-        if self.state.cancelled().is_some()
-            || (self.state.recorded_limit().is_some()
+        if self.state().cancelled().is_some()
+            || (self.state().recorded_limit().is_some()
                 && matches!(purpose, Purpose::Turn | Purpose::Compaction))
         {
             return Ok(());
@@ -100,25 +100,25 @@ impl Driver {
         let PlannedCall { purpose, turn, attempt, worst, .. } = planned;
         let request = match &planned.digest {
             Some(digest) => Hash::of(digest.text.as_bytes()),
-            None => self.state.fingerprint(),
+            None => self.state().fingerprint(),
         };
         let (reserved, input) = (worst.amount, worst.input);
         let called = Event::Called { turn, attempt, purpose, reserved, input, request };
         if !self.record(called) {
             // A message that arrived meanwhile may have changed the next step.
-            return if self.state.length() > length {
+            return if self.state().length() > length {
                 Ok(())
             } else {
                 Err(self.contradiction("call the model"))
             };
         }
         self.flush().await?;
-        if self.state.open_call().is_none_or(|open| open.turn != turn || open.attempt != attempt) {
+        if self.state().open_call().is_none_or(|open| open.turn != turn || open.attempt != attempt) {
             // An external event came first, so the call was not made.
             return Ok(());
         }
         let (outcome, waited) = match purpose {
-            Purpose::Turn if self.is_agent_lost => {
+            Purpose::Turn if self.is_agent_lost() => {
                 let message = external::INTERRUPTED.to_owned();
                 (CallOutcome::Fault(CallFault::Fatal { message }, Charge::Unconfirmed), Duration::ZERO)
             }
@@ -133,27 +133,29 @@ impl Driver {
     fn plan_call(&mut self, purpose: Purpose) -> Option<PlannedCall> {
         let cost_model = *self.cost_model();
         let purpose = match purpose {
-            Purpose::Turn | Purpose::Summary if self.state.should_compact(&cost_model) => Purpose::Compaction,
+            Purpose::Turn | Purpose::Summary if self.state().should_compact(&cost_model) => {
+                Purpose::Compaction
+            }
             purpose => purpose,
         };
-        let (turn, attempt) = self.state.next_attempt();
+        let (turn, attempt) = self.state().next_attempt();
         if purpose != Purpose::Compaction
-            && let Some(size) = self.state.exceeds_window(&cost_model)
+            && let Some(size) = self.state().exceeds_window(&cost_model)
         {
             self.refuse_too_long(purpose, size, turn, attempt);
             return None;
         }
         let digest = (purpose == Purpose::Compaction).then(|| match self.summary {
-            Summary::Requested => self.state.compaction_input_on_request(&cost_model),
-            Summary::NotRequested | Summary::Done => self.state.compaction_input(&cost_model),
+            Summary::Requested => self.state().compaction_input_on_request(&cost_model),
+            Summary::NotRequested | Summary::Done => self.state().compaction_input(&cost_model),
         });
         let worst = match &digest {
             _ if let Some(external_limits) = &self.resolved.external_limits => {
-                let amount = external_limits.reserve(self.state.ledger().reservable());
+                let amount = external_limits.reserve(self.state().ledger().reservable());
                 Ok(WorstCase { amount, input: 0, max_output: 0 })
             }
-            Some(digest) => self.state.worst_case_summary(&cost_model, compact::bytes(digest)),
-            None => self.state.worst_case(&cost_model, purpose),
+            Some(digest) => self.state().worst_case_summary(&cost_model, compact::bytes(digest)),
+            None => self.state().worst_case(&cost_model, purpose),
         };
         match worst {
             Ok(worst) => Some(PlannedCall { purpose, turn, attempt, worst, digest, partial: None }),
@@ -166,7 +168,7 @@ impl Driver {
 
     /// Costs of the current model.
     pub(super) fn cost_model(&self) -> &CostModel {
-        &self.resolved.model_option(self.state.fallback_index()).cost_model
+        &self.resolved.model_option(self.state().fallback_index()).cost_model
     }
 
     fn refuse_unaffordable(&mut self, purpose: Purpose, shortfall: Shortfall, turn: u32, attempt: u32) {
@@ -191,13 +193,13 @@ impl Driver {
         // result.
         let is_given_up = match purpose {
             Purpose::Grace => true,
-            Purpose::Summary => self.state.exceeded_limit().is_some() || !self.state.can_compact(),
+            Purpose::Summary => self.state().exceeded_limit().is_some() || !self.state().can_compact(),
             Purpose::Turn | Purpose::Compaction => false,
         };
         if is_given_up {
             return self.give_up_call(turn, attempt);
         }
-        let option = self.resolved.model_option(self.state.fallback_index());
+        let option = self.resolved.model_option(self.state().fallback_index());
         let (name, window) = (&option.name, option.cost_model.window.unwrap_or_default());
         let message = format!(
             "cannot call {name}: the request has at least {size} tokens, and the context window of the model holds \
@@ -211,10 +213,10 @@ impl Driver {
     fn check_repeats(&mut self) {
         let limits = &self.tree.settings().limits;
         let (warning, limit) = (limits.loop_warning, limits.loop_limit);
-        let repeats = self.state.repeats();
+        let repeats = self.state().repeats();
         if limit > 0 && repeats >= limit {
             self.record(Event::limit_reached(LimitKind::Loop));
-        } else if warning > 0 && repeats >= warning && !self.state.is_warned_of_repeats() {
+        } else if warning > 0 && repeats >= warning && !self.state().is_warned_of_repeats() {
             let text = format!(
                 "You have made the same calls with the same results {repeats} times in a row. Do not repeat them: try \
                  something else, or finish with what you have."
@@ -224,7 +226,7 @@ impl Driver {
     }
 
     async fn pause_after_fault(&mut self) -> Result<(), DriverError> {
-        let faults = self.state.faults();
+        let faults = self.state().faults();
         if faults == 0 {
             return Ok(());
         }
@@ -233,11 +235,11 @@ impl Driver {
         let pause = retry_pause(first, faults, jitter());
         self.announce_retry(faults + 1, pause);
         let until = Instant::now() + pause;
-        while self.state.stop_reason().is_none() {
+        while self.state().stop_reason().is_none() {
             let deadline = self.next_deadline();
             tokio::select! {
                 () = tokio::time::sleep_until(until) => break,
-                message = self.inbox.next() => self.take_while_busy(message).await?,
+                message = self.mailbox.next() => self.take_while_busy(message).await?,
                 () = sleep_until(deadline) => self.fire_due(),
             }
         }
@@ -246,17 +248,17 @@ impl Driver {
 
     /// Publishes the next attempt, its delay and the last fault.
     fn announce_retry(&self, attempt: u32, pause: Duration) {
-        let Some(fault) = self.state.transient_fault() else { return };
+        let Some(fault) = self.state().transient_fault() else { return };
         let attempts = self.attempts();
         // Rounded up, so that a short pause is not shown as zero.
         let seconds = pause.as_micros().div_ceil(100_000) as f64 / 10.0;
         let why = format!("attempt {attempt} of {attempts}, retrying in {seconds:.1} s: {fault}");
-        self.tree.subscribers.send(RunEvent::Waiting { session: self.state.session().clone(), why });
+        self.tree.subscribers.send(RunEvent::Waiting { session: self.state().session().clone(), why });
     }
 
     /// Number of attempts at a turn before the next fallback takes over or the round fails.
     fn attempts(&self) -> u32 {
-        match self.resolved.next_fallback(self.state.fallback_index()) {
+        match self.resolved.next_fallback(self.state().fallback_index()) {
             Some(_) => ATTEMPTS_BEFORE_FALLBACK.min(MAX_ATTEMPTS),
             None => MAX_ATTEMPTS,
         }
@@ -269,12 +271,12 @@ impl Driver {
         };
         let (system, messages) = match &planned.digest {
             Some(digest) => (compact::system(), compact::messages(digest)),
-            None => (self.resolved.system.clone(), self.state.messages()),
+            None => (self.resolved.system.clone(), self.state().messages()),
         };
         Request {
-            session: self.state.session().clone(),
+            session: self.state().session().clone(),
             agent: self.resolved.agent.id.clone(),
-            role: self.state.round().and_then(|round| round.delegation.role.clone()),
+            role: self.state().round().and_then(|round| round.delegation.role.clone()),
             turn: planned.turn,
             attempt: planned.attempt,
             purpose: planned.purpose,
@@ -316,8 +318,9 @@ impl Driver {
     /// report, because it will not be called again.
     async fn reported_at_stop(&self, reported: ReportedUsage) -> ReportedUsage {
         let external = self.tree.settings().external.as_ref();
-        match external.filter(|_| self.state.cancelled().is_some() && reported == ReportedUsage::default()) {
-            Some(external) => external.stop(self.state.session()).await.unwrap_or_default(),
+        match external.filter(|_| self.state().cancelled().is_some() && reported == ReportedUsage::default())
+        {
+            Some(external) => external.stop(self.state().session()).await.unwrap_or_default(),
             None => reported,
         }
     }
@@ -329,7 +332,7 @@ impl Driver {
         ingest: &mut Ingest,
         timeout: &mut CallTimeout,
     ) -> Result<CallOutcome, DriverError> {
-        let model = &self.resolved.model_option(self.state.fallback_index()).model;
+        let model = &self.resolved.model_option(self.state().fallback_index()).model;
         let mut stream = model.provider.stream(self.request(planned, &model.name));
         // Cost if the call fails, and if it is stopped.
         let (mut cost, mut charge_if_stopped) = (Charge::Nothing, Charge::Unconfirmed);
@@ -340,9 +343,9 @@ impl Driver {
         loop {
             let chunk = tokio::select! {
                 biased;
-                message = self.inbox.next() => {
+                message = self.mailbox.next() => {
                     self.take_while_busy(message).await?;
-                    if self.state.open_call().is_none() || self.state.cancelled().is_some() {
+                    if self.state().open_call().is_none() || self.state().cancelled().is_some() {
                         return Ok(CallOutcome::Fault(CallFault::Stopped, charge_if_stopped));
                     }
                     continue;
@@ -380,7 +383,7 @@ impl Driver {
                     timeout.note_received(now);
                     self.tree
                         .subscribers
-                        .send(RunEvent::Waiting { session: self.state.session().clone(), why });
+                        .send(RunEvent::Waiting { session: self.state().session().clone(), why });
                     continue;
                 }
                 Some(Ok(chunk)) => {
@@ -422,10 +425,10 @@ impl Driver {
     fn call_timeout(&self, purpose: Purpose) -> CallTimeout {
         let deadline = self.clock.deadline(Instant::now());
         let deadline = match purpose {
-            Purpose::Grace | Purpose::Summary if self.state.recorded_limit() == Some(LimitKind::Time) => {
-                Some(Instant::now() + self.grace)
+            Purpose::Grace | Purpose::Summary if self.state().recorded_limit() == Some(LimitKind::Time) => {
+                Some(Instant::now() + self.clock.grace())
             }
-            Purpose::Grace | Purpose::Summary => deadline.map(|deadline| deadline + self.grace),
+            Purpose::Grace | Purpose::Summary => deadline.map(|deadline| deadline + self.clock.grace()),
             Purpose::Turn | Purpose::Compaction => deadline,
         };
         // An external program may work silently for a long time. Only its time limit ends it.
@@ -434,10 +437,10 @@ impl Driver {
             Some(_) => EXTERNAL_SILENCE_TIMEOUT,
         };
         let is_wrap_up = matches!(purpose, Purpose::Grace | Purpose::Summary);
-        let queue = self.queue_time(if is_wrap_up { self.grace } else { Duration::ZERO });
+        let queue = self.queue_time(if is_wrap_up { self.clock.grace() } else { Duration::ZERO });
         let timeout = CallTimeout::new(Instant::now(), deadline, queue, silence);
         let is_first_attempt =
-            !is_wrap_up && self.resolved.external_limits.is_none() && self.state.faults() == 0;
+            !is_wrap_up && self.resolved.external_limits.is_none() && self.state().faults() == 0;
         if is_first_attempt { timeout.reserving_retry() } else { timeout }
     }
 
@@ -462,7 +465,7 @@ impl Driver {
         let text = std::mem::take(&mut deltas.text);
         deltas.due = now + DELTA_INTERVAL;
         if !text.is_empty() && planned.purpose != Purpose::Compaction && self.tree.subscribers.has_any() {
-            let session = self.state.session().clone();
+            let session = self.state().session().clone();
             self.tree.subscribers.send(RunEvent::Delta { session, turn: planned.turn, text: text.into() });
         }
     }
@@ -486,7 +489,7 @@ impl Driver {
                 }
             }
             (CallOutcome::Fault(cause, cost), _) => {
-                let session = self.state.session().clone();
+                let session = self.state().session().clone();
                 self.tree.subscribers.send(RunEvent::Discarded { session, turn });
                 let spent = match cost {
                     Charge::Nothing => Spent::default(),
@@ -501,15 +504,15 @@ impl Driver {
 
     /// Switches to the next fallback if a retry of the same model would not help.
     fn with_fallback(&self, cause: CallFault) -> CallFault {
-        let Some(next) = self.resolved.next_fallback(self.state.fallback_index()) else { return cause };
+        let Some(next) = self.resolved.next_fallback(self.state().fallback_index()) else { return cause };
         let next = next.name.clone();
         match cause {
             CallFault::Fatal { message } => CallFault::GivenUp { message, next },
             // Another model may have a larger context window.
-            CallFault::Overflow { message } if !self.state.can_compact() => {
+            CallFault::Overflow { message } if !self.state().can_compact() => {
                 CallFault::GivenUp { message, next }
             }
-            CallFault::Transient { message } if self.state.faults() + 1 >= self.attempts() => {
+            CallFault::Transient { message } if self.state().faults() + 1 >= self.attempts() => {
                 CallFault::GivenUp { message, next }
             }
             cause => cause,
@@ -521,7 +524,7 @@ impl Driver {
             Some(external_limits) => external_limits.cost(used.reported, reserved),
             None => {
                 let (usage, estimated) = (used.usage, used.estimated);
-                let option = self.resolved.model_option(self.state.fallback_index());
+                let option = self.resolved.model_option(self.state().fallback_index());
                 let unpriced = u64::from(!option.is_priced && usage.total() > 0);
                 Spent {
                     usage,
@@ -533,7 +536,7 @@ impl Driver {
             }
         };
         let excess = spent.usage.total().saturating_sub(reserved.tokens);
-        Spent { overrun: self.state.ledger().uncovered(reserved, &spent), excess, ..spent }
+        Spent { overrun: self.state().ledger().uncovered(reserved, &spent), excess, ..spent }
     }
 }
 

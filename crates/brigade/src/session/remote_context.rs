@@ -7,13 +7,13 @@ use super::Driver;
 impl Driver {
     /// Depth and remaining limits of this session.
     pub(super) fn remote_context(&self) -> RemoteContext {
-        let ledger = self.state.ledger();
+        let ledger = self.state().ledger();
         // The reserve of the current call is available to the session that takes up the work.
         let left = ledger.granted().minus(ledger.committed().minus(ledger.reserved()));
         let left =
             self.resolved.external_limits.map_or(left, |external_limits| external_limits.advertised(left));
         let mut lineage = self.tree.remote_ancestors.clone();
-        lineage.push(self.state.session().to_string());
+        lineage.push(self.state().session().to_string());
         RemoteContext {
             lineage,
             depth: self.remote_depth(),
@@ -34,7 +34,7 @@ impl Driver {
     /// adds one level. Otherwise a loop of external agents would never end.
     fn remote_depth(&self) -> u32 {
         let (depth, is_root) =
-            self.state.round().map_or((0, true), |round| (round.depth, round.parent.is_none()));
+            self.state().round().map_or((0, true), |round| (round.depth, round.parent.is_none()));
         let is_new = is_root && self.resolved.external_limits.is_some();
         depth.saturating_add(u32::from(is_new))
     }

@@ -33,13 +33,7 @@ impl Driver {
     /// Calls without a result that this driver does not process yet: those of a new reply, or those that an earlier
     /// runner left open.
     pub(super) fn calls_to_run(&self) -> Vec<CallId> {
-        // The counts decide most wake-ups. Comparing every call would be slow with thousands of children.
-        if self.in_flight.len() == self.state.unanswered_count() {
-            return Vec::new();
-        }
-        let mut calls = self.state.unanswered();
-        calls.retain(|call| !self.in_flight.contains(call));
-        calls
+        self.tool_calls.unprocessed(self.state())
     }
 
     pub(super) async fn run_calls(&mut self, calls: Vec<CallId>) -> Result<(), DriverError> {
@@ -59,10 +53,10 @@ impl Driver {
 
     /// Decides how a call is handled and records its intent.
     async fn prepare(&mut self, call: CallId) -> Result<Option<ReadyCall>, DriverError> {
-        let open = self.state.call(call).filter(|state| state.progress != CallProgress::Answered);
+        let open = self.state().call(call).filter(|state| state.progress != CallProgress::Answered);
         let Some(progress) = open.map(|state| state.progress.clone()) else { return Ok(None) };
-        self.in_flight.insert(call);
-        let Some(tool_call) = self.state.tool_call(call).cloned() else { return Ok(None) };
+        self.tool_calls.begin(call);
+        let Some(tool_call) = self.state().tool_call(call).cloned() else { return Ok(None) };
         match progress {
             CallProgress::Answered => Ok(None),
             CallProgress::Delegated { children, .. } => {
@@ -75,7 +69,7 @@ impl Driver {
                 Ok(None)
             }
             CallProgress::New | CallProgress::AwaitingApproval | CallProgress::Decided(_) => {
-                if let Some(reason) = self.state.stop_reason() {
+                if let Some(reason) = self.state().stop_reason() {
                     self.answer(call, ToolOutput::error(format!("Not started: {reason}")));
                     return Ok(None);
                 }
@@ -100,7 +94,7 @@ impl Driver {
             return self.delegate(call, tool_call).await.map(|()| None);
         }
         let arguments = json::parse(tool_call.arguments.as_str()).map_err(|cause| {
-            let cut = match self.state.last_stop() {
+            let cut = match self.state().last_stop() {
                 Some(Stop::Length) => ". Your reply was cut off at its output limit. Make the call shorter.",
                 _ => "",
             };
@@ -117,16 +111,13 @@ impl Driver {
         }
         let Some(tool) = self.permit(call, &tool_call.name, &arguments)? else { return Ok(None) };
         if tool.effect() == Effect::Edit {
-            // Edits of one session run one after the other, because each is planned on the result of the last.
-            if self.editing.is_some_and(|other| other != call) {
-                self.deferred.push_back(call);
+            if !self.tool_calls.begin_edit(call) {
                 return Ok(None);
             }
-            self.editing = Some(call);
             return self.start_edit(call, tool, arguments).await;
         }
         let lent = tool.delegates_remotely().then(|| self.remote_share());
-        let granted = self.state.ledger().granted();
+        let granted = self.state().ledger().granted();
         let loan = lent.map(|lent| lent.charged_to(&granted)).unwrap_or_default();
         let effect = tool.effect();
         let (before, after, lines) = (None, None, None);
@@ -141,7 +132,8 @@ impl Driver {
         name: &str,
         arguments: &Value,
     ) -> Result<Option<Arc<dyn AnyTool>>, ToolOutput> {
-        let tool = self.tree.tool(&self.resolved, name).ok_or_else(|| self.no_such_tool(name))?.clone();
+        let tool =
+            self.tree.agents.tool(&self.resolved, name).ok_or_else(|| self.no_such_tool(name))?.clone();
         if tool.network() && self.resolved.authority.network == Access::Denied {
             let text = format!(
                 "`{name}` needs network access, which this agent does not have. Continue without it."
@@ -207,7 +199,7 @@ impl Driver {
     ) -> Result<Option<ReadyCall>, DriverError> {
         let unknown = |what: &str| ToolOutput::error(format!("interrupted, outcome unknown: {what}"));
         match effect {
-            Effect::Pure | Effect::Keyed if self.state.stop_reason().is_none() => {
+            Effect::Pure | Effect::Keyed if self.state().stop_reason().is_none() => {
                 match self.start(call, tool_call).await {
                     Ok(work) => return Ok(work),
                     Err(output) => self.answer(call, output),
@@ -217,7 +209,7 @@ impl Driver {
             Effect::Pure | Effect::Keyed => self.answer(call, unknown("the session was stopped")),
             Effect::Edit => return self.recover_edit(call, tool_call, before, after).await,
             Effect::Opaque => {
-                let tag = guard_tag(self.state.session(), call);
+                let tag = guard_tag(self.state().session(), call);
                 let ended = tokio::task::spawn_blocking(move || {
                     brigade_sandbox::end_stale(&tag, ORPHAN_STOP_TIMEOUT)
                 })
@@ -243,14 +235,14 @@ impl Driver {
         let (call, loan, future) = match work {
             ReadyCall::Run { call, tool, arguments, lent } => {
                 let loan = lent.map(RemoteLoan::new).unwrap_or_default();
-                let nothing = || self.state.ledger().granted().exhausted();
+                let nothing = || self.state().ledger().granted().exhausted();
                 let context = ToolContext {
-                    session: self.state.session().clone(),
+                    session: self.state().session().clone(),
                     call,
                     files: self.resolved.files.clone(),
                     shell: self.tree.settings().shell.clone(),
                     confinement: confinement(ProcessOwner::Session(&self.resolved.authority)),
-                    stop: self.stop_signal(),
+                    stop: self.tool_calls.stop_signal(),
                     remote_context: self.remote_context().with_budget(lent.unwrap_or_else(nothing)),
                     loan: loan.clone(),
                     progress: self.progress_reporter(),
@@ -266,15 +258,14 @@ impl Driver {
         };
         // A conflict before the intent was durable may have shown that the session is cancelled.
         let intent_stands =
-            matches!(self.state.call(call).map(|state| &state.progress), Some(CallProgress::Started(_)));
-        if !intent_stands || self.state.stop_reason().is_some() {
+            matches!(self.state().call(call).map(|state| &state.progress), Some(CallProgress::Started(_)));
+        if !intent_stands || self.state().stop_reason().is_some() {
             let output = ToolOutput::error("Not started: the session was stopped");
             self.answer_with(ToolDone { call, output, spent: Spent::default(), seen: None });
             return;
         }
-        self.running_tools += 1;
-        let (sender, mut stop) = (self.sender.clone(), self.stop_signal());
-        self.spawn(async move {
+        let (sender, mut stop) = (self.mailbox.sender(), self.tool_calls.stop_signal());
+        self.tool_calls.spawn(call, async move {
             let stopped = async {
                 // The sender lives as long as the driver, and this task does not outlive it.
                 let _ = stop.wait_for(|stop| *stop).await;
@@ -297,17 +288,10 @@ impl Driver {
 
     /// Reporter that publishes the progress of a call of this session.
     fn progress_reporter(&self) -> ProgressReporter {
-        let (tree, session) = (self.tree.clone(), self.state.session().clone());
+        let (tree, session) = (self.tree.clone(), self.state().session().clone());
         ProgressReporter::new(move |why| {
             tree.subscribers.send(RunEvent::Waiting { session: session.clone(), why })
         })
-    }
-
-    /// Spawns a task that is aborted with this driver.
-    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        // Finished tasks are removed here, so that the set does not grow with the session.
-        while self.tasks.try_join_next().is_some() {}
-        self.tasks.spawn(task);
     }
 }
 
