@@ -26,8 +26,8 @@ use brigade_core::message::Stop;
 use brigade_core::money::Resources;
 use brigade_core::state::{CallProgress, RoundSpec, Step};
 use brigade_core::{
-    CallId, Cursor, DelegationStyle, Event, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent,
-    State, Status, ToolOutput,
+    CallId, Cursor, Event, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent, State, Status,
+    ToolOutput,
 };
 use futures::StreamExt;
 use futures::channel::mpsc;
@@ -280,8 +280,8 @@ impl Driver {
     }
 
     fn concurrency_key(&self) -> ConcurrencyKey {
-        let style = self.state.round().map_or(DelegationStyle::Run, |round| round.delegation.style);
-        let cap = self.resolved.agent.max_concurrency.filter(|_| style != DelegationStyle::Run);
+        let style = self.state.round().map(|round| round.delegation.style).unwrap_or_default();
+        let cap = self.resolved.agent.max_concurrency.filter(|_| style.has_tools());
         ConcurrencyKey { style, agent: cap.map(|cap| (self.resolved.agent.id.as_str().into(), cap)) }
     }
 

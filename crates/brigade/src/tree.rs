@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use brigade_core::delegation::{Delegation, Environment};
-use brigade_core::delegation_styles::{Caller, MESSAGE_TOOL, PASSTHROUGH_PREFIX, delegate, guidance};
+use brigade_core::delegation_styles::{Caller, MESSAGE_TOOL, PASSTHROUGH_PREFIX, guidance, looks_like};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::CostModel;
 use brigade_core::{
-    Agent, Backend, Budget, Cursor, DelegationStyle, Event, Hash, Limit, Price, Record, SessionId, State,
-    ToolSpec,
+    Agent, Backend, Budget, Cursor, Event, Hash, Limit, Price, Record, SessionId, State, ToolSpec,
 };
 use futures::channel::mpsc;
 use serde_json::json;
@@ -83,7 +82,7 @@ pub(crate) struct Tree {
     inboxes: Mutex<FastMap<SessionId, mpsc::UnboundedSender<DriverMessage>>>,
     resolved_agents: Mutex<FastMap<(Hash, Hash, u32), Arc<ResolvedAgent>>>,
     durable_blobs: Mutex<FastSet<Hash>>,
-    /// Number of the last `spawn` delegation.
+    /// Number of the last numbered delegation.
     last_number: AtomicU32,
     owner: Owner,
     /// Leases of detached sessions.
@@ -203,10 +202,9 @@ impl Tree {
         remote_ancestors: Vec<String>,
         options: &ResumeOptions,
     ) -> Tree {
-        let swarm = &core.settings.delegation_styles.swarm;
         let slots = ConcurrencyLimiter::new(
             core.settings.limits.concurrency,
-            [(DelegationStyle::Delegate, swarm.concurrency())],
+            core.settings.delegation_styles.max_active(),
         );
         Tree {
             root: lease.root.clone(),
@@ -340,7 +338,7 @@ impl Tree {
         if lease.root == *session { self.store().release(&lease).await } else { Ok(()) }
     }
 
-    /// Returns the number of the next `spawn` delegation.
+    /// Returns the number of the next numbered delegation.
     pub(crate) fn next_number(&self) -> u32 {
         self.last_number.fetch_add(1, Ordering::SeqCst).saturating_add(1)
     }
@@ -351,7 +349,7 @@ impl Tree {
         self.imported = cached.imported;
         self.round_after = if cached.state.is_running() { Cursor::START } else { cached.last_pos };
         self.resumes.clone_from(&cached.resumes);
-        if !self.settings().delegation_styles.has(DelegationStyle::Spawn) {
+        if !self.settings().delegation_styles.is_any_numbered() {
             return Ok(());
         }
         let (number, after) = cached.number;
@@ -391,7 +389,7 @@ impl Tree {
     /// Whether a role would be mistaken for the root agent.
     pub(crate) fn is_name_of_lead(&self, role: &str) -> bool {
         let names = self.lead.get().into_iter().flatten().map(String::as_str);
-        names.chain([LEAD_NAME]).any(|name| delegate::looks_like(name, role))
+        names.chain([LEAD_NAME]).any(|name| looks_like(name, role))
     }
 
     /// Folds a log. Permanent approvals in an imported part are dropped.

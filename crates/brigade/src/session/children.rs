@@ -10,8 +10,7 @@ use brigade_core::event::Speaker;
 use brigade_core::grant::Grant;
 use brigade_core::state::RoundSpec;
 use brigade_core::{
-    Budget, CallId, Cursor, Delegation, DelegationStyle, Event, Limit, Outcome, Resources, SessionId, Spent,
-    Status,
+    Budget, CallId, Cursor, Delegation, Event, Limit, Outcome, Resources, SessionId, Spent, Status,
 };
 use futures::FutureExt;
 use tokio::time::Instant;
@@ -132,7 +131,7 @@ impl Driver {
             self.refuse_child(pending, text);
             return LoanAttempt::Refused;
         }
-        if pending.delegation.style == DelegationStyle::Spawn {
+        if self.tree.settings().delegation_styles.of(&pending.delegation).is_numbered() {
             Arc::make_mut(&mut pending.delegation).number = Some(self.tree.next_number());
         }
         let child = self.child_id(&pending);
