@@ -40,9 +40,10 @@ use crate::concurrency::{ConcurrencyKey, Slot};
 use crate::event_stream::RunEvent;
 use crate::external::{self, ExternalSessionGuard};
 use crate::fast_map::{FastMap, FastSet};
+use crate::resolved_agent::{AgentKind, ResolvedAgent};
 use crate::store::{Append, Appended, Expect, StoreError, retry};
 use crate::task::AbortOnDrop;
-use crate::tree::{ResolvedAgent, Tree};
+use crate::tree::Tree;
 use call_timeout::MAX_GRACE;
 use children::PendingChild;
 use clock::SessionClock;
@@ -388,13 +389,13 @@ impl Driver {
     /// retried. An external agent is not called again, because its effects are unknown or because it was lost
     /// with the earlier runner.
     fn close_interrupted_call(&mut self) {
-        self.is_agent_lost = self.resolved.external_limits.is_some() && self.state.has_called_model();
+        self.is_agent_lost = self.resolved.is_external() && self.state.has_called_model();
         if let Some(open) = self.state.open_call() {
             let spent = Spent::unconfirmed(open.reserved);
             let (turn, attempt) = (open.turn, open.attempt);
-            let cause = match self.resolved.external_limits {
-                None => CallFault::Interrupted,
-                Some(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
+            let cause = match self.resolved.kind {
+                AgentKind::Local(_) => CallFault::Interrupted,
+                AgentKind::External(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
             };
             self.record(Event::call_failed(turn, attempt, cause, spent));
         }

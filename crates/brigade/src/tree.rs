@@ -10,9 +10,7 @@ use brigade_core::grant::{Access, Authority};
 use brigade_core::message::Category;
 use brigade_core::permission::Mode;
 use brigade_core::state::CostModel;
-use brigade_core::{
-    Agent, Backend, Budget, Cursor, Event, Hash, Limit, Price, Record, SessionId, State, ToolSpec,
-};
+use brigade_core::{Agent, Backend, Cursor, Event, Hash, Price, Record, SessionId, State, ToolSpec};
 use futures::channel::mpsc;
 use serde_json::json;
 
@@ -20,9 +18,10 @@ use crate::clock;
 use crate::concurrency::ConcurrencyLimiter;
 use crate::environment;
 use crate::event_stream::Subscribers;
-use crate::external::{ExternalAgents, ExternalLimits, ExternalSessionGuard, ExternalTool};
+use crate::external::{ExternalAgents, ExternalSessionGuard, ExternalTool};
 use crate::fast_map::{FastMap, FastSet};
 use crate::model::{EndpointOverride, ModelHandle, Models};
+use crate::resolved_agent::{AgentKind, ExternalAgent, LocalAgent, ModelOption, ResolvedAgent};
 use crate::runtime::{CachedSession, ResumeOptions, SessionCache};
 use crate::session::{DriverError, DriverMessage};
 use crate::settings::Settings;
@@ -93,31 +92,6 @@ pub(crate) struct Tree {
     pub(crate) writes: Writes,
 }
 
-/// Everything derived from an agent, its authority and its depth. Identical siblings share it.
-pub(crate) struct ResolvedAgent {
-    pub(crate) agent: Agent,
-    pub(crate) agent_hash: Hash,
-    pub(crate) authority: Authority,
-    pub(crate) authority_hash: Hash,
-    primary: ModelOption,
-    /// Fallback models, in order.
-    fallbacks: Vec<ModelOption>,
-    pub(crate) system: Arc<str>,
-    pub(crate) specs: Arc<[ToolSpec]>,
-    pub(crate) files: Files,
-    /// Limits of the agent, if another program runs it.
-    pub(crate) external_limits: Option<ExternalLimits>,
-}
-
-/// A model of an agent's fallback chain, with its costs.
-pub(crate) struct ModelOption {
-    pub(crate) name: String,
-    pub(crate) model: ModelHandle,
-    pub(crate) cost_model: CostModel,
-    /// Whether its price is known.
-    pub(crate) is_priced: bool,
-}
-
 impl Core {
     /// Returns the model of this name with the agent's own address and key, if it has any.
     pub(crate) fn model_for(&self, agent: &Agent, name: &str) -> Result<ModelHandle, String> {
@@ -159,34 +133,6 @@ impl Core {
         let is_own = provider(name) == agent.model.as_deref().and_then(provider);
         // A fallback that is unavailable here is skipped.
         if is_own { self.model_for(agent, name).ok() } else { self.models.choose(name).ok() }
-    }
-}
-
-impl ResolvedAgent {
-    /// Refuses a budget in dollars for a model with an unknown price, because it could not be enforced.
-    pub(crate) fn check_budget(&self, budget: &Budget) -> Result<(), String> {
-        let mut options = std::iter::once(&self.primary).chain(&self.fallbacks);
-        match options.find(|model_option| !model_option.is_priced) {
-            Some(ModelOption { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
-                "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and `output`, \
-                 in dollars per million tokens, under [prices.\"{name}\"] in your configuration, or replace \
-                 --budget-usd and budget.usd with a budget in tokens."
-            )),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Returns the model in use after this many fallbacks.
-    pub(crate) fn model_option(&self, fallback_index: usize) -> &ModelOption {
-        match fallback_index {
-            0 => &self.primary,
-            number => self.fallbacks.get(number - 1).or(self.fallbacks.last()).unwrap_or(&self.primary),
-        }
-    }
-
-    /// Returns the next fallback after this many.
-    pub(crate) fn next_fallback(&self, fallback_index: usize) -> Option<&ModelOption> {
-        self.fallbacks.get(fallback_index)
     }
 }
 
@@ -442,7 +388,8 @@ impl Tree {
         let external = self.core.external()?;
         let model = ModelHandle { provider: external.model(place)?, name: place.to_owned() };
         let cost_model = CostModel { price: Price::default(), fixed_bytes: 0, max_output: 0, window: None };
-        let primary = ModelOption { name: place.to_owned(), model, cost_model, is_priced: true };
+        let model = ModelOption { name: place.to_owned(), model, cost_model, is_priced: true };
+        let (limits, agents) = (external.limits(place), external.clone());
         let may_ask = |spec: &ToolSpec| EXTERNAL_TOOLS.contains(&spec.name.as_str());
         let mut specs = self.settings().tools.specs(&authority);
         let is_denied = |spec: &ToolSpec| authority.permissions.denies(&spec.name);
@@ -451,12 +398,10 @@ impl Tree {
         Ok(ResolvedAgent {
             agent_hash: agent.hash(),
             authority_hash: authority.hash(),
-            primary,
-            fallbacks: Vec::new(),
             system: agent.prompt.as_str().into(),
             specs: specs.into(),
             files: self.files(&authority),
-            external_limits: Some(external.limits(place)),
+            kind: AgentKind::External(ExternalAgent { model, limits, agents }),
             agent,
             authority,
         })
@@ -496,18 +441,16 @@ impl Tree {
         };
         let primary = model_option(wanted, model);
         let fallbacks = fallbacks.into_iter().map(|(name, model)| model_option(name, model)).collect();
-        let (files, external_limits) = (self.files(&authority), None);
+        let files = self.files(&authority);
         Ok(ResolvedAgent {
             agent,
             agent_hash,
             authority,
             authority_hash,
-            primary,
-            fallbacks,
             system,
             specs,
             files,
-            external_limits,
+            kind: AgentKind::Local(LocalAgent { primary, fallbacks }),
         })
     }
 
@@ -553,11 +496,14 @@ impl Tree {
     }
 
     /// Returns the tool that a resolved agent calls by this name, if it has one.
-    pub(crate) fn tool(&self, resolved: &ResolvedAgent, name: &str) -> Option<&Arc<dyn AnyTool>> {
+    pub(crate) fn tool<'a>(
+        &'a self,
+        resolved: &'a ResolvedAgent,
+        name: &str,
+    ) -> Option<&'a Arc<dyn AnyTool>> {
         let may_use = |name: &str| resolved.authority.tools.contains(name);
-        if resolved.external_limits.is_some() {
-            let external = self.settings().external.as_ref().and_then(|external| external.tool(name));
-            return match external {
+        if let AgentKind::External(external) = &resolved.kind {
+            return match external.agents.tool(name) {
                 Some(ExternalTool { tool, needs }) => {
                     (needs.is_empty() || needs.iter().any(|name| may_use(name))).then_some(tool)
                 }
@@ -576,9 +522,9 @@ impl Tree {
         resolved: &ResolvedAgent,
         session: &SessionId,
     ) -> Option<Box<ExternalSessionGuard>> {
-        let external = self.settings().external.clone().filter(|_| resolved.external_limits.is_some())?;
+        let AgentKind::External(external) = &resolved.kind else { return None };
         Some(Box::new(ExternalSessionGuard {
-            external,
+            external: external.agents.clone(),
             session: session.clone(),
             since: self.writes.newest(),
         }))

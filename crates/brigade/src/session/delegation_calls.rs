@@ -16,8 +16,8 @@ use super::children::PendingChild;
 use super::{Driver, DriverError, DriverMessage};
 use crate::agents::LoadError;
 use crate::concurrency::ConcurrencyKey;
+use crate::resolved_agent::ResolvedAgent;
 use crate::schema::ResultSchema;
-use crate::tree::ResolvedAgent;
 
 /// Cancellation reason of siblings after one task of a call failed.
 pub(super) const FAIL_FAST: &str = "fail_fast, because another task of the call failed";
