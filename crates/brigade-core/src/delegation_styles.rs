@@ -25,7 +25,7 @@ pub use extra_parameters::ExtraParameter;
 pub use guidance::guidance;
 pub use results::failure_cause;
 use spawn::SpawnConfig;
-pub use style::{Caller, ChildResult, DelegationPlan, ParallelTool, Style};
+pub use style::{Caller, ChildResult, DelegationPlan, ParallelTool, Style, StyleInfo};
 use subagent::SubagentConfig;
 pub use titles::looks_like;
 
@@ -65,17 +65,17 @@ impl DelegationStyles {
 
     /// Returns the style of a delegation. A session that the user started has none and counts as style A.
     pub fn of(&self, delegation: &Delegation) -> &dyn Style {
-        self.all().into_iter().find(|style| style.id() == delegation.style).unwrap_or(&self.swarm)
+        self.all().into_iter().find(|style| style.info().id == delegation.style).unwrap_or(&self.swarm)
     }
 
     /// Returns the style that a delegation tool belongs to.
     fn of_tool(&self, tool: &str) -> Option<&dyn Style> {
-        self.all().into_iter().find(|style| style.tools().contains(&tool))
+        self.all().into_iter().find(|style| style.info().tools.contains(&tool))
     }
 
     /// Returns the styles that are enabled.
     fn enabled(&self) -> impl Iterator<Item = &dyn Style> {
-        self.all().into_iter().filter(|style| self.is_selected(style.id()) && style.is_enabled())
+        self.all().into_iter().filter(|style| self.is_selected(style.info().id) && style.info().is_enabled)
     }
 
     /// Whether the section `delegation` selects a style.
@@ -112,18 +112,18 @@ impl DelegationStyles {
 
     /// Whether an enabled style numbers its delegations.
     pub fn is_any_numbered(&self) -> bool {
-        self.enabled().any(Style::is_numbered)
+        self.enabled().any(|style| style.info().is_numbered)
     }
 
     /// Returns the maximum number of active sessions of each style that has one.
     pub fn max_active(&self) -> impl Iterator<Item = (DelegationStyle, usize)> {
-        self.all().into_iter().filter_map(|style| Some((style.id(), style.max_active()?)))
+        self.all().map(Style::info).into_iter().filter_map(|info| Some((info.id, info.max_active?)))
     }
 
     /// Returns the styles whose sessions are removed when their root ends.
     pub fn unkept(&self) -> Vec<DelegationStyle> {
-        let unkept = self.all().into_iter().filter(|style| style.retention() == Retention::None);
-        unkept.map(Style::id).collect()
+        let infos = self.all().map(Style::info).into_iter();
+        infos.filter(|info| info.retention == Retention::None).map(|info| info.id).collect()
     }
 
     /// Returns the specs of the delegation tools for the caller's model.
@@ -131,13 +131,14 @@ impl DelegationStyles {
         let is_held = |tool: &str| caller.authority.tools.contains(tool);
         let mut offered = Vec::new();
         for style in self.enabled() {
-            // A tool that a caller keeps at its limit stays visible and refuses the call.
-            let is_visible = style.may_start(caller) || !style.tools_at_limit().is_empty();
-            if !is_visible || !style.tools().iter().any(|tool| is_held(tool)) {
+            let info = style.info();
+            let is_visible = style.may_start(caller) || info.keeps_tools_at_limit;
+            if !is_visible || !info.tools.iter().any(|tool| is_held(tool)) {
                 continue;
             }
             for mut spec in style.specs(caller).into_iter().filter(|spec| is_held(&spec.name)) {
-                if style.accepts_extras(&spec.name) && style.parallel(&spec.name).is_none() {
+                let name = spec.name.as_str();
+                if !info.tools_without_extras.contains(&name) && style.parallel(name).is_none() {
                     extra_parameters::add_to(&mut spec.schema, &self.delegation.extras);
                 }
                 offered.push(spec);
@@ -155,14 +156,14 @@ impl DelegationStyles {
 
     /// Parses a call of the delegation tool `tool`.
     pub fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
-        let style = self.of_tool(tool).filter(|style| self.is_selected(style.id()));
+        let style = self.of_tool(tool).filter(|style| self.is_selected(style.info().id));
         let style = style.ok_or_else(|| not_available(tool))?;
         let mut plan = style.plan(tool, caller, arguments)?;
         if !caller.authority.tools.contains(tool) {
             return Err(not_available(tool));
         }
         if let [delegation] = plan.delegations.as_mut_slice()
-            && style.accepts_extras(tool)
+            && !style.info().tools_without_extras.contains(&tool)
         {
             extra_parameters::parse_into(delegation, &self.delegation.extras, arguments)?;
         }
@@ -179,10 +180,12 @@ impl DelegationStyles {
     ) -> (Agent, AuthorityRequest) {
         let style = self.of(delegation);
         let (mut agent, mut request) = style.child(delegation, caller, definition);
-        request.max_depth = style.max_child_depth();
+        let info = style.info();
+        request.max_depth = info.max_child_depth;
         let at_the_limit = caller.depth + 1 >= request.max_depth.min(caller.authority.max_depth);
         if at_the_limit {
-            let excluded = DELEGATION_TOOLS.into_iter().filter(|name| !style.tools_at_limit().contains(name));
+            let kept = if info.keeps_tools_at_limit { info.tools } else { &[] };
+            let excluded = DELEGATION_TOOLS.into_iter().filter(|name| !kept.contains(name));
             request.excluded.extend(excluded.map(str::to_owned));
         }
         if matches!(agent.backend, Backend::Acp(_)) {
@@ -228,11 +231,11 @@ mod tests {
     #[test]
     fn registered_styles_have_each_delegation_tool_once() {
         let styles = testing::all_styles();
-        let tools: Vec<&str> = styles.all().iter().flat_map(|style| style.tools()).copied().collect();
+        let tools: Vec<&str> = styles.all().iter().flat_map(|style| style.info().tools).copied().collect();
         assert_eq!(tools, DELEGATION_TOOLS);
         for style in styles.all() {
-            let delegation = Delegation { style: style.id(), ..Delegation::default() };
-            assert_eq!(styles.of(&delegation).tools(), style.tools());
+            let delegation = Delegation { style: style.info().id, ..Delegation::default() };
+            assert_eq!(styles.of(&delegation).info().tools, style.info().tools);
         }
     }
 }

@@ -8,7 +8,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::dispatch;
 use super::results::{last_line, render_failure, truncate_with_handle};
-use super::style::{Caller, DelegationPlan, Style};
+use super::style::{Caller, DelegationPlan, Style, StyleInfo};
 use super::titles::{is_plain, sanitize_title};
 use crate::agent::{Agent, Backend, Guidance};
 use crate::amount;
@@ -278,20 +278,14 @@ impl SwarmConfig {
 }
 
 impl Style for SwarmConfig {
-    fn id(&self) -> DelegationStyle {
-        DelegationStyle::Delegate
-    }
-
-    fn tools(&self) -> &'static [&'static str] {
-        &[NAME]
-    }
-
-    fn is_enabled(&self) -> bool {
-        self.enabled
-    }
-
-    fn max_child_depth(&self) -> u32 {
-        self.max_depth
+    fn info(&self) -> StyleInfo {
+        StyleInfo {
+            is_enabled: self.enabled,
+            max_active: Some(self.concurrency()),
+            retention: self.keep,
+            always_lends_message: true,
+            ..StyleInfo::new(DelegationStyle::Delegate, &[NAME], self.max_depth)
+        }
     }
 
     fn specs(&self, caller: &Caller<'_>) -> Vec<ToolSpec> {
@@ -324,18 +318,6 @@ impl Style for SwarmConfig {
 
     fn render(&self, delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
         render(delegation, outcome, limit, handle)
-    }
-
-    fn always_lends_message(&self) -> bool {
-        true
-    }
-
-    fn max_active(&self) -> Option<usize> {
-        Some(self.concurrency())
-    }
-
-    fn retention(&self) -> Retention {
-        self.keep
     }
 
     /// Differs from the name of the style, because `delegate` is the single generation of style D.

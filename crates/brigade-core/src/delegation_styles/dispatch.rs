@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::MESSAGE_TOOL;
 use super::delegate::is_role;
 use super::results::{last_line, render_failure, truncate_with_handle};
-use super::style::{Caller, DelegationPlan, Style, check_depth};
+use super::style::{Caller, DelegationPlan, Style, StyleInfo, check_depth};
 use super::titles::sanitize_title;
 use crate::agent::{Agent, normalised_id};
 use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
@@ -133,16 +133,9 @@ pub(super) fn defined_child(
 }
 
 impl Style for Dispatch {
-    fn id(&self) -> DelegationStyle {
-        DelegationStyle::Dispatch
-    }
-
-    fn tools(&self) -> &'static [&'static str] {
-        &[NAME]
-    }
-
-    fn max_child_depth(&self) -> u32 {
-        u32::MAX
+    fn info(&self) -> StyleInfo {
+        let info = StyleInfo::new(DelegationStyle::Dispatch, &[NAME], u32::MAX);
+        StyleInfo { always_resolves: true, ..info }
     }
 
     fn specs(&self, caller: &Caller<'_>) -> Vec<ToolSpec> {
@@ -156,10 +149,6 @@ impl Style for Dispatch {
 
     fn definition(&self, delegation: &Delegation, _caller: &Caller<'_>) -> Option<String> {
         delegation.agent.clone()
-    }
-
-    fn always_resolves(&self) -> bool {
-        true
     }
 
     fn child(

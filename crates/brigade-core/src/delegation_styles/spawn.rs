@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::delegate::fold;
 use super::results::{render_helper, truncate_with_handle};
-use super::style::{Caller, DelegationPlan, Style, check_depth};
+use super::style::{Caller, DelegationPlan, Style, StyleInfo, check_depth};
 use super::titles::{Title, sanitize_title};
 use crate::agent::{Agent, Backend, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, Outcome};
@@ -210,24 +210,17 @@ fn delegate_spec() -> ToolSpec {
 }
 
 impl Style for SpawnConfig {
-    fn id(&self) -> DelegationStyle {
-        DelegationStyle::Spawn
-    }
-
-    fn tools(&self) -> &'static [&'static str] {
-        &[NAME, DELEGATE_NAME]
-    }
-
-    fn max_child_depth(&self) -> u32 {
-        self.max_depth
+    fn info(&self) -> StyleInfo {
+        StyleInfo {
+            tools_without_extras: &[DELEGATE_NAME],
+            extends_titles: true,
+            is_numbered: true,
+            ..StyleInfo::new(DelegationStyle::Spawn, &[NAME, DELEGATE_NAME], self.max_depth)
+        }
     }
 
     fn specs(&self, _caller: &Caller<'_>) -> Vec<ToolSpec> {
         vec![spec(self), delegate_spec()]
-    }
-
-    fn accepts_extras(&self, tool: &str) -> bool {
-        tool != DELEGATE_NAME
     }
 
     fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
@@ -264,16 +257,8 @@ impl Style for SpawnConfig {
         render_helper(description, outcome, &text, handle)
     }
 
-    fn extends_titles(&self) -> bool {
-        true
-    }
-
-    fn is_numbered(&self) -> bool {
-        true
-    }
-
     fn mode(&self, delegation: &Delegation) -> &'static str {
-        if delegation.single { "delegate" } else { self.id().name() }
+        if delegation.single { "delegate" } else { DelegationStyle::Spawn.name() }
     }
 }
 

@@ -14,16 +14,9 @@ use crate::message::{ToolOutput, ToolSpec};
 ///
 /// * A refusal and a result are texts for the caller's model, in the words of the style.
 /// * A child requests authority. The driver attenuates the request to what the caller may lend.
-/// * The methods with a default are the differences between the styles that the runtime acts on.
 pub trait Style: Sync {
-    /// Returns the style that is recorded with its delegations.
-    fn id(&self) -> DelegationStyle;
-
-    /// Returns the names of its tools.
-    fn tools(&self) -> &'static [&'static str];
-
-    /// Returns the maximum depth of a child.
-    fn max_child_depth(&self) -> u32;
+    /// Returns its identity, its limits, and the differences between the styles that the runtime acts on.
+    fn info(&self) -> StyleInfo;
 
     /// Returns the specs of its tools for the caller's model.
     fn specs(&self, caller: &Caller<'_>) -> Vec<ToolSpec>;
@@ -44,12 +37,7 @@ pub trait Style: Sync {
 
     /// Whether the caller may start a child. This is the only predicate about depth.
     fn may_start(&self, caller: &Caller<'_>) -> bool {
-        caller.depth < self.max_child_depth().min(caller.authority.max_depth)
-    }
-
-    /// Whether its own section enables it.
-    fn is_enabled(&self) -> bool {
-        true
+        caller.depth < self.info().max_child_depth.min(caller.authority.max_depth)
     }
 
     /// Returns the tool as one that starts several children, if it does.
@@ -57,54 +45,65 @@ pub trait Style: Sync {
         None
     }
 
-    /// Whether a tool accepts the extra parameters of the config.
-    fn accepts_extras(&self, _tool: &str) -> bool {
-        true
-    }
-
-    /// Returns the tools that a caller at its depth limit still has, and that refuse its calls.
-    fn tools_at_limit(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     /// Returns the id of the definition that a delegation names.
     fn definition(&self, _delegation: &Delegation, _caller: &Caller<'_>) -> Option<String> {
         None
     }
 
-    /// Whether its agents are resolved again for each call, because a definition may have changed.
-    fn always_resolves(&self) -> bool {
-        false
-    }
-
-    /// Whether a child has the `message` tool even under a whitelist, if the caller may lend the tool.
-    fn always_lends_message(&self) -> bool {
-        false
-    }
-
-    /// Whether a title that looks like the name of the lead is extended instead of refused.
-    fn extends_titles(&self) -> bool {
-        false
-    }
-
-    /// Whether its delegations are numbered within a tree.
-    fn is_numbered(&self) -> bool {
-        false
-    }
-
-    /// Returns the maximum number of its sessions that are active in a tree.
-    fn max_active(&self) -> Option<usize> {
-        None
-    }
-
-    /// Returns the retention of its sessions.
-    fn retention(&self) -> Retention {
-        Retention::Root
-    }
-
     /// Returns the mode of a child in lifecycle events.
     fn mode(&self, _delegation: &Delegation) -> &'static str {
-        self.id().name()
+        self.info().id.name()
+    }
+}
+
+/// Identity of a style and its differences from the others.
+pub struct StyleInfo {
+    /// Style that is recorded with its delegations.
+    pub id: DelegationStyle,
+    /// Names of its tools.
+    pub tools: &'static [&'static str],
+    /// Tools that do not accept the extra parameters of the config.
+    pub tools_without_extras: &'static [&'static str],
+    /// Whether a caller at its depth limit keeps the tools, which then refuse its calls.
+    pub keeps_tools_at_limit: bool,
+    /// Whether its own section enables it.
+    pub is_enabled: bool,
+    /// Maximum depth of a child.
+    pub max_child_depth: u32,
+    /// Maximum number of its sessions that are active in a tree.
+    pub max_active: Option<usize>,
+    /// Retention of its sessions.
+    pub retention: Retention,
+    /// Whether its agents are resolved again for each call, because a definition may have changed.
+    pub always_resolves: bool,
+    /// Whether a child has the `message` tool even under a whitelist, if the caller may lend the tool.
+    pub always_lends_message: bool,
+    /// Whether a title that looks like the name of the lead is extended instead of refused.
+    pub extends_titles: bool,
+    /// Whether its delegations are numbered within a tree.
+    pub is_numbered: bool,
+}
+
+impl StyleInfo {
+    pub(super) fn new(
+        id: DelegationStyle,
+        tools: &'static [&'static str],
+        max_child_depth: u32,
+    ) -> StyleInfo {
+        StyleInfo {
+            id,
+            tools,
+            tools_without_extras: &[],
+            keeps_tools_at_limit: false,
+            is_enabled: true,
+            max_child_depth,
+            max_active: None,
+            retention: Retention::Root,
+            always_resolves: false,
+            always_lends_message: false,
+            extends_titles: false,
+            is_numbered: false,
+        }
     }
 }
 

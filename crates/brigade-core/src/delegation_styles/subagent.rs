@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::delegate::{Retention, fold};
 use super::results::{failure_cause, last_line, render_helper, truncate_with_handle};
-use super::style::{Caller, ChildResult, DelegationPlan, ParallelTool, Style};
+use super::style::{Caller, ChildResult, DelegationPlan, ParallelTool, Style, StyleInfo};
 use super::titles::{Title, sanitize_title};
 use crate::agent::{Agent, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, LimitKind, Outcome, Status};
@@ -228,21 +228,18 @@ impl SubagentConfig {
 }
 
 impl Style for SubagentConfig {
-    fn id(&self) -> DelegationStyle {
-        DelegationStyle::Subagent
-    }
-
-    fn tools(&self) -> &'static [&'static str] {
-        &[NAME, PARALLEL_NAME]
-    }
-
-    fn tools_at_limit(&self) -> &'static [&'static str] {
-        self.tools()
-    }
-
-    /// The limit counts the root.
-    fn max_child_depth(&self) -> u32 {
-        self.max_depth.saturating_sub(1)
+    fn info(&self) -> StyleInfo {
+        StyleInfo {
+            keeps_tools_at_limit: true,
+            retention: self.keep,
+            extends_titles: true,
+            // The limit counts the root.
+            ..StyleInfo::new(
+                DelegationStyle::Subagent,
+                &[NAME, PARALLEL_NAME],
+                self.max_depth.saturating_sub(1),
+            )
+        }
     }
 
     fn specs(&self, _caller: &Caller<'_>) -> Vec<ToolSpec> {
@@ -299,14 +296,6 @@ impl Style for SubagentConfig {
             truncate_with_handle(outcome.text.as_str(), limit, handle)
         };
         render_helper(label, outcome, &text, handle)
-    }
-
-    fn extends_titles(&self) -> bool {
-        true
-    }
-
-    fn retention(&self) -> Retention {
-        self.keep
     }
 }
 

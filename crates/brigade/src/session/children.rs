@@ -127,7 +127,7 @@ impl Driver {
             self.refuse_child(pending, text);
             return LoanAttempt::Refused;
         }
-        if self.tree.settings().delegation_styles.of(&pending.delegation).is_numbered() {
+        if self.tree.settings().delegation_styles.of(&pending.delegation).info().is_numbered {
             Arc::make_mut(&mut pending.delegation).number = Some(self.tree.next_number());
         }
         let child = self.child_id(&pending);

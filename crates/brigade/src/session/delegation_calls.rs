@@ -158,7 +158,7 @@ impl Driver {
     /// Extends a label or description that looks like the name of the lead, so that messages of the child are not
     /// taken for the lead's.
     fn distinguish_from_lead(&self, request: &mut Delegation) {
-        let extends_titles = self.styles().of(request).extends_titles();
+        let extends_titles = self.styles().of(request).info().extends_titles;
         let Some(role) = request.role.as_mut().filter(|_| extends_titles) else { return };
         if self.tree.is_name_of_lead(role) {
             request.title.get_or_insert_with(|| role.as_str().into());
@@ -196,9 +196,9 @@ impl Driver {
         &mut self,
         request: &Delegation,
     ) -> Result<(Arc<ResolvedAgent>, Option<String>, Option<String>), ToolOutput> {
-        let style = self.styles().of(request);
+        let style = self.styles().of(request).info();
         if let Some(last) = &self.resolve_cache
-            && !style.always_resolves()
+            && !style.always_resolves
             && resolves_alike(&last.request, request)
         {
             return Ok((last.resolved.clone(), last.agent.clone(), last.warning.clone()));
@@ -220,7 +220,7 @@ impl Driver {
             .map_err(|refusal| self.failed_output(request, refusal.to_string()))?;
         let mut lent = attenuated.authority;
         let speaks = authority.speak == Access::Allowed && authority.lend.contains(MESSAGE_TOOL);
-        if style.always_lends_message() && speaks {
+        if style.always_lends_message && speaks {
             lent.tools.insert(MESSAGE_TOOL.to_owned());
             lent.lend.insert(MESSAGE_TOOL.to_owned());
         }
