@@ -27,6 +27,11 @@ pub enum DelegationStyle {
 }
 
 impl DelegationStyle {
+    /// Whether a tool starts its sessions, and not the user.
+    pub fn has_tools(self) -> bool {
+        self != DelegationStyle::Run
+    }
+
     /// Returns the name in config and output.
     pub fn name(self) -> &'static str {
         match self {

@@ -11,7 +11,7 @@ use crate::money::Resources;
 use crate::permission::Mode;
 
 /// `_meta` key of the remote context.
-pub const META_KEY: &str = "brigade/hop";
+const META_KEY: &str = "brigade/hop";
 
 /// Maximum number of sessions in the lineage.
 const MAX_LINEAGE_LEN: usize = 64;
@@ -98,6 +98,17 @@ impl RemoteContext {
             usd: narrower(self.usd, later.usd),
             agents: narrower(self.agents, later.agents),
             mode: narrower(self.mode, later.mode),
+        }
+    }
+
+    /// Returns the context that stays within those of both that are present.
+    pub fn intersect_present(
+        first: Option<RemoteContext>,
+        later: Option<&RemoteContext>,
+    ) -> Option<RemoteContext> {
+        match (first, later) {
+            (Some(first), Some(later)) => Some(first.intersect(later)),
+            (first, later) => first.or_else(|| later.cloned()),
         }
     }
 

@@ -23,6 +23,7 @@
 //! [`resolve_copilot`].
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// Prefix of the names of MCP tools.
 const MCP_PREFIX: &str = "mcp__";
@@ -186,6 +187,28 @@ pub fn mcp_prefix(name: &str) -> Option<&str> {
 
 fn fold(name: &str) -> String {
     name.chars().filter(|c| !matches!(c, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+/// Resolves the tools that a whitelist names, by any of their names. A name that cannot be lent stays as written,
+/// so that it is reported.
+pub fn resolve_list(list: &[String], lend: &BTreeSet<String>) -> Vec<String> {
+    let mut tools: Vec<String> = Vec::new();
+    for requested in list {
+        let known = resolve(requested).into_iter().filter(|name| lend.contains(*name));
+        let mut known: Vec<String> = known.map(str::to_owned).collect();
+        let name = canonical(requested.trim());
+        if let Some(start) = mcp_prefix(&name) {
+            known = lend.iter().filter(|name| name.starts_with(start)).cloned().collect();
+        } else if lend.contains(&*name) {
+            known = vec![name.into_owned()];
+        }
+        if known.is_empty() || lend.contains(requested) {
+            known = vec![requested.clone()];
+        }
+        known.retain(|name| !tools.contains(name));
+        tools.append(&mut known);
+    }
+    tools
 }
 
 #[cfg(test)]

@@ -11,7 +11,17 @@ use crate::money::{Resources, Spent, Usage};
 pub const META_KEY: &str = "brigade/spent";
 
 /// Key in a tool's `_meta` which declares that a call accepts a loan and returns a usage report.
-pub const LOAN_META_KEY: &str = "brigade/loan";
+const LOAN_META_KEY: &str = "brigade/loan";
+
+/// Declares in the `_meta` of a tool that its calls accept a loan.
+pub fn declare_loan(meta: &mut Map<String, Value>) {
+    meta.insert(LOAN_META_KEY.to_owned(), true.into());
+}
+
+/// Whether calls of a tool with this `_meta` accept a loan.
+pub fn accepts_loan(meta: &Map<String, Value>) -> bool {
+    meta.get(LOAN_META_KEY) == Some(&Value::Bool(true))
+}
 
 /// Usage of remote work, as the remote side reports it in `_meta` under [`META_KEY`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -33,6 +33,8 @@ pub mod lifecycle;
 pub mod mcp;
 pub mod model;
 pub mod process;
+mod remote;
+mod resolved_agent;
 mod runtime;
 mod schema;
 mod secret;

@@ -4,9 +4,10 @@
 use std::collections::{HashMap, HashSet};
 
 use brigade_core::delegation::Status;
+use brigade_core::delegation_styles::DelegationStyles;
 use brigade_core::message::OutputStatus;
 use brigade_core::view::key;
-use brigade_core::{CallId, DelegationStyle, Event, Record, SessionId, ToolCall, ToolOutput, json};
+use brigade_core::{CallId, Event, Record, SessionId, ToolCall, ToolOutput, json};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -139,7 +140,7 @@ impl Observer {
 
     fn on_event(&mut self, record: &Record) -> Vec<Lifecycle> {
         if let Event::Started { delegation, parent: Some(_), .. } = &record.event {
-            if delegation.style == DelegationStyle::Run {
+            if !delegation.style.has_tools() {
                 return Vec::new();
             }
             let id = key(delegation.style, delegation.number, &record.session);
@@ -153,8 +154,9 @@ impl Observer {
                 started: HashSet::new(),
             };
             self.subagents.insert(record.session.clone(), subagent);
-            let mode = mode(delegation.style, delegation.single);
-            return vec![Lifecycle::Start(SubagentInfo { id, description, mode: mode.to_owned() })];
+            // The mode does not depend on the settings of the style.
+            let mode = DelegationStyles::default().of(delegation).mode(delegation).to_owned();
+            return vec![Lifecycle::Start(SubagentInfo { id, description, mode })];
         }
         if let Event::Ended { outcome, .. } = &record.event {
             let Some(subagent) = self.subagents.remove(&record.session) else { return Vec::new() };
@@ -234,19 +236,6 @@ impl Subagent {
             Status::Cancelled { by } => format!("cancelled by {by}"),
         };
         Lifecycle::Error { id: self.id, error }
-    }
-}
-
-/// Mode of a sub-agent in `subagent_start`. The `delegate` style is `role`, because `delegate` is the single
-/// generation of the `spawn` style.
-fn mode(style: DelegationStyle, single: bool) -> &'static str {
-    match style {
-        DelegationStyle::Delegate => "role",
-        DelegationStyle::Spawn if single => "delegate",
-        DelegationStyle::Run
-        | DelegationStyle::Subagent
-        | DelegationStyle::Dispatch
-        | DelegationStyle::Spawn => style.name(),
     }
 }
 

@@ -16,18 +16,19 @@ use brigade_core::permission::{Mode, Rule, RuleError};
 use brigade_core::state::{CallProgress, RoundSpec};
 use brigade_core::tool_names;
 use brigade_core::{
-    Agent, Backend, CallId, Cursor, Delegation, Event, Limit, Record, RemoteContext, SessionId, State,
-    Status, ToolSpec,
+    Agent, Backend, CallId, Cursor, Delegation, Event, Limit, Record, SessionId, State, Status, ToolSpec,
 };
 
 use crate::clock;
 use crate::environment;
 use crate::model::{ModelInfo, Models, passthrough};
+use crate::remote;
+use crate::resolved_agent::{AgentKind, ResolvedAgent};
 use crate::session::Driver;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::{Append, Expect, Lease, Owner, Store, StoreError, retry};
-use crate::tree::{Core, Overrides, ResolvedAgent, Tree};
+use crate::tree::{Core, Overrides, Tree};
 use imported::LastRound;
 pub use run::Run;
 use run::RunWork;
@@ -148,7 +149,7 @@ impl Runtime {
             schema: task.schema.map(|schema| schema.as_str().into()),
             ..Delegation::default()
         };
-        let depth = root_depth(&delegation);
+        let depth = remote::depth(&delegation);
         let authority = self.root_authority(&agent, &delegation);
         check_depth(depth, &authority)?;
         // The model is resolved before anything is written, so that an unknown name leaves no session behind.
@@ -158,7 +159,7 @@ impl Runtime {
             self.core.clone(),
             self.owner.clone(),
             lease,
-            remote_ancestors(&delegation),
+            remote::ancestors(&delegation),
             Overrides::default(),
         ));
         tree.agents.set_environment(&delegation, depth);
@@ -255,7 +256,8 @@ impl Runtime {
             }
             cached.catch_up(store).await?.then_some(()).ok_or_else(gone)?;
         }
-        let above = cached.state.round().map(|round| remote_ancestors(&round.delegation)).unwrap_or_default();
+        let above =
+            cached.state.round().map(|round| remote::ancestors(&round.delegation)).unwrap_or_default();
         let mode = self.mode_of_open_round(&cached, &options);
         let overrides = Overrides { model: options.model.clone(), mode };
         let mut tree = Tree::new(self.core.clone(), self.owner.clone(), lease, above, overrides);
@@ -313,7 +315,7 @@ impl Runtime {
             delegation.schema = None;
         }
         delegation.remote_context =
-            intersect_remote_contexts(delegation.remote_context, options.remote_context.as_ref());
+            remote::for_next_round(delegation.remote_context, options.remote_context.as_ref());
         if state.session().is_root() && environment::applies_to(&agent) {
             let now = self.core.settings.environment.as_ref();
             delegation.environment = environment::for_next_round(delegation.environment, now, is_imported);
@@ -330,10 +332,7 @@ impl Runtime {
         };
         let mut authority = self.root_authority(&agent, &delegation);
         // Restrictions from the definition or from a remote caller apply in every round.
-        let bounds =
-            [agent.mode, delegation.remote_context.as_ref().and_then(|remote_context| remote_context.mode)]
-                .into_iter()
-                .flatten();
+        let bounds = [agent.mode, remote::max_mode(&delegation)].into_iter().flatten();
         authority.permissions.mode = bounds.fold(mode, Mode::min);
         if state.session().parent().is_some() || is_imported {
             // A detached child keeps the authority it was lent. An imported session keeps the authority it had.
@@ -348,7 +347,7 @@ impl Runtime {
                 rules.extend(options);
             }
         }
-        let depth = root_depth(&delegation);
+        let depth = remote::depth(&delegation);
         check_depth(depth, &authority)?;
         tree.agents.set_environment(&delegation, depth);
         let resolved = tree.agents.resolve(agent, authority, depth).map_err(RunError::Config)?;
@@ -517,10 +516,7 @@ impl Runtime {
             network: Access::Allowed,
             speak: Access::Allowed,
         };
-        match &delegation.remote_context {
-            Some(remote_context) => remote_context.narrow(own),
-            None => own,
-        }
+        remote::narrow(delegation, own)
     }
 
     /// Builds a root round. The user's limits take precedence over those of the agent definition.
@@ -531,24 +527,21 @@ impl Runtime {
         options: &ResumeOptions,
     ) -> RoundSpec {
         let settings = &self.core.settings;
-        let own_time = resolved.agent.timeout.map(Duration::from_millis);
-        let own_turns = resolved.agent.max_turns;
         let mut budget = options.budget.unwrap_or(settings.budget);
         if let Some(own) = resolved.agent.budget {
             budget = budget.min(own);
         }
-        let (timeout, turns) = match &resolved.external_limits {
-            None => (options.timeout.or(own_time), options.turns.or(own_turns)),
-            Some(external_limits) => {
+        let timeout = options.timeout.or(resolved.timeout().map(Duration::from_millis));
+        let (timeout, turns) = match &resolved.kind {
+            AgentKind::Local(_) => (timeout, options.turns.or(resolved.max_turns())),
+            AgentKind::External(external) => {
                 // An external agent has no silence timeout, so a time limit and a turn limit always apply.
-                let usual =
-                    external_limits.timeout.map_or(settings.limits.child_timeout, Duration::from_millis);
-                budget = budget.min(external_limits.budget());
-                let turns = own_turns.or(external_limits.turns);
-                (options.timeout.or(own_time).or(Some(usual)), options.turns.into_iter().chain(turns).min())
+                let timeout = timeout.unwrap_or(settings.limits.child_timeout);
+                budget = budget.min(external.limits.budget());
+                (Some(timeout), options.turns.into_iter().chain(resolved.max_turns()).min())
             }
         };
-        let mut deadline = match timeout {
+        let deadline = match timeout {
             Some(timeout) => {
                 let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
                 Limit::AtMost(clock::now().saturating_add(millis))
@@ -556,13 +549,10 @@ impl Runtime {
             None => Limit::Unlimited,
         };
         // Limits that a remote caller set for earlier work do not apply to this round.
-        if let Some(remote_context) = &options.remote_context {
-            budget = remote_context.cap_budget(budget);
-            deadline = deadline.min(remote_context.deadline.map_or(Limit::Unlimited, Limit::AtMost));
-        }
+        let (budget, deadline) = remote::cap(options.remote_context.as_ref(), budget, deadline);
         let turns = turns.unwrap_or(settings.limits.lead_turns);
         let grant = Grant { authority: resolved.authority_hash, budget, turns, deadline };
-        let depth = root_depth(&delegation);
+        let depth = remote::depth(&delegation);
         RoundSpec { delegation: delegation.into(), agent: resolved.agent_hash, grant, parent: None, depth }
     }
 }
@@ -603,32 +593,6 @@ fn resume_message(state: &State) -> String {
         Some(Status::Done | Status::Detached) | None => String::new(),
     };
     format!("{cause}{CONTINUE_MESSAGE}")
-}
-
-/// Depth of a root session. Work from another process keeps the depth that the process reports.
-fn root_depth(delegation: &Delegation) -> u32 {
-    delegation.remote_context.as_ref().map_or(0, |remote_context| remote_context.depth)
-}
-
-/// Sessions of other processes that a delegation comes from.
-fn remote_ancestors(delegation: &Delegation) -> Vec<String> {
-    delegation
-        .remote_context
-        .as_ref()
-        .map(|remote_context| remote_context.lineage.clone())
-        .unwrap_or_default()
-}
-
-/// Remote context of a next round. Depth and authority were fixed when the work was first delegated and can only
-/// be narrowed.
-fn intersect_remote_contexts(
-    first: Option<Box<RemoteContext>>,
-    now: Option<&RemoteContext>,
-) -> Option<Box<RemoteContext>> {
-    match (first, now) {
-        (Some(first), Some(now)) => Some(Box::new(first.intersect(now))),
-        (first, now) => first.or_else(|| now.cloned().map(Box::new)),
-    }
 }
 
 fn check_depth(depth: u32, authority: &Authority) -> Result<(), RunError> {

@@ -30,15 +30,14 @@ use std::sync::Arc;
 use brigade_core::event::{CallFault, Speaker};
 use brigade_core::money::Resources;
 use brigade_core::state::{CallProgress, RoundSpec, Step};
-use brigade_core::{
-    CallId, Cursor, DelegationStyle, Event, Outcome, Purpose, SessionId, Spent, State, Status, ToolOutput,
-};
+use brigade_core::{CallId, Cursor, Event, Outcome, Purpose, SessionId, Spent, State, Status, ToolOutput};
 use tokio::time::Instant;
 
 use crate::concurrency::{ConcurrencyKey, Slot};
 use crate::external::{self, ExternalSessionGuard};
+use crate::resolved_agent::{AgentKind, ResolvedAgent};
 use crate::store::StoreError;
-use crate::tree::{ResolvedAgent, Tree};
+use crate::tree::Tree;
 use child_groups::Children;
 use clock::SessionClock;
 use log::LogWriter;
@@ -183,8 +182,8 @@ impl Driver {
     }
 
     fn concurrency_key(&self) -> ConcurrencyKey {
-        let style = self.state().round().map_or(DelegationStyle::Run, |round| round.delegation.style);
-        let cap = self.resolved.agent.max_concurrency.filter(|_| style != DelegationStyle::Run);
+        let style = self.state().round().map(|round| round.delegation.style).unwrap_or_default();
+        let cap = self.resolved.agent.max_concurrency.filter(|_| style.has_tools());
         ConcurrencyKey { style, agent: cap.map(|cap| (self.resolved.agent.id.as_str().into(), cap)) }
     }
 
@@ -292,9 +291,9 @@ impl Driver {
         if let Some(open) = self.state().open_call() {
             let spent = Spent::unconfirmed(open.reserved);
             let (turn, attempt) = (open.turn, open.attempt);
-            let cause = match self.resolved.external_limits {
-                None => CallFault::Interrupted,
-                Some(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
+            let cause = match self.resolved.kind {
+                AgentKind::Local(_) => CallFault::Interrupted,
+                AgentKind::External(_) => CallFault::Fatal { message: external::INTERRUPTED.to_owned() },
             };
             self.record(Event::call_failed(turn, attempt, cause, spent));
         }

@@ -7,7 +7,6 @@
 mod files;
 pub mod memory;
 mod read;
-mod remote_loan;
 mod search;
 mod seen;
 mod shell;
@@ -34,12 +33,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
+pub use crate::remote::RemoteLoan;
 pub(crate) use files::escape_controls;
 pub use files::{FileError, Files, LoadedFile, Workspace};
 pub use memory::{Memory, MemoryError};
 pub(crate) use read::show_file;
 pub use read::{ListDir, ReadFile};
-pub use remote_loan::RemoteLoan;
 pub use search::{Glob, Grep};
 pub use seen::SeenSlot;
 pub use shell::Shell;

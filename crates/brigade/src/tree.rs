@@ -4,19 +4,19 @@ mod agent_resolution;
 mod core;
 mod history;
 mod leases;
-mod resolved_agent;
 mod system_prompt;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brigade_core::{Cursor, DelegationStyle, Event, Hash, Record, SessionId, State};
+use brigade_core::{Cursor, Event, Hash, Record, SessionId, State};
 
 pub(crate) use self::core::Core;
 use crate::concurrency::ConcurrencyLimiter;
 use crate::event_stream::Subscribers;
 use crate::external::ExternalSessionGuard;
 use crate::fast_map::FastMap;
+use crate::resolved_agent::{AgentKind, ResolvedAgent};
 use crate::runtime::CachedSession;
 use crate::session::{DriverMessage, DriverSender};
 use crate::settings::Settings;
@@ -26,7 +26,6 @@ use crate::writes::{EarlierWrites, Writes};
 pub(crate) use agent_resolution::{AgentResolution, Overrides};
 pub(crate) use history::TreeHistory;
 pub(crate) use leases::Leases;
-pub(crate) use resolved_agent::ResolvedAgent;
 
 /// Number of events per page when searching for writes.
 const WRITES_PAGE_RECORDS: usize = 1000;
@@ -43,7 +42,7 @@ pub(crate) struct Tree {
     inboxes: Mutex<FastMap<SessionId, DriverSender>>,
     /// Tasks of detached sessions.
     detached_tasks: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
-    /// Number of the last `spawn` delegation.
+    /// Number of the last numbered delegation.
     last_number: AtomicU32,
     /// Files that sessions of the tree have written.
     pub(crate) writes: Writes,
@@ -61,10 +60,9 @@ impl Tree {
         remote_ancestors: Vec<String>,
         overrides: Overrides,
     ) -> Tree {
-        let swarm = &core.settings.delegation_styles.swarm;
         let slots = ConcurrencyLimiter::new(
             core.settings.limits.concurrency,
-            [(DelegationStyle::Delegate, swarm.concurrency())],
+            core.settings.delegation_styles.max_active(),
         );
         Tree {
             history: TreeHistory::default(),
@@ -129,7 +127,7 @@ impl Tree {
         std::mem::take(&mut lock(&self.detached_tasks))
     }
 
-    /// Returns the number of the next `spawn` delegation.
+    /// Returns the number of the next numbered delegation.
     pub(crate) fn next_number(&self) -> u32 {
         self.last_number.fetch_add(1, Ordering::SeqCst).saturating_add(1)
     }
@@ -137,7 +135,7 @@ impl Tree {
     /// Takes over the state of a resumed log and continues its numbering.
     pub(crate) async fn restore(&mut self, cached: &CachedSession) -> Result<(), StoreError> {
         self.history = TreeHistory::of(cached);
-        if !self.settings().delegation_styles.has(DelegationStyle::Spawn) {
+        if !self.settings().delegation_styles.is_any_numbered() {
             return Ok(());
         }
         let (number, after) = cached.number;
@@ -177,9 +175,9 @@ impl Tree {
         resolved: &ResolvedAgent,
         session: &SessionId,
     ) -> Option<Box<ExternalSessionGuard>> {
-        let external = self.settings().external.clone().filter(|_| resolved.external_limits.is_some())?;
+        let AgentKind::External(external) = &resolved.kind else { return None };
         Some(Box::new(ExternalSessionGuard {
-            external,
+            external: external.agents.clone(),
             session: session.clone(),
             since: self.writes.newest(),
             is_lost: false,

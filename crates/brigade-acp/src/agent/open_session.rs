@@ -228,10 +228,8 @@ impl OpenSession {
         remote_context: Option<RemoteContext>,
     ) -> Result<NextRound, acp::Error> {
         let state = self.state();
-        let remote_context = match (&state.remote_context, remote_context) {
-            (Some(first), Some(remote_context)) => Some(first.intersect(&remote_context)),
-            (first, remote_context) => remote_context.or_else(|| first.clone()),
-        };
+        let remote_context =
+            RemoteContext::intersect_present(state.remote_context.clone(), remote_context.as_ref());
         let Some(depth) = state.start_depth else {
             let mut task = Task::new(text).session(self.session.clone()).remote_context(remote_context);
             if let Some(timeout) = self.environment.timeout {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use agent_client_protocol::v1::schema::PromptResponse;
 use brigade::external::ReportedUsage;
+use brigade_core::Usage;
 use brigade_core::usage_report::UsageReport;
-use brigade_core::{Resources, Usage};
 
 use super::lock;
 use super::session::{ExternalSession, Inbound};
@@ -44,15 +44,7 @@ pub(super) fn learn(session: &ExternalSession, end: &PromptResponse) {
     let reported = &mut lock(&session.state).reported;
     let account = end.meta.as_ref().and_then(|meta| UsageReport::from_meta(meta).ok().flatten());
     if let Some(account) = account {
-        let usage = Usage { input: account.input_tokens, output: account.output_tokens, ..Usage::default() };
-        reported.usage = Some(usage);
-        reported.usd = Some(account.usd);
-        reported.agents = Some(account.agents);
-        reported.unconfirmed = Resources {
-            tokens: account.unconfirmed_tokens,
-            usd: account.unconfirmed_usd,
-            agents: account.unconfirmed_agents,
-        };
+        *reported = ReportedUsage::from(&account);
     }
     if let Some(usage) = &end.usage {
         let cache_read = usage.cached_read_tokens.unwrap_or(0);

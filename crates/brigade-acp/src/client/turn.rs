@@ -175,13 +175,10 @@ impl Turn {
 
     fn prompt(&self, session: &Arc<ExternalSession>, text: String) {
         let content = vec![ContentBlock::Text(TextContent::new(text))];
-        let remote_context = self
-            .request
-            .remote_context
-            .as_ref()
-            .and_then(|remote_context| serde_json::to_value(remote_context).ok());
-        let meta: Option<serde_json::Map<String, Value>> = remote_context.map(|remote_context| {
-            [(brigade_core::remote_context::META_KEY.to_owned(), remote_context)].into_iter().collect()
+        let meta = self.request.remote_context.as_ref().map(|remote_context| {
+            let mut meta = serde_json::Map::new();
+            remote_context.write_meta(&mut meta);
+            meta
         });
         session.prompt(&PromptRequest::new(session.id.clone(), content).meta(meta));
     }

@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;
 
-use super::{failure_cause, partial_result, resolve_tool_names, truncate_with_handle};
+use super::dispatch;
+use super::results::{last_line, render_failure, truncate_with_handle};
+use super::style::{Caller, DelegationPlan, Style, StyleInfo};
+use super::titles::{is_plain, sanitize_title};
 use crate::agent::{Agent, Backend, Guidance};
 use crate::amount;
 use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
@@ -14,6 +17,7 @@ use crate::grant::{Authority, AuthorityRequest, Budget};
 use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
 use crate::text::Text;
+use crate::tool_names::resolve_list;
 
 /// Name of the tool.
 pub const NAME: &str = "delegate";
@@ -99,23 +103,9 @@ pub fn fold(role: &str) -> String {
     role.trim().nfc().collect::<String>().to_lowercase().nfc().collect()
 }
 
-/// Whether two names look the same in front of a message: letter case, width and composition are ignored.
-pub fn looks_like(one: &str, other: &str) -> bool {
-    let shape = |name: &str| name.trim().nfkc().collect::<String>().to_lowercase().nfkc().collect::<String>();
-    shape(one) == shape(other)
-}
-
 /// Whether a text is a valid role: one line of 1 to 64 characters that cannot imitate a prefix of the runtime.
 pub fn is_role(role: &str) -> bool {
     (1..=MAX_ROLE_CHARS).contains(&role.chars().count()) && role.chars().all(is_plain)
-}
-
-/// Whether a character is valid in a title: visible, not a line break and not a bracket.
-pub(super) fn is_plain(c: char) -> bool {
-    let forbidden = c.is_control()
-        || matches!(c, '[' | ']' | '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
-        || matches!(c, '\u{61c}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{ff3b}' | '\u{ff3d}');
-    !forbidden
 }
 
 impl SwarmConfig {
@@ -155,15 +145,10 @@ impl SwarmConfig {
         self.roles.iter().find(|(name, _)| fold(name) == wanted).map(|(_, preset)| preset)
     }
 
-    /// Returns the maximum depth of a child in a tree with this limit.
-    fn depth_limit(&self, max_depth: u32) -> u32 {
-        self.max_depth.min(max_depth)
-    }
-
     /// Returns the spec of the tool for the model. Callable agents are listed next to the presets.
     pub fn spec(&self, agents: &[&Agent]) -> ToolSpec {
         let presets = self.roles.keys().map(|role| role.trim().to_owned());
-        let agents = agents.iter().map(|agent| super::sanitize_title(&agent.id, MAX_ROLE_CHARS));
+        let agents = agents.iter().map(|agent| sanitize_title(&agent.id, MAX_ROLE_CHARS));
         let mut listed: Vec<String> = presets.collect();
         listed.extend(agents.filter(|id| self.preset(id).is_none()));
         listed.truncate(MAX_LISTED_ROLES);
@@ -199,11 +184,12 @@ impl SwarmConfig {
 
     /// Parses a call. The checks follow the order of the contract: the recursion check precedes the arguments.
     pub fn parse(&self, depth: u32, authority: &Authority, arguments: &str) -> Result<Delegation, String> {
-        if depth == 0 && self.depth_limit(authority.max_depth) == 0 {
+        let limit = self.max_depth.min(authority.max_depth);
+        if depth == 0 && limit == 0 {
             let setting = if self.max_depth == 0 { "swarm.max_depth" } else { "limits.max_depth" };
             return Err(format!("Delegation is disabled in configuration ({setting} is 0)"));
         }
-        if depth >= self.depth_limit(authority.max_depth) {
+        if depth >= limit {
             return Err(
                 "Cannot delegate from within a delegated task (recursion limit). Do the task yourself. \
                         The user can raise the limit with swarm.max_depth or limits.max_depth."
@@ -267,14 +253,9 @@ impl SwarmConfig {
     }
 
     /// Returns the authority that the child requests, before it is attenuated to what the parent may lend.
-    pub(super) fn authority_request(
-        &self,
-        delegation: &Delegation,
-        authority: &Authority,
-    ) -> AuthorityRequest {
+    fn authority_request(&self, delegation: &Delegation, authority: &Authority) -> AuthorityRequest {
         let preset = delegation.role.as_deref().and_then(|role| self.preset(role));
-        let defined =
-            preset.map(|preset| resolve_tool_names(&preset.tools, &authority.lend)).unwrap_or_default();
+        let defined = preset.map(|preset| resolve_list(&preset.tools, &authority.lend)).unwrap_or_default();
         let has_tools = !defined.is_empty();
         let locked = has_tools && preset.is_some_and(|preset| preset.locked);
         let mut not_in_definition = Vec::new();
@@ -290,9 +271,58 @@ impl SwarmConfig {
             Some(asked) => Some(asked.clone()),
             None => has_tools.then(|| defined.clone()),
         };
-        let lend = preset
-            .and_then(|preset| preset.lend.as_deref().map(|lend| resolve_tool_names(lend, &authority.lend)));
+        let lend =
+            preset.and_then(|preset| preset.lend.as_deref().map(|lend| resolve_list(lend, &authority.lend)));
         AuthorityRequest { tools, defined, not_in_definition, lend, ..AuthorityRequest::default() }
+    }
+}
+
+impl Style for SwarmConfig {
+    fn info(&self) -> StyleInfo {
+        StyleInfo {
+            is_enabled: self.enabled,
+            max_active: Some(self.concurrency()),
+            retention: self.keep,
+            always_lends_message: true,
+            ..StyleInfo::new(DelegationStyle::Delegate, &[NAME], self.max_depth)
+        }
+    }
+
+    fn specs(&self, caller: &Caller<'_>) -> Vec<ToolSpec> {
+        vec![self.spec(&caller.callable_agents())]
+    }
+
+    fn plan(&self, _tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+        self.parse(caller.depth, caller.authority, arguments).map(DelegationPlan::one)
+    }
+
+    /// A role without a preset can name a definition, which is then used like a dispatched one.
+    fn definition(&self, delegation: &Delegation, caller: &Caller<'_>) -> Option<String> {
+        let role = delegation.role.as_deref().filter(|role| self.preset(role).is_none())?;
+        let wanted = fold(role);
+        let is_meant = |agent: &&Agent| fold(&agent.id) == wanted || fold(&agent.name) == wanted;
+        caller.callable_agents().into_iter().find(is_meant).map(|agent| agent.id.clone())
+    }
+
+    fn child(
+        &self,
+        delegation: &Delegation,
+        caller: &Caller<'_>,
+        definition: Option<Agent>,
+    ) -> (Agent, AuthorityRequest) {
+        match definition {
+            Some(definition) => dispatch::defined_child(delegation, caller, definition),
+            None => (self.agent(delegation), self.authority_request(delegation, caller.authority)),
+        }
+    }
+
+    fn render(&self, delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+        render(delegation, outcome, limit, handle)
+    }
+
+    /// Differs from the name of the style, because `delegate` is the single generation of style D.
+    fn mode(&self, _delegation: &Delegation) -> &'static str {
+        "role"
     }
 }
 
@@ -304,9 +334,7 @@ fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>
         Some(Value::Array(items)) => {
             let names: Option<Vec<String>> =
                 items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-            names
-                .map(|names| Some(resolve_tool_names(&names, &authority.lend)))
-                .ok_or_else(|| REFUSAL.to_owned())
+            names.map(|names| Some(resolve_list(&names, &authority.lend))).ok_or_else(|| REFUSAL.to_owned())
         }
         Some(_) => Err(REFUSAL.to_owned()),
     }
@@ -316,17 +344,14 @@ fn whitelist(value: &Value, authority: &Authority) -> Result<Option<Vec<String>>
 pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
     let role = delegation.role.as_deref().unwrap_or_default();
     let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
-    let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
-    match failure_cause(&outcome.status) {
-        Some(cause) => {
-            let partial_result = partial_result(if outcome.text.is_empty() { "" } else { &text });
-            ToolOutput::error(format!("Sub-agent '{role}' failed: {cause}{partial_result}{note}"))
-        }
-        None if outcome.status == Status::Detached => {
-            ToolOutput::ok(format!("[{role}]: still running in the background as session {handle}{note}"))
-        }
-        None => ToolOutput::ok(format!("[{role}]: {text}{note}")),
-    }
+    let failure = render_failure(&format!("Sub-agent '{role}'"), outcome, &text);
+    failure.unwrap_or_else(|| {
+        let text = match outcome.status {
+            Status::Detached => format!("still running in the background as session {handle}"),
+            _ => text,
+        };
+        ToolOutput::ok(format!("[{role}]: {text}{}", last_line(outcome)))
+    })
 }
 
 #[cfg(test)]

@@ -2,26 +2,30 @@
 
 use serde_json::{Value, json};
 
+use super::MESSAGE_TOOL;
 use super::delegate::is_role;
-use super::{
-    Caller, MESSAGE_TOOL, failure_cause, partial_result, resolve_tool_names, sanitize_title,
-    truncate_with_handle,
-};
+use super::results::{last_line, render_failure, truncate_with_handle};
+use super::style::{Caller, DelegationPlan, Style, StyleInfo, check_depth};
+use super::titles::sanitize_title;
 use crate::agent::{Agent, normalised_id};
 use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
 use crate::grant::AuthorityRequest;
 use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
 use crate::text::Text;
+use crate::tool_names::resolve_list;
 
 /// Name of the tool.
 pub const NAME: &str = "subagent_dispatch";
+
+/// The style. It has no settings of its own.
+pub(super) struct Dispatch;
 
 /// Maximum length of an agent's description for its callers, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 160;
 
 /// Returns the spec of the tool for the model; `None` if there is no agent to dispatch to.
-pub fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
+fn spec(agents: &[&Agent]) -> Option<ToolSpec> {
     if agents.is_empty() {
         return None;
     }
@@ -65,7 +69,7 @@ fn escape(text: &str) -> String {
 }
 
 /// Parses a call. The definition is loaded later.
-pub fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String> {
+fn parse(caller: &Caller<'_>, arguments: &str) -> Result<Delegation, String> {
     let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
     let text =
         |key: &str| value.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
@@ -96,13 +100,13 @@ pub fn not_found(id: &str) -> String {
     format!("Agent '{}' not found", sanitize_title(id, 64))
 }
 
-/// Returns the definition and the authority it requests. It is always locked: a call can only narrow it.
-pub(super) fn prepare_child(
+/// Returns a definition and the authority it requests. It is always locked: a call can only narrow it.
+pub(super) fn defined_child(
     delegation: &Delegation,
     caller: &Caller<'_>,
     definition: Agent,
 ) -> (Agent, AuthorityRequest) {
-    let named = |list: &[String]| resolve_tool_names(list, &caller.authority.lend);
+    let named = |list: &[String]| resolve_list(list, &caller.authority.lend);
     let defined_tools = definition.tools.as_deref().map(named);
     let mut not_in_definition = Vec::new();
     let tools = match (&delegation.tools, &defined_tools) {
@@ -114,14 +118,6 @@ pub(super) fn prepare_child(
         (Some(asked), None) => Some(asked.clone()),
         (None, defined_tools) => defined_tools.clone(),
     };
-    // An agent of this style can message the user only if its definition lists the tool.
-    let speaks =
-        tools.as_ref().is_some_and(|tools: &Vec<String>| tools.iter().any(|tool| tool == MESSAGE_TOOL));
-    let excluded = if speaks || delegation.style != DelegationStyle::Dispatch {
-        Vec::new()
-    } else {
-        vec![MESSAGE_TOOL.to_owned()]
-    };
     let lend = definition.lend.as_deref().map(named);
     let (defined, mode, deny) = (defined_tools.unwrap_or_default(), definition.mode, definition.deny.clone());
     let request = AuthorityRequest {
@@ -131,30 +127,55 @@ pub(super) fn prepare_child(
         lend,
         mode,
         deny,
-        excluded,
         ..AuthorityRequest::default()
     };
     (definition, request)
 }
 
-/// Renders the result for the caller's model.
-pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
-    let id = delegation.agent.as_deref().unwrap_or_default();
-    let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
-    let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
-    match failure_cause(&outcome.status) {
-        Some(cause) => {
-            let partial_result = partial_result(if outcome.text.is_empty() { "" } else { &text });
-            ToolOutput::error(format!("Agent '{id}' failed: {cause}{partial_result}{note}"))
+impl Style for Dispatch {
+    fn info(&self) -> StyleInfo {
+        let info = StyleInfo::new(DelegationStyle::Dispatch, &[NAME], u32::MAX);
+        StyleInfo { always_resolves: true, ..info }
+    }
+
+    fn specs(&self, caller: &Caller<'_>) -> Vec<ToolSpec> {
+        spec(&caller.callable_agents()).into_iter().collect()
+    }
+
+    fn plan(&self, _tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+        check_depth(self, caller, "limits.max_depth")?;
+        parse(caller, arguments).map(DelegationPlan::one)
+    }
+
+    fn definition(&self, delegation: &Delegation, _caller: &Caller<'_>) -> Option<String> {
+        delegation.agent.clone()
+    }
+
+    fn child(
+        &self,
+        delegation: &Delegation,
+        caller: &Caller<'_>,
+        definition: Option<Agent>,
+    ) -> (Agent, AuthorityRequest) {
+        let (agent, mut request) = defined_child(delegation, caller, definition.unwrap_or_default());
+        // An agent of this style can message the user only if its definition lists the tool.
+        if !request.tools.as_ref().is_some_and(|tools| tools.iter().any(|tool| tool == MESSAGE_TOOL)) {
+            request.excluded.push(MESSAGE_TOOL.to_owned());
         }
-        None => {
-            let text = if outcome.status == Status::Detached {
-                "still running in the background".to_owned()
-            } else {
-                text
+        (agent, request)
+    }
+
+    fn render(&self, delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+        let id = delegation.agent.as_deref().unwrap_or_default();
+        let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
+        render_failure(&format!("Agent '{id}'"), outcome, &text).unwrap_or_else(|| {
+            let text = match outcome.status {
+                Status::Detached => "still running in the background".to_owned(),
+                _ => text,
             };
-            ToolOutput::ok(json!({ "result": format!("{text}{note}"), "session_id": handle }).to_string())
-        }
+            let result = format!("{text}{}", last_line(outcome));
+            ToolOutput::ok(json!({ "result": result, "session_id": handle }).to_string())
+        })
     }
 }
 

@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::delegate::fold;
-use super::{Caller, Title, failure_cause, partial_result, sanitize_title, truncate_with_handle};
+use super::results::{render_helper, truncate_with_handle};
+use super::style::{Caller, DelegationPlan, Style, StyleInfo, check_depth};
+use super::titles::{Title, sanitize_title};
 use crate::agent::{Agent, Backend, Guidance};
-use crate::delegation::{Delegation, DelegationStyle, Outcome, Status};
+use crate::delegation::{Delegation, DelegationStyle, Outcome};
 use crate::grant::AuthorityRequest;
 use crate::json;
 use crate::message::{Category, ToolOutput, ToolSpec};
@@ -37,9 +39,13 @@ pub struct SpawnConfig {
     pub system_prompt: Option<String>,
 }
 
+/// Settings of a style without a section.
+pub(super) static DEFAULT: SpawnConfig =
+    SpawnConfig { max_depth: 2, default_max_turns: 10, server: None, agent: None, system_prompt: None };
+
 impl Default for SpawnConfig {
     fn default() -> SpawnConfig {
-        SpawnConfig { max_depth: 2, default_max_turns: 10, server: None, agent: None, system_prompt: None }
+        DEFAULT.clone()
     }
 }
 
@@ -56,7 +62,7 @@ impl SpawnConfig {
     }
 
     /// Parses a call of `subagent_spawn`.
-    pub fn parse(&self, arguments: &str) -> Result<Delegation, String> {
+    fn parse(&self, arguments: &str) -> Result<Delegation, String> {
         let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
         let turns = match value.get("maxTurns").and_then(number) {
             None => self.default_max_turns,
@@ -74,7 +80,7 @@ impl SpawnConfig {
     }
 
     /// Parses a call of `subagent_delegate`.
-    pub fn parse_delegate(&self, arguments: &str) -> Result<Delegation, String> {
+    fn parse_delegate(&self, arguments: &str) -> Result<Delegation, String> {
         let value =
             json::parse(arguments).map_err(|cause| format!("Invalid {DELEGATE_NAME} input: {cause}"))?;
         let delegation = parse_common(&value, "Delegated task")?;
@@ -107,27 +113,6 @@ impl SpawnConfig {
             Some(agent) => format!("{server}/{agent}"),
             None => server,
         }))
-    }
-
-    /// Builds the sub-agent and the authority it requests: all that its caller may use, or nothing for a single
-    /// generation.
-    pub(super) fn prepare_child(
-        &self,
-        delegation: &Delegation,
-        caller: &Caller<'_>,
-    ) -> (Agent, AuthorityRequest) {
-        let name = delegation.role.clone().unwrap_or_default();
-        let backend = delegation.external.clone().map_or(Backend::Here, Backend::Acp);
-        let (prompt, guidance) = match (&backend, &delegation.system_prompt) {
-            (_, Some(prompt)) => (prompt.to_string(), Guidance::None),
-            // An external agent has its own system prompt.
-            (Backend::Acp(_), None) => (String::new(), Guidance::None),
-            (Backend::Here | Backend::Remote, None) => (SYSTEM_PROMPT.to_owned(), Guidance::Helper),
-        };
-        let agent = Agent { id: fold(&name), name, prompt, guidance, backend, ..Agent::default() };
-        let tools =
-            if delegation.single { Vec::new() } else { caller.authority.own_tools().into_iter().collect() };
-        (agent, AuthorityRequest { tools: Some(tools), ..AuthorityRequest::default() })
     }
 }
 
@@ -177,7 +162,7 @@ fn parse_common(value: &Value, untitled: &str) -> Result<Delegation, String> {
 }
 
 /// Returns the spec of `subagent_spawn` for the model.
-pub fn spec(config: &SpawnConfig) -> ToolSpec {
+fn spec(config: &SpawnConfig) -> ToolSpec {
     let default_turns = config.default_max_turns;
     ToolSpec {
         name: NAME.to_owned(),
@@ -204,7 +189,7 @@ pub fn spec(config: &SpawnConfig) -> ToolSpec {
 }
 
 /// Returns the spec of `subagent_delegate` for the model.
-pub fn delegate_spec() -> ToolSpec {
+fn delegate_spec() -> ToolSpec {
     ToolSpec {
         name: DELEGATE_NAME.to_owned(),
         description:
@@ -224,20 +209,56 @@ pub fn delegate_spec() -> ToolSpec {
     }
 }
 
-/// Renders the result for the caller's model.
-pub fn render(delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
-    let description = delegation.role.as_deref().unwrap_or_default();
-    let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
-    let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
-    match failure_cause(&outcome.status) {
-        Some(cause) => {
-            let partial_result = partial_result(if outcome.text.is_empty() { "" } else { &text });
-            ToolOutput::error(format!("Subagent '{description}' failed: {cause}{partial_result}{note}"))
+impl Style for SpawnConfig {
+    fn info(&self) -> StyleInfo {
+        StyleInfo {
+            tools_without_extras: &[DELEGATE_NAME],
+            extends_titles: true,
+            is_numbered: true,
+            ..StyleInfo::new(DelegationStyle::Spawn, &[NAME, DELEGATE_NAME], self.max_depth)
         }
-        None if outcome.status == Status::Detached => ToolOutput::ok(format!(
-            "'{description}' is still running in the background as session {handle}{note}"
-        )),
-        None => ToolOutput::ok(format!("{text}{note}")),
+    }
+
+    fn specs(&self, _caller: &Caller<'_>) -> Vec<ToolSpec> {
+        vec![spec(self), delegate_spec()]
+    }
+
+    fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+        check_depth(self, caller, "spawn.max_depth or limits.max_depth")?;
+        let is_single = tool == DELEGATE_NAME;
+        let delegation = if is_single { self.parse_delegate(arguments) } else { self.parse(arguments) };
+        delegation.map(DelegationPlan::one)
+    }
+
+    /// A sub-agent requests all that its caller may use, or nothing for a single generation.
+    fn child(
+        &self,
+        delegation: &Delegation,
+        caller: &Caller<'_>,
+        _definition: Option<Agent>,
+    ) -> (Agent, AuthorityRequest) {
+        let name = delegation.role.clone().unwrap_or_default();
+        let backend = delegation.external.clone().map_or(Backend::Here, Backend::Acp);
+        let (prompt, guidance) = match (&backend, &delegation.system_prompt) {
+            (_, Some(prompt)) => (prompt.to_string(), Guidance::None),
+            // An external agent has its own system prompt.
+            (Backend::Acp(_), None) => (String::new(), Guidance::None),
+            (Backend::Here | Backend::Remote, None) => (SYSTEM_PROMPT.to_owned(), Guidance::Helper),
+        };
+        let agent = Agent { id: fold(&name), name, prompt, guidance, backend, ..Agent::default() };
+        let tools =
+            if delegation.single { Vec::new() } else { caller.authority.own_tools().into_iter().collect() };
+        (agent, AuthorityRequest { tools: Some(tools), ..AuthorityRequest::default() })
+    }
+
+    fn render(&self, delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+        let description = delegation.role.as_deref().unwrap_or_default();
+        let text = truncate_with_handle(outcome.text.as_str(), limit, handle);
+        render_helper(description, outcome, &text, handle)
+    }
+
+    fn mode(&self, delegation: &Delegation) -> &'static str {
+        if delegation.single { "delegate" } else { DelegationStyle::Spawn.name() }
     }
 }
 

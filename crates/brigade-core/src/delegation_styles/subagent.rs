@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::delegate::{Retention, fold};
-use super::{
-    Caller, ChildResult, DelegationPlan, Title, failure_cause, partial_result, resolve_tool_names,
-    truncate_with_handle,
-};
+use super::results::{failure_cause, last_line, render_helper, truncate_with_handle};
+use super::style::{Caller, ChildResult, DelegationPlan, ParallelTool, Style, StyleInfo};
+use super::titles::{Title, sanitize_title};
 use crate::agent::{Agent, Guidance};
 use crate::delegation::{Delegation, DelegationStyle, LimitKind, Outcome, Status};
 use crate::grant::AuthorityRequest;
@@ -54,14 +53,13 @@ pub struct SubagentConfig {
     pub keep: Retention,
 }
 
+/// Settings of a style without a section.
+pub(super) static DEFAULT: SubagentConfig =
+    SubagentConfig { max_depth: 3, default_max_turns: 10, output_max_size: 4096, keep: Retention::Root };
+
 impl Default for SubagentConfig {
     fn default() -> SubagentConfig {
-        SubagentConfig {
-            max_depth: 3,
-            default_max_turns: 10,
-            output_max_size: 4096,
-            keep: Retention::default(),
-        }
+        DEFAULT.clone()
     }
 }
 
@@ -145,36 +143,31 @@ impl SubagentConfig {
     }
 
     fn properties(&self) -> Value {
-        properties(self.default_max_turns)
+        json!({
+            "label": { "type": "string", "description": "Short name of the task" },
+            "task_prompt": { "type": "string", "description": "Complete briefing: the helper sees nothing of this conversation" },
+            "summary_prompt": {
+                "type": "string",
+                "default": DEFAULT_SUMMARY_PROMPT,
+                "description": "Asked at the end; the answer is the result"
+            },
+            "allowed_tools": {
+                "type": ["array", "null"],
+                "items": { "type": "string" },
+                "default": null,
+                "description": "Restrict it to these tools (default: yours)"
+            },
+            "max_turns": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_TURNS,
+                "default": self.default_max_turns,
+                "description": "Maximum number of replies before the report"
+            }
+        })
     }
 
-    fn recursion_error(&self, caller: &Caller<'_>) -> String {
-        format!(
-            "Maximum recursion depth exceeded (subagent limit {}, current depth {})",
-            self.max_depth, caller.depth
-        )
-    }
-
-    /// Parses a call of `subagent`. The depth is checked before the arguments.
-    pub fn parse(&self, caller: &Caller<'_>, may_start: bool, arguments: &str) -> Result<Delegation, String> {
-        if !may_start {
-            return Err(self.recursion_error(caller));
-        }
-        let value = json::parse(arguments).map_err(invalid)?;
-        self.parse_task(caller, value)
-    }
-
-    /// Parses a call of `parallel_subagent`.
-    pub fn parse_parallel(
-        &self,
-        caller: &Caller<'_>,
-        may_start: bool,
-        arguments: &str,
-    ) -> Result<DelegationPlan, String> {
-        if !may_start {
-            return Err(self.recursion_error(caller));
-        }
-        let value = json::parse(arguments).map_err(invalid)?;
+    fn parse_parallel(&self, caller: &Caller<'_>, value: Value) -> Result<DelegationPlan, String> {
         let input: ParallelInput = serde_json::from_value(value).map_err(invalid)?;
         if input.tasks.is_empty() {
             return Err("tasks cannot be empty".to_owned());
@@ -220,33 +213,6 @@ impl SubagentConfig {
         })
     }
 
-    /// Renders the result for the caller's model.
-    pub fn render(
-        &self,
-        delegation: &Delegation,
-        outcome: &Outcome,
-        limit: usize,
-        handle: &str,
-    ) -> ToolOutput {
-        let label = delegation.role.as_deref().unwrap_or_default();
-        let text = if self.report_bytes(delegation) <= limit {
-            self.report(delegation, outcome, limit)
-        } else {
-            truncate_with_handle(outcome.text.as_str(), limit, handle)
-        };
-        let note = outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
-        match failure_cause(&outcome.status) {
-            Some(cause) => ToolOutput::error(format!(
-                "Subagent '{label}' failed: {cause}{}{note}",
-                partial_result(&text)
-            )),
-            None if outcome.status == Status::Detached => ToolOutput::ok(format!(
-                "'{label}' is still running in the background as session {handle}{note}"
-            )),
-            None => ToolOutput::ok(format!("{text}{note}")),
-        }
-    }
-
     fn report_bytes(&self, delegation: &Delegation) -> usize {
         delegation.report_bytes.unwrap_or(self.output_max_size)
     }
@@ -259,10 +225,83 @@ impl SubagentConfig {
         }
         text
     }
+}
 
-    /// Renders the results of a parallel call for the caller's model. Reports that exceed the limit of one result
-    /// together share its size.
-    pub fn render_parallel(
+impl Style for SubagentConfig {
+    fn info(&self) -> StyleInfo {
+        StyleInfo {
+            keeps_tools_at_limit: true,
+            retention: self.keep,
+            extends_titles: true,
+            // The limit counts the root.
+            ..StyleInfo::new(
+                DelegationStyle::Subagent,
+                &[NAME, PARALLEL_NAME],
+                self.max_depth.saturating_sub(1),
+            )
+        }
+    }
+
+    fn specs(&self, _caller: &Caller<'_>) -> Vec<ToolSpec> {
+        vec![self.spec(), self.parallel_spec()]
+    }
+
+    /// The depth is checked before the arguments.
+    fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
+        if !self.may_start(caller) {
+            return Err(format!(
+                "Maximum recursion depth exceeded (subagent limit {}, current depth {})",
+                self.max_depth, caller.depth
+            ));
+        }
+        let value = json::parse(arguments).map_err(invalid)?;
+        if tool == PARALLEL_NAME {
+            return self.parse_parallel(caller, value);
+        }
+        self.parse_task(caller, value).map(DelegationPlan::one)
+    }
+
+    fn parallel(&self, tool: &str) -> Option<&dyn ParallelTool> {
+        (tool == PARALLEL_NAME).then_some(self)
+    }
+
+    /// A helper requests its whitelist, or what its caller may use, and this style's own tools always.
+    fn child(
+        &self,
+        delegation: &Delegation,
+        caller: &Caller<'_>,
+        _definition: Option<Agent>,
+    ) -> (Agent, AuthorityRequest) {
+        let label = delegation.role.clone().unwrap_or_default();
+        let (id, prompt, guidance) = (fold(&label), SYSTEM_PROMPT.to_owned(), Guidance::Helper);
+        let agent = Agent { id, name: label, prompt, guidance, ..Agent::default() };
+        let mut tools = match &delegation.tools {
+            Some(tools) => tools.clone(),
+            None => caller.authority.own_tools().into_iter().collect(),
+        };
+        for own in [NAME, PARALLEL_NAME] {
+            let is_callers = caller.authority.tools.contains(own) && caller.authority.lend.contains(own);
+            if is_callers && !tools.iter().any(|tool| tool == own) {
+                tools.push(own.to_owned());
+            }
+        }
+        (agent, AuthorityRequest { tools: Some(tools), ..AuthorityRequest::default() })
+    }
+
+    fn render(&self, delegation: &Delegation, outcome: &Outcome, limit: usize, handle: &str) -> ToolOutput {
+        let label = delegation.role.as_deref().unwrap_or_default();
+        let text = if self.report_bytes(delegation) <= limit {
+            self.report(delegation, outcome, limit)
+        } else {
+            truncate_with_handle(outcome.text.as_str(), limit, handle)
+        };
+        render_helper(label, outcome, &text, handle)
+    }
+}
+
+impl ParallelTool for SubagentConfig {
+    /// Reports that exceed the limit of one result together share its size.
+    fn render_parallel(
         &self,
         delegations: &[(Arc<Delegation>, ChildResult)],
         total_ms: u64,
@@ -278,11 +317,10 @@ impl SubagentConfig {
         };
         let result = |(delegation, end): &(Arc<Delegation>, ChildResult)| {
             let error = failure_cause(&end.outcome.status);
-            let note = end.outcome.note().map(|note| format!("\n{note}")).unwrap_or_default();
             TaskResult {
                 label: delegation.full_title().to_owned(),
                 success: error.is_none(),
-                output: format!("{}{note}", self.report(delegation, &end.outcome, room)),
+                output: self.report(delegation, &end.outcome, room) + &last_line(&end.outcome),
                 duration_ms: end.duration_ms,
                 error,
                 tokens_used: end.tokens,
@@ -317,31 +355,6 @@ struct TaskResult {
     tokens_used: u64,
 }
 
-fn properties(default_turns: u32) -> Value {
-    json!({
-        "label": { "type": "string", "description": "Short name of the task" },
-        "task_prompt": { "type": "string", "description": "Complete briefing: the helper sees nothing of this conversation" },
-        "summary_prompt": {
-            "type": "string",
-            "default": DEFAULT_SUMMARY_PROMPT,
-            "description": "Asked at the end; the answer is the result"
-        },
-        "allowed_tools": {
-            "type": ["array", "null"],
-            "items": { "type": "string" },
-            "default": null,
-            "description": "Restrict it to these tools (default: yours)"
-        },
-        "max_turns": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MAX_TURNS,
-            "default": default_turns,
-            "description": "Maximum number of replies before the report"
-        }
-    })
-}
-
 fn invalid(cause: serde_json::Error) -> String {
     format!("Invalid subagent input: {cause}")
 }
@@ -355,33 +368,14 @@ fn whitelist(caller: &Caller<'_>, tools: &[String]) -> Result<Vec<String>, Strin
         {
             return Err(format!("Subagent cannot have '{own}' in allowed_tools"));
         }
-        for name in resolve_tool_names(std::slice::from_ref(requested), &own_tools) {
+        for name in tool_names::resolve_list(std::slice::from_ref(requested), &own_tools) {
             if !own_tools.contains(&name) {
-                return Err(format!("Unknown tool in allowed_tools: {}", super::sanitize_title(&name, 64)));
+                return Err(format!("Unknown tool in allowed_tools: {}", sanitize_title(&name, 64)));
             }
             allowed.push(name);
         }
     }
     Ok(allowed)
-}
-
-/// Builds the helper and the authority it requests: a whitelist, or what its caller may use; this style's own tools
-/// always.
-pub(super) fn prepare_child(delegation: &Delegation, caller: &Caller<'_>) -> (Agent, AuthorityRequest) {
-    let label = delegation.role.clone().unwrap_or_default();
-    let (id, prompt, guidance) = (fold(&label), SYSTEM_PROMPT.to_owned(), Guidance::Helper);
-    let agent = Agent { id, name: label, prompt, guidance, ..Agent::default() };
-    let mut tools = match &delegation.tools {
-        Some(tools) => tools.clone(),
-        None => caller.authority.own_tools().into_iter().collect(),
-    };
-    for own in [NAME, PARALLEL_NAME] {
-        let is_callers = caller.authority.tools.contains(own) && caller.authority.lend.contains(own);
-        if is_callers && !tools.iter().any(|tool| tool == own) {
-            tools.push(own.to_owned());
-        }
-    }
-    (agent, AuthorityRequest { tools: Some(tools), ..AuthorityRequest::default() })
 }
 
 /// Data about a helper that has ended.

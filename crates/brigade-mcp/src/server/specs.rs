@@ -14,7 +14,7 @@ const READ_RESULT: &str = "read_result";
 /// The definition of a delegation tool.
 pub(super) fn delegation_tool(spec: &ToolSpec) -> Tool {
     let mut loan = MetaObject::new();
-    loan.insert(usage_report::LOAN_META_KEY.to_owned(), true.into());
+    usage_report::declare_loan(&mut loan);
     tool(&spec.name, &spec.description, spec.schema.clone()).with_meta(loan)
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use brigade_core::usage_report::UsageReport;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
     CancelledNotificationParam, ClientRequest, ErrorCode, InputRequest, InputRequiredResult, InputResponses,
@@ -15,8 +14,9 @@ use serde_json::json;
 
 use super::call_timeout::ProgressListener;
 use super::connect::Connection;
+use crate::remote;
 use crate::task::spawn;
-use crate::tool::{RemoteLoan, ToolContext};
+use crate::tool::ToolContext;
 
 /// Maximum number of input requests by the server within one call.
 const MAX_INPUT_ROUNDS: usize = 8;
@@ -37,16 +37,15 @@ pub(super) async fn call_tool(
 ) -> Result<CallToolResult, CallFailure> {
     let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
     let mut meta = JsonObject::new();
-    context.remote_context.write_meta(&mut meta);
-    context.loan.mark_sent();
+    remote::attach(context, &mut meta);
     for _ in 0..MAX_INPUT_ROUNDS {
         let answer = send_call(connection, params.clone(), meta.clone(), listener).await;
-        match answer
-            .inspect_err(|error| settle_if_rejected(error, &context.loan))
-            .map_err(CallFailure::Service)?
-        {
+        if answer.as_ref().is_err_and(is_rejection) {
+            context.loan.settle(None);
+        }
+        match answer.map_err(CallFailure::Service)? {
             ServerResult::CallToolResult(result) => {
-                settle(&result, &context.loan);
+                context.loan.settle_with(result.meta.as_deref());
                 return Ok(result);
             }
             ServerResult::InputRequiredResult(input_required) => {
@@ -59,22 +58,10 @@ pub(super) async fn call_tool(
     Err(CallFailure::Message("it kept requesting user input, which is not supported"))
 }
 
-/// Settles the loan with the usage that the server reports. If the report is invalid, the usage stays
-/// unknown.
-fn settle(result: &CallToolResult, loan: &RemoteLoan) {
-    let account = result.meta.as_ref().map_or(Ok(None), |meta| UsageReport::from_meta(meta));
-    if let Ok(account) = account {
-        loan.settle(account.as_ref());
-    }
-}
-
-/// Settles the loan if the server rejected the call, because then it did no work.
-fn settle_if_rejected(error: &ServiceError, loan: &RemoteLoan) {
-    if let ServiceError::McpError(error) = error
-        && matches!(error.code, ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND)
-    {
-        loan.settle(None);
-    }
+/// Whether the server rejected the call, so that it did no work.
+fn is_rejection(error: &ServiceError) -> bool {
+    matches!(error, ServiceError::McpError(error)
+        if matches!(error.code, ErrorCode::INVALID_PARAMS | ErrorCode::METHOD_NOT_FOUND))
 }
 
 /// Sends a call and waits for the answer. If the future is dropped, the server receives a cancellation.

@@ -7,7 +7,7 @@ use brigade_core::message::Category;
 use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::{ToolOutput, ToolSpec, usage_report};
 use futures::future::BoxFuture;
-use rmcp::model::{MetaObject, Tool};
+use rmcp::model::Tool;
 use serde_json::Value;
 
 use super::server::Server;
@@ -34,10 +34,9 @@ impl ServerTool {
             object.entry("type").or_insert_with(|| "object".into());
         }
         let is_read_only = tool.annotations.as_ref().is_some_and(|hints| hints.read_only_hint == Some(true));
-        let is_marked = |meta: &MetaObject| meta.get(usage_report::LOAN_META_KEY) == Some(&Value::Bool(true));
         ServerTool {
             server,
-            delegates_remotely: !is_read_only && tool.meta.as_ref().is_some_and(is_marked),
+            delegates_remotely: !is_read_only && tool.meta.as_deref().is_some_and(usage_report::accepts_loan),
             remote_name: tool.name.into_owned(),
             spec: ToolSpec { name, description, schema, category: Category::Other },
             effect: if is_read_only { Effect::Pure } else { Effect::Opaque },

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use brigade_core::delegation_styles::delegate::Retention;
 use brigade_core::event::Answer;
-use brigade_core::{CallId, DelegationStyle, Event, SessionId};
+use brigade_core::{CallId, Event, SessionId};
 use futures::Stream;
 use futures::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -188,13 +187,8 @@ async fn run_detached(
 /// Removes the descendants that the settings keep only while the root runs. A session with a kept descendant is
 /// kept too.
 async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
-    let delegation_styles = &tree.settings().delegation_styles;
-    let is_kept = |style: DelegationStyle| match style {
-        DelegationStyle::Delegate => delegation_styles.swarm.keep == Retention::Root,
-        DelegationStyle::Subagent => delegation_styles.subagent().keep == Retention::Root,
-        DelegationStyle::Run | DelegationStyle::Dispatch | DelegationStyle::Spawn => true,
-    };
-    if is_kept(DelegationStyle::Delegate) && is_kept(DelegationStyle::Subagent) {
+    let unkept = tree.settings().delegation_styles.unkept();
+    if unkept.is_empty() {
         return Ok(());
     }
     // Sessions of earlier rounds were removed when those rounds ended.
@@ -202,7 +196,7 @@ async fn remove_unkept_children(tree: &Tree) -> Result<(), StoreError> {
     let (mut kept, mut removable) = (Vec::new(), Vec::new());
     for record in &records {
         if let Event::Started { delegation, .. } = &record.event {
-            let list = if is_kept(delegation.style) { &mut kept } else { &mut removable };
+            let list = if unkept.contains(&delegation.style) { &mut removable } else { &mut kept };
             list.push(&record.session);
         }
     }

@@ -29,7 +29,7 @@ pub(crate) struct CachedSession {
     pub(crate) mode: Option<Mode>,
     /// Position of the last event imported into the tree.
     pub(crate) imported: Option<Cursor>,
-    /// Highest number of a `spawn` delegation in the tree, and the position up to which the log was searched for
+    /// Highest number of a numbered delegation in the tree, and the position up to which the log was searched for
     /// it.
     pub(crate) number: (u32, Cursor),
 }

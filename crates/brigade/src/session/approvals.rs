@@ -88,11 +88,7 @@ impl Driver {
         let verdict = permissions.check_with(self.state().always_allowed(), action);
         let always = match verdict {
             // A call that an external agent does not describe may do something else each time.
-            Verdict::Ask { .. }
-                if self.resolved.external_limits.is_some() && action.subject == Subject::Nothing =>
-            {
-                None
-            }
+            Verdict::Ask { .. } if self.resolved.is_external() && action.subject == Subject::Nothing => None,
             Verdict::Ask { .. } => permissions.exact_rule(action),
             Verdict::Allow | Verdict::Deny { .. } => None,
         };

@@ -187,7 +187,7 @@ impl Driver {
     /// limit. An external agent has no such queue.
     fn queue_extends(&self) -> bool {
         let is_child = self.state().round().is_some_and(|round| round.parent.is_some());
-        is_child && self.resolved.external_limits.is_none()
+        is_child && !self.resolved.is_external()
     }
 
     pub(super) fn queue_time(&self, grace: Duration) -> QueueTime {

@@ -8,8 +8,8 @@ use brigade_core::{CallId, Delegation, SessionId};
 use super::mailbox::{DriverMessage, DriverSender};
 use crate::concurrency::{ConcurrencyKey, ConcurrencyLimiter, Slot};
 use crate::fast_map::FastMap;
+use crate::resolved_agent::ResolvedAgent;
 use crate::task::{self, AbortOnDrop};
-use crate::tree::ResolvedAgent;
 
 /// A child that waits for a slot or for a refund.
 pub(super) struct PendingChild {

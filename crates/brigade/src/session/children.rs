@@ -9,9 +9,7 @@ use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::event::Speaker;
 use brigade_core::grant::Grant;
 use brigade_core::state::RoundSpec;
-use brigade_core::{
-    Budget, CallId, DelegationStyle, Event, Limit, Outcome, Resources, SessionId, Spent, Status,
-};
+use brigade_core::{Budget, Event, Limit, Outcome, Resources, SessionId, Spent, Status};
 use futures::FutureExt;
 use tokio::time::Instant;
 
@@ -20,6 +18,7 @@ use super::delegation_calls::is_background;
 use super::{ChildEnd, Driver, DriverError, DriverMessage, RoundEnd};
 use crate::clock;
 use crate::concurrency::Slot;
+use crate::resolved_agent::AgentKind;
 
 /// Result of an attempt to lend.
 enum LoanAttempt {
@@ -72,12 +71,7 @@ impl Driver {
             self.refuse_child(pending, format!("Not started: {reason}"));
             return LoanAttempt::Refused;
         }
-        let min_loan = match pending.resolved.external_limits {
-            None => {
-                pending.resolved.model_option(0).cost_model.min_loan(pending.delegation.task.len() as u64)
-            }
-            Some(_) => Resources::default(),
-        };
+        let min_loan = pending.resolved.min_loan(pending.delegation.task.len() as u64);
         let explicit = explicit_budget(&pending);
         if let Some(text) = explicit.and_then(|explicit| too_small(&explicit, min_loan)) {
             self.refuse_child(pending, text);
@@ -96,7 +90,7 @@ impl Driver {
             self.refuse_child(pending, text);
             return LoanAttempt::Refused;
         }
-        if pending.delegation.style == DelegationStyle::Spawn {
+        if self.tree.settings().delegation_styles.of(&pending.delegation).info().is_numbered {
             Arc::make_mut(&mut pending.delegation).number = Some(self.tree.next_number());
         }
         let child = self.child_id(&pending);
@@ -139,8 +133,8 @@ impl Driver {
         let parts = (slots + 1).min(others + 1);
         // Each child is an agent itself. Agents that it may start are shared like the rest.
         let beyond = Budget { agents: free.agents.minus(parts), ..free };
-        if let Some(external_limits) = &pending.resolved.external_limits {
-            let lent = external_limits.budget().min(beyond);
+        if let AgentKind::External(external) = &pending.resolved.kind {
+            let lent = external.limits.budget().min(beyond);
             return explicit.map_or(lent, |explicit| lent.min(explicit));
         }
         // A session that continues beside its child keeps at least as much as it lends.
@@ -157,41 +151,13 @@ impl Driver {
         }
     }
 
-    /// Loan of a call that delegates to another Brigade process: an equal share of the free budget among the
-    /// calls of this reply that need a loan and have not started. The session keeps one share for itself, because
-    /// after a crash the use of the other shares is unknown.
-    pub(super) fn remote_share(&self) -> Budget {
-        let parts = self.calls_needing_loan().max(1) + 1;
-        let free = self.state().lendable(self.cost_model());
-        // Agents cannot be divided, so the first calls get one each instead of all getting none.
-        let agents = match free.agents {
-            Limit::AtMost(agents) => Limit::AtMost(agents.div_ceil(parts)),
-            Limit::Unlimited => Limit::Unlimited,
-        };
-        Budget { agents, ..free.share(parts) }
-    }
-
-    fn calls_needing_loan(&self) -> u64 {
-        let needs_loan = |call: &CallId| {
-            let Some(tool_call) = self.state().tool_call(*call) else { return false };
-            DELEGATION_TOOLS.contains(&tool_call.name.as_str())
-                || self
-                    .tree
-                    .agents
-                    .tool(&self.resolved, &tool_call.name)
-                    .is_some_and(|tool| tool.delegates_remotely())
-        };
-        self.state().unstarted_calls().filter(needs_loan).count() as u64
-    }
-
     fn child_grant(&self, pending: &PendingChild, budget: Budget) -> Grant {
         let limits = &self.tree.settings().limits;
         let delegation = &pending.delegation;
-        let external_limits = pending.resolved.external_limits.unwrap_or_default();
-        let timeout = delegation.timeout.or(pending.resolved.agent.timeout).or(external_limits.timeout);
+        let timeout = delegation.timeout.or(pending.resolved.timeout());
         let timeout = timeout.unwrap_or(limits.child_timeout.as_millis() as u64);
         let own = Limit::AtMost(clock::now().saturating_add(timeout));
-        let turns = delegation.turns.or(pending.resolved.agent.max_turns).or(external_limits.turns);
+        let turns = delegation.turns.or(pending.resolved.max_turns());
         let turns = turns.unwrap_or(limits.child_turns);
         Grant {
             authority: pending.resolved.authority_hash,

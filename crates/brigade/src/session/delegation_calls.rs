@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use brigade_core::delegation::Execution as Wait;
-use brigade_core::delegation_styles::{Caller, ChildResult, delegate, failure_cause, subagent};
+use brigade_core::delegation_styles::{Caller, ChildResult, DelegationStyles, MESSAGE_TOOL, failure_cause};
 use brigade_core::grant::Access;
 use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::{
-    Agent, CallId, Delegation, DelegationStyle, Event, Limit, Outcome, Record, SessionId, Status, ToolCall,
-    ToolOutput, delegation_styles, json,
+    Agent, CallId, Delegation, Event, Limit, Outcome, Record, SessionId, Status, ToolCall, ToolOutput, json,
 };
 
 use super::approvals::Permission;
@@ -18,8 +17,8 @@ use super::child_queue::PendingChild;
 use super::{Driver, DriverError};
 use crate::agents::LoadError;
 use crate::concurrency::ConcurrencyKey;
+use crate::resolved_agent::ResolvedAgent;
 use crate::schema::ResultSchema;
-use crate::tree::ResolvedAgent;
 
 /// The last resolved agent and the delegation it was resolved for.
 pub(super) struct ResolveCache {
@@ -39,10 +38,13 @@ impl Driver {
         }
     }
 
+    fn styles(&self) -> &DelegationStyles {
+        &self.tree.settings().delegation_styles
+    }
+
     /// Parses a delegation call and queues its children.
     pub(super) async fn delegate(&mut self, call: CallId, tool_call: &ToolCall) -> Result<(), ToolOutput> {
-        let delegation_styles = &self.tree.settings().delegation_styles;
-        let plan = delegation_styles.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
+        let plan = self.styles().plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
         let plan = plan.map_err(ToolOutput::error)?;
         let action = Action { tool: &tool_call.name, kind: ActionKind::Pure, subject: Subject::Nothing };
         let decision = self.decide(&action);
@@ -54,7 +56,7 @@ impl Driver {
             ResultSchema::parse(schema.as_str())
                 .map_err(|cause| ToolOutput::error(format!("Invalid 'schema' argument: {cause}")))?;
         }
-        let is_parallel = tool_call.name == subagent::PARALLEL_NAME;
+        let is_parallel = self.styles().parallel(&tool_call.name).is_some();
         if is_parallel {
             self.check_agents(plan.delegations.len() as u64)?;
         }
@@ -112,13 +114,8 @@ impl Driver {
     /// Extends a label or description that looks like the name of the lead, so that messages of the child are not
     /// taken for the lead's.
     fn distinguish_from_lead(&self, request: &mut Delegation) {
-        let Some(role) = request
-            .role
-            .as_mut()
-            .filter(|_| matches!(request.style, DelegationStyle::Subagent | DelegationStyle::Spawn))
-        else {
-            return;
-        };
+        let extends_titles = self.styles().of(request).info().extends_titles;
+        let Some(role) = request.role.as_mut().filter(|_| extends_titles) else { return };
         if self.tree.agents.is_name_of_lead(role) {
             request.title.get_or_insert_with(|| role.as_str().into());
             role.push_str(" (sub-agent)");
@@ -155,7 +152,9 @@ impl Driver {
         &mut self,
         request: &Delegation,
     ) -> Result<(Arc<ResolvedAgent>, Option<String>, Option<String>), ToolOutput> {
+        let style = self.styles().of(request).info();
         if let Some(last) = &self.children.resolve_cache
+            && !style.always_resolves
             && resolves_alike(&last.request, request)
         {
             return Ok((last.resolved.clone(), last.agent.clone(), last.warning.clone()));
@@ -169,19 +168,17 @@ impl Driver {
             return Err(ToolOutput::error(text));
         }
         let defined = definition.as_ref().map(|agent| agent.id.clone());
-        let (agent, wanted) =
-            self.tree.settings().delegation_styles.prepare_child(request, &self.caller(), definition);
+        let (agent, wanted) = self.styles().prepare_child(request, &self.caller(), definition);
         let depth = self.caller().depth + 1;
         let authority = &self.resolved.authority;
         let attenuated = authority
             .attenuate(&wanted, depth)
             .map_err(|refusal| self.failed_output(request, refusal.to_string()))?;
         let mut lent = attenuated.authority;
-        let speaks =
-            authority.speak == Access::Allowed && authority.lend.contains(delegation_styles::MESSAGE_TOOL);
-        if request.style == DelegationStyle::Delegate && speaks {
-            lent.tools.insert(delegation_styles::MESSAGE_TOOL.to_owned());
-            lent.lend.insert(delegation_styles::MESSAGE_TOOL.to_owned());
+        let speaks = authority.speak == Access::Allowed && authority.lend.contains(MESSAGE_TOOL);
+        if style.always_lends_message && speaks {
+            lent.tools.insert(MESSAGE_TOOL.to_owned());
+            lent.lend.insert(MESSAGE_TOOL.to_owned());
         }
         let warning = tool_warning(&attenuated.unknown_tools, &wanted.not_in_definition, &agent.name);
         let resolved = self
@@ -204,28 +201,13 @@ impl Driver {
     /// Failure of a child that could not be resolved, in the format of its delegation style.
     fn failed_output(&self, request: &Delegation, cause: String) -> ToolOutput {
         let outcome = Outcome::new(Status::Failed { cause }, "");
-        self.tree.settings().delegation_styles.render(request, &outcome, usize::MAX, "")
+        self.styles().render(request, &outcome, usize::MAX, "")
     }
 
-    /// Definition that a delegation names: by id, or as a role without a preset.
+    /// Definition that a delegation names.
     async fn definition_for(&self, request: &Delegation) -> Result<Option<Agent>, ToolOutput> {
-        let id = match (request.style, &request.agent, &request.role) {
-            (DelegationStyle::Dispatch, Some(id), _) => id.clone(),
-            (DelegationStyle::Delegate, _, Some(role))
-                if self.tree.settings().delegation_styles.swarm.preset(role).is_none() =>
-            {
-                let wanted = delegate::fold(role);
-                let others = self.caller().callable_agents();
-                let is_meant = |agent: &&&Agent| {
-                    delegate::fold(&agent.id) == wanted || delegate::fold(&agent.name) == wanted
-                };
-                match others.iter().find(is_meant) {
-                    Some(agent) => agent.id.clone(),
-                    None => return Ok(None),
-                }
-            }
-            _ => return Ok(None),
-        };
+        let id = self.styles().of(request).definition(request, &self.caller());
+        let Some(id) = id else { return Ok(None) };
         let core = self.tree.core.clone();
         // Definitions are files, so they are read on a thread that may block.
         let loaded = tokio::task::spawn_blocking(move || core.settings.agents.load(&id)).await;
@@ -265,8 +247,8 @@ impl Driver {
     ) {
         let failed = failure_cause(&outcome.status).is_some();
         let limit = self.tree.settings().limits.result_bytes;
-        let output =
-            || self.tree.settings().delegation_styles.render(request, outcome, limit, child.as_str());
+        let styles = &self.tree.settings().delegation_styles;
+        let output = || styles.render(request, outcome, limit, child.as_str());
         let answer = self.children.end(call, failed, output, self.log.state());
         self.answer_complete(call, answer);
     }
@@ -299,9 +281,10 @@ impl Driver {
             results.sort_by_key(|(index, _, _)| *index);
             let results: Vec<(Arc<Delegation>, ChildResult)> =
                 results.into_iter().map(|(_, request, end)| (request, end)).collect();
-            let settings = self.tree.settings();
-            let (config, limit) = (settings.delegation_styles.subagent(), settings.limits.result_bytes);
-            self.answer(call, config.render_parallel(&results, last.saturating_sub(first), limit));
+            let tool = self.state().tool_call(call).and_then(|call| self.styles().parallel(&call.name));
+            let Some(tool) = tool else { continue };
+            let limit = self.tree.settings().limits.result_bytes;
+            self.answer(call, tool.render_parallel(&results, last.saturating_sub(first), limit));
         }
         Ok(())
     }
@@ -313,7 +296,7 @@ impl Driver {
         tool_call: &ToolCall,
         children: Vec<SessionId>,
     ) -> Result<(), DriverError> {
-        let is_parallel = tool_call.name == subagent::PARALLEL_NAME;
+        let is_parallel = self.styles().parallel(&tool_call.name).is_some();
         let out = children.iter().filter(|child| self.state().loans().contains_key(*child)).count();
         let mut group = ChildGroup { is_parallel, busy: out, ..ChildGroup::default() };
         if is_parallel {
@@ -346,8 +329,7 @@ impl Driver {
         children: &[SessionId],
         group: &mut ChildGroup,
     ) -> Result<(), DriverError> {
-        let delegation_styles = &self.tree.settings().delegation_styles;
-        let plan = delegation_styles.plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
+        let plan = self.styles().plan(&tool_call.name, &self.caller(), tool_call.arguments.as_str());
         let records = self.tree.read(self.state().session(), 0).await?;
         let failed = ended_children(&records, call)
             .iter()
@@ -407,7 +389,6 @@ fn resolves_alike(one: &Delegation, other: &Delegation) -> bool {
         && one.tools == other.tools
         && one.single == other.single
         && one.system_prompt == other.system_prompt
-        && other.style != DelegationStyle::Dispatch
 }
 
 /// Returned children of a call, read from the log.

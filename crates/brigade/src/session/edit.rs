@@ -142,10 +142,7 @@ impl Driver {
         let files = self.resolved.files.clone();
         let found = tokio::task::spawn_blocking(move || files.load_for_edit(&path)).await;
         let now = found.ok()?.ok()??.seen(Extent::Part)?;
-        self.log
-            .state()
-            .seen(&now.path)
-            .filter(|seen| seen.hash != now.hash && self.external_session.is_none())?;
+        self.state().seen(&now.path).filter(|seen| seen.hash != now.hash && !self.resolved.is_external())?;
         let writer = self.tree.writer(&now.path, now.hash, self.state().session()).await;
         Some((now, Objection::Changed { by: writer_name(writer, self.label()) }))
     }
@@ -160,7 +157,7 @@ impl Driver {
     async fn refusal(&self, now: SeenFile, objection: &Objection) -> (ToolOutput, Option<SeenFile>) {
         let path = escape_controls(&now.path);
         let refusal = ToolOutput::error(objection.refusal(&path));
-        if self.external_session.is_some() {
+        if self.resolved.is_external() {
             // The refusal asks for a read. Whether the agent reads the file is not visible, so its next write is
             // accepted.
             return (refusal, Some(now));

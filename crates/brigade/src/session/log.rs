@@ -9,8 +9,9 @@ use super::DriverError;
 use crate::clock;
 use crate::event_stream::RunEvent;
 use crate::fast_map::FastSet;
+use crate::resolved_agent::ResolvedAgent;
 use crate::store::{Append, Appended, Expect, StoreError, retry};
-use crate::tree::{ResolvedAgent, Tree};
+use crate::tree::Tree;
 
 /// The only writer of a session's log, apart from external events. The state contains every recorded event, durable
 /// or not.

@@ -20,6 +20,7 @@ use crate::event_stream::RunEvent;
 use crate::external::{self, ReportedUsage};
 use crate::jitter::jitter;
 use crate::model::{Chunk, Ingest, ModelError, Request};
+use crate::resolved_agent::{AgentKind, ExternalAgent};
 
 /// Maximum pause after a fault.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(8);
@@ -149,13 +150,14 @@ impl Driver {
             Summary::Requested => self.state().compaction_input_on_request(&cost_model),
             Summary::NotRequested | Summary::Done => self.state().compaction_input(&cost_model),
         });
-        let worst = match &digest {
-            _ if let Some(external_limits) = &self.resolved.external_limits => {
-                let amount = external_limits.reserve(self.state().ledger().reservable());
-                Ok(WorstCase { amount, input: 0, max_output: 0 })
+        let worst = match (&self.resolved.kind, &digest) {
+            (AgentKind::External(external), _) => {
+                Ok(external.limits.worst_case(self.state().ledger().reservable()))
             }
-            Some(digest) => self.state().worst_case_summary(&cost_model, compact::bytes(digest)),
-            None => self.state().worst_case(&cost_model, purpose),
+            (AgentKind::Local(_), Some(digest)) => {
+                self.state().worst_case_summary(&cost_model, compact::bytes(digest))
+            }
+            (AgentKind::Local(_), None) => self.state().worst_case(&cost_model, purpose),
         };
         match worst {
             Ok(worst) => Some(PlannedCall { purpose, turn, attempt, worst, digest, partial: None }),
@@ -286,7 +288,7 @@ impl Driver {
             messages,
             max_tokens: planned.worst.max_output,
             temperature: self.resolved.agent.temperature,
-            remote_context: self.resolved.external_limits.map(|_| Box::new(self.remote_context())),
+            remote_context: self.resolved.is_external().then(|| Box::new(self.remote_context())),
         }
     }
 
@@ -303,26 +305,24 @@ impl Driver {
         if is_stopped && planned.purpose != Purpose::Compaction && !ingest.text().trim().is_empty() {
             planned.partial = Some(ingest.text().into());
         }
-        let outcome = match outcome {
-            CallOutcome::Fault(cause, Charge::Unconfirmed) if self.resolved.external_limits.is_some() => {
-                let reported = self.reported_at_stop(ingest.reported()).await;
+        let outcome = match (outcome, &self.resolved.kind) {
+            (CallOutcome::Fault(cause, Charge::Unconfirmed), AgentKind::External(external)) => {
+                let reported = self.reported_at_stop(external, ingest.reported()).await;
                 let used = CallUsage { usage: Usage::default(), estimated: 0, reported };
                 CallOutcome::Fault(cause, Charge::Reported(used))
             }
-            outcome => outcome,
+            (outcome, AgentKind::External(_) | AgentKind::Local(_)) => outcome,
         };
         Ok((outcome, waited))
     }
 
     /// Usage of an external agent in a call without a reply. If the user cancelled it, it is asked for a final
     /// report, because it will not be called again.
-    async fn reported_at_stop(&self, reported: ReportedUsage) -> ReportedUsage {
-        let external = self.tree.settings().external.as_ref();
-        match external.filter(|_| self.state().cancelled().is_some() && reported == ReportedUsage::default())
-        {
-            Some(external) => external.stop(self.state().session()).await.unwrap_or_default(),
-            None => reported,
+    async fn reported_at_stop(&self, agent: &ExternalAgent, reported: ReportedUsage) -> ReportedUsage {
+        if self.state().cancelled().is_none() || reported != ReportedUsage::default() {
+            return reported;
         }
+        agent.agents.stop(self.state().session()).await.unwrap_or_default()
     }
 
     /// Reads until the reply is complete, the time is up or the session is stopped.
@@ -373,7 +373,7 @@ impl Driver {
                     queue_guard = None;
                     timer.as_mut().reset(timeout.next_check(Instant::now()));
                     charge_if_stopped = Charge::Unconfirmed;
-                    if self.resolved.external_limits.is_some() {
+                    if self.resolved.is_external() {
                         // The agent works from now on, whether it reports progress or not.
                         cost = Charge::Unconfirmed;
                     }
@@ -431,17 +431,18 @@ impl Driver {
             Purpose::Grace | Purpose::Summary => deadline.map(|deadline| deadline + self.clock.grace()),
             Purpose::Turn | Purpose::Compaction => deadline,
         };
-        // An external program may work silently for a long time. Only its time limit ends it.
-        let silence = match self.resolved.external_limits {
-            None => self.tree.settings().limits.model_silence,
-            Some(_) => EXTERNAL_SILENCE_TIMEOUT,
-        };
         let is_wrap_up = matches!(purpose, Purpose::Grace | Purpose::Summary);
         let queue = self.queue_time(if is_wrap_up { self.clock.grace() } else { Duration::ZERO });
-        let timeout = CallTimeout::new(Instant::now(), deadline, queue, silence);
-        let is_first_attempt =
-            !is_wrap_up && self.resolved.external_limits.is_none() && self.state().faults() == 0;
-        if is_first_attempt { timeout.reserving_retry() } else { timeout }
+        let timeout = |silence| CallTimeout::new(Instant::now(), deadline, queue, silence);
+        match self.resolved.kind {
+            // An external program may work silently for a long time. Only its time limit ends it.
+            AgentKind::External(_) => timeout(EXTERNAL_SILENCE_TIMEOUT),
+            AgentKind::Local(_) => {
+                let timeout = timeout(self.tree.settings().limits.model_silence);
+                let is_first_attempt = !is_wrap_up && self.state().faults() == 0;
+                if is_first_attempt { timeout.reserving_retry() } else { timeout }
+            }
+        }
     }
 
     /// Returns the fault if a time limit of the call was exceeded.
@@ -520,11 +521,11 @@ impl Driver {
     }
 
     fn cost(&self, used: CallUsage, reserved: Resources) -> Spent {
-        let spent = match &self.resolved.external_limits {
-            Some(external_limits) => external_limits.cost(used.reported, reserved),
-            None => {
+        let spent = match &self.resolved.kind {
+            AgentKind::External(external) => external.limits.cost(used.reported, reserved),
+            AgentKind::Local(local) => {
                 let (usage, estimated) = (used.usage, used.estimated);
-                let option = self.resolved.model_option(self.state().fallback_index());
+                let option = local.model_option(self.state().fallback_index());
                 let unpriced = u64::from(!option.is_priced && usage.total() > 0);
                 Spent {
                     usage,

@@ -1,22 +1,21 @@
-//! Context of work that is delegated to another process.
+//! Context and loan of work that is delegated to another process.
 
-use brigade_core::{Limit, RemoteContext};
+use brigade_core::delegation_styles::DELEGATION_TOOLS;
+use brigade_core::{Budget, CallId, Limit, RemoteContext};
 
 use super::Driver;
+use crate::remote;
 
 impl Driver {
     /// Depth and remaining limits of this session.
     pub(super) fn remote_context(&self) -> RemoteContext {
-        let ledger = self.state().ledger();
-        // The reserve of the current call is available to the session that takes up the work.
-        let left = ledger.granted().minus(ledger.committed().minus(ledger.reserved()));
-        let left =
-            self.resolved.external_limits.map_or(left, |external_limits| external_limits.advertised(left));
+        let (depth, is_root) =
+            self.state().round().map_or((0, true), |round| (round.depth, round.parent.is_none()));
         let mut lineage = self.tree.remote_ancestors.clone();
         lineage.push(self.state().session().to_string());
         RemoteContext {
             lineage,
-            depth: self.remote_depth(),
+            depth: remote::depth_of_work(&self.resolved.kind, depth, is_root),
             max_depth: Some(self.resolved.authority.max_depth),
             // Early enough for the result to arrive in time.
             deadline: match self.child_deadline() {
@@ -26,16 +25,25 @@ impl Driver {
             mode: Some(self.resolved.authority.permissions.mode),
             ..RemoteContext::default()
         }
-        .with_budget(left)
+        .with_budget(remote::lendable_rest(&self.resolved.kind, self.state().ledger()))
     }
 
-    /// Depth of the session that takes up the work in the other process. A call is made by a session in place of
-    /// this one, and an external agent is itself the child. A root has started no session for the work yet, so it
-    /// adds one level. Otherwise a loop of external agents would never end.
-    fn remote_depth(&self) -> u32 {
-        let (depth, is_root) =
-            self.state().round().map_or((0, true), |round| (round.depth, round.parent.is_none()));
-        let is_new = is_root && self.resolved.external_limits.is_some();
-        depth.saturating_add(u32::from(is_new))
+    /// Loan of a call that delegates to another Brigade process.
+    pub(super) fn remote_share(&self) -> Budget {
+        remote::share(self.state().lendable(self.cost_model()), self.calls_needing_loan())
+    }
+
+    /// Number of calls of this reply that need a loan and have not started.
+    fn calls_needing_loan(&self) -> u64 {
+        let needs_loan = |call: &CallId| {
+            let Some(tool_call) = self.state().tool_call(*call) else { return false };
+            DELEGATION_TOOLS.contains(&tool_call.name.as_str())
+                || self
+                    .tree
+                    .agents
+                    .tool(&self.resolved, &tool_call.name)
+                    .is_some_and(|tool| tool.delegates_remotely())
+        };
+        self.state().unstarted_calls().filter(needs_loan).count() as u64
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use brigade_core::delegation::{Delegation, Environment};
-use brigade_core::delegation_styles::{Caller, MESSAGE_TOOL, PASSTHROUGH_PREFIX, delegate, guidance};
+use brigade_core::delegation_styles::{Caller, MESSAGE_TOOL, PASSTHROUGH_PREFIX, guidance, looks_like};
 use brigade_core::grant::{Access, Authority};
 use brigade_core::permission::Mode;
 use brigade_core::state::CostModel;
@@ -11,12 +11,12 @@ use brigade_core::{Agent, Backend, Hash, Price, ToolSpec};
 
 use super::core::Core;
 use super::lock;
-use super::resolved_agent::{ModelOption, ResolvedAgent};
 use super::system_prompt::{message_spec, system};
 use crate::environment;
 use crate::external::ExternalTool;
 use crate::fast_map::{FastMap, FastSet};
 use crate::model::ModelHandle;
+use crate::resolved_agent::{AgentKind, ExternalAgent, LocalAgent, ModelOption, ResolvedAgent};
 use crate::session::DriverError;
 use crate::settings::Settings;
 use crate::skills::SKILL;
@@ -83,7 +83,7 @@ impl AgentResolution {
     /// Whether a role would be mistaken for the root agent.
     pub(crate) fn is_name_of_lead(&self, role: &str) -> bool {
         let names = self.lead.get().into_iter().flatten().map(String::as_str);
-        names.chain([LEAD_NAME]).any(|name| delegate::looks_like(name, role))
+        names.chain([LEAD_NAME]).any(|name| looks_like(name, role))
     }
 
     /// Resolves an agent with this authority at this depth.
@@ -116,7 +116,8 @@ impl AgentResolution {
         let external = self.core.external()?;
         let model = ModelHandle { provider: external.model(place)?, name: place.to_owned() };
         let cost_model = CostModel { price: Price::default(), fixed_bytes: 0, max_output: 0, window: None };
-        let primary = ModelOption { name: place.to_owned(), model, cost_model, is_priced: true };
+        let model = ModelOption { name: place.to_owned(), model, cost_model, is_priced: true };
+        let (limits, agents) = (external.limits(place), external.clone());
         let may_ask = |spec: &ToolSpec| EXTERNAL_TOOLS.contains(&spec.name.as_str());
         let mut specs = self.settings().tools.specs(&authority);
         let is_denied = |spec: &ToolSpec| authority.permissions.denies(&spec.name);
@@ -125,12 +126,10 @@ impl AgentResolution {
         Ok(ResolvedAgent {
             agent_hash: agent.hash(),
             authority_hash: authority.hash(),
-            primary,
-            fallbacks: Vec::new(),
             system: agent.prompt.as_str().into(),
             specs: specs.into(),
             files: self.files(&authority),
-            external_limits: Some(external.limits(place)),
+            kind: AgentKind::External(ExternalAgent { model, limits, agents }),
             agent,
             authority,
         })
@@ -170,18 +169,16 @@ impl AgentResolution {
         };
         let primary = model_option(wanted, model);
         let fallbacks = fallbacks.into_iter().map(|(name, model)| model_option(name, model)).collect();
-        let (files, external_limits) = (self.files(&authority), None);
+        let files = self.files(&authority);
         Ok(ResolvedAgent {
             agent,
             agent_hash,
             authority,
             authority_hash,
-            primary,
-            fallbacks,
             system,
             specs,
             files,
-            external_limits,
+            kind: AgentKind::Local(LocalAgent { primary, fallbacks }),
         })
     }
 
@@ -227,11 +224,14 @@ impl AgentResolution {
     }
 
     /// Returns the tool that a resolved agent calls by this name, if it has one.
-    pub(crate) fn tool(&self, resolved: &ResolvedAgent, name: &str) -> Option<&Arc<dyn AnyTool>> {
+    pub(crate) fn tool<'a>(
+        &'a self,
+        resolved: &'a ResolvedAgent,
+        name: &str,
+    ) -> Option<&'a Arc<dyn AnyTool>> {
         let may_use = |name: &str| resolved.authority.tools.contains(name);
-        if resolved.external_limits.is_some() {
-            let external = self.settings().external.as_ref().and_then(|external| external.tool(name));
-            return match external {
+        if let AgentKind::External(external) = &resolved.kind {
+            return match external.agents.tool(name) {
                 Some(ExternalTool { tool, needs }) => {
                     (needs.is_empty() || needs.iter().any(|name| may_use(name))).then_some(tool)
                 }

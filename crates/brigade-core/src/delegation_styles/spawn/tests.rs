@@ -1,7 +1,7 @@
 //! Contract of style D. A test name that starts with `c` and a number refers to that point of the checklist.
 
 use super::*;
-use crate::delegation::LimitKind;
+use crate::delegation::{LimitKind, Status};
 use crate::delegation_styles::testing::{TOOLS, TestAgent, all_styles, set};
 use crate::delegation_styles::{DELEGATION_TOOLS, DelegationStyles};
 use crate::permission::Mode;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brigade_core::usage_report::UsageReport;
 use brigade_core::{Budget, Spent};
+use serde_json::{Map, Value};
 
 /// Budget that a call passes on to another Brigade process. Most calls have none.
 ///
@@ -55,6 +56,13 @@ impl RemoteLoan {
         *self.lock() = LoanState::Settled(spent.unwrap_or_default());
     }
 
+    /// Settles the loan with the usage in the `_meta` of a result. If that is invalid, the usage stays unknown.
+    pub(crate) fn settle_with(&self, meta: Option<&Map<String, Value>>) {
+        if let Ok(account) = meta.map_or(Ok(None), UsageReport::from_meta) {
+            self.settle(account.as_ref());
+        }
+    }
+
     /// Returns the usage to charge.
     pub fn spent(&self) -> Spent {
         match *self.lock() {
@@ -70,6 +78,7 @@ impl RemoteLoan {
 #[cfg(test)]
 mod tests {
     use brigade_core::{Limit, Resources, Usage};
+    use serde_json::json;
 
     use super::*;
 
@@ -87,6 +96,21 @@ mod tests {
         loan.mark_sent();
         loan.settle(None);
         assert_eq!(loan.spent(), Spent::default());
+    }
+
+    #[test]
+    fn invalid_usage_report_leaves_the_loan_unconfirmed() {
+        let lent = Budget { tokens: Limit::AtMost(10), ..Budget::UNLIMITED };
+        let spent_after = |meta: Option<Value>| {
+            let loan = RemoteLoan::new(lent);
+            loan.mark_sent();
+            loan.settle_with(meta.as_ref().and_then(Value::as_object));
+            loan.spent()
+        };
+        let unconfirmed = Spent::unconfirmed(Resources { tokens: 10, ..Resources::default() });
+        assert_eq!(spent_after(Some(json!({ "brigade/spent": { "output_tokens": "many" } }))), unconfirmed);
+        assert_eq!(spent_after(Some(json!({ "brigade/spent": { "output_tokens": 4 } }))).usage.output, 4);
+        assert_eq!([spent_after(Some(json!({}))), spent_after(None)], [Spent::default(); 2]);
     }
 
     #[test]
