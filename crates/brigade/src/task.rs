@@ -1,4 +1,4 @@
-//! Spawning of tasks. This is the only place that does it.
+//! Spawning of tasks. Apart from the release of a lease, this is the only place that does it.
 
 use tokio::task::JoinHandle;
 
