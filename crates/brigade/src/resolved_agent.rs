@@ -22,11 +22,11 @@ pub(crate) struct ResolvedAgent {
     pub(crate) kind: AgentKind,
 }
 
-/// The program that runs an agent.
+/// Whether this process or another program runs an agent.
 pub(crate) enum AgentKind {
-    /// This process, which calls models.
+    /// Run by this process, which calls models.
     Local(LocalAgent),
-    /// Another program.
+    /// Run by another program.
     External(ExternalAgent),
 }
 

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use brigade_core::delegation::Execution as Wait;
-use brigade_core::delegation_styles::{Caller, ChildResult, DelegationStyles, MESSAGE_TOOL, failure_cause};
+use brigade_core::delegation_styles::{
+    Caller, ChildResult, DelegationStyles, MESSAGE_TOOL, StyleInfo, failure_cause,
+};
 use brigade_core::grant::Access;
 use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::{
@@ -152,9 +154,9 @@ impl Driver {
         &mut self,
         request: &Delegation,
     ) -> Result<(Arc<ResolvedAgent>, Option<String>, Option<String>), ToolOutput> {
-        let style = self.styles().of(request).info();
+        let StyleInfo { always_resolves, always_lends_message, .. } = self.styles().of(request).info();
         if let Some(last) = &self.children.resolve_cache
-            && !style.always_resolves
+            && !always_resolves
             && resolves_alike(&last.request, request)
         {
             return Ok((last.resolved.clone(), last.agent.clone(), last.warning.clone()));
@@ -176,7 +178,7 @@ impl Driver {
             .map_err(|refusal| self.failed_output(request, refusal.to_string()))?;
         let mut lent = attenuated.authority;
         let speaks = authority.speak == Access::Allowed && authority.lend.contains(MESSAGE_TOOL);
-        if style.always_lends_message && speaks {
+        if always_lends_message && speaks {
             lent.tools.insert(MESSAGE_TOOL.to_owned());
             lent.lend.insert(MESSAGE_TOOL.to_owned());
         }
