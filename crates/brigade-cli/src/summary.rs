@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use brigade::model::passthrough;
-use brigade::{Detached, ResultSchema, RunError, Store};
+use brigade::{Detached, ResultSchema, RunError, SessionInfo, Store};
 use brigade_core::view::{Node, PendingApproval, Tree};
 use brigade_core::{Cursor, SessionId, Spent, Status};
 pub(crate) use brigade_sandbox::shell_quoted;
@@ -86,7 +85,8 @@ pub(crate) async fn finish(
     let detached = followed.result.as_ref().ok().map(|result| result.detached.clone());
     let root = &followed.view.root;
     // A session of a single external call does not read messages.
-    let accepts_messages = !passthrough::is_passthrough(store, root).await.unwrap_or(false);
+    let info = SessionInfo::read(store, root).await.ok().flatten();
+    let accepts_messages = !info.is_some_and(|info| info.is_passthrough());
     let tell = accepts_messages.then(|| hints.tell(root));
     let exit = print(followed, global, hints, tell, colour);
     if let Some(detached) = detached.filter(|_| exit.is_ok()) {

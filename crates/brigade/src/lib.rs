@@ -32,6 +32,7 @@ mod jitter;
 pub mod lifecycle;
 pub mod mcp;
 pub mod model;
+pub mod open_sessions;
 pub mod process;
 mod runtime;
 mod schema;
@@ -57,7 +58,9 @@ pub use external::ExternalAgents;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
 #[doc(inline)]
 pub use model::{Model, Models};
-pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, Task};
+#[doc(inline)]
+pub use open_sessions::{OpenSession, OpenSessions};
+pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, SessionInfo, Task};
 pub use schema::{ResultSchema, SchemaError};
 pub use secret::Secret;
 pub use settings::{ApprovalPolicy, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};

@@ -11,7 +11,6 @@ use brigade_core::event::Answer;
 use brigade_core::{CallId, DelegationStyle, Event, SessionId};
 use futures::Stream;
 use futures::future::BoxFuture;
-use tokio::task::JoinHandle;
 
 use super::{Detached, RunError, RunResult, Runtime};
 use crate::event_stream::{RunEvent, RunEvents};
@@ -34,8 +33,13 @@ pub struct Run {
     session: SessionId,
     tree: Arc<Tree>,
     events: RunEvents,
-    task: JoinHandle<Result<RunResult, RunError>>,
+    task: RunTask,
+    /// Whether the session had already ended, so that this run is no round of it.
+    had_ended: bool,
 }
+
+/// Task that ends with the result of a run.
+pub(crate) type RunTask = AbortOnDrop<Result<RunResult, RunError>>;
 
 /// Work of a run.
 pub(super) enum RunWork {
@@ -50,6 +54,7 @@ impl Run {
         let events = tree.subscribers.subscribe();
         let (running, session) = (tree.clone(), tree.root.clone());
         let has_first_event = matches!(&work, RunWork::Drive(driver) if driver.has_unwritten_events());
+        let had_ended = matches!(&work, RunWork::AlreadyEnded(_));
         let task = match work {
             RunWork::Drive(driver) => spawn(run_tree(running, driver)),
             RunWork::AlreadyEnded(result) => spawn(async move {
@@ -58,7 +63,7 @@ impl Run {
                 *result
             }),
         };
-        let mut run = Run { runtime, session, tree, events, task };
+        let mut run = Run { runtime, session, tree, events, task: AbortOnDrop(task), had_ended };
         if has_first_event && !run.events.wait_for_first().await {
             let session = run.session.clone();
             run.result().await?;
@@ -116,10 +121,20 @@ impl Run {
     /// Waits for the run to end. Its remaining events are discarded.
     pub async fn result(mut self) -> Result<RunResult, RunError> {
         self.events.close();
-        match (&mut self.task).await {
-            Ok(result) => result,
-            Err(error) => Err(RunError::Bug(error.to_string())),
-        }
+        join(&mut self.task).await
+    }
+
+    /// Whether the session had already ended, so that this run is no round of it.
+    pub(crate) fn had_ended(&self) -> bool {
+        self.had_ended
+    }
+
+    /// Returns the run with a task around its own. The result is that of the outer task, which is aborted with the run.
+    pub(crate) fn supervised<F>(self, supervise: impl FnOnce(RunTask) -> F) -> Run
+    where
+        F: Future<Output = Result<RunResult, RunError>> + Send + 'static,
+    {
+        Run { task: AbortOnDrop(spawn(supervise(self.task))), ..self }
     }
 }
 
@@ -140,10 +155,9 @@ impl IntoFuture for Run {
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Waits for the result of a run.
+pub(crate) async fn join(task: &mut RunTask) -> Result<RunResult, RunError> {
+    (&mut task.0).await.unwrap_or_else(|error| Err(RunError::Bug(error.to_string())))
 }
 
 /// Runs a tree to the end of its round and releases its lease.

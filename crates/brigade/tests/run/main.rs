@@ -21,6 +21,7 @@ mod long_conversations;
 mod lost_updates;
 mod memory_tool;
 mod messages;
+mod open_sessions;
 mod queue;
 mod remote_calls;
 mod remote_context;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use brigade::mcp::Servers;
 use brigade::tool::Files;
-use brigade::{ApprovalPolicy, Run, RunError, Runtime, Store, StoreError};
+use brigade::{ApprovalPolicy, Run, RunError, Runtime, SessionInfo, Store, StoreError};
 use brigade_core::delegation::Execution;
 use brigade_core::permission::Mode;
 use brigade_core::view::Activity;
@@ -122,33 +122,28 @@ impl Conversation {
         node.is_some_and(|node| !matches!(node.activity, Activity::Ended(_)))
     }
 
+    /// Definition of the session's last round, if it can be read.
+    async fn last_definition(&self) -> Option<SessionInfo> {
+        self.runtime.session_info(self.session()?).await.ok().flatten()
+    }
+
     /// Model of the next round, if there is one. A session keeps its model until another is set.
     pub(super) async fn model(&self) -> Option<String> {
-        let stored = match (&self.flags.model, self.session()) {
-            (None, Some(session)) => setup::stored_definition(&*self.store, session).await.ok().flatten(),
-            _ => None,
-        };
-        stored.and_then(|(_, agent)| agent?.model).or_else(|| self.settings.model.clone())
+        let stored = if self.flags.model.is_none() { self.last_definition().await } else { None };
+        let stored = stored.and_then(|info| info.model().map(str::to_owned));
+        stored.or_else(|| self.settings.model.clone())
     }
 
     /// Mode of the next round. A session keeps its mode until another is set.
     pub(super) async fn mode(&self) -> Mode {
-        let stored = match (self.flags.mode, self.session()) {
-            (None, Some(session)) => setup::stored_definition(&*self.store, session).await.ok().flatten(),
-            _ => None,
-        };
-        stored
-            .and_then(|(authority, _)| authority)
-            .map_or(self.settings.permissions.mode, |stored| stored.permissions.mode)
+        let stored = if self.flags.mode.is_none() { self.last_definition().await } else { None };
+        stored.and_then(|info| info.mode()).unwrap_or(self.settings.permissions.mode)
     }
 
     /// Whether the last round was in mode `plan`, and its agent may use another mode.
     pub(super) async fn can_leave_plan(&self) -> bool {
-        let Some(session) = self.session() else { return false };
-        let Ok(Some((Some(authority), agent))) = setup::stored_definition(&*self.store, session).await else {
-            return false;
-        };
-        authority.permissions.mode == Mode::Plan && agent.is_some_and(|agent| agent.mode != Some(Mode::Plan))
+        let Some(info) = self.last_definition().await else { return false };
+        info.mode() == Some(Mode::Plan) && info.agent.is_some_and(|agent| agent.mode != Some(Mode::Plan))
     }
 
     /// Composes a message with the files that it names, and with notes about user actions since the last one.
