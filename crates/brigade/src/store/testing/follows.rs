@@ -9,6 +9,7 @@ use super::fixtures::*;
 use crate::event_stream::RunEvent;
 use crate::follow::Follow;
 use crate::store::{Append, Lease, MemoryStore, Store, StoreError};
+use crate::task::spawn;
 
 /// Number of sessions that are written at the same time.
 pub const WRITERS: u32 = 64;
@@ -21,9 +22,9 @@ pub async fn follower_under_64_writers_misses_nothing_and_sees_nothing_twice(sto
     let top = root(1);
     let lease = begin_session(&*store, &top, 1).await;
     let count = WRITERS as usize * RECORDS_OF_A_WRITER + 1;
-    let patient = tokio::spawn(follow(store.clone(), top.clone(), count, usize::MAX));
-    let interrupted = tokio::spawn(follow(store.clone(), top.clone(), count, 37));
-    let writers = (0..WRITERS).map(|index| tokio::spawn(write(store.clone(), lease.clone(), index)));
+    let patient = spawn(follow(store.clone(), top.clone(), count, usize::MAX));
+    let interrupted = spawn(follow(store.clone(), top.clone(), count, 37));
+    let writers = (0..WRITERS).map(|index| spawn(write(store.clone(), lease.clone(), index)));
     for writer in writers.collect::<Vec<_>>() {
         writer.await.unwrap();
     }
@@ -137,8 +138,8 @@ pub async fn next_records(follower: &mut Follow, count: usize) -> Vec<Record> {
     let mut records = Vec::new();
     while records.len() < count {
         let next = tokio::time::timeout(DELIVERY_TIMEOUT, follower.next()).await;
-        let next = next.unwrap_or_else(|_| panic!("{} of {count} records were delivered", records.len()));
-        if let RunEvent::Record(record) = next.unwrap() {
+        assert!(next.is_ok(), "{} of {count} records were delivered", records.len());
+        if let RunEvent::Record(record) = next.unwrap().unwrap() {
             records.push(Arc::unwrap_or_clone(record));
         }
     }
