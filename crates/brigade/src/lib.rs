@@ -28,6 +28,7 @@ mod environment;
 pub mod event_stream;
 pub mod external;
 mod fast_map;
+mod follow;
 mod jitter;
 pub mod lifecycle;
 pub mod mcp;
@@ -54,6 +55,7 @@ pub use brigade_core as core;
 pub use event_stream::{RunEvent, RunEvents};
 #[doc(inline)]
 pub use external::ExternalAgents;
+pub use follow::Follow;
 #[doc(inline)]
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
 #[doc(inline)]

@@ -24,6 +24,7 @@ use brigade_core::{
 
 use crate::clock;
 use crate::environment;
+use crate::follow::Follow;
 use crate::model::{ModelInfo, Models, passthrough};
 use crate::session::Driver;
 use crate::settings::Settings;
@@ -107,6 +108,11 @@ impl Runtime {
     /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.core.store
+    }
+
+    /// Follows a session and its descendants after a position, whichever process runs them.
+    pub fn follow(&self, session: &SessionId, after: Cursor) -> Follow {
+        Follow::new(self.core.store.clone(), session, after)
     }
 
     /// Returns the settings.

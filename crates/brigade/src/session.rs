@@ -21,13 +21,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use brigade_core::event::{CallFault, Speaker, VERSION};
+use brigade_core::event::{CallFault, Speaker};
 use brigade_core::message::Stop;
 use brigade_core::money::Resources;
 use brigade_core::state::{CallProgress, RoundSpec, Step};
 use brigade_core::{
-    CallId, Cursor, DelegationStyle, Event, Hash, Outcome, Purpose, Record, SeenFile, SessionId, Spent,
-    State, Status, ToolOutput,
+    CallId, Cursor, DelegationStyle, Event, Hash, Outcome, Purpose, SeenFile, SessionId, Spent, State,
+    Status, ToolOutput,
 };
 use futures::StreamExt;
 use futures::channel::mpsc;
@@ -37,10 +37,9 @@ use tokio::time::Instant;
 
 use crate::clock as wall_clock;
 use crate::concurrency::{ConcurrencyKey, Slot};
-use crate::event_stream::RunEvent;
 use crate::external::{self, ExternalSessionGuard};
 use crate::fast_map::{FastMap, FastSet};
-use crate::store::{Append, Appended, Expect, StoreError, retry};
+use crate::store::{Append, Expect, StoreError, retry};
 use crate::task::AbortOnDrop;
 use crate::tree::{ResolvedAgent, Tree};
 use call_timeout::MAX_GRACE;
@@ -430,7 +429,9 @@ impl Driver {
             };
             match retry::append(self.tree.store(), append).await {
                 Ok(appended) => {
-                    self.publish(events, appended, at);
+                    let count = events.len() as u64;
+                    self.committed += count;
+                    self.last_pos = appended.pos(count - 1);
                     self.tree.mark_written(&self.blobs);
                     self.blobs.clear();
                 }
@@ -443,32 +444,14 @@ impl Driver {
         Ok(())
     }
 
-    fn publish(&mut self, events: Arc<Vec<Event>>, appended: Appended, at: u64) {
-        let count = events.len() as u64;
-        if self.tree.subscribers.has_any() {
-            for (offset, event) in (0..).zip(Arc::unwrap_or_clone(events)) {
-                let session = self.state.session().clone();
-                let (seq, pos) = (self.committed + offset, appended.pos(offset));
-                let record = Record { session, seq, pos, at, v: VERSION, event };
-                self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
-            }
-        }
-        self.committed += count;
-        self.last_pos = appended.pos(count - 1);
-    }
-
     /// Handles a conflict with another writer: folds the missed events and keeps only the own events that are
     /// still admitted.
     async fn reconcile(&mut self, unwritten: Vec<Event>) -> Result<(), DriverError> {
         let session = self.state.session().clone();
         let records = self.tree.read(&session, 0).await?;
         self.state = self.tree.fold(&session, &records);
-        let known = usize::try_from(self.committed).unwrap_or(usize::MAX);
         self.committed = records.len() as u64;
         self.last_pos = records.last().map_or(Cursor::START, |record| record.pos);
-        for record in records.into_iter().skip(known) {
-            self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
-        }
         let mut overridden = FastSet::default();
         for event in unwritten {
             match event {
@@ -495,7 +478,6 @@ impl Driver {
             self.state.apply(&record.event);
             self.committed += 1;
             self.last_pos = record.pos;
-            self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
         }
         Ok(())
     }

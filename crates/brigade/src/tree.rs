@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::clock;
 use crate::concurrency::ConcurrencyLimiter;
 use crate::environment;
-use crate::event_stream::Subscribers;
+use crate::event_stream::{RunEvent, RunStreams};
 use crate::external::{ExternalAgents, ExternalLimits, ExternalSessionGuard, ExternalTool};
 use crate::fast_map::{FastMap, FastSet};
 use crate::model::{EndpointOverride, ModelHandle, Models};
@@ -62,7 +62,7 @@ pub(crate) struct Tree {
     pub(crate) remote_ancestors: Vec<String>,
     pub(crate) lease: Lease,
     pub(crate) slots: ConcurrencyLimiter,
-    pub(crate) subscribers: Subscribers,
+    pub(crate) streams: RunStreams,
     /// Position up to which the root's log was read when the tree was resumed.
     pub(crate) restored_until: Cursor,
     /// Position before the first event of this round.
@@ -213,7 +213,7 @@ impl Tree {
             remote_ancestors,
             lease,
             slots,
-            subscribers: Subscribers::default(),
+            streams: RunStreams::default(),
             restored_until: Cursor::START,
             round_after: Cursor::START,
             resumes: Vec::new(),
@@ -269,6 +269,16 @@ impl Tree {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.core.store
+    }
+
+    /// Delivers an event that is not stored to the followers of its session.
+    pub(crate) fn publish(&self, event: RunEvent) {
+        self.store().followers().send_live(event);
+    }
+
+    /// Whether a session has a follower. Without one, no delta is prepared.
+    pub(crate) fn is_followed(&self, session: &SessionId) -> bool {
+        self.store().followers().has(session)
     }
 
     /// Reads a log from `from`. Retries while the store cannot be reached.

@@ -14,6 +14,7 @@ use futures::future::BoxFuture;
 
 use super::{Detached, RunError, RunResult, Runtime};
 use crate::event_stream::{RunEvent, RunEvents};
+use crate::follow::Follow;
 use crate::session::{Driver, DriverError, RoundEnd};
 use crate::store::StoreError;
 use crate::task::{AbortOnDrop, spawn};
@@ -24,9 +25,9 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A running tree.
 ///
-/// It is a [`Stream`] of the events of the run, from the first one on, and awaits to the result. Events are kept until
-/// they are read; a caller that holds a run and needs none drops [`Run::take_events`]. Dropping the run stops the
-/// runner. The tree can be resumed afterwards.
+/// It is a [`Stream`] of the events of the run, from the first one on, and awaits to the result. A caller that holds a
+/// run and needs no events drops [`Run::take_events`]. Dropping the run stops the runner. The tree can be resumed
+/// afterwards.
 #[must_use = "dropping a run stops it"]
 pub struct Run {
     runtime: Runtime,
@@ -51,7 +52,8 @@ impl Run {
     /// Starts a run in the background. Returns once its first event is durable, so that the session can be found,
     /// messaged and cancelled.
     pub(super) async fn start(runtime: Runtime, tree: Arc<Tree>, work: RunWork) -> Result<Run, RunError> {
-        let events = tree.subscribers.subscribe();
+        let store = tree.core.store.clone();
+        let events = tree.streams.add(Follow::from_now(store, &tree.root, tree.restored_until));
         let (running, session) = (tree.clone(), tree.root.clone());
         let has_first_event = matches!(&work, RunWork::Drive(driver) if driver.has_unwritten_events());
         let had_ended = matches!(&work, RunWork::AlreadyEnded(_));
@@ -59,7 +61,7 @@ impl Run {
             RunWork::Drive(driver) => spawn(run_tree(running, driver)),
             RunWork::AlreadyEnded(result) => spawn(async move {
                 running.release().await?;
-                running.subscribers.close();
+                running.streams.end();
                 *result
             }),
         };
@@ -82,9 +84,10 @@ impl Run {
         std::mem::replace(&mut self.events, RunEvents::ended())
     }
 
-    /// Returns another stream of the events, from now on.
+    /// Returns another stream of the events, from the first one on. Deltas come from now on.
     pub fn subscribe(&self) -> RunEvents {
-        self.tree.subscribers.subscribe()
+        let store = self.tree.core.store.clone();
+        self.tree.streams.add(Follow::new(store, &self.session, self.tree.restored_until))
     }
 
     /// Waits for the next event. Returns `None` when the run is over.
@@ -172,7 +175,7 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<RunResult, Run
     };
     let detached_tasks = tree.take_detached();
     let released = tree.release().await;
-    tree.subscribers.close();
+    tree.streams.end();
     let RoundEnd { outcome, spent } = end?;
     released?;
     remove_unkept_children(&tree).await?;

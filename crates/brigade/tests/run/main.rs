@@ -16,6 +16,7 @@ mod environment;
 mod examples;
 mod fencing;
 mod first_request;
+mod follow;
 mod imported;
 mod long_conversations;
 mod lost_updates;
