@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brigade_core::delegation_styles::delegate::Retention;
 use brigade_core::event::Answer;
-use brigade_core::{CallId, DelegationStyle, Event, SessionId};
+use brigade_core::{CallId, Cursor, DelegationStyle, Event, SessionId};
 use futures::Stream;
 use futures::future::BoxFuture;
 
@@ -77,6 +77,11 @@ impl Run {
     /// Returns the root session.
     pub fn session(&self) -> &SessionId {
         &self.session
+    }
+
+    /// Returns the position after which the events of the run come.
+    pub fn starts_after(&self) -> Cursor {
+        self.tree.restored_until
     }
 
     /// Takes the stream of the events, from the first one on. The run itself yields no events afterwards.
