@@ -149,6 +149,8 @@ impl<T: Send + Sync + 'static> PromptPermit<T> {
             if let (Ok(result), false) = (&result, had_ended) {
                 permit.session().charge(result.spent.amount());
             }
+            // The session is idle before the result is known, unless the front end has a permit.
+            drop(permit);
             result
         })
     }

@@ -190,6 +190,11 @@ impl<T: Send + Sync + 'static> OpenSession<T> {
         *self.activity.borrow() != Activity::Idle
     }
 
+    /// Whether a prompt is running that was requested to stop.
+    pub fn is_stopping(&self) -> bool {
+        matches!(&*self.activity.borrow(), Activity::Stopping { .. })
+    }
+
     /// Waits until no prompt is running.
     pub async fn idle(&self) {
         // The sender is part of this value, so the channel cannot be closed.

@@ -63,7 +63,7 @@ async fn send(open: &Arc<OpenSession>, text: &str) -> Run {
 
 async fn prompt(open: &Arc<OpenSession>, text: &str) -> RunResult {
     let result = end(send(open, text).await).await.unwrap();
-    within_time(open.idle()).await;
+    assert!(!open.is_busy(), "the session is idle as soon as the result is known");
     result
 }
 

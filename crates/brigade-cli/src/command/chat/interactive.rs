@@ -69,13 +69,6 @@ pub(super) struct ChatUi<'a> {
 /// Running round.
 struct Round {
     run: Run,
-    stop_state: StopState,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum StopState {
-    NotRequested,
-    Requested,
 }
 
 /// State after Ctrl-C was pressed once.
@@ -353,7 +346,7 @@ impl ChatUi<'_> {
     fn follow(&mut self, run: Run) {
         let background_children = std::mem::take(&mut self.conversation.background_children);
         self.writer = TranscriptWriter::new(run.session().clone(), self.colour, background_children);
-        self.round = Some(Round { run, stop_state: StopState::NotRequested });
+        self.round = Some(Round { run });
     }
 
     fn fail(&mut self, failure: &CliError) {
