@@ -8,6 +8,8 @@ use brigade::mcp::Servers;
 use brigade::{RunError, Runtime, Store};
 use brigade_core::SessionId;
 use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::resume::{ResumeOutcome, refuse_agent, resume_session};
 use crate::args::{Flags, Global, OutputFormat, Tell};
@@ -24,9 +26,31 @@ use crate::terminal;
 
 use other_process::FollowOutcome;
 
-/// Number of checks for a process that is about to release the session.
-pub(super) const RUNNER_EXIT_POLLS: u32 = 40;
-pub(super) const RUNNER_EXIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time that a process may take to release a session after its round.
+const RUNNER_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time after which a lease is checked although nothing was written. A process that was killed writes nothing.
+const LEASE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Waits for a process that is about to release a session.
+pub(super) struct RunnerExit {
+    changes: watch::Receiver<u64>,
+    deadline: Instant,
+}
+
+impl RunnerExit {
+    pub(super) fn new(store: &dyn Store) -> RunnerExit {
+        RunnerExit { changes: store.changes(), deadline: Instant::now() + RUNNER_EXIT_TIMEOUT }
+    }
+
+    /// Waits until the process may have released the session. Returns false if the time is over.
+    pub(super) async fn may_have_happened(&mut self) -> bool {
+        let now = Instant::now();
+        let next_check = self.deadline.min(now + LEASE_CHECK_INTERVAL);
+        // Every commit of another process is a change, also the release of a lease.
+        let _ = tokio::time::timeout_at(next_check, self.changes.changed()).await;
+        now < self.deadline
+    }
+}
 
 /// Step after a message was delivered to a session that another process runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,8 +84,8 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
         if root != session && is_running(&**runtime.store(), &root).await? {
             return print_delivered(&global, &*store, &session).await;
         }
-        let mut polls = 0..RUNNER_EXIT_POLLS;
-        while then == AfterDelivery::Follow || polls.next().is_some() {
+        let mut runner_exit = RunnerExit::new(&*store);
+        loop {
             // MCP servers are started only if this process runs the session.
             if !is_running(&*store, &session).await? {
                 let servers = setup::start_mcp_servers(&settings).await?;
@@ -80,10 +104,9 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
                 }
             }
             // The message may have arrived after the end of a round whose process has not exited yet.
-            if !runtime.has_unread_input(&session).await? {
+            if !runtime.has_unread_input(&session).await? || !runner_exit.may_have_happened().await {
                 break;
             }
-            tokio::time::sleep(RUNNER_EXIT_POLL_INTERVAL).await;
         }
         print_delivered(&global, &*store, &session).await
     })
@@ -118,7 +141,7 @@ async fn follow_other_process(
             let hints = CommandHints::new(global, flags);
             let colour = terminal::stderr_colour(&settings.environment);
             let mut attention = Attention::new(settings, runtime);
-            summary::finish(store, *followed, global, &hints, colour, &mut signals, &mut attention)
+            summary::finish(runtime.store(), *followed, global, &hints, colour, &mut signals, &mut attention)
                 .await
                 .map(Some)
         }

@@ -117,6 +117,28 @@ async fn stream_of_a_resumed_run_begins_with_its_own_events() {
 }
 
 #[tokio::test]
+async fn events_of_a_run_after_a_position_include_earlier_ones() {
+    let harness = Harness::new(DELEGATES);
+    let session = harness.run().await.session;
+    let known = harness.log(&session).await;
+    let runtime = harness.runtime();
+    runtime.tell(&session, "more").await.unwrap();
+    for (cursor, skipped) in [(known[2].pos, 3), (Cursor::START, 0)] {
+        let mut run = runtime.resume(&session, ResumeOptions::default()).await.unwrap();
+        let mut events = run.take_events_after(cursor);
+        let mut records = Vec::new();
+        while let Some(event) = events.next().await {
+            if let RunEvent::Record(record) = event {
+                records.push(Record::clone(&record));
+            }
+        }
+        end(run).await.unwrap();
+        assert_eq!(records, harness.log(&session).await[skipped..]);
+        runtime.tell(&session, "and more").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn reading_the_events_of_a_run_reads_nothing_from_the_store() {
     let mut rows = Vec::new();
     for is_read in [false, true] {

@@ -12,7 +12,7 @@ use brigade_core::view::Activity;
 use brigade_core::{Event, Record, SessionId};
 
 use super::super::run::{TaskInput, selected_agent, start_session};
-use super::super::tell::{RUNNER_EXIT_POLL_INTERVAL, RUNNER_EXIT_POLLS, is_running};
+use super::super::tell::{RunnerExit, is_running};
 use super::attach::{ComposedMessage, attach};
 use super::slash_output::{self, NO_SESSION};
 use crate::args::{Chat, Flags, Global, OutputFormat};
@@ -227,16 +227,16 @@ impl Conversation {
         if root != session && is_running(&*self.store, &root).await? {
             return Ok(Sent::RunningElsewhere);
         }
-        for _ in 0..RUNNER_EXIT_POLLS {
+        let mut runner_exit = RunnerExit::new(&*self.store);
+        loop {
             match self.runtime.resume(&session, setup::resume_options(&self.settings, &self.flags)).await {
                 Ok(run) => return Ok(Sent::Started(Box::new(run))),
                 Err(RunError::Store(StoreError::Held { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
-            if !self.runtime.has_unread_input(&session).await? {
+            if !self.runtime.has_unread_input(&session).await? || !runner_exit.may_have_happened().await {
                 break;
             }
-            tokio::time::sleep(RUNNER_EXIT_POLL_INTERVAL).await;
         }
         Ok(Sent::RunningElsewhere)
     }
