@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 
-use brigade_core::{Record, SessionId};
+use brigade_core::{Cursor, Record, SessionId};
 use futures::{FutureExt, Stream};
 
 use crate::follow::Follow;
@@ -82,6 +82,20 @@ impl RunEvents {
     pub(crate) async fn wait_for_first(&mut self) -> bool {
         self.first = self.next().await;
         self.first.is_some()
+    }
+
+    /// Whether the first event of the run was not delivered yet.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Continues after another position, also of earlier events.
+    pub(crate) fn rewind(&mut self, cursor: Cursor) {
+        // If it is after the position, it is read again.
+        self.first.take_if(|first| matches!(first, RunEvent::Record(_)));
+        if let Some(follow) = &mut self.follow {
+            follow.rewind(cursor);
+        }
     }
 
     /// Discards all events.

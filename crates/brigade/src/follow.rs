@@ -90,6 +90,12 @@ impl Follow {
         Arc::downgrade(&self.subscription.queue)
     }
 
+    /// Continues after another position, also of records that were delivered.
+    pub(crate) fn rewind(&mut self, cursor: Cursor) {
+        (self.cursor, self.read) = (cursor, ReadState::Due);
+        self.ready.clear();
+    }
+
     /// Continues with what is in memory, although the store could not be read.
     pub(crate) fn skip_read(&mut self) {
         self.read = ReadState::Complete;

@@ -12,6 +12,7 @@
 //!   [`PromptPermit::run_in_background`] runs a prompt to its end instead.
 
 mod prompt;
+mod runner_exit;
 mod session;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use brigade_core::SessionId;
 use crate::runtime::RunError;
 use crate::store::StoreError;
 pub use prompt::{BackgroundPrompt, PromptError, PromptPermit, Resumed};
+pub use runner_exit::RunnerExit;
 pub use session::{OpenSession, SessionOptions};
 
 /// Limits of a front end.

@@ -66,14 +66,12 @@ struct ActiveRound<'a> {
 
 impl ActiveRound<'_> {
     async fn follow(mut self, mut run: Run) -> Result<acp::PromptResponse, acp::Error> {
-        // Work that was left open by another process is ended when the session is resumed, before the round starts.
-        let store = self.open_session.runtime().store().clone();
-        let updates = self.mapper.map_until(&*store, run.starts_after()).await;
-        send(self.connection, &updates).await;
+        // Work that was left open is ended when the session is resumed, before the round starts.
+        let mut events = run.take_events_after(self.mapper.mapped_until);
         loop {
             tokio::select! {
                 biased;
-                live = run.next() => match live {
+                live = events.next() => match live {
                     Some(live) => self.handle_event(live).await,
                     None => break,
                 },

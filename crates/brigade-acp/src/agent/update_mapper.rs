@@ -46,7 +46,7 @@ pub(super) struct UpdateMapper {
     /// Context window of the root session's model.
     context_window: Option<u64>,
     /// Position of the last event that was mapped.
-    mapped_until: Cursor,
+    pub(super) mapped_until: Cursor,
     /// Usage of the rounds of the root session.
     pub(super) spent: Spent,
     streamed: HashMap<SessionId, StreamedReply>,
@@ -98,13 +98,6 @@ impl UpdateMapper {
         let records = store.tail(&self.root, self.mapped_until, usize::MAX).await?;
         self.map_records(&records);
         Ok(())
-    }
-
-    /// Returns the updates for events up to a position. A read error is reported when the round ends.
-    pub(super) async fn map_until(&mut self, store: &dyn Store, until: Cursor) -> Vec<SessionNotification> {
-        let mut records = store.tail(&self.root, self.mapped_until, usize::MAX).await.unwrap_or_default();
-        records.retain(|record| !store.is_after(record.pos, until));
-        self.map_records(&records)
     }
 
     /// Returns the updates for a run event.

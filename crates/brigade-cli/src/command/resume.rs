@@ -124,7 +124,7 @@ pub(crate) async fn resume_session(
     let followed =
         follow::follow(runtime, run, view, &mut progress, &mut signals, &hints, &mut attention).await?;
     let colour = terminal::stderr_colour(&settings.environment);
-    summary::finish(&**runtime.store(), followed, global, &hints, colour, &mut signals, &mut attention)
+    summary::finish(runtime.store(), followed, global, &hints, colour, &mut signals, &mut attention)
         .await
         .map(ResumeOutcome::Ended)
 }

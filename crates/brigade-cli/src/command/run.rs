@@ -110,7 +110,7 @@ pub(crate) fn start(
         let followed =
             follow::follow(&runtime, run, view, &mut progress, &mut signals, &hints, &mut attention).await?;
         summary::finish(
-            &**runtime.store(),
+            runtime.store(),
             followed,
             global,
             &hints,

@@ -7,14 +7,10 @@ use brigade_core::RemoteContext;
 use brigade_core::grant::AttenuateError;
 use tokio::sync::oneshot;
 
-use super::{OpenLimits, OpenSession};
+use super::{OpenLimits, OpenSession, RunnerExit};
 use crate::runtime::{Detached, ResumeOptions, Run, RunError, RunResult, RunTask, Task, join};
 use crate::store::StoreError;
 use crate::task::spawn;
-
-/// Number of checks for a process that is about to release the session, and their interval.
-const RUNNER_EXIT_POLLS: u32 = 40;
-const RUNNER_EXIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The right to run a prompt. The session is busy until the last clone is dropped.
 pub struct PromptPermit<T: Send + Sync + 'static = ()> {
@@ -120,19 +116,18 @@ impl<T: Send + Sync + 'static> PromptPermit<T> {
             return Ok(Resumed::RunningElsewhere);
         }
         let Next::Resume(options) = open.next("", None)? else { return Err(RunError::EmptyTask.into()) };
-        for _ in 0..RUNNER_EXIT_POLLS {
+        let mut runner_exit = RunnerExit::new(&**runtime.store());
+        loop {
             match runtime.resume(open.id(), options.clone()).await {
                 Ok(run) => return Ok(Resumed::Started(Box::new(self.supervise(run)))),
                 Err(RunError::Store(StoreError::Held { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
             // A message may have arrived after the end of a round whose process has not exited yet.
-            if !runtime.has_unread_input(open.id()).await? {
-                break;
+            if !runtime.has_unread_input(open.id()).await? || !runner_exit.may_have_happened().await {
+                return Ok(Resumed::RunningElsewhere);
             }
-            tokio::time::sleep(RUNNER_EXIT_POLL_INTERVAL).await;
         }
-        Ok(Resumed::RunningElsewhere)
     }
 
     /// Summarizes the conversation of the session.

@@ -79,14 +79,21 @@ impl Run {
         &self.session
     }
 
-    /// Returns the position after which the events of the run come.
-    pub fn starts_after(&self) -> Cursor {
-        self.tree.restored_until
-    }
-
     /// Takes the stream of the events, from the first one on. The run itself yields no events afterwards.
     pub fn take_events(&mut self) -> RunEvents {
         std::mem::replace(&mut self.events, RunEvents::ended())
+    }
+
+    /// Takes the stream of the events, including earlier ones of the tree after a position. The run itself yields no
+    /// events afterwards.
+    pub fn take_events_after(&mut self, cursor: Cursor) -> RunEvents {
+        let mut events = self.take_events();
+        // A new tree has no earlier events, so its stream is complete.
+        let is_new = self.tree.restored_until == Cursor::START;
+        if !(is_new && events.is_unread() && cursor == Cursor::START) {
+            events.rewind(cursor);
+        }
+        events
     }
 
     /// Returns another stream of the events, from the first one on. Deltas come from now on.

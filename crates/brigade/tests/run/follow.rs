@@ -7,7 +7,7 @@ use std::time::Duration;
 use brigade::core::{Cursor, Event, Record, SessionId};
 use brigade::model::script::Script;
 use brigade::store::SqliteStore;
-use brigade::{Follow, Models, ResumeOptions, RunEvent, Runtime, Settings, Task, Workspace};
+use brigade::{Follow, Models, ResumeOptions, RunEvent, RunEvents, Runtime, Settings, Task, Workspace};
 
 use crate::support::{Harness, TEST_TIMEOUT, end};
 
@@ -96,24 +96,55 @@ async fn stream_of_a_resumed_run_begins_with_its_own_events() {
     runtime.tell(&session, "more").await.unwrap();
     let mut run = runtime.resume(&session, ResumeOptions::default()).await.unwrap();
     let mut another = run.subscribe();
-    let (mut own, mut copy) = (Vec::new(), Vec::new());
-    while let Some(event) = run.next().await {
-        if let RunEvent::Record(record) = event {
-            own.push(Record::clone(&record));
-        }
-    }
-    while let Some(event) = another.next().await {
-        if let RunEvent::Record(record) = event {
-            copy.push(Record::clone(&record));
-        }
-    }
+    let own = records_of(run.take_events()).await;
+    let copy = records_of(another).await;
     // A run that has ended still has its events.
-    let mut late = run.subscribe();
-    assert!(matches!(late.next().await, Some(RunEvent::Record(record)) if *record == own[0]));
+    let late = records_of(run.subscribe()).await;
     end(run).await.unwrap();
     // The message was written before the run.
     assert_eq!(own, harness.log(&session).await[known + 1..]);
-    assert_eq!(copy, own);
+    assert_eq!((&copy, &late), (&own, &own));
+}
+
+/// Records of a run, to its end.
+async fn records_of(mut events: RunEvents) -> Vec<Record> {
+    let mut records = Vec::new();
+    while let Some(event) = tokio::time::timeout(TEST_TIMEOUT, events.next()).await.expect("it does not end")
+    {
+        if let RunEvent::Record(record) = event {
+            records.push(Record::clone(&record));
+        }
+    }
+    records
+}
+
+#[tokio::test]
+async fn follower_that_reads_late_gets_no_delta_after_its_reply() {
+    let harness = Harness::new(DELEGATES);
+    let session = harness.runtime().new_session().unwrap();
+    let mut follower = harness.runtime().follow(&session, Cursor::START);
+    harness.run_task(Task::new("the task").session(session.clone())).await;
+    let (records, deltas) = follow_rounds(&mut follower, &session, 1).await;
+    assert_eq!(records, harness.log(&session).await);
+    assert_eq!(deltas, []);
+    let next = tokio::time::timeout(Duration::from_millis(100), follower.next()).await;
+    assert!(next.is_err(), "{next:?}");
+}
+
+#[tokio::test]
+async fn events_of_a_run_after_a_position_include_earlier_ones() {
+    let harness = Harness::new(DELEGATES);
+    let session = harness.run().await.session;
+    let known = harness.log(&session).await;
+    let runtime = harness.runtime();
+    runtime.tell(&session, "more").await.unwrap();
+    for (cursor, skipped) in [(known[2].pos, 3), (Cursor::START, 0)] {
+        let mut run = runtime.resume(&session, ResumeOptions::default()).await.unwrap();
+        let records = records_of(run.take_events_after(cursor)).await;
+        end(run).await.unwrap();
+        assert_eq!(records, harness.log(&session).await[skipped..]);
+        runtime.tell(&session, "and more").await.unwrap();
+    }
 }
 
 #[tokio::test]

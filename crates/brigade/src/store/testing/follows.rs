@@ -23,6 +23,7 @@ pub async fn follower_under_64_writers_misses_nothing_and_sees_nothing_twice(sto
     let lease = begin_session(&*store, &top, 1).await;
     let count = WRITERS as usize * RECORDS_OF_A_WRITER + 1;
     let patient = spawn(follow(store.clone(), top.clone(), count, usize::MAX));
+    let mut late = Follow::new(store.clone(), &top, Cursor::START);
     let interrupted = spawn(follow(store.clone(), top.clone(), count, 37));
     let writers = (0..WRITERS).map(|index| spawn(write(store.clone(), lease.clone(), index)));
     for writer in writers.collect::<Vec<_>>() {
@@ -32,6 +33,9 @@ pub async fn follower_under_64_writers_misses_nothing_and_sees_nothing_twice(sto
     assert_eq!(log.len(), count);
     assert_same_records(&patient.await.unwrap(), &log);
     assert_same_records(&interrupted.await.unwrap(), &log);
+    // All appends are in its queue, and in the store.
+    assert_same_records(&next_records(&mut late, count).await, &log);
+    assert_idle(&mut late).await;
     for start in [0, 1, count / 2, count - 1] {
         let mut follower = Follow::new(store.clone(), &top, log[start].pos);
         assert_same_records(&next_records(&mut follower, count - start - 1).await, &log[start + 1..]);
@@ -45,6 +49,7 @@ pub async fn slow_follower_reads_the_rest_from_the_store(store: Arc<dyn Store>) 
     let mut follower = Follow::new(store.clone(), &top, Cursor::START);
     let lease = begin_session(&*store, &top, 1).await;
     let first = next_records(&mut follower, 1).await;
+    assert_idle(&mut follower).await;
     let sessions: Vec<SessionId> = (0..WRITERS).map(|index| child(&top, index)).collect();
     // More appends than a follower keeps in memory.
     for length in 0..100 {
