@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brigade::{Run, RunError, RunEvent, RunResult, Runtime, Store};
+use brigade::{Run, RunError, RunEvent, RunEvents, RunResult, Runtime, Store};
 use brigade_core::delegation_styles::DELEGATION_TOOLS;
 use brigade_core::event::CallFault;
 use brigade_core::view::Tree;
@@ -38,11 +38,8 @@ pub(crate) struct RunView {
     pub(crate) grant: Option<(Grant, u64)>,
     /// JSON Schema that the result of the root's current round must match, if there is one.
     pub(crate) schema: Option<Text>,
-    next_seq: HashMap<SessionId, u64>,
-    /// Position up to which all events of the tree were seen.
-    seen_pos: Cursor,
-    /// Last turn of each session whose complete reply is known.
-    last_replied_turn: HashMap<SessionId, u32>,
+    /// Position of the last event that was applied.
+    pub(crate) cursor: Cursor,
     calls: HashMap<SessionId, HashMap<CallId, String>>,
     current_calls: HashMap<SessionId, String>,
     last_calls: HashMap<SessionId, String>,
@@ -62,9 +59,7 @@ impl RunView {
             tree: Tree::default(),
             grant: None,
             schema: None,
-            next_seq: HashMap::new(),
-            seen_pos: Cursor::START,
-            last_replied_turn: HashMap::new(),
+            cursor: Cursor::START,
             calls: HashMap::new(),
             current_calls: HashMap::new(),
             last_calls: HashMap::new(),
@@ -82,10 +77,7 @@ impl RunView {
     ) -> Result<(RunView, Vec<Record>), CliError> {
         let records = store.tail(root, Cursor::START, usize::MAX).await?;
         let mut view = RunView::new(root.clone());
-        for record in &records {
-            view.apply(record);
-            view.seen_pos = record.pos;
-        }
+        records.iter().for_each(|record| view.apply(record));
         Ok((view, records))
     }
 
@@ -109,8 +101,16 @@ impl RunView {
         self.queued_calls.get(session).map_or(0, HashSet::len)
     }
 
-    /// Applies a live event that is not in the log. A request counts as waiting until the next event of its session.
-    pub(crate) fn observe(&mut self, live: &RunEvent) {
+    /// Applies an event of a stream.
+    pub(crate) fn take(&mut self, live: &RunEvent) {
+        self.observe(live);
+        if let RunEvent::Record(record) = live {
+            self.apply(record);
+        }
+    }
+
+    /// Applies what is not in the log. A request counts as waiting until the next event of its session.
+    fn observe(&mut self, live: &RunEvent) {
         match live {
             RunEvent::Waiting { session, why } => {
                 self.wait_reasons.insert(session.clone(), sanitize::line(why));
@@ -152,7 +152,7 @@ impl RunView {
     /// Applies an event of the log.
     pub(crate) fn apply(&mut self, record: &Record) {
         self.tree.apply(record);
-        self.next_seq.insert(record.session.clone(), record.seq + 1);
+        self.cursor = record.pos;
         if record.session == self.root {
             match &record.event {
                 Event::CallFailed { cause, .. } => {
@@ -180,7 +180,6 @@ impl RunView {
                 }
                 self.queued_calls.insert(record.session.clone(), in_line);
                 self.current_calls.remove(&record.session);
-                self.last_replied_turn.insert(record.session.clone(), *turn);
             }
             Event::ToolStarted { call, .. } => {
                 let brief = self.call_label(&record.session, *call).to_owned();
@@ -204,46 +203,6 @@ impl RunView {
         if let Some(in_line) = self.queued_calls.get_mut(session) {
             in_line.remove(&call);
         }
-    }
-
-    /// Returns live events in order and without gaps. Events from before the subscription are read from the store.
-    pub(crate) async fn with_missed(&self, store: &dyn Store, live: RunEvent) -> Vec<RunEvent> {
-        // The log may contain a reply before its streamed deltas arrive.
-        if let RunEvent::Delta { session, turn, .. } | RunEvent::Discarded { session, turn } = &live
-            && self.last_replied_turn.get(session).is_some_and(|replied| replied >= turn)
-        {
-            return Vec::new();
-        }
-        let (session, until) = match &live {
-            RunEvent::Record(record) => (&record.session, Some(record.seq)),
-            RunEvent::Delta { session, .. }
-            | RunEvent::Discarded { session, .. }
-            | RunEvent::Waiting { session, .. } => (session, None),
-        };
-        let next = self.next_seq.get(session).copied();
-        let missed = match (next, until) {
-            (next, Some(seq)) if seq < next.unwrap_or(0) => return Vec::new(),
-            (next, Some(seq)) if seq > next.unwrap_or(0) => next.unwrap_or(0),
-            (None, None) => 0,
-            _ => return vec![live],
-        };
-        // If this read fails, the error is reported when the run ends.
-        let mut records = store.read(session, missed).await.unwrap_or_default();
-        if let Some(seq) = until {
-            records.retain(|record| record.seq < seq);
-        }
-        let mut all: Vec<RunEvent> =
-            records.into_iter().map(|record| RunEvent::Record(record.into())).collect();
-        all.push(live);
-        all
-    }
-
-    /// Reads the events of a run that ended before the subscription began. May return events that were already seen.
-    pub(crate) async fn read_missed(&mut self, store: &dyn Store) -> Vec<Record> {
-        // If this read fails, the events are still in the store and can be shown later.
-        let records = store.tail(&self.root, self.seen_pos, usize::MAX).await.unwrap_or_default();
-        self.seen_pos = records.last().map_or(self.seen_pos, |record| record.pos);
-        records
     }
 }
 
@@ -332,10 +291,8 @@ pub(crate) async fn follow(
     attention: &mut Attention,
 ) -> Result<FollowedRun, CliError> {
     let root = run.session().clone();
-    let store = runtime.store().clone();
-    // Events of earlier rounds are read from the log.
-    catch_up(&*store, &mut view, progress).await?;
-    progress.flush()?;
+    let mut events = run.take_events_after(view.cursor);
+    show_queued(&mut events, &mut view, progress)?;
     let mut ticks = tokio::time::interval(DRAW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut cancel_state = CancelState::NotRequested;
@@ -360,15 +317,12 @@ pub(crate) async fn follow(
                 progress.tick(&view);
                 RunAction::Continue
             }
-            live = run.next() => {
+            live = events.next() => {
                 let Some(live) = live else { break run.result().await };
-                on_event(&*store, live, &mut view, progress).await?;
-                while let Some(live) = run.try_next() {
-                    on_event(&*store, live, &mut view, progress).await?;
-                }
+                on_event(&live, &mut view, progress)?;
+                show_queued(&mut events, &mut view, progress)?;
                 listener.look(&view, progress)?;
                 attention.look(&view.tree);
-                progress.flush()?;
                 RunAction::Continue
             }
         };
@@ -389,37 +343,21 @@ pub(crate) async fn follow(
         }
     };
     listener.close();
-    catch_up(&*store, &mut view, progress).await?;
-    progress.flush()?;
     progress.end();
     attention.ended(&view, &result);
     Ok(FollowedRun { result, view })
 }
 
-/// Handles events that the subscription did not deliver.
-pub(crate) async fn catch_up(
-    store: &dyn Store,
-    view: &mut RunView,
-    progress: &mut Progress,
-) -> Result<(), CliError> {
-    for record in view.read_missed(store).await {
-        on_event(store, RunEvent::Record(record.into()), view, progress).await?;
+/// Handles the events that are already queued.
+fn show_queued(events: &mut RunEvents, view: &mut RunView, progress: &mut Progress) -> Result<(), CliError> {
+    while let Some(live) = events.try_next() {
+        on_event(&live, view, progress)?;
     }
-    Ok(())
+    progress.flush()
 }
 
-async fn on_event(
-    store: &dyn Store,
-    live: RunEvent,
-    view: &mut RunView,
-    progress: &mut Progress,
-) -> Result<(), CliError> {
-    for live in view.with_missed(store, live).await {
-        view.observe(&live);
-        if let RunEvent::Record(record) = &live {
-            view.apply(record);
-        }
-        progress.on_event(&live, view)?;
-    }
-    Ok(())
+/// Handles an event of a stream.
+pub(crate) fn on_event(live: &RunEvent, view: &mut RunView, progress: &mut Progress) -> Result<(), CliError> {
+    view.take(live);
+    progress.on_event(live, view)
 }

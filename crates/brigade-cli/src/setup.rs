@@ -13,11 +13,11 @@ use brigade::model::script::Script;
 use brigade::skills::SKILL;
 use brigade::store::{MemoryStore, SqliteStore};
 use brigade::tool::{Memory, ShellSettings, WebSearch, memory};
-use brigade::{Model, Models, ResumeOptions, Runtime, Store, Tool, Toolbox, Workspace};
+use brigade::{Model, Models, ResumeOptions, Runtime, SessionInfo, Store, Tool, Toolbox, Workspace};
 use brigade_acp::client::Acp;
+use brigade_core::SessionId;
 use brigade_core::delegation_styles::{DELEGATION_TOOLS, MESSAGE_TOOL};
 use brigade_core::permission::Permissions;
-use brigade_core::{Agent, Authority, Event, SessionId};
 use brigade_sandbox::GuardCommand;
 
 use crate::args::{Flags, Global};
@@ -126,37 +126,7 @@ pub(crate) async fn session_folder(
     store: &dyn Store,
     session: &SessionId,
 ) -> Result<Option<PathBuf>, CliError> {
-    if is_imported(store, session).await? {
-        return Ok(None);
-    }
-    let authority = stored_definition(store, session).await?.and_then(|(authority, _)| authority);
-    Ok(authority
-        .map(|authority| PathBuf::from(authority.workspace))
-        .filter(|folder| !folder.as_os_str().is_empty()))
-}
-
-/// Whether the last round of a session was imported.
-async fn is_imported(store: &dyn Store, session: &SessionId) -> Result<bool, CliError> {
-    let Some(mark) = store.imported(&session.root_id()).await? else { return Ok(false) };
-    let (records, _) = store.read_prefix(session).await?;
-    let last = records.iter().rev().find(|record| matches!(record.event, Event::Started { .. }));
-    Ok(last.is_some_and(|record| !store.is_after(record.pos, mark)))
-}
-
-/// Authority and agent definition of the session's last round, as far as they can be read.
-pub(crate) async fn stored_definition(
-    store: &dyn Store,
-    session: &SessionId,
-) -> Result<Option<(Option<Authority>, Option<Agent>)>, CliError> {
-    let (records, _) = store.read_prefix(session).await?;
-    let last = records.iter().rev().find_map(|record| match &record.event {
-        Event::Started { grant, agent, .. } => Some((grant.authority, *agent)),
-        _ => None,
-    });
-    let Some((authority, agent)) = last else { return Ok(None) };
-    let authority = store.blob(authority).await?.and_then(|body| serde_json::from_str(&body).ok());
-    let agent = store.blob(agent).await?.and_then(|body| serde_json::from_str(&body).ok());
-    Ok(Some((authority, agent)))
+    Ok(SessionInfo::read(store, session).await?.and_then(|info| info.workspace()))
 }
 
 /// Creates a runtime with its store, settings, models and MCP tools.

@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use brigade::model::passthrough;
-use brigade::{Detached, ResultSchema, RunError, Store};
+use brigade::{Detached, Follow, ResultSchema, RunError, SessionInfo, Store};
 use brigade_core::view::{Node, PendingApproval, Tree};
 use brigade_core::{Cursor, SessionId, Spent, Status};
 pub(crate) use brigade_sandbox::shell_quoted;
+use futures::StreamExt;
+use futures::future::ready;
+use futures::stream::select_all;
 
 use crate::args::{Flags, Global, OutputFormat};
 use crate::attention::Attention;
@@ -22,9 +25,6 @@ use crate::report::Report;
 use crate::sanitize;
 use crate::session_ref;
 use crate::terminal::{self, Colour};
-
-/// Interval at which pending approvals of detached sessions are checked.
-const DETACHED_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Flags that a suggested command has to repeat. The session stores its folder, agent, model and mode.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +75,7 @@ pub(crate) fn store_flag(global: &Global) -> String {
 
 /// Prints the end of a run and waits for its detached sessions. Ctrl-C stops the wait; these sessions can be resumed.
 pub(crate) async fn finish(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     followed: FollowedRun,
     global: &Global,
     hints: &CommandHints,
@@ -86,7 +86,8 @@ pub(crate) async fn finish(
     let detached = followed.result.as_ref().ok().map(|result| result.detached.clone());
     let root = &followed.view.root;
     // A session of a single external call does not read messages.
-    let accepts_messages = !passthrough::is_passthrough(store, root).await.unwrap_or(false);
+    let info = SessionInfo::read(&**store, root).await.ok().flatten();
+    let accepts_messages = !info.is_some_and(|info| info.is_passthrough());
     let tell = accepts_messages.then(|| hints.tell(root));
     let exit = print(followed, global, hints, tell, colour);
     if let Some(detached) = detached.filter(|_| exit.is_ok()) {
@@ -101,7 +102,7 @@ pub(crate) async fn finish(
 
 /// Waits for the detached sessions of this process.
 pub(crate) async fn wait_for_detached(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     detached: &Detached,
     hints: &CommandHints,
     signals: &mut Signals,
@@ -111,25 +112,27 @@ pub(crate) async fn wait_for_detached(
         return;
     }
     for session in detached.sessions() {
-        let title = session_ref::title(store, session).await;
+        let title = session_ref::title(&**store, session).await;
         output::note(&format!(
             "{title} is still running in the background. Press Ctrl-C to stop waiting; resume it later with: {}",
             hints.resume(session)
         ));
     }
-    let mut announced = HashSet::new();
+    let (mut announced, mut views, mut streams) = (HashSet::new(), Vec::new(), Vec::new());
+    for session in detached.sessions() {
+        // A session that cannot be read is still waited for.
+        let Ok((view, _)) = RunView::load(&**store, session).await else { continue };
+        let events = Follow::new(store.clone(), session, view.cursor);
+        streams.push(events.take_while(|event| ready(event.is_ok())));
+        views.push(view);
+    }
+    let mut events = select_all(streams);
     loop {
-        tokio::select! {
-            () = detached.ended() => return,
-            () = signals.next() => return,
-            () = tokio::time::sleep(DETACHED_POLL_INTERVAL) => {}
-        }
         let mut has_pending = false;
-        for session in detached.sessions() {
-            let tree = read_tree(store, session).await;
-            attention.alert(&tree);
+        for tree in views.iter().map(|view| &view.tree) {
+            attention.alert(tree);
             has_pending |= tree.pending_approvals().next().is_some();
-            for (name, text) in pending_approvals(&tree) {
+            for (name, text) in pending_approvals(tree) {
                 if announced.insert(name) {
                     output::note(&text);
                 }
@@ -137,6 +140,14 @@ pub(crate) async fn wait_for_detached(
         }
         if !has_pending {
             attention.restore_title();
+        }
+        tokio::select! {
+            () = detached.ended() => return,
+            () = signals.next() => return,
+            Some(Ok(event)) = events.next() => {
+                let views = views.iter_mut().filter(|view| view.root.contains(event.session()));
+                views.for_each(|view| view.take(&event));
+            }
         }
     }
 }

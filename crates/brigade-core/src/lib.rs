@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod amount;
+pub mod approval;
 pub mod cursor;
 pub mod delegation;
 pub mod delegation_styles;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use brigade::Runtime;
+use std::sync::Arc;
+
+use brigade::OpenSession;
+use brigade_core::approval::Choice;
 use brigade_core::event::Answer;
 use brigade_core::text::Text;
 use brigade_core::view::Tree;
@@ -12,7 +15,7 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use serde_json::{Value, json};
 
-use crate::call::CLIENT_ACTOR;
+use crate::server::CLIENT_ACTOR;
 use crate::text;
 
 /// Maximum size of a call that is shown. A longer call cannot be approved by a form.
@@ -74,7 +77,7 @@ impl ApprovalRequest {
     }
 
     /// Asks the user and records the answer. The first answer counts, from whichever client.
-    pub(crate) async fn ask(self, peer: Peer<RoleServer>, runtime: Runtime) {
+    pub(crate) async fn ask(self, peer: Peer<RoleServer>, open: Arc<OpenSession>) {
         let answer = match self.form() {
             Some(form) => peer.create_elicitation_with_timeout(form, Some(ANSWER_TIMEOUT)).await.ok(),
             None => None,
@@ -83,7 +86,7 @@ impl ApprovalRequest {
             Some(answer) => self.parse_answer(&answer),
             None => Answer::Deny { word: Some("the client could not ask the user".to_owned()) },
         };
-        let _ = runtime.answer(&self.session, self.call, answer, CLIENT_ACTOR).await;
+        let _ = open.answer(&self.session, self.call, answer, CLIENT_ACTOR).await;
     }
 
     fn form(&self) -> Option<ElicitRequestParams> {
@@ -129,11 +132,12 @@ impl ApprovalRequest {
             |key: &str| filled.content.as_ref().and_then(|content| content.get(key)).and_then(Value::as_str);
         let word =
             field("word").map(|word| text::one_line(word, MAX_COMMENT_BYTES)).filter(|word| !word.is_empty());
-        match (&filled.action, field("answer"), &self.always) {
-            (ElicitationAction::Accept, Some("once"), _) if self.hidden == 0 => Answer::Once,
-            (ElicitationAction::Accept, Some("always"), Some(rule)) => Answer::Always(rule.clone()),
-            _ => Answer::Deny { word },
-        }
+        let choice = match (&filled.action, field("answer")) {
+            (ElicitationAction::Accept, Some("once")) if self.hidden == 0 => Choice::Once,
+            (ElicitationAction::Accept, Some("always")) => Choice::Always,
+            _ => Choice::Deny { reason: word.clone() },
+        };
+        choice.answer(self.always.as_deref()).unwrap_or(Answer::Deny { word })
     }
 }
 

@@ -5,7 +5,6 @@
 //! other handler, too. The library never prints, and it reads neither the environment nor the home directory.
 
 mod approvals;
-mod call;
 pub mod http;
 mod progress;
 mod results;

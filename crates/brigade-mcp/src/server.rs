@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use brigade::mcp::Servers;
 use brigade::model::passthrough::{self, Passthrough};
-use brigade::{ApprovalPolicy, Models, Run, RunError, RunEvent, RunEvents, Runtime, Settings, Store, Task};
-use brigade_core::{Agent, RemoteContext, SessionId};
+use brigade::open_sessions::{BackgroundPrompt, OpenError, OpenLimits, PromptPermit, SessionOptions};
+use brigade::{
+    ApprovalPolicy, Models, OpenSessions, Run, RunError, RunEvent, RunEvents, Runtime, Settings, Store, Task,
+};
+use brigade_core::{Agent, RemoteContext};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -28,7 +31,6 @@ use rmcp::{Peer, RoleServer, ServerHandler};
 use tokio::sync::OnceCell;
 
 use crate::approvals::{self, ApprovalRequest};
-use crate::call::{ActiveCall, AdmitError, CLIENT_ACTOR, CallPermit, Calls};
 use crate::progress::ProgressNotes;
 use crate::results;
 use crate::sessions::{self, FoundSession, LookupError, RunStatus};
@@ -39,6 +41,12 @@ use arguments::Arguments;
 
 /// Agent of the root session of every tree that a client starts.
 pub const AGENT: &str = "mcp";
+
+/// Actor that the log records for answers and cancellations.
+pub(crate) const CLIENT_ACTOR: &str = "the MCP client";
+
+/// Limits of the calls. A cancelled tree that does not stop in time is abandoned and can be resumed later.
+const CALL_LIMITS: OpenLimits = OpenLimits { max_open: 64, stop_timeout: Some(Duration::from_secs(10)) };
 
 const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each one the goal, the context, the files and the expected format of the result. The _meta of each result contains the session id under brigade/session; pass it to session_status, tell, stop and read_result.";
 
@@ -56,7 +64,8 @@ struct Inner {
     agent: Agent,
     tools: Vec<Tool>,
     delegation_tools: BTreeSet<String>,
-    calls: Calls,
+    /// The running calls, each with a session of its own.
+    calls: OpenSessions,
 }
 
 /// Runtimes for calls.
@@ -127,7 +136,7 @@ impl Server {
             delegation_tools.iter().map(specs::delegation_tool).chain(specs::session_tools()).collect();
         let (runtimes, loaded, tool_loader) =
             (Runtimes { non_interactive, interactive }, OnceCell::new(), None);
-        let calls = Calls::default();
+        let calls = OpenSessions::new(CALL_LIMITS);
         let inner = Inner { runtimes, loaded, tool_loader, agent, tools, delegation_tools: names, calls };
         Ok(Server { inner: Arc::new(inner) })
     }
@@ -162,16 +171,18 @@ impl Server {
 
     /// Cancels all calls and waits until nothing is running.
     pub async fn close(&self) {
-        self.inner.calls.close().await;
+        self.inner.calls.close_all(CLIENT_ACTOR).await;
     }
 
     /// Starts a tree for a delegation call.
-    async fn start(&self, runtime: &Runtime, task: Task) -> Result<(CallPermit, Run), StartError> {
-        let permit = self.inner.calls.admit().map_err(|error| match error {
-            AdmitError::Busy => StartError::Refused(BUSY.to_owned()),
-            AdmitError::Closed => StartError::Internal("the server is stopping".to_owned()),
+    async fn start(&self, runtime: &Runtime, task: Task) -> Result<(PromptPermit, Run), StartError> {
+        let permit = self.inner.calls.open_once(SessionOptions::new(runtime.clone()), ());
+        let permit = permit.map_err(|error| match error {
+            OpenError::Full => StartError::Refused(BUSY.to_owned()),
+            OpenError::Closed => StartError::Internal("the server is stopping".to_owned()),
+            other => StartError::Internal(other.to_string()),
         })?;
-        let run = runtime.start(task).await.map_err(|error| match error {
+        let run = permit.start(task).await.map_err(|error| match error {
             RunError::Config(cause) => StartError::Refused(cause),
             other => StartError::Internal(other.to_string()),
         })?;
@@ -198,26 +209,28 @@ impl Server {
             Err(StartError::Refused(cause)) => return Ok(results::failed(cause).into()),
             Err(StartError::Internal(cause)) => return Err(ErrorData::internal_error(cause, None)),
         };
-        let (root, watch) = (run.session().clone(), run.take_events());
-        let call = self.inner.calls.begin(permit, runtime.clone(), run);
+        let watch = run.take_events();
+        // The task is not that of the request, so a client that disconnects cannot leave a tree half stopped.
+        let call = permit.run_in_background(run, CLIENT_ACTOR);
         if as_task {
-            let found = self.find(root.as_str(), &Visibility::All).await.map_err(lookup_error)?;
+            let found =
+                self.find(call.session().id().as_str(), &Visibility::All).await.map_err(lookup_error)?;
             call.detach();
             return Ok(CallToolResponse::Task(CreateTaskResult::new(task::created(&found))));
         }
         let user = asks.then(|| context.peer.clone());
-        self.follow(root, call, watch, user, &context).await.map(CallToolResponse::from)
+        self.follow(call, watch, user, &context).await.map(CallToolResponse::from)
     }
 
     /// Waits for the result of a call and reports its progress.
     async fn follow(
         &self,
-        root: SessionId,
-        mut call: ActiveCall,
+        mut call: BackgroundPrompt,
         mut watch: RunEvents,
         user: Option<Peer<RoleServer>>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, ErrorData> {
+        let (session, root) = (call.session().clone(), call.session().id().clone());
         let token = context.meta.get_progress_token();
         let mut notes = ProgressNotes::new(root.clone(), &context.peer, token);
         let mut is_watched = true;
@@ -232,7 +245,7 @@ impl Server {
                         notes.take(&live);
                         if let (RunEvent::Record(record), Some(peer)) = (&live, &user) {
                             let question = ApprovalRequest::of(record, notes.tree());
-                            open.extend(question.map(|question| question.ask(peer.clone(), self.inner.runtimes.interactive.clone())));
+                            open.extend(question.map(|question| question.ask(peer.clone(), session.clone())));
                         }
                     }
                     None => is_watched = false,

@@ -1,11 +1,9 @@
 //! Sessions that were started through this server or an earlier one. All state is read from the store.
 
-use brigade::{Runtime, StoreError};
-use brigade_core::delegation_styles::PASSTHROUGH_PREFIX;
+use brigade::{OpenSessions, Runtime, StoreError};
 use brigade_core::view::Tree;
-use brigade_core::{Agent, CallId, Cursor, Event, Outcome, Record, SessionId, Spent, ToolOutput};
+use brigade_core::{CallId, Cursor, Event, Outcome, Record, SessionId, Spent, ToolOutput};
 
-use crate::call::Calls;
 use crate::server::AGENT;
 use crate::text;
 use crate::visibility::Visibility;
@@ -56,7 +54,7 @@ pub(crate) enum LookupError {
 /// Finds a session by its id. A session that the caller may not see is reported as unknown.
 pub(crate) async fn find(
     runtime: &Runtime,
-    calls: &Calls,
+    calls: &OpenSessions,
     visibility: &Visibility,
     id: &str,
 ) -> Result<FoundSession, LookupError> {
@@ -67,13 +65,16 @@ pub(crate) async fn find(
     let records = store.tail(&root, Cursor::START, usize::MAX).await?;
     let first = records.iter().find(|record| record.session == root).map(|record| &record.event);
     let Some(first) = first.filter(|first| visibility.covers(first)) else { return Err(unknown()) };
-    if !is_ours(runtime, first).await? || !records.iter().any(|record| record.session == session) {
+    // Another agent may have the same name, but a real model.
+    let is_ours =
+        is_mcp_root(first) && runtime.session_info(&root).await?.is_some_and(|info| info.is_passthrough());
+    if !is_ours || !records.iter().any(|record| record.session == session) {
         return Err(unknown());
     }
     let ended = records.iter().rev().find(|record| record.session == root).map(|record| &record.event);
     let run_status = match ended {
         Some(Event::Ended { .. }) => RunStatus::Ended,
-        _ if calls.is_running(&root) => RunStatus::Running,
+        _ if calls.get(&root).is_some() => RunStatus::Running,
         _ if store.runner(&root).await?.is_some() => RunStatus::Running,
         _ => RunStatus::Interrupted,
     };
@@ -84,7 +85,7 @@ pub(crate) async fn find(
 /// The newest root sessions that were started through a server and are visible, at most `limit`.
 pub(crate) async fn newest(
     runtime: &Runtime,
-    calls: &Calls,
+    calls: &OpenSessions,
     visibility: &Visibility,
     limit: usize,
 ) -> Result<Vec<FoundSession>, LookupError> {
@@ -105,17 +106,6 @@ pub(crate) async fn newest(
 
 fn is_mcp_root(event: &Event) -> bool {
     matches!(event, Event::Started { delegation, .. } if delegation.agent.as_deref() == Some(AGENT))
-}
-
-/// Whether a tree was started through an MCP server. Another agent may have the same name, but a real model.
-async fn is_ours(runtime: &Runtime, first: &Event) -> Result<bool, StoreError> {
-    let Some(Event::Started { agent, .. }) = Some(first).filter(|event| is_mcp_root(event)) else {
-        return Ok(false);
-    };
-    let body = runtime.store().blob(*agent).await?;
-    let definition: Option<Agent> = body.and_then(|body| serde_json::from_str(&body).ok());
-    let model = definition.and_then(|agent| agent.model);
-    Ok(model.is_some_and(|model| model.starts_with(PASSTHROUGH_PREFIX)))
 }
 
 impl FoundSession {

@@ -1,16 +1,14 @@
 //! Event stream of a running tree: events once they are durable, and provisional deltas that are never stored.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
 
-use brigade_core::{Record, SessionId};
-use futures::Stream;
-use tokio::sync::mpsc;
+use brigade_core::{Cursor, Record, SessionId};
+use futures::{FutureExt, Stream};
 
-/// Number of undelivered events beyond which a subscriber loses deltas. Durable events are never dropped.
-const MAX_DELTA_BACKLOG: usize = 4096;
+use crate::follow::Follow;
+use crate::store::followers::Queue;
 
 /// Run event.
 #[derive(Debug, Clone)]
@@ -42,10 +40,24 @@ pub enum RunEvent {
     },
 }
 
-/// Subscription to a tree: a [`Stream`] that ends when the run is over.
+impl RunEvent {
+    /// Returns the session of the event.
+    pub fn session(&self) -> &SessionId {
+        match self {
+            RunEvent::Record(record) => &record.session,
+            RunEvent::Delta { session, .. }
+            | RunEvent::Waiting { session, .. }
+            | RunEvent::Discarded { session, .. } => session,
+        }
+    }
+}
+
+/// Events of a run: a [`Stream`] like [`Follow`] that ends when the run is over.
+///
+/// If the store cannot be read, the records of other processes are left out. The result of the run has the error.
 pub struct RunEvents {
-    receiver: mpsc::UnboundedReceiver<RunEvent>,
-    backlog: Arc<AtomicUsize>,
+    /// None once the stream has ended.
+    follow: Option<Follow>,
     /// First event, if it was awaited but not yet delivered.
     first: Option<RunEvent>,
 }
@@ -53,7 +65,7 @@ pub struct RunEvents {
 impl RunEvents {
     /// Stream without events.
     pub(crate) fn ended() -> RunEvents {
-        RunEvents { receiver: mpsc::unbounded_channel().1, backlog: Arc::default(), first: None }
+        RunEvents { follow: None, first: None }
     }
 
     /// Waits for the next event. Returns `None` when the run is over.
@@ -63,34 +75,46 @@ impl RunEvents {
 
     /// Returns the next event if one is already queued.
     pub fn try_next(&mut self) -> Option<RunEvent> {
-        let event = self.first.take().or_else(|| self.receiver.try_recv().ok())?;
-        self.backlog.fetch_sub(1, Ordering::Relaxed);
-        Some(event)
+        self.next().now_or_never().flatten()
     }
 
     /// Waits until there is an event to deliver. Returns false if the run ends without one.
     pub(crate) async fn wait_for_first(&mut self) -> bool {
-        if self.first.is_none() {
-            self.first = self.receiver.recv().await;
-        }
+        self.first = self.next().await;
         self.first.is_some()
+    }
+
+    /// Whether the first event of the run was not delivered yet.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// Continues after another position, also of earlier events.
+    pub(crate) fn rewind(&mut self, cursor: Cursor) {
+        // If it is after the position, it is read again.
+        self.first.take_if(|first| matches!(first, RunEvent::Record(_)));
+        if let Some(follow) = &mut self.follow {
+            follow.rewind(cursor);
+        }
     }
 
     /// Discards all events.
     pub(crate) fn close(&mut self) {
-        self.receiver.close();
-        while self.try_next().is_some() {}
+        *self = RunEvents::ended();
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<RunEvent>> {
-        let event = match self.first.take() {
-            Some(first) => Some(first),
-            None => std::task::ready!(self.receiver.poll_recv(context)),
-        };
-        if event.is_some() {
-            self.backlog.fetch_sub(1, Ordering::Relaxed);
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
         }
-        Poll::Ready(event)
+        loop {
+            let Some(follow) = &mut self.follow else { return Poll::Ready(None) };
+            match ready!(follow.poll(context)) {
+                Some(Ok(event)) => return Poll::Ready(Some(event)),
+                Some(Err(_)) => follow.skip_read(),
+                None => self.follow = None,
+            }
+        }
     }
 }
 
@@ -102,51 +126,42 @@ impl Stream for RunEvents {
     }
 }
 
-struct Subscriber {
-    sender: mpsc::UnboundedSender<RunEvent>,
-    backlog: Arc<AtomicUsize>,
-}
-
+/// Streams that end with a run.
 #[derive(Default)]
-pub(crate) struct Subscribers {
-    list: Mutex<Vec<Subscriber>>,
-    count: AtomicUsize,
+pub(crate) struct RunStreams(Mutex<RunState>);
+
+enum RunState {
+    Running(Vec<Weak<Queue>>),
+    Ended,
 }
 
-impl Subscribers {
-    pub(crate) fn subscribe(&self) -> RunEvents {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let backlog = Arc::new(AtomicUsize::new(0));
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.push(Subscriber { sender, backlog: backlog.clone() });
-        self.count.store(list.len(), Ordering::Relaxed);
-        RunEvents { receiver, backlog, first: None }
+impl Default for RunState {
+    fn default() -> RunState {
+        RunState::Running(Vec::new())
     }
+}
 
-    /// Whether there is a subscriber. Without one, no event is prepared.
-    pub(crate) fn has_any(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
-    }
-
-    pub(crate) fn send(&self, event: RunEvent) {
-        if !self.has_any() {
-            return;
+impl RunStreams {
+    /// Turns a follower into a stream that ends with the run.
+    pub(crate) fn add(&self, follow: Follow) -> RunEvents {
+        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            RunState::Running(queues) => queues.push(follow.queue()),
+            RunState::Ended => close(&follow.queue()),
         }
-        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|subscriber| {
-            let provisional = matches!(event, RunEvent::Delta { .. } | RunEvent::Waiting { .. });
-            if provisional && subscriber.backlog.load(Ordering::Relaxed) > MAX_DELTA_BACKLOG {
-                return true;
-            }
-            subscriber.backlog.fetch_add(1, Ordering::Relaxed);
-            subscriber.sender.send(event.clone()).is_ok()
-        });
-        self.count.store(list.len(), Ordering::Relaxed);
+        RunEvents { follow: Some(follow), first: None }
     }
 
-    /// Ends all subscriptions.
-    pub(crate) fn close(&self) {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.count.store(0, Ordering::Relaxed);
+    /// Ends all streams.
+    pub(crate) fn end(&self) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let RunState::Running(queues) = std::mem::replace(&mut *state, RunState::Ended) {
+            queues.iter().for_each(close);
+        }
+    }
+}
+
+fn close(queue: &Weak<Queue>) {
+    if let Some(queue) = queue.upgrade() {
+        queue.close();
     }
 }

@@ -28,10 +28,12 @@ mod environment;
 pub mod event_stream;
 pub mod external;
 mod fast_map;
+mod follow;
 mod jitter;
 pub mod lifecycle;
 pub mod mcp;
 pub mod model;
+pub mod open_sessions;
 pub mod process;
 mod remote;
 mod resolved_agent;
@@ -55,11 +57,14 @@ pub use brigade_core as core;
 pub use event_stream::{RunEvent, RunEvents};
 #[doc(inline)]
 pub use external::ExternalAgents;
+pub use follow::Follow;
 #[doc(inline)]
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
 #[doc(inline)]
 pub use model::{Model, Models};
-pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, Task};
+#[doc(inline)]
+pub use open_sessions::{OpenSession, OpenSessions};
+pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, SessionInfo, Task};
 pub use schema::{ResultSchema, SchemaError};
 pub use secret::Secret;
 pub use settings::{ApprovalPolicy, DEFAULT_BUDGET, Limits, ModeOrigin, Settings};

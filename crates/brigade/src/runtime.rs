@@ -3,17 +3,19 @@
 mod imported;
 mod run;
 mod session_cache;
+mod session_info;
 mod task;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brigade_core::approval::AnswerError;
 use brigade_core::delegation_styles::{Caller, DELEGATION_TOOLS, MESSAGE_TOOL, resolve_model};
 use brigade_core::event::{Answer, Speaker};
 use brigade_core::grant::{Access, AttenuateError, Authority, Grant};
-use brigade_core::permission::{Mode, Rule, RuleError};
-use brigade_core::state::{CallProgress, RoundSpec};
+use brigade_core::permission::Mode;
+use brigade_core::state::RoundSpec;
 use brigade_core::tool_names;
 use brigade_core::{
     Agent, Backend, CallId, Cursor, Delegation, Event, Limit, Record, SessionId, State, Status, ToolSpec,
@@ -21,6 +23,7 @@ use brigade_core::{
 
 use crate::clock;
 use crate::environment;
+use crate::follow::Follow;
 use crate::model::{ModelInfo, Models, passthrough};
 use crate::remote;
 use crate::resolved_agent::{AgentKind, ResolvedAgent};
@@ -32,7 +35,9 @@ use crate::tree::{Core, Overrides, Tree};
 use imported::LastRound;
 pub use run::Run;
 use run::RunWork;
+pub(crate) use run::{RunTask, join};
 pub(crate) use session_cache::{CachedSession, SessionCache};
+pub use session_info::SessionInfo;
 pub use task::{Detached, ResumeOptions, RunError, RunResult, Task};
 
 const CONTINUE_MESSAGE: &str = "Continue the task where you left off, and finish it.";
@@ -104,6 +109,11 @@ impl Runtime {
     /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.core.store
+    }
+
+    /// Follows a session and its descendants after a position, whichever process runs them.
+    pub fn follow(&self, session: &SessionId, after: Cursor) -> Follow {
+        Follow::new(self.core.store.clone(), session, after)
     }
 
     /// Returns the settings.
@@ -427,20 +437,10 @@ impl Runtime {
         by: &str,
     ) -> Result<(), RunError> {
         let state = fold(session, &self.core.store.read(session, 0).await?);
-        if state.call(call).is_none_or(|state| state.progress != CallProgress::AwaitingApproval)
-            || !state.is_running()
-        {
-            return Err(RunError::NoSuchApproval { session: session.clone(), call });
-        }
-        if let Answer::Always(rule) = &answer {
-            let rule: Rule = rule.parse().map_err(|error: RuleError| RunError::Rule(error.to_string()))?;
-            let tool = state.tool_call(call).map_or("", |call| call.name.as_str());
-            if !rule.names(tool) {
-                return Err(RunError::Rule(format!(
-                    "cannot apply the rule `{rule}`: the approval request is for {tool}. Use a rule for {tool}."
-                )));
-            }
-        }
+        state.check_answer(call, &answer).map_err(|error| match error {
+            AnswerError::NotOpen => RunError::NoSuchApproval { session: session.clone(), call },
+            AnswerError::InvalidRule(_) | AnswerError::OtherTool { .. } => RunError::Rule(error.to_string()),
+        })?;
         self.append_external_event(session, Event::Answered { call, answer, by: by.to_owned() }).await
     }
 

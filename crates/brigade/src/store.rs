@@ -12,6 +12,7 @@ pub mod backend;
 mod backend;
 mod blocker;
 mod export;
+pub(crate) mod followers;
 mod owner;
 pub(crate) mod retry;
 
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 pub use backend::{DecodeError, Totals};
 pub use blocker::{Blocker, BlockerState};
 pub use export::{ImportError, ImportReport, ImportedRound, PendingCall, Truncation, export, import};
+pub use followers::Followers;
 pub use memory::MemoryStore;
 pub use owner::{Liveness, Owner};
 pub use sqlite::{HealthCheck, Integrity, SqliteStore};
@@ -401,8 +403,12 @@ pub trait Store: Send + Sync + 'static {
         after: Cursor,
     ) -> BoxFuture<'_, Result<Vec<(SessionId, Cursor)>, StoreError>>;
 
-    /// Changes whenever an append without a lease, or by another process, may have happened.
+    /// Changes whenever an append without a lease, or by another process, may have happened. Appends of other processes
+    /// are detected at least while a receiver exists.
     fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Returns the followers of this store in this process. The store tells them of its commits, as their contract says.
+    fn followers(&self) -> &Followers;
 
     /// Runs `work` while this store commits nothing, for example to stop the process. A process that is stopped
     /// during a commit would block all other writers.

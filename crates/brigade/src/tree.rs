@@ -13,7 +13,7 @@ use brigade_core::{Cursor, Event, Hash, Record, SessionId, State};
 
 pub(crate) use self::core::Core;
 use crate::concurrency::ConcurrencyLimiter;
-use crate::event_stream::Subscribers;
+use crate::event_stream::{RunEvent, RunStreams};
 use crate::external::ExternalSessionGuard;
 use crate::fast_map::FastMap;
 use crate::resolved_agent::{AgentKind, ResolvedAgent};
@@ -38,7 +38,7 @@ pub(crate) struct Tree {
     pub(crate) leases: Leases,
     pub(crate) agents: AgentResolution,
     pub(crate) slots: ConcurrencyLimiter,
-    pub(crate) subscribers: Subscribers,
+    pub(crate) streams: RunStreams,
     inboxes: Mutex<FastMap<SessionId, DriverSender>>,
     /// Tasks of detached sessions.
     detached_tasks: Mutex<Vec<(SessionId, AbortOnDrop<()>)>>,
@@ -70,7 +70,7 @@ impl Tree {
             leases: Leases::new(core.store.clone(), owner, lease),
             agents: AgentResolution::new(core.clone(), overrides),
             slots,
-            subscribers: Subscribers::default(),
+            streams: RunStreams::default(),
             inboxes: Mutex::default(),
             detached_tasks: Mutex::default(),
             last_number: AtomicU32::new(0),
@@ -86,6 +86,16 @@ impl Tree {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.core.store
+    }
+
+    /// Delivers an event that is not stored to the followers of its session.
+    pub(crate) fn publish(&self, event: RunEvent) {
+        self.store().followers().send_live(event);
+    }
+
+    /// Whether a session has a follower. Without one, no delta is prepared.
+    pub(crate) fn is_followed(&self, session: &SessionId) -> bool {
+        self.store().followers().has(session)
     }
 
     /// Reads a log from `from`. Retries while the store cannot be reached.

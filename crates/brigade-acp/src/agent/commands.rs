@@ -1,9 +1,9 @@
 //! Slash commands: prompts for the session itself, not for its model.
 
 use agent_client_protocol::v1::schema as acp;
-use brigade::{Runtime, StoreError};
+use brigade::Runtime;
 use brigade_core::view::{Activity, Node, Tree};
-use brigade_core::{Cursor, SessionId, Status};
+use brigade_core::{SessionId, Status};
 
 use super::open_session::OpenSession;
 use super::{calls, config_options, errors};
@@ -64,9 +64,9 @@ pub(super) async fn run_command(
     arguments: &str,
 ) -> Result<String, acp::Error> {
     Ok(match command {
-        "tree" => render_tree(&tree(open_session).await?, &open_session.session),
-        "cost" => render_costs(&tree(open_session).await?, &open_session.session),
-        "agents" => agents(&open_session.environment.runtime),
+        "tree" => render_tree(&tree(open_session).await?, open_session.id()),
+        "cost" => render_costs(&tree(open_session).await?, open_session.id()),
+        "agents" => agents(&open_session.runtime()),
         "model" if arguments.is_empty() => format!("The model is {}.", open_session.model()),
         "model" => {
             config_options::set_model(open_session, arguments)?;
@@ -78,7 +78,7 @@ pub(super) async fn run_command(
             format!("The mode is {} from the next prompt on.", open_session.mode())
         }
         "tell" => tell(open_session, arguments).await?,
-        "stop" if arguments.is_empty() && open_session.stop() => "Stopping.".to_owned(),
+        "stop" if arguments.is_empty() && open_session.stop(by) => "Stopping.".to_owned(),
         "stop" if arguments.is_empty() => "No round is running.".to_owned(),
         "stop" => stop(open_session, by, arguments).await?,
         _ => help(),
@@ -94,15 +94,7 @@ fn help() -> String {
 }
 
 async fn tree(open_session: &OpenSession) -> Result<Tree, acp::Error> {
-    let failed = |error: StoreError| errors::failed(error.to_string());
-    let records = open_session
-        .environment
-        .runtime
-        .store()
-        .tail(&open_session.session, Cursor::START, usize::MAX)
-        .await
-        .map_err(failed)?;
-    Ok(Tree::fold(&records))
+    open_session.tree().await.map_err(|error| errors::failed(error.to_string()))
 }
 
 /// Renders the tree as a nested list.
@@ -163,18 +155,18 @@ fn agents(runtime: &Runtime) -> String {
 
 async fn tell(open_session: &OpenSession, arguments: &str) -> Result<String, acp::Error> {
     let tree = tree(open_session).await?;
-    let (node, text) = find_agent(&tree, &open_session.session, arguments)?;
+    let (node, text) = find_agent(&tree, open_session.id(), arguments)?;
     if text.is_empty() {
         return Err(errors::params("the message is missing. Usage: /tell AGENT TEXT"));
     }
-    open_session.environment.runtime.tell(&node.session, text).await.map_err(|error| errors::run(&error))?;
+    open_session.runtime().tell(&node.session, text).await.map_err(|error| errors::run(&error))?;
     Ok(format!("Sent to {}. It will be delivered before its next turn.", calls::brief(&node.label)))
 }
 
 async fn stop(open_session: &OpenSession, by: &str, arguments: &str) -> Result<String, acp::Error> {
     let tree = tree(open_session).await?;
-    let (node, _) = find_agent(&tree, &open_session.session, arguments)?;
-    open_session.environment.runtime.cancel(&node.session, by).await.map_err(|error| errors::run(&error))?;
+    let (node, _) = find_agent(&tree, open_session.id(), arguments)?;
+    open_session.runtime().cancel(&node.session, by).await.map_err(|error| errors::run(&error))?;
     Ok(format!("Stopping {}.", calls::brief(&node.label)))
 }
 

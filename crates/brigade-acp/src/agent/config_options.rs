@@ -18,7 +18,7 @@ const MODES: [(Mode, &str, &str); 4] = [
 
 /// The modes that the session may use.
 fn allowed_modes(open_session: &OpenSession) -> impl Iterator<Item = (Mode, &'static str, &'static str)> {
-    let max_mode = open_session.max_mode;
+    let max_mode = open_session.max_mode();
     MODES.into_iter().filter(move |(mode, _, _)| *mode <= max_mode)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn options(open_session: &OpenSession) -> Vec<acp::SessionConfigOptio
         })
         .collect();
     let current = open_session.model();
-    let other_models = open_session.environment.models.iter().filter(|model| **model != current);
+    let other_models = open_session.data().models.iter().filter(|model| **model != current);
     let models: Vec<_> = std::iter::once(&current)
         .chain(other_models)
         .map(|model| acp::SessionConfigSelectOption::new(model.clone(), model.clone()))
@@ -65,13 +65,12 @@ pub(super) fn set_mode(open_session: &OpenSession, name: &str) -> Result<(), acp
 
 /// Sets the model of the next round.
 pub(super) fn set_model(open_session: &OpenSession, name: &str) -> Result<(), acp::Error> {
-    if open_session.environment.runtime.model_info(name).is_none() {
+    if !open_session.set_model(name) {
         return Err(errors::params(format!(
             "unknown model '{}'. List the available models with `brigade models`.",
             super::calls::brief(name)
         )));
     }
-    open_session.set_model(name);
     Ok(())
 }
 

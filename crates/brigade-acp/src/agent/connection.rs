@@ -2,34 +2,34 @@
 
 mod open;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use acp::SessionUpdate;
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema as acp;
+use brigade::OpenSessions;
+use brigade::open_sessions::{OpenError, OpenLimits};
 use brigade_core::SessionId;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::commands::{self, ParsedPrompt};
-use super::open_session::OpenSession;
+use super::open_session::{self, OpenSession, SessionData};
 use super::peer::{self, Peer};
 use super::round::Prompt;
 use super::update_mapper::{SubagentDisplay, chunk};
 use super::{Host, config_options, errors, prompt, round, session_list};
 
-/// Interval at which a closing session is polled.
-const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Limits of a client. A cancelled round has as much time to stop as it needs.
+const LIMITS: OpenLimits = OpenLimits { max_open: 1000, stop_timeout: None };
 
 /// State of one ACP client connection: the peer, its capabilities and its open sessions.
 pub(super) struct ClientConnection {
     host: Arc<dyn Host>,
     peer: Peer,
     client: Mutex<Option<Client>>,
-    open_sessions: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
+    open_sessions: OpenSessions<SessionData>,
 }
 
 /// The connected client.
@@ -43,31 +43,30 @@ pub(super) struct Client {
 
 impl ClientConnection {
     pub(super) fn new(host: Arc<dyn Host>, peer: Peer) -> ClientConnection {
-        ClientConnection { host, peer, client: Mutex::default(), open_sessions: Mutex::default() }
+        ClientConnection { host, peer, client: Mutex::default(), open_sessions: OpenSessions::new(LIMITS) }
     }
 
     pub(super) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    fn open_sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<OpenSession>>> {
-        self.open_sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn client(&self) -> Option<Client> {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Name that the log records for the client.
+    fn actor(&self) -> String {
+        self.client().map(|client| client.name).unwrap_or_default()
+    }
+
     fn open_session(&self, id: &acp::SessionId) -> Result<Arc<OpenSession>, acp::Error> {
         let session = errors::parse_session_id(&id.0)?;
-        self.open_sessions().get(&session).cloned().ok_or_else(|| errors::session(&id.0))
+        self.open_sessions.get(&session).ok_or_else(|| errors::session(&id.0))
     }
 
     /// Requests all rounds to stop.
     pub(super) fn stop_all(&self) {
-        for open_session in self.open_sessions().values() {
-            open_session.stop();
-        }
+        self.open_sessions.stop_all(&self.actor());
     }
 
     /// Handles a request. Slow requests run in their own task. Changes to a session are made before the next
@@ -115,9 +114,7 @@ impl ClientConnection {
             }
             "$/cancel_request" => {
                 if let Ok(cancel) = peer::params::<acp::CancelRequestNotification>(params) {
-                    for open_session in self.open_sessions().values() {
-                        open_session.stop_prompt(&cancel.request_id);
-                    }
+                    self.stop_prompt(&cancel.request_id);
                 }
             }
             _ => {}
@@ -146,20 +143,23 @@ impl ClientConnection {
         acp::InitializeResponse::new(ProtocolVersion::V1).agent_capabilities(capabilities).agent_info(brigade)
     }
 
+    /// Cancels the round that this prompt started.
+    fn stop_prompt(&self, prompt: &acp::RequestId) {
+        for open_session in self.open_sessions.list() {
+            if open_session.data().prompt().as_ref() == Some(prompt) {
+                open_session.stop(&self.actor());
+            }
+        }
+    }
+
     /// Cancels a round, or the session of a sub-agent.
     async fn cancel(&self, id: &acp::SessionId) {
         let Ok(session) = errors::parse_session_id(&id.0) else { return };
-        let owner = self
-            .open_sessions()
-            .values()
-            .find(|open_session| open_session.session.contains(&session))
-            .cloned();
-        let Some(open_session) = owner else { return };
-        if open_session.session == session {
-            open_session.stop();
+        let Some(open_session) = self.open_sessions.containing(&session) else { return };
+        if *open_session.id() == session {
+            open_session.stop(&self.actor());
         } else {
-            let name = self.client().map(|client| client.name).unwrap_or_default();
-            let _ = open_session.environment.runtime.cancel(&session, &name).await;
+            let _ = open_session.runtime().cancel(&session, &self.actor()).await;
         }
     }
 
@@ -200,12 +200,12 @@ impl ClientConnection {
 
     async fn send_options(&self, open_session: &OpenSession) {
         let options = acp::ConfigOptionUpdate::new(config_options::options(open_session));
-        self.update(&open_session.session, SessionUpdate::ConfigOptionUpdate(options)).await;
+        self.update(open_session.id(), SessionUpdate::ConfigOptionUpdate(options)).await;
     }
 
     async fn send_mode(&self, open_session: &OpenSession) {
         let mode = acp::CurrentModeUpdate::new(open_session.mode().as_str());
-        self.update(&open_session.session, SessionUpdate::CurrentModeUpdate(mode)).await;
+        self.update(open_session.id(), SessionUpdate::CurrentModeUpdate(mode)).await;
     }
 
     /// Starts a prompt. The session is marked busy before the next message is read, so that a cancel finds
@@ -236,10 +236,17 @@ impl ClientConnection {
             ParsedPrompt::Resume => None,
             ParsedPrompt::Message(text) => Some(text.to_owned()),
         };
-        let guard = open_session.begin_prompt(&id)?;
+        let permit = open_session.begin_prompt().map_err(|error| match error {
+            OpenError::Busy => errors::request(
+                "the session is running. Wait for it to end, cancel it, or send a message to one of its agents with \
+                 /tell AGENT TEXT.",
+            ),
+            other => open_session::open_error(&other),
+        })?;
+        *open_session.data().prompt() = Some(id.clone());
         let prompt = Prompt { text, remote_context };
         tasks.spawn(async move {
-            let answer = round::run(&connection, &client, guard, prompt).await;
+            let answer = round::run(&connection, &client, permit, prompt).await;
             connection.peer.respond(&id, answer).await;
         });
         Ok(())
@@ -258,7 +265,7 @@ impl ClientConnection {
             // The user typed the command, so the error is shown in place of its output.
             Err(error) => error.message,
         };
-        self.update(&open_session.session, SessionUpdate::AgentMessageChunk(chunk(&reply))).await;
+        self.update(open_session.id(), SessionUpdate::AgentMessageChunk(chunk(&reply))).await;
         if matches!(command, "mode" | "model") {
             self.send_mode(open_session).await;
             self.send_options(open_session).await;
@@ -309,7 +316,7 @@ impl ClientConnection {
             Ok((open_session, response)) => {
                 self.peer.respond(id, Ok(response)).await;
                 let commands = SessionUpdate::AvailableCommandsUpdate(commands::available());
-                self.update(&open_session.session, commands).await;
+                self.update(open_session.id(), commands).await;
             }
             Err(error) => self.peer.respond::<()>(id, Err(error)).await,
         }
@@ -318,18 +325,14 @@ impl ClientConnection {
     async fn close(&self, params: Value) -> Result<(), acp::Error> {
         let request: acp::CloseSessionRequest = peer::params(params)?;
         let open_session = self.open_session(&request.session_id)?;
-        open_session.stop();
-        while open_session.is_busy() {
-            tokio::time::sleep(CLOSE_POLL_INTERVAL).await;
-        }
-        self.open_sessions().remove(&open_session.session);
+        self.open_sessions.close(open_session.id(), &self.actor()).await;
         Ok(())
     }
 
     async fn delete(&self, params: Value) -> Result<(), acp::Error> {
         let request: acp::DeleteSessionRequest = peer::params(params)?;
         let session = errors::parse_session_id(&request.session_id.0)?;
-        let open_session = self.open_sessions().get(&session).cloned();
+        let open_session = self.open_sessions.get(&session);
         if open_session.as_ref().is_some_and(|open_session| open_session.is_busy()) {
             return Err(errors::request("the session is running. Cancel it first."));
         }
@@ -338,7 +341,7 @@ impl ClientConnection {
             let removed = self.host.store().remove(&session).await;
             removed.map_err(|error| errors::run(&error.into()))?;
         }
-        self.open_sessions().remove(&session);
+        self.open_sessions.close_idle(&session);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use agent_client_protocol::v1::schema as acp;
-use brigade::Runtime;
+use brigade_core::approval::Choice;
 use brigade_core::event::Answer;
 use brigade_core::text;
 use brigade_core::view::PendingApproval;
@@ -14,6 +14,7 @@ use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 
 use super::calls;
+use super::open_session::OpenSession;
 use super::peer::Peer;
 use super::update_mapper::UpdateMapper;
 
@@ -72,8 +73,8 @@ impl PermissionRequests {
 
 impl PermissionAnswer {
     /// Records the answer. If another process answered first, that answer counts.
-    pub(super) async fn submit(self, runtime: &Runtime, by: &str) {
-        let _ = runtime.answer(&self.session, self.call, self.answer, by).await;
+    pub(super) async fn submit(self, open_session: &OpenSession, by: &str) {
+        let _ = open_session.answer(&self.session, self.call, self.answer, by).await;
     }
 }
 
@@ -135,12 +136,16 @@ fn answer(result: Result<Value, acp::Error>, always: Option<String>) -> Answer {
         return deny("the client sent an invalid response");
     };
     match response.outcome {
-        acp::RequestPermissionOutcome::Selected(selected) => match (&*selected.option_id.0, always) {
-            (ONCE, _) => Answer::Once,
-            (ALWAYS, Some(rule)) => Answer::Always(rule),
-            (REJECT, _) => Answer::Deny { word: None },
-            _ => deny("the client selected an unknown option"),
-        },
+        acp::RequestPermissionOutcome::Selected(selected) => {
+            let choice = match &*selected.option_id.0 {
+                ONCE => Some(Choice::Once),
+                ALWAYS => Some(Choice::Always),
+                REJECT => Some(Choice::Deny { reason: None }),
+                _ => None,
+            };
+            let answer = choice.and_then(|choice| choice.answer(always.as_deref()));
+            answer.unwrap_or_else(|| deny("the client selected an unknown option"))
+        }
         // The user dismissed the request, or the turn is being cancelled and the approval with it.
         _ => deny("the request was dismissed"),
     }

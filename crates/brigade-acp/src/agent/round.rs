@@ -1,16 +1,16 @@
 //! One round of a session, from the prompt to its response.
 
 use agent_client_protocol::v1::schema as acp;
-use brigade::{Run, RunError, RunEvent, RunResult, Runtime};
+use brigade::open_sessions::PromptPermit;
+use brigade::{Run, RunError, RunEvent, RunResult, StoreError};
 use brigade_core::delegation::LimitKind;
 use brigade_core::message::Stop;
 use brigade_core::usage_report::UsageReport;
-use brigade_core::{Event, RemoteContext, SessionId, Spent, Status};
+use brigade_core::{RemoteContext, Spent, Status};
 use serde_json::Map;
-use tokio::sync::watch;
 
 use super::connection::{Client, ClientConnection};
-use super::open_session::{NextRound, PromptGuard};
+use super::open_session::{self, OpenSession, SessionData};
 use super::permission_requests::PermissionRequests;
 use super::update_mapper::{Replay, UpdateMapper};
 use super::{calls, errors};
@@ -27,97 +27,73 @@ pub(super) struct Prompt {
 pub(super) async fn run(
     connection: &ClientConnection,
     client: &Client,
-    guard: PromptGuard,
+    permit: PromptPermit<SessionData>,
     prompt: Prompt,
 ) -> Result<acp::PromptResponse, acp::Error> {
-    let runtime = guard.open_session.runtime();
-    let session = guard.open_session.session.clone();
-    let failed = |error: RunError| errors::run(&error);
-    let title = prompt.text.as_deref().filter(|_| !guard.open_session.is_started()).map(calls::brief);
-    let text = prompt.text.as_deref().unwrap_or_default();
-    let next_round = guard.open_session.next_round(text, prompt.remote_context)?;
-    if let (NextRound::Resume(_), Some(text)) = (&next_round, &prompt.text) {
-        runtime.tell(&session, text).await.map_err(failed)?;
-    }
+    let open_session = permit.session();
+    let runtime = open_session.runtime();
+    let session = open_session.id().clone();
+    let failed = |error: StoreError| errors::run(&error.into());
+    let title = prompt.text.as_deref().filter(|_| !open_session.is_started()).map(calls::brief);
     let workspace = runtime.settings().workspace.root().to_path_buf();
-    let window = runtime.model_info(&guard.open_session.model()).and_then(|info| info.window);
+    let window = runtime.model_info(&open_session.model()).and_then(|info| info.window);
     // Updates that an earlier round sent are not read again. What the log contains before the round starts is known
     // to the client.
-    let mapper = guard.open_session.take_mapper();
+    let mapper = open_session.data().mapper().take();
     let mapper = mapper.unwrap_or_else(|| {
         UpdateMapper::new(session.clone(), workspace, client.subagent_display, Replay::No)
     });
     let mut mapper = mapper.with_context_window(window);
-    mapper.catch_up(&**runtime.store()).await.map_err(RunError::from).map_err(failed)?;
-    let started = match next_round {
-        NextRound::Start(task) => runtime.start(*task).await,
-        NextRound::Resume(options) => runtime.resume(&session, options).await,
-    };
-    let run = started.map_err(failed)?;
+    mapper.catch_up(&**runtime.store()).await.map_err(failed)?;
+    let run = permit.send(prompt.text.as_deref(), prompt.remote_context).await;
+    let run = run.map_err(|error| open_session::prompt_error(&error))?;
     if let Some(title) = title {
         let title = acp::SessionUpdate::SessionInfoUpdate(acp::SessionInfoUpdate::new().title(title));
         connection.peer().update(&acp::SessionNotification::new(session.as_str().to_owned(), title)).await;
     }
     let permission_requests = PermissionRequests::new(connection.peer().clone());
-    let round = ActiveRound { connection, client, runtime, session, mapper, permission_requests };
-    round.follow(guard, run).await
+    ActiveRound { connection, client, open_session, mapper, permission_requests }.follow(run).await
 }
 
 /// A running round.
 struct ActiveRound<'a> {
     connection: &'a ClientConnection,
     client: &'a Client,
-    runtime: Runtime,
-    session: SessionId,
+    open_session: &'a OpenSession,
     mapper: UpdateMapper,
     permission_requests: PermissionRequests,
 }
 
 impl ActiveRound<'_> {
-    async fn follow(mut self, guard: PromptGuard, mut run: Run) -> Result<acp::PromptResponse, acp::Error> {
-        let (mut stop, mut is_stopped) = (guard.stop.clone(), false);
+    async fn follow(mut self, mut run: Run) -> Result<acp::PromptResponse, acp::Error> {
+        // Work that was left open is ended when the session is resumed, before the round starts.
+        let mut events = run.take_events_after(self.mapper.mapped_until);
         loop {
             tokio::select! {
                 biased;
-                () = stop_requested(&mut stop), if !is_stopped => {
-                    // If this fails, the store has failed, and so does the run.
-                    let _ = run.cancel(&self.client.name).await;
-                    is_stopped = true;
-                }
-                live = run.next() => match live {
-                    Some(live) => self.handle_event(live, &guard).await,
+                live = events.next() => match live {
+                    Some(live) => self.handle_event(live).await,
                     None => break,
                 },
-                Some(answer) = self.permission_requests.next() => answer.submit(&self.runtime, &self.client.name).await,
+                Some(answer) = self.permission_requests.next() => {
+                    answer.submit(self.open_session, &self.client.name).await;
+                }
             }
         }
         let result = run.result().await;
-        for update in self.mapper.map_missed(&**self.runtime.store()).await {
-            self.connection.peer().update(&update).await;
-        }
         let spent = match &result {
             Ok(_) => self.mapper.spent,
             Err(_) => Spent::default(),
         };
         let answer = self.answer(result, spent);
-        guard.open_session.keep_mapper(self.mapper);
+        *self.open_session.data().mapper() = Some(self.mapper);
         answer
     }
 
-    async fn handle_event(&mut self, live: RunEvent, guard: &PromptGuard) {
+    async fn handle_event(&mut self, live: RunEvent) {
         let is_record = matches!(live, RunEvent::Record(_));
-        if let RunEvent::Record(record) = &live
-            && record.session == self.session
-        {
-            match &record.event {
-                Event::Started { depth, .. } => guard.open_session.set_started(*depth),
-                Event::Ended { spent, .. } => guard.open_session.charge(spent.amount()),
-                _ => {}
-            }
-        }
-        for update in self.mapper.handle_event(live, &**self.runtime.store()).await {
-            self.connection.peer().update(&update).await;
-        }
+        let updates = self.mapper.handle_event(live);
+        send(self.connection, &updates).await;
         if is_record {
             self.permission_requests.sync(&self.mapper);
         }
@@ -152,10 +128,9 @@ impl ActiveRound<'_> {
     }
 }
 
-/// Waits until a stop is requested.
-async fn stop_requested(stop: &mut watch::Receiver<bool>) {
-    if stop.wait_for(|stop| *stop).await.is_err() {
-        std::future::pending().await
+async fn send(connection: &ClientConnection, updates: &[acp::SessionNotification]) {
+    for update in updates {
+        connection.peer().update(update).await;
     }
 }
 

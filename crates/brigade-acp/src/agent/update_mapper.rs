@@ -45,9 +45,8 @@ pub(super) struct UpdateMapper {
     pub(super) last_stop: Stop,
     /// Context window of the root session's model.
     context_window: Option<u64>,
-    next_seqs: HashMap<SessionId, u64>,
-    /// Position up to which `catch_up` has read the events of the tree.
-    caught_up_to: Cursor,
+    /// Position of the last event that was mapped.
+    pub(super) mapped_until: Cursor,
     /// Usage of the rounds of the root session.
     pub(super) spent: Spent,
     streamed: HashMap<SessionId, StreamedReply>,
@@ -80,8 +79,7 @@ impl UpdateMapper {
             tree: Tree::default(),
             last_stop: Stop::End,
             context_window: None,
-            next_seqs: HashMap::new(),
-            caught_up_to: Cursor::START,
+            mapped_until: Cursor::START,
             spent: Spent::default(),
             streamed: HashMap::new(),
             calls: HashMap::new(),
@@ -95,40 +93,17 @@ impl UpdateMapper {
         UpdateMapper { context_window, ..self }
     }
 
-    /// Applies events that the client already knows, from the last position that was read.
+    /// Applies events that the client already knows, from the last position that was mapped.
     pub(super) async fn catch_up(&mut self, store: &dyn Store) -> Result<(), StoreError> {
-        let records = store.tail(&self.root, self.caught_up_to, usize::MAX).await?;
-        for record in &records {
-            self.caught_up_to = record.pos;
-            if record.seq >= self.next_seqs.get(&record.session).copied().unwrap_or(0) {
-                self.map_record(record);
-            }
-        }
-        self.pending.clear();
+        let records = store.tail(&self.root, self.mapped_until, usize::MAX).await?;
+        self.map_records(&records);
         Ok(())
     }
 
-    /// Returns the updates for a run event. Missed events are read from the store, so that each is mapped
-    /// once.
-    pub(super) async fn handle_event(
-        &mut self,
-        live: RunEvent,
-        store: &dyn Store,
-    ) -> Vec<SessionNotification> {
+    /// Returns the updates for a run event.
+    pub(super) fn handle_event(&mut self, live: RunEvent) -> Vec<SessionNotification> {
         match live {
-            RunEvent::Record(record) => {
-                let next = self.next_seqs.get(&record.session).copied().unwrap_or(0);
-                if record.seq > next {
-                    // A read error is reported when the round ends.
-                    let missed = store.read(&record.session, next).await.unwrap_or_default();
-                    for missed in missed.iter().filter(|missed| missed.seq < record.seq) {
-                        self.map_record(missed);
-                    }
-                }
-                if record.seq >= next {
-                    self.map_record(&record);
-                }
-            }
+            RunEvent::Record(record) => self.map_record(&record),
             RunEvent::Delta { session, turn, text } => self.delta(&session, turn, &text),
             RunEvent::Discarded { session, turn } => self.discard_streamed(&session, turn),
             RunEvent::Waiting { .. } => {}
@@ -142,13 +117,6 @@ impl UpdateMapper {
             self.map_record(record);
         }
         std::mem::take(&mut self.pending)
-    }
-
-    /// Returns the updates for events of the root session that were not received live.
-    pub(super) async fn map_missed(&mut self, store: &dyn Store) -> Vec<SessionNotification> {
-        let next = self.next_seqs.get(&self.root).copied().unwrap_or(0);
-        let records = store.read(&self.root, next).await.unwrap_or_default();
-        self.map_records(&records)
     }
 
     /// The label of a session.
@@ -187,7 +155,7 @@ impl UpdateMapper {
     fn map_record(&mut self, record: &Record) {
         let session = &record.session;
         self.tree.apply(record);
-        self.next_seqs.insert(session.clone(), record.seq + 1);
+        self.mapped_until = record.pos;
         match &record.event {
             Event::Started { delegation, .. } => self.started(session, delegation),
             Event::Heard { from: Speaker::Person, text }

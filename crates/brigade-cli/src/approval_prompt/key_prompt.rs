@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use brigade_core::approval::{self, AnswerError};
 use brigade_core::event::Answer;
-use brigade_core::permission::{Rule, RuleError};
 use brigade_core::view::PendingApproval;
 
 use super::answer_text::{self, Scope};
@@ -176,13 +176,11 @@ impl KeyPrompt {
 
 /// Parses a rule for the call that needs approval.
 fn rule(text: &str, open: &PendingApproval) -> Result<String, String> {
-    let rule: Rule = text.parse().map_err(|error: RuleError| error.to_string())?;
-    if rule.names(open.tool()) {
-        return Ok(rule.to_string());
-    }
-    let tool = sanitize::line(open.tool());
-    Err(format!(
-        "`{}` is not a rule for {tool}. Start the rule with {tool}.",
-        sanitize::line(&rule.to_string())
-    ))
+    approval::parse_rule(text, open.tool()).map(|rule| rule.to_string()).map_err(|error| match error {
+        AnswerError::OtherTool { rule, tool } => {
+            let (rule, tool) = (sanitize::line(&rule.to_string()), sanitize::line(&tool));
+            format!("`{rule}` is not a rule for {tool}. Start the rule with {tool}.")
+        }
+        AnswerError::InvalidRule(_) | AnswerError::NotOpen => error.to_string(),
+    })
 }

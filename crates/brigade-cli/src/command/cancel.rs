@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use brigade::mcp::Servers;
-use brigade::{ResumeOptions, RunError, Runtime, Store, StoreError};
-use brigade_core::{SessionId, State, Status};
+use brigade::{ResumeOptions, RunError, RunEvent, Runtime, Store, StoreError};
+use brigade_core::{Cursor, Event, Record, SessionId, State, Status};
 use serde_json::json;
 
 use super::tell::is_running;
@@ -17,7 +17,6 @@ use crate::setup;
 
 /// Time that a session may take to stop before this command returns.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs the command.
 pub(crate) fn run(global: &Global, cancel: &Cancel) -> Result<Exit, CliError> {
@@ -81,29 +80,38 @@ async fn stop(runtime: &Runtime, session: &SessionId) -> Result<(&'static str, S
             }
         }
     }
-    wait(store, session, &title).await
+    match tokio::time::timeout(CANCEL_TIMEOUT, wait(runtime, session)).await {
+        Ok(status) => {
+            let status = status?;
+            Ok((status.as_str(), format!("{title} has ended: {}", status.as_str())))
+        }
+        Err(_) => Ok(("asked", format!("{title} is stopping, but has not ended yet"))),
+    }
 }
 
 /// Waits for the process that runs the session to end it.
-async fn wait(
-    store: &dyn Store,
-    session: &SessionId,
-    title: &str,
-) -> Result<(&'static str, String), CliError> {
-    let mut waited = Duration::ZERO;
-    while waited < CANCEL_TIMEOUT {
-        if let Some(status) = ended(store, session).await? {
-            return Ok((status.as_str(), format!("{title} has ended: {}", status.as_str())));
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-        waited += POLL_INTERVAL;
+async fn wait(runtime: &Runtime, session: &SessionId) -> Result<Status, CliError> {
+    let records = runtime.store().read(session, 0).await?;
+    if let Some(status) = end_status(session, &records)? {
+        return Ok(status);
     }
-    Ok(("asked", format!("{title} is stopping, but has not ended yet")))
+    let mut events = runtime.follow(session, records.last().map_or(Cursor::START, |record| record.pos));
+    loop {
+        if let RunEvent::Record(record) = events.next().await?
+            && record.session == *session
+            && let Event::Ended { outcome, .. } = &record.event
+        {
+            return Ok(outcome.status.clone());
+        }
+    }
 }
 
 /// Status of a session whose last round has ended.
 async fn ended(store: &dyn Store, session: &SessionId) -> Result<Option<Status>, CliError> {
-    let records = store.read(session, 0).await?;
+    end_status(session, &store.read(session, 0).await?)
+}
+
+fn end_status(session: &SessionId, records: &[Record]) -> Result<Option<Status>, CliError> {
     if records.is_empty() {
         return Err(StoreError::UnknownSession(session.clone()).into());
     }

@@ -5,9 +5,10 @@ mod evidence;
 mod folder;
 mod worker;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brigade::{RunEvent, Store};
+use brigade::{Follow, RunEvent, Store};
 use brigade_core::view::{Activity, Node};
 use brigade_core::{Outcome, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,7 +16,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::args::{Demo, Global, OutputFormat};
 use crate::error::{CliError, Exit};
-use crate::follow::{DRAW_INTERVAL, RunView, Signals};
+use crate::follow::{DRAW_INTERVAL, RunView, Signals, on_event};
 use crate::output;
 use crate::progress::Progress;
 use crate::render;
@@ -88,7 +89,7 @@ async fn show(global: &Global, demo: &Demo, folder: &DemoFolder) -> Result<Shown
         biased;
         () = signals.next() => Ok(Shown::Interrupted),
         _ = hangup.recv() => Ok(Shown::Interrupted),
-        shown = show_tree(global, demo, folder, &settings, &*store, &mut worker) => shown.map(Shown::Ended),
+        shown = show_tree(global, demo, folder, &settings, &store, &mut worker) => shown.map(Shown::Ended),
     };
     worker.kill().await?;
     shown
@@ -99,7 +100,7 @@ async fn show_tree(
     demo: &Demo,
     folder: &DemoFolder,
     settings: &Settings,
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     worker: &mut Worker,
 ) -> Result<Exit, CliError> {
     let root = worker.session().await?;
@@ -120,7 +121,7 @@ async fn show_tree(
         return Err(worker.failure().await);
     };
     print_end(global, &view, outcome, terminal::stderr_colour(&settings.environment))?;
-    let budget = BudgetUse::read(store, &view).await?;
+    let budget = BudgetUse::read(&**store, &view).await?;
     let requests = folder.requests();
     output::note("What this run showed:");
     let columns = terminal::stderr_columns();
@@ -170,7 +171,7 @@ enum StopAt {
 
 /// Follows the log of the tree, which another process writes.
 struct Observer<'a> {
-    store: &'a dyn Store,
+    store: &'a Arc<dyn Store>,
     view: RunView,
     facts: LogFacts,
     progress: Progress,
@@ -190,8 +191,8 @@ impl Observer<'_> {
             self.say("The run ended before its process could be killed.");
             return Ok(None);
         }
-        self.catch_up().await?;
-        let budget = BudgetUse::read(self.store, &self.view).await?;
+        self.read_rest().await?;
+        let budget = BudgetUse::read(&**self.store, &self.view).await?;
         let victim = self.crash_point().map(|node| self.working_text(node)).unwrap_or_default();
         self.say(&format!("\nKilled process {killed} (SIGKILL){victim}."));
         self.say(&format!("Budget when it was killed: {}", budget.text()));
@@ -219,16 +220,16 @@ impl Observer<'_> {
         let mut ticks = tokio::time::interval(DRAW_INTERVAL / 2);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut reached: Option<Instant> = None;
+        let mut events = Follow::new(self.store.clone(), &self.view.root, self.view.cursor);
         loop {
-            let has_exited = tokio::select! {
+            tokio::select! {
                 biased;
-                exited = worker.wait() => exited.map(|_| true)?,
-                _ = ticks.tick() => false,
-            };
-            self.catch_up().await?;
-            self.progress.tick(&self.view);
-            if has_exited {
-                return Ok(());
+                exited = worker.wait() => {
+                    exited?;
+                    return self.read_rest().await;
+                }
+                _ = ticks.tick() => self.progress.tick(&self.view),
+                event = events.next() => self.show(&event?)?,
             }
             if stop_at == StopAt::CrashPoint && self.crash_point().is_some() {
                 if reached.get_or_insert_with(Instant::now).elapsed() >= TIME_BEFORE_KILL {
@@ -251,19 +252,23 @@ impl Observer<'_> {
         agents.into_iter().find(|node| matches!(&node.activity, Activity::Tool(name) if name == "shell"))
     }
 
-    /// Shows the records that were added.
-    async fn catch_up(&mut self) -> Result<(), CliError> {
-        for record in self.view.read_missed(self.store).await {
-            let refusal = self.facts.apply(&record).map(|refusal| refusal.text());
-            let event = RunEvent::Record(record.into());
-            self.view.observe(&event);
-            if let RunEvent::Record(record) = &event {
-                self.view.apply(record);
-            }
-            self.progress.on_event(&event, &self.view)?;
-            if let Some(text) = refusal {
-                self.say(&text);
-            }
+    /// Shows the records of a worker that has exited.
+    async fn read_rest(&mut self) -> Result<(), CliError> {
+        for record in self.store.tail(&self.view.root, self.view.cursor, usize::MAX).await? {
+            self.show(&RunEvent::Record(record.into()))?;
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, event: &RunEvent) -> Result<(), CliError> {
+        let refusal = match event {
+            RunEvent::Record(record) => self.facts.apply(record),
+            _ => None,
+        };
+        let refusal = refusal.map(|refusal| refusal.text());
+        on_event(event, &mut self.view, &mut self.progress)?;
+        if let Some(text) = refusal {
+            self.say(&text);
         }
         self.progress.flush()
     }

@@ -1,7 +1,6 @@
 //! `brigade resume`: continues a session from the point at which it stopped.
 
-use brigade::model::passthrough;
-use brigade::{ResumeOptions, RunError, Runtime, Store, StoreError};
+use brigade::{ResumeOptions, RunError, Runtime, SessionInfo, Store, StoreError};
 use brigade_core::view::Activity;
 use brigade_core::{Record, SessionId, State};
 
@@ -60,8 +59,8 @@ async fn last(store: &dyn Store, user_settings: &Settings, flags: &Flags) -> Res
 /// Whether a cancelled session may continue. Only the user can revoke a cancellation, and a session of a single
 /// external call has nothing to continue.
 async fn may_continue(store: &dyn Store, session: &SessionId) -> bool {
-    !brigade_sandbox::runs_under(crate::GUARD_ARG)
-        && !passthrough::is_passthrough(store, session).await.unwrap_or(false)
+    let info = SessionInfo::read(store, session).await.ok().flatten();
+    !brigade_sandbox::runs_under(crate::GUARD_ARG) && !info.is_some_and(|info| info.is_passthrough())
 }
 
 /// Rejects `--agent`: a session keeps the agent that it was started with.
@@ -125,7 +124,7 @@ pub(crate) async fn resume_session(
     let followed =
         follow::follow(runtime, run, view, &mut progress, &mut signals, &hints, &mut attention).await?;
     let colour = terminal::stderr_colour(&settings.environment);
-    summary::finish(&**runtime.store(), followed, global, &hints, colour, &mut signals, &mut attention)
+    summary::finish(runtime.store(), followed, global, &hints, colour, &mut signals, &mut attention)
         .await
         .map(ResumeOutcome::Ended)
 }

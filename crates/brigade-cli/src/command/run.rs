@@ -110,7 +110,7 @@ pub(crate) fn start(
         let followed =
             follow::follow(&runtime, run, view, &mut progress, &mut signals, &hints, &mut attention).await?;
         summary::finish(
-            &**runtime.store(),
+            runtime.store(),
             followed,
             global,
             &hints,
@@ -127,8 +127,19 @@ pub(super) async fn start_session(
     runtime: &Runtime,
     settings: &Settings,
     flags: &Flags,
-    TaskInput { text, schema }: &TaskInput,
+    input: &TaskInput,
 ) -> Result<Run, CliError> {
+    let task = new_task(runtime, settings, flags, input)?;
+    runtime.start(task).await.map_err(|error| start_error(settings, error))
+}
+
+/// Task of a new session.
+pub(super) fn new_task(
+    runtime: &Runtime,
+    settings: &Settings,
+    flags: &Flags,
+    TaskInput { text, schema }: &TaskInput,
+) -> Result<Task, CliError> {
     let mut task = Task::new(text);
     if let Some(schema) = schema {
         task = task.schema(schema.clone());
@@ -146,7 +157,12 @@ pub(super) async fn start_session(
     if let Some(timeout) = flags.timeout {
         task = task.timeout(timeout);
     }
-    runtime.start(task).await.map_err(|error| match error {
+    Ok(task)
+}
+
+/// Error of a session that could not be started.
+pub(super) fn start_error(settings: &Settings, error: RunError) -> CliError {
+    match error {
         RunError::Config(_) => {
             // An agent from a file may have its own model.
             let model =
@@ -154,7 +170,7 @@ pub(super) async fn start_session(
             CliError::from(error).hint(model_hints::hint_for_model(settings, model))
         }
         other => other.into(),
-    })
+    }
 }
 
 /// Agent definition for the task; none for the built-in lead.

@@ -5,6 +5,7 @@ mod other_process;
 use std::time::Duration;
 
 use brigade::mcp::Servers;
+use brigade::open_sessions::RunnerExit;
 use brigade::{RunError, Runtime, Store};
 use brigade_core::SessionId;
 use serde_json::json;
@@ -24,9 +25,8 @@ use crate::terminal;
 
 use other_process::FollowOutcome;
 
-/// Number of checks for a process that is about to release the session.
-pub(super) const RUNNER_EXIT_POLLS: u32 = 40;
-pub(super) const RUNNER_EXIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time after which a lease is checked although nothing was written. A process that was killed writes nothing.
+const LEASE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Step after a message was delivered to a session that another process runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,8 +60,8 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
         if root != session && is_running(&**runtime.store(), &root).await? {
             return print_delivered(&global, &*store, &session).await;
         }
-        let mut polls = 0..RUNNER_EXIT_POLLS;
-        while then == AfterDelivery::Follow || polls.next().is_some() {
+        let mut runner_exit = RunnerExit::new(&*store);
+        loop {
             // MCP servers are started only if this process runs the session.
             if !is_running(&*store, &session).await? {
                 let servers = setup::start_mcp_servers(&settings).await?;
@@ -80,10 +80,9 @@ pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result
                 }
             }
             // The message may have arrived after the end of a round whose process has not exited yet.
-            if !runtime.has_unread_input(&session).await? {
+            if !runtime.has_unread_input(&session).await? || !runner_exit.may_have_happened().await {
                 break;
             }
-            tokio::time::sleep(RUNNER_EXIT_POLL_INTERVAL).await;
         }
         print_delivered(&global, &*store, &session).await
     })
@@ -118,7 +117,7 @@ async fn follow_other_process(
             let hints = CommandHints::new(global, flags);
             let colour = terminal::stderr_colour(&settings.environment);
             let mut attention = Attention::new(settings, runtime);
-            summary::finish(store, *followed, global, &hints, colour, &mut signals, &mut attention)
+            summary::finish(runtime.store(), *followed, global, &hints, colour, &mut signals, &mut attention)
                 .await
                 .map(Some)
         }

@@ -5,8 +5,7 @@ use brigade_core::{SessionId, Status};
 use rmcp::model::CallToolResult;
 
 use super::arguments::Arguments;
-use super::{Server, StartError, specs};
-use crate::call::CLIENT_ACTOR;
+use super::{CLIENT_ACTOR, Server, StartError, specs};
 use crate::results;
 use crate::sessions::{self, FoundSession, RunStatus};
 use crate::visibility::Visibility;

@@ -6,7 +6,7 @@
 
 use brigade_core::delegation_styles::PASSTHROUGH_PREFIX;
 use brigade_core::message::Stop;
-use brigade_core::{Agent, Event, Hash, Message, Price, SessionId, ToolCall, Usage};
+use brigade_core::{Agent, Hash, Message, Price, ToolCall, Usage};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 
@@ -28,19 +28,6 @@ pub fn in_front_of(model: &str) -> String {
 /// Returns the task of a session that makes this call.
 pub fn task(tool: &str, arguments: &str) -> String {
     format!("{tool} {arguments}")
-}
-
-/// Whether a session only makes a call for another program. Messages to such a session reach no model.
-pub async fn is_passthrough(store: &dyn Store, session: &SessionId) -> Result<bool, StoreError> {
-    let (records, _) = store.read_prefix(session).await?;
-    let definition = records.iter().rev().find_map(|record| match &record.event {
-        Event::Started { agent, .. } => Some(*agent),
-        _ => None,
-    });
-    match definition {
-        Some(definition) => is_passthrough_agent(store, definition).await,
-        None => Ok(false),
-    }
 }
 
 /// Whether an agent only makes calls for other programs.

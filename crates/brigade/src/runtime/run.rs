@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use brigade_core::event::Answer;
-use brigade_core::{CallId, Event, SessionId};
+use brigade_core::{CallId, Cursor, Event, SessionId};
 use futures::Stream;
 use futures::future::BoxFuture;
-use tokio::task::JoinHandle;
 
 use super::{Detached, RunError, RunResult, Runtime};
 use crate::event_stream::{RunEvent, RunEvents};
+use crate::follow::Follow;
 use crate::session::{Driver, DriverError, RoundEnd};
 use crate::store::StoreError;
 use crate::task::{AbortOnDrop, spawn};
@@ -24,17 +24,22 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A running tree.
 ///
-/// It is a [`Stream`] of the events of the run, from the first one on, and awaits to the result. Events are kept until
-/// they are read; a caller that holds a run and needs none drops [`Run::take_events`]. Dropping the run stops the
-/// runner. The tree can be resumed afterwards.
+/// It is a [`Stream`] of the events of the run, from the first one on, and awaits to the result. A caller that holds a
+/// run and needs no events drops [`Run::take_events`]. Dropping the run stops the runner. The tree can be resumed
+/// afterwards.
 #[must_use = "dropping a run stops it"]
 pub struct Run {
     runtime: Runtime,
     session: SessionId,
     tree: Arc<Tree>,
     events: RunEvents,
-    task: JoinHandle<Result<RunResult, RunError>>,
+    task: RunTask,
+    /// Whether the session had already ended, so that this run is no round of it.
+    had_ended: bool,
 }
+
+/// Task that ends with the result of a run.
+pub(crate) type RunTask = AbortOnDrop<Result<RunResult, RunError>>;
 
 /// Work of a run.
 pub(super) enum RunWork {
@@ -46,18 +51,20 @@ impl Run {
     /// Starts a run in the background. Returns once its first event is durable, so that the session can be found,
     /// messaged and cancelled.
     pub(super) async fn start(runtime: Runtime, tree: Arc<Tree>, work: RunWork) -> Result<Run, RunError> {
-        let events = tree.subscribers.subscribe();
+        let store = tree.core.store.clone();
+        let events = tree.streams.add(Follow::from_now(store, tree.root(), tree.history.restored_until));
         let (running, session) = (tree.clone(), tree.root().clone());
         let has_first_event = matches!(&work, RunWork::Drive(driver) if driver.has_unwritten_events());
+        let had_ended = matches!(&work, RunWork::AlreadyEnded(_));
         let task = match work {
             RunWork::Drive(driver) => spawn(run_tree(running, driver)),
             RunWork::AlreadyEnded(result) => spawn(async move {
                 running.leases.release().await?;
-                running.subscribers.close();
+                running.streams.end();
                 *result
             }),
         };
-        let mut run = Run { runtime, session, tree, events, task };
+        let mut run = Run { runtime, session, tree, events, task: AbortOnDrop(task), had_ended };
         if has_first_event && !run.events.wait_for_first().await {
             let session = run.session.clone();
             run.result().await?;
@@ -76,9 +83,22 @@ impl Run {
         std::mem::replace(&mut self.events, RunEvents::ended())
     }
 
-    /// Returns another stream of the events, from now on.
+    /// Takes the stream of the events, including earlier ones of the tree after a position. The run itself yields no
+    /// events afterwards.
+    pub fn take_events_after(&mut self, cursor: Cursor) -> RunEvents {
+        let mut events = self.take_events();
+        // A new tree has no earlier events, so its stream is complete.
+        let is_new = self.tree.history.restored_until == Cursor::START;
+        if !(is_new && events.is_unread() && cursor == Cursor::START) {
+            events.rewind(cursor);
+        }
+        events
+    }
+
+    /// Returns another stream of the events, from the first one on. Deltas come from now on.
     pub fn subscribe(&self) -> RunEvents {
-        self.tree.subscribers.subscribe()
+        let store = self.tree.core.store.clone();
+        self.tree.streams.add(Follow::new(store, &self.session, self.tree.history.restored_until))
     }
 
     /// Waits for the next event. Returns `None` when the run is over.
@@ -115,10 +135,20 @@ impl Run {
     /// Waits for the run to end. Its remaining events are discarded.
     pub async fn result(mut self) -> Result<RunResult, RunError> {
         self.events.close();
-        match (&mut self.task).await {
-            Ok(result) => result,
-            Err(error) => Err(RunError::Bug(error.to_string())),
-        }
+        join(&mut self.task).await
+    }
+
+    /// Whether the session had already ended, so that this run is no round of it.
+    pub(crate) fn had_ended(&self) -> bool {
+        self.had_ended
+    }
+
+    /// Returns the run with a task around its own. The result is that of the outer task, which is aborted with the run.
+    pub(crate) fn supervised<F>(self, supervise: impl FnOnce(RunTask) -> F) -> Run
+    where
+        F: Future<Output = Result<RunResult, RunError>> + Send + 'static,
+    {
+        Run { task: AbortOnDrop(spawn(supervise(self.task))), ..self }
     }
 }
 
@@ -139,10 +169,9 @@ impl IntoFuture for Run {
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// Waits for the result of a run.
+pub(crate) async fn join(task: &mut RunTask) -> Result<RunResult, RunError> {
+    (&mut task.0).await.unwrap_or_else(|error| Err(RunError::Bug(error.to_string())))
 }
 
 /// Runs a tree to the end of its round and releases its lease.
@@ -157,7 +186,7 @@ async fn run_tree(tree: Arc<Tree>, driver: Box<Driver>) -> Result<RunResult, Run
     };
     let detached_tasks = tree.take_detached();
     let released = tree.leases.release().await;
-    tree.subscribers.close();
+    tree.streams.end();
     let RoundEnd { outcome, spent } = end?;
     released?;
     remove_unkept_children(&tree).await?;

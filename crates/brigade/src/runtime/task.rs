@@ -44,6 +44,11 @@ impl Task {
         Task { session: Some(session), ..self }
     }
 
+    /// Depth of the session in the tree of the process that delegates it.
+    pub(crate) fn depth(&self) -> u32 {
+        self.remote_context.as_ref().map_or(0, |remote_context| remote_context.depth)
+    }
+
     /// Sets an agent other than the lead.
     pub fn agent(self, agent: Agent) -> Task {
         Task { agent: Some(agent), ..self }

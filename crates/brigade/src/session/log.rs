@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use brigade_core::event::VERSION;
-use brigade_core::{Cursor, Event, Hash, Record, State};
+use brigade_core::{Cursor, Event, Hash, State};
 
 use super::DriverError;
 use crate::clock;
-use crate::event_stream::RunEvent;
 use crate::fast_map::FastSet;
 use crate::resolved_agent::ResolvedAgent;
-use crate::store::{Append, Appended, Expect, StoreError, retry};
+use crate::store::{Append, Expect, StoreError, retry};
 use crate::tree::Tree;
 
 /// The only writer of a session's log, apart from external events. The state contains every recorded event, durable
@@ -90,12 +88,12 @@ impl LogWriter {
             };
             match retry::append(tree.store(), append).await {
                 Ok(appended) => {
-                    self.publish(tree, events, seq, appended, at);
+                    self.last_pos = appended.pos(events.len() as u64 - 1);
                     tree.agents.mark_written(&self.blobs);
                     self.blobs.clear();
                 }
                 Err(StoreError::Conflict { .. }) => {
-                    Box::pin(self.reconcile(tree, Arc::unwrap_or_clone(events), seq)).await?;
+                    Box::pin(self.reconcile(tree, Arc::unwrap_or_clone(events))).await?;
                 }
                 Err(error) => return Err(DriverError::Store(error)),
             }
@@ -103,30 +101,13 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Publishes durable events. The first has the sequence number `seq`.
-    fn publish(&mut self, tree: &Tree, events: Arc<Vec<Event>>, seq: u64, appended: Appended, at: u64) {
-        self.last_pos = appended.pos(events.len() as u64 - 1);
-        if tree.subscribers.has_any() {
-            for (offset, event) in (0..).zip(Arc::unwrap_or_clone(events)) {
-                let session = self.state.session().clone();
-                let (seq, pos) = (seq + offset, appended.pos(offset));
-                let record = Record { session, seq, pos, at, v: VERSION, event };
-                tree.subscribers.send(RunEvent::Record(Arc::new(record)));
-            }
-        }
-    }
-
     /// Handles a conflict with another writer: folds the missed events and keeps only the own events that are
-    /// still admitted. `known` is the number of events that were known to be durable.
-    async fn reconcile(&mut self, tree: &Tree, unwritten: Vec<Event>, known: u64) -> Result<(), DriverError> {
+    /// still admitted.
+    async fn reconcile(&mut self, tree: &Tree, unwritten: Vec<Event>) -> Result<(), DriverError> {
         let session = self.state.session().clone();
         let records = tree.read(&session, 0).await?;
         self.state = tree.fold(&session, &records);
         self.last_pos = records.last().map_or(Cursor::START, |record| record.pos);
-        let known = usize::try_from(known).unwrap_or(usize::MAX);
-        for record in records.into_iter().skip(known) {
-            tree.subscribers.send(RunEvent::Record(Arc::new(record)));
-        }
         let mut overridden = FastSet::default();
         for event in unwritten {
             match event {
@@ -152,7 +133,6 @@ impl LogWriter {
         for record in records {
             self.state.apply(&record.event);
             self.last_pos = record.pos;
-            tree.subscribers.send(RunEvent::Record(Arc::new(record)));
         }
         Ok(())
     }

@@ -255,7 +255,7 @@ impl Driver {
         // Rounded up, so that a short pause is not shown as zero.
         let seconds = pause.as_micros().div_ceil(100_000) as f64 / 10.0;
         let why = format!("attempt {attempt} of {attempts}, retrying in {seconds:.1} s: {fault}");
-        self.tree.subscribers.send(RunEvent::Waiting { session: self.state().session().clone(), why });
+        self.tree.publish(RunEvent::Waiting { session: self.state().session().clone(), why });
     }
 
     /// Number of attempts at a turn before the next fallback takes over or the round fails.
@@ -381,9 +381,7 @@ impl Driver {
                 }
                 Some(Ok(Chunk::Waiting(why))) => {
                     timeout.note_received(now);
-                    self.tree
-                        .subscribers
-                        .send(RunEvent::Waiting { session: self.state().session().clone(), why });
+                    self.tree.publish(RunEvent::Waiting { session: self.state().session().clone(), why });
                     continue;
                 }
                 Some(Ok(chunk)) => {
@@ -465,9 +463,12 @@ impl Driver {
     fn flush_deltas(&self, planned: &PlannedCall, deltas: &mut DeltaBuffer, now: Instant) {
         let text = std::mem::take(&mut deltas.text);
         deltas.due = now + DELTA_INTERVAL;
-        if !text.is_empty() && planned.purpose != Purpose::Compaction && self.tree.subscribers.has_any() {
+        if !text.is_empty()
+            && planned.purpose != Purpose::Compaction
+            && self.tree.is_followed(self.state().session())
+        {
             let session = self.state().session().clone();
-            self.tree.subscribers.send(RunEvent::Delta { session, turn: planned.turn, text: text.into() });
+            self.tree.publish(RunEvent::Delta { session, turn: planned.turn, text: text.into() });
         }
     }
 
@@ -491,7 +492,7 @@ impl Driver {
             }
             (CallOutcome::Fault(cause, cost), _) => {
                 let session = self.state().session().clone();
-                self.tree.subscribers.send(RunEvent::Discarded { session, turn });
+                self.tree.publish(RunEvent::Discarded { session, turn });
                 let spent = match cost {
                     Charge::Nothing => Spent::default(),
                     Charge::Unconfirmed => Spent::unconfirmed(worst.amount),

@@ -10,6 +10,7 @@
 //!   row and compares it before it decodes the row.
 //! * Leases. [`LeaseRow`] decides who may run a tree. A store never deletes a row, and writes
 //!   [`LeaseRow::tombstone`] if it removes the tree.
+//! * Followers. A store tells [`Followers`](super::Followers) of its commits, and of changes whose events it does not know.
 //! * Usage. [`EndedRounds`] and [`OpenRound`] add up the usage of a tree.
 //!
 //! The laws in `brigade::store::testing` verify a store.

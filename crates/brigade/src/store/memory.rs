@@ -10,13 +10,15 @@ use tokio::sync::watch;
 
 use super::backend::{self, EndedRounds, LeaseRow, OpenRound, ancestors};
 use super::{
-    Append, Appended, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
+    Append, Appended, Followers, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError,
+    TreeTotals,
 };
 
 /// Session logs that are lost when the process ends.
 #[derive(Debug)]
 pub struct MemoryStore {
     logs: Mutex<Logs>,
+    followers: Followers,
     changes: watch::Sender<u64>,
 }
 
@@ -48,7 +50,11 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// Creates an empty store.
     pub fn new() -> MemoryStore {
-        MemoryStore { logs: Mutex::default(), changes: watch::Sender::new(0) }
+        MemoryStore {
+            logs: Mutex::default(),
+            followers: Followers::default(),
+            changes: watch::Sender::new(0),
+        }
     }
 
     fn logs(&self) -> MutexGuard<'_, Logs> {
@@ -250,7 +256,14 @@ impl Logs {
 impl Store for MemoryStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         let is_external = append.lease.is_none();
-        let appended = self.logs().append(append);
+        let (session, at, events) = (append.session.clone(), append.at, append.events.clone());
+        let mut logs = self.logs();
+        let appended = logs.append(append);
+        if let Ok(appended) = appended {
+            // Followers get appends in the order in which they happen.
+            self.followers.appended(&session, appended, at, &events);
+        }
+        drop(logs);
         if is_external && appended.is_ok() {
             self.notify();
         }
@@ -296,6 +309,10 @@ impl Store for MemoryStore {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    fn followers(&self) -> &Followers {
+        &self.followers
     }
 
     fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
@@ -361,7 +378,10 @@ impl Store for MemoryStore {
     }
 
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
-        let result = self.logs().restore(records, blobs);
+        let mut logs = self.logs();
+        let result = logs.restore(records, blobs);
+        self.followers.changed();
+        drop(logs);
         self.notify();
         Box::pin(ready(result))
     }

@@ -24,10 +24,11 @@ use std::time::Duration;
 use brigade_core::{Cursor, Hash, Record, SessionId};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::{
-    Append, Appended, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError, TreeTotals,
+    Append, Appended, Followers, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError,
+    TreeTotals,
 };
 use access::ReadAccess;
 use checkpoint::Checkpointer;
@@ -36,7 +37,7 @@ use lock::CommitGate;
 use reader::Reader;
 use schema::StoreLimits;
 use write_tx::AppendJob;
-use writer::{ClosureJob, Job, WriteTx, Writer};
+use writer::{AppendTask, ChangeSignals, ClosureJob, Job, Message, WriteTx, Writer};
 
 /// Number of a position. Positions increase over the whole file.
 type Pos = u64;
@@ -53,10 +54,11 @@ pub struct SqliteStore {
     place: Arc<Path>,
     reader: Arc<Reader>,
     /// None in a read-only store, and while the store is dropped. Closing the channel ends the writer.
-    jobs: Option<mpsc::Sender<Box<dyn Job>>>,
+    queue: Option<mpsc::Sender<Message>>,
     writer: Option<JoinHandle<()>>,
     gate: Arc<CommitGate>,
-    changes: watch::Receiver<u64>,
+    changes: watch::Sender<u64>,
+    followers: Followers,
 }
 
 impl SqliteStore {
@@ -77,15 +79,17 @@ impl SqliteStore {
         let connection = schema::open_writer(&place, limits)?;
         let gate = Arc::new(CommitGate::default());
         let checkpointer = Checkpointer::start(&place, gate.clone())?;
-        let (jobs, queue) = mpsc::channel();
-        let (sender, changes) = watch::channel(0);
-        let writer = Writer::new(place.clone(), connection, queue, sender, checkpointer, gate.clone())?;
+        let (sender, queue) = mpsc::channel();
+        let (changes, followers) = (watch::Sender::new(0), Followers::default());
+        let signals = ChangeSignals { changes: changes.clone(), followers: followers.clone() };
+        let writer = Writer::new(place.clone(), connection, queue, signals, checkpointer, gate.clone())?;
         let thread = std::thread::Builder::new()
             .name("brigade-store".into())
             .spawn(move || writer.run())
             .map_err(|error| schema::io_error(&place, &error))?;
         let reader = Arc::new(Reader::new(place.clone(), ReadAccess::Shared));
-        Ok(SqliteStore { place, reader, jobs: Some(jobs), writer: Some(thread), gate, changes })
+        let (queue, writer) = (Some(sender), Some(thread));
+        Ok(SqliteStore { place, reader, queue, writer, gate, changes, followers })
     }
 
     /// Opens an existing store read-only. It takes no lock that a writer needs, works on read-only file systems
@@ -100,8 +104,9 @@ impl SqliteStore {
         }
         let reader = Arc::new(Reader::new(place.clone(), access));
         // A read-only store does not watch for foreign writes, so its subscribers are never notified.
-        let (_, changes) = watch::channel(0);
-        Ok(Some(SqliteStore { place, reader, jobs: None, writer: None, gate: Arc::default(), changes }))
+        let (changes, followers) = (watch::Sender::new(0), Followers::default());
+        let (queue, writer) = (None, None);
+        Ok(Some(SqliteStore { place, reader, queue, writer, gate: Arc::default(), changes, followers }))
     }
 
     /// Returns the path of the store.
@@ -115,14 +120,20 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnMut(&mut WriteTx<'_>) -> Result<T, writer::WriteError> + Send + 'static,
     {
-        let Some(jobs) = &self.jobs else {
+        self.enqueue(ClosureJob::job(work))
+    }
+
+    fn enqueue<T: Send + 'static>(
+        &self,
+        (job, answer): (Box<dyn Job>, oneshot::Receiver<Result<T, StoreError>>),
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let Some(queue) = &self.queue else {
             let cause = "it was opened read-only".into();
             let place = self.place.display().to_string();
             return Box::pin(ready(Err(StoreError::ReadOnly { place, cause })));
         };
-        let (task, answer) = ClosureJob::job(work);
         // If the writer is gone, the job is dropped together with its reply channel, which reports the failure.
-        let _ = jobs.send(task);
+        let _ = queue.send(Message::Job(job));
         Box::pin(answer.map(|answer| answer.unwrap_or(Err(StoreError::Closed))))
     }
 
@@ -140,7 +151,7 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.queue = None;
         if let Some(thread) = self.writer.take() {
             // A writer that panicked has already failed its callers. There is nothing left to report.
             let _ = thread.join();
@@ -151,7 +162,7 @@ impl Drop for SqliteStore {
 impl Store for SqliteStore {
     fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, StoreError>> {
         match AppendJob::new(&self.place, append) {
-            Ok(job) => self.write(move |tx| tx.append(&job)),
+            Ok(job) => self.enqueue(AppendTask::job(job, self.followers.clone())),
             Err(refused) => Box::pin(ready(Err(refused))),
         }
     }
@@ -198,7 +209,16 @@ impl Store for SqliteStore {
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.clone()
+        let changes = self.changes.subscribe();
+        if let Some(queue) = &self.queue {
+            // If the writer is gone, nothing changes any more.
+            let _ = queue.send(Message::Watched);
+        }
+        changes
+    }
+
+    fn followers(&self) -> &Followers {
+        &self.followers
     }
 
     fn between_commits(&self, work: &mut dyn FnMut()) {
@@ -250,7 +270,7 @@ impl Store for SqliteStore {
     fn has_edit(&self, content: Hash) -> BoxFuture<'_, Result<bool, StoreError>> {
         Box::pin(async move {
             let search = self.read_with(move |snapshot| snapshot.find_edit(content)).await?;
-            if search.is_slow && self.jobs.is_some() {
+            if search.is_slow && self.queue.is_some() {
                 self.write(|tx| Ok(tx.index_edits()?)).await?;
             }
             Ok(search.is_found)

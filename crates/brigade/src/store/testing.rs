@@ -22,10 +22,13 @@
 
 pub mod appends;
 pub mod fixtures;
+pub mod follows;
 pub mod imports;
 pub mod leases;
 pub mod reads;
 pub mod removals;
+
+use std::sync::Arc;
 
 use super::Store;
 
@@ -33,17 +36,17 @@ use super::Store;
 /// and a value that is dropped after the store, for example its directory.
 #[macro_export]
 macro_rules! store_laws {
-    (@tests $new_store:path; $($group:ident::$law:ident,)*) => {
+    (@tests $check:ident $new_store:path; $($group:ident::$law:ident,)*) => {
         $(
             #[test]
             fn $law() {
-                $crate::store::testing::check($new_store, $crate::store::testing::$group::$law);
+                $crate::store::testing::$check($new_store, $crate::store::testing::$group::$law);
             }
         )*
     };
     ($new_store:path) => {
         $crate::store_laws! {
-            @tests $new_store;
+            @tests check $new_store;
             appends::log_is_dense_and_returns_what_was_appended,
             appends::conflicting_append_changes_nothing_and_fails_alone,
             appends::append_is_atomic,
@@ -79,6 +82,13 @@ macro_rules! store_laws {
             imports::restore_adds_missing_records_and_marks_the_tree,
             imports::restore_that_does_not_fit_writes_nothing,
         }
+        $crate::store_laws! {
+            @tests check_shared $new_store;
+            follows::follower_under_64_writers_misses_nothing_and_sees_nothing_twice,
+            follows::slow_follower_reads_the_rest_from_the_store,
+            follows::follower_of_a_session_gets_only_its_own_tree,
+            follows::restored_records_reach_followers,
+        }
     };
 }
 
@@ -96,6 +106,23 @@ pub fn check<S: Store, G>(
         let (store, guard) = new_store().await;
         law(&store).await;
         drop(store);
+        drop(guard);
+    });
+}
+
+/// Checks a law of a store that several tasks use, on two threads.
+///
+/// # Panics
+///
+/// If the store breaks the law.
+pub fn check_shared<S: Store, G>(
+    new_store: impl AsyncFnOnce() -> (S, G),
+    law: impl AsyncFnOnce(Arc<dyn Store>),
+) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("an async runtime starts").block_on(async {
+        let (store, guard) = new_store().await;
+        law(Arc::new(store)).await;
         drop(guard);
     });
 }

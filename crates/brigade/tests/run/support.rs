@@ -11,7 +11,9 @@ use brigade::core::{Authority, Cursor, Event, Hash, Purpose, Record, Resources, 
 use brigade::model::script::Script;
 use brigade::model::{Chunk, Model, ModelError, ModelInfo, Request};
 use brigade::store::memory::MemoryStore;
-use brigade::store::{Append, Appended, Expect, Lease, Owner, ReturnedChild, RootSummary, TreeTotals};
+use brigade::store::{
+    Append, Appended, Expect, Followers, Lease, Owner, ReturnedChild, RootSummary, TreeTotals,
+};
 use brigade::{Models, Run, RunResult, Runtime, Settings, Store, StoreError, Task, Workspace};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -473,6 +475,9 @@ impl Store for CrashStore {
     }
     fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes()
+    }
+    fn followers(&self) -> &Followers {
+        self.inner.followers()
     }
     fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
         self.guard(|| self.inner.lease(root, owner, at))

@@ -3,8 +3,11 @@
 use brigade_core::Cursor;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brigade::Follow;
+use brigade::store::testing::follows;
 use brigade::store::{SqliteStore, Store};
 
 use crate::support::*;
@@ -107,6 +110,27 @@ async fn two_busy_processes_share_the_store() {
         }
         assert_eq!(found, total, "every append is there, once");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn follower_of_another_process_misses_nothing_and_sees_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = database(folder.path());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&place).unwrap());
+    let mut follower = Follow::new(store.clone(), &root(1), Cursor::START);
+    let worker = start(&place, "1");
+    // Commits of this process come in between.
+    let own = begin_session(&*store, &root(2), 1).await;
+    let mut delivered = follows::next_records(&mut follower, 1).await;
+    for length in 1..100 {
+        append_events(&*store, &own, &root(2), length, 1).await.unwrap();
+        delivered.extend(follows::next_records(&mut follower, 1).await);
+    }
+    let total = tokio::task::spawn_blocking(move || report(worker)[0]).await.unwrap() as usize;
+    delivered.extend(follows::next_records(&mut follower, total - delivered.len()).await);
+    let log = store.tail(&root(1), Cursor::START, usize::MAX).await.unwrap();
+    follows::assert_same_records(&delivered, &log);
+    follows::assert_idle(&mut follower).await;
 }
 
 #[tokio::test]

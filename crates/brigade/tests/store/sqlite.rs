@@ -2,11 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brigade::store::testing::follows;
 use brigade::store::{BrokenKind, SqliteStore, Store, StoreError};
 use brigade_core::event::Effect;
 use brigade_core::{CallId, Cursor, Event, Hash, Resources};
+use futures::future::join_all;
 use rusqlite::Connection;
 
 use crate::support::*;
@@ -269,6 +272,24 @@ async fn two_stores_on_one_file_see_each_other() {
     tokio::time::timeout(Duration::from_secs(5), stirred.changed()).await.unwrap().unwrap();
     assert!(said.elapsed() < Duration::from_millis(500), "{:?}", said.elapsed());
     assert_eq!(one.external_events(&root(1), Cursor::START).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_of_two_stores_on_one_file_miss_nothing_and_see_nothing_twice() {
+    let folder = folder();
+    let stores: [Arc<dyn Store>; 2] = [Arc::new(open(&folder)), Arc::new(open(&folder))];
+    let lease = begin_session(&*stores[0], &root(1), 1).await;
+    let count = follows::WRITERS as usize * follows::RECORDS_OF_A_WRITER + 1;
+    let followers = [(0, usize::MAX), (1, usize::MAX), (0, 41), (1, 41)]
+        .map(|(nth, stretch): (usize, _)| follows::follow(stores[nth].clone(), root(1), count, stretch));
+    let writers = (0..follows::WRITERS)
+        .map(|index| follows::write(stores[index as usize % 2].clone(), lease.clone(), index));
+    let (followed, _) = tokio::join!(join_all(followers), join_all(writers));
+    let log = stores[0].tail(&root(1), Cursor::START, usize::MAX).await.unwrap();
+    assert_eq!(log.len(), count);
+    for delivered in followed {
+        follows::assert_same_records(&delivered, &log);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,8 +9,8 @@ use brigade::store::backend::{
     self, DecodeError, EXTERNAL, Encoded, EndedRounds, LISTED, LeaseRow, OpenRound, ancestors,
 };
 use brigade::store::{
-    Append, Appended, BrokenKind, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store, StoreError,
-    TreeTotals,
+    Append, Appended, BrokenKind, Followers, Lease, Owner, Prefix, ReturnedChild, RootSummary, Store,
+    StoreError, TreeTotals,
 };
 use brigade::{Models, ResumeOptions, Runtime, Settings, Task, Workspace};
 use brigade_core::event::VERSION;
@@ -19,7 +19,7 @@ use futures::future::{BoxFuture, ready};
 use tokio::sync::watch;
 
 async fn new_store() -> (MapStore, ()) {
-    (MapStore { map: Mutex::default(), changes: watch::Sender::new(0) }, ())
+    (MapStore { map: Mutex::default(), changes: watch::Sender::new(0), followers: Followers::default() }, ())
 }
 
 brigade::store_laws!(new_store);
@@ -61,6 +61,7 @@ text = "done"
 struct MapStore {
     map: Mutex<Map>,
     changes: watch::Sender<u64>,
+    followers: Followers,
 }
 
 /// Encoded events that were appended together.
@@ -335,7 +336,12 @@ impl Store for MapStore {
         if append.lease.is_none() {
             self.signal();
         }
-        self.with(|map| map.append(append))
+        let (session, at, events) = (append.session.clone(), append.at, append.events.clone());
+        self.with(|map| {
+            let appended = map.append(append)?;
+            self.followers.appended(&session, appended, at, &events);
+            Ok(appended)
+        })
     }
 
     fn read(&self, session: &SessionId, from: u64) -> BoxFuture<'_, Result<Vec<Record>, StoreError>> {
@@ -382,6 +388,10 @@ impl Store for MapStore {
 
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    fn followers(&self) -> &Followers {
+        &self.followers
     }
 
     fn lease(&self, root: &SessionId, owner: &Owner, at: u64) -> BoxFuture<'_, Result<Lease, StoreError>> {
@@ -449,7 +459,11 @@ impl Store for MapStore {
 
     fn restore(&self, records: Vec<Record>, blobs: Vec<Arc<str>>) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.signal();
-        self.with(|map| map.restore(records, blobs))
+        self.with(|map| {
+            let restored = map.restore(records, blobs);
+            self.followers.changed();
+            restored
+        })
     }
 
     fn imported(&self, root: &SessionId) -> BoxFuture<'_, Result<Option<Cursor>, StoreError>> {

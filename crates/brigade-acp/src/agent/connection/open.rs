@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent_client_protocol::v1::schema as acp;
+use brigade::open_sessions::SessionOptions;
 use brigade_core::{Record, SessionId};
 use serde_json::Value;
 
+use super::super::open_session::{self, OpenSession, SessionData};
 use super::super::update_mapper::{Replay, UpdateMapper};
-use super::super::{
-    SessionEnvironment, config_options, errors, open_session::OpenSession, peer, prompt, servers,
-};
+use super::super::{SessionEnvironment, config_options, errors, peer, prompt, servers};
 use super::{Client, ClientConnection};
 
 impl ClientConnection {
@@ -22,9 +22,12 @@ impl ClientConnection {
         let request: acp::NewSessionRequest = peer::params(params)?;
         let environment =
             self.environment(&request.cwd, &request.additional_directories, request.mcp_servers).await?;
-        let session = environment.runtime.new_session().map_err(|error| errors::run(&error))?;
-        let open_session = self.insert(OpenSession::new(session, environment, remote_context))?;
-        let response = acp::NewSessionResponse::new(open_session.session.as_str().to_owned())
+        let data = SessionData::new(&environment);
+        let options = SessionOptions { remote_context, ..open_session::options(environment) };
+        let open_session =
+            self.open_sessions.open_new(options, data).map_err(|error| open_session::open_error(&error))?;
+        open_session::set_first_mode(&open_session);
+        let response = acp::NewSessionResponse::new(open_session.id().as_str().to_owned())
             .modes(config_options::modes(&open_session))
             .config_options(config_options::options(&open_session));
         Ok((open_session, response))
@@ -41,8 +44,7 @@ impl ClientConnection {
         let environment =
             self.environment(&request.cwd, &request.additional_directories, request.mcp_servers).await?;
         let workspace = environment.runtime.settings().workspace.root().to_path_buf();
-        let open_session =
-            self.insert(OpenSession::from_records(session.clone(), environment, &records).await)?;
+        let open_session = self.open_stored(&session, environment).await?;
         let mut mapper = UpdateMapper::new(session, workspace, client.subagent_display, Replay::Yes);
         for update in mapper.map_records(&records) {
             self.peer.update(&update).await;
@@ -59,10 +61,10 @@ impl ClientConnection {
         params: Value,
     ) -> Result<(Arc<OpenSession>, acp::ResumeSessionResponse), acp::Error> {
         let request: acp::ResumeSessionRequest = peer::params(params)?;
-        let (session, records) = self.read_recorded(&request.session_id).await?;
+        let (session, _) = self.read_recorded(&request.session_id).await?;
         let environment =
             self.environment(&request.cwd, &request.additional_directories, request.mcp_servers).await?;
-        let open_session = self.insert(OpenSession::from_records(session, environment, &records).await)?;
+        let open_session = self.open_stored(&session, environment).await?;
         let response = acp::ResumeSessionResponse::new()
             .modes(config_options::modes(&open_session))
             .config_options(config_options::options(&open_session));
@@ -100,14 +102,18 @@ impl ClientConnection {
         servers::add(environment, servers, &*self.host).await
     }
 
-    /// Adds an open session. A busy session is not replaced.
-    fn insert(&self, open_session: OpenSession) -> Result<Arc<OpenSession>, acp::Error> {
-        let mut open_sessions = self.open_sessions();
-        if open_sessions.get(&open_session.session).is_some_and(|open_session| open_session.is_busy()) {
-            return Err(errors::request("the session is already open and running"));
-        }
-        let open_session = Arc::new(open_session);
-        open_sessions.insert(open_session.session.clone(), open_session.clone());
+    /// Opens a recorded session. It keeps its last model unless the user set one for all sessions.
+    async fn open_stored(
+        &self,
+        session: &SessionId,
+        environment: SessionEnvironment,
+    ) -> Result<Arc<OpenSession>, acp::Error> {
+        let data = SessionData::new(&environment);
+        let model = environment.model.clone();
+        let options = SessionOptions { model, ..open_session::options(environment) };
+        let opened = self.open_sessions.open_stored(session.clone(), options, data).await;
+        let open_session = opened.map_err(|error| open_session::open_error(&error))?;
+        open_session::set_first_mode(&open_session);
         Ok(open_session)
     }
 }

@@ -4,17 +4,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use brigade::mcp::Servers;
+use brigade::open_sessions::{OpenError, OpenLimits, PromptError, PromptPermit, Resumed, SessionOptions};
 use brigade::tool::Files;
-use brigade::{ApprovalPolicy, Run, RunError, Runtime, Store, StoreError};
+use brigade::{
+    ApprovalPolicy, OpenSession, OpenSessions, Run, RunError, Runtime, SessionInfo, Store, StoreError,
+};
 use brigade_core::delegation::Execution;
 use brigade_core::permission::Mode;
 use brigade_core::view::Activity;
 use brigade_core::{Event, Record, SessionId};
 
-use super::super::run::{TaskInput, selected_agent, start_session};
-use super::super::tell::{RUNNER_EXIT_POLL_INTERVAL, RUNNER_EXIT_POLLS, is_running};
+use super::super::run::{TaskInput, new_task, selected_agent, start_error};
 use super::attach::{ComposedMessage, attach};
 use super::slash_output::{self, NO_SESSION};
+use crate::approval_prompt::GivenAnswer;
 use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::error::CliError;
 use crate::follow::RunView;
@@ -23,6 +26,12 @@ use crate::settings::Settings;
 use crate::setup;
 use crate::summary::CommandHints;
 use crate::terminal::{self, Colour};
+
+/// Actor that the log records.
+const USER: &str = "the user";
+
+/// Limits of a chat: its session, and the one that it switches to. A stopped round has as much time as it needs.
+const LIMITS: OpenLimits = OpenLimits { max_open: 2, stop_timeout: None };
 
 /// State of a conversation.
 pub(super) struct Conversation {
@@ -33,6 +42,9 @@ pub(super) struct Conversation {
     servers: Servers,
     pub(super) runtime: Runtime,
     store: Arc<dyn Store>,
+    sessions: OpenSessions,
+    /// The session, once it exists.
+    open: Option<Arc<OpenSession>>,
     /// View of the session, once it exists.
     pub(super) view: Option<RunView>,
     /// Children that work in the background.
@@ -81,6 +93,8 @@ impl Conversation {
             servers,
             runtime,
             store,
+            sessions: OpenSessions::new(LIMITS),
+            open: None,
             view: None,
             background_children: HashSet::new(),
             earlier: Vec::new(),
@@ -122,33 +136,28 @@ impl Conversation {
         node.is_some_and(|node| !matches!(node.activity, Activity::Ended(_)))
     }
 
+    /// Definition of the session's last round, if it can be read.
+    async fn last_definition(&self) -> Option<SessionInfo> {
+        self.runtime.session_info(self.session()?).await.ok().flatten()
+    }
+
     /// Model of the next round, if there is one. A session keeps its model until another is set.
     pub(super) async fn model(&self) -> Option<String> {
-        let stored = match (&self.flags.model, self.session()) {
-            (None, Some(session)) => setup::stored_definition(&*self.store, session).await.ok().flatten(),
-            _ => None,
-        };
-        stored.and_then(|(_, agent)| agent?.model).or_else(|| self.settings.model.clone())
+        let stored = if self.flags.model.is_none() { self.last_definition().await } else { None };
+        let stored = stored.and_then(|info| info.model().map(str::to_owned));
+        stored.or_else(|| self.settings.model.clone())
     }
 
     /// Mode of the next round. A session keeps its mode until another is set.
     pub(super) async fn mode(&self) -> Mode {
-        let stored = match (self.flags.mode, self.session()) {
-            (None, Some(session)) => setup::stored_definition(&*self.store, session).await.ok().flatten(),
-            _ => None,
-        };
-        stored
-            .and_then(|(authority, _)| authority)
-            .map_or(self.settings.permissions.mode, |stored| stored.permissions.mode)
+        let stored = if self.flags.mode.is_none() { self.last_definition().await } else { None };
+        stored.and_then(|info| info.mode()).unwrap_or(self.settings.permissions.mode)
     }
 
     /// Whether the last round was in mode `plan`, and its agent may use another mode.
     pub(super) async fn can_leave_plan(&self) -> bool {
-        let Some(session) = self.session() else { return false };
-        let Ok(Some((Some(authority), agent))) = setup::stored_definition(&*self.store, session).await else {
-            return false;
-        };
-        authority.permissions.mode == Mode::Plan && agent.is_some_and(|agent| agent.mode != Some(Mode::Plan))
+        let Some(info) = self.last_definition().await else { return false };
+        info.mode() == Some(Mode::Plan) && info.agent.is_some_and(|agent| agent.mode != Some(Mode::Plan))
     }
 
     /// Composes a message with the files that it names, and with notes about user actions since the last one.
@@ -175,9 +184,8 @@ impl Conversation {
 
     /// Starts a round that replaces the conversation with a summary.
     pub(super) async fn compact(&mut self) -> Result<Run, CliError> {
-        let session = self.session().cloned().ok_or_else(|| CliError::usage(NO_SESSION))?;
-        let more = setup::resume_options(&self.settings, &self.flags);
-        self.runtime.compact(&session, more).await.map_err(CliError::from)
+        let open = self.open.as_ref().ok_or_else(|| CliError::usage(NO_SESSION))?;
+        begin_prompt(open)?.compact().await.map_err(prompt_error)
     }
 
     /// Undoes the file edits of the last round, and returns a report. The agent is informed with the next message.
@@ -195,18 +203,45 @@ impl Conversation {
         self.background_children.clear();
         self.earlier.clear();
         self.pending_notes.clear();
+        self.set_open(None);
         self.view.take().map(|view| view.root)
+    }
+
+    /// Opens another session in place of the last one.
+    fn set_open(&mut self, open: Option<Arc<OpenSession>>) {
+        let next = open.as_ref().map(|open| open.id().clone());
+        if let Some(left) =
+            std::mem::replace(&mut self.open, open).filter(|left| next.as_ref() != Some(left.id()))
+        {
+            self.sessions.close_idle(left.id());
+        }
+    }
+
+    /// Options of the session, with the flags that the user set.
+    fn options(&self) -> SessionOptions {
+        SessionOptions {
+            timeout: self.flags.timeout,
+            mode: self.flags.mode,
+            model: self.flags.model.as_ref().and(self.settings.model.clone()),
+            ..SessionOptions::new(self.runtime.clone())
+        }
     }
 
     /// Sends a message: starts the session, or its next round.
     pub(super) async fn send_message(&mut self, text: &str) -> Result<Sent, CliError> {
-        let Some(session) = self.session().cloned() else {
-            let task = TaskInput::new(text);
-            let run = start_session(&self.runtime, &self.settings, &self.flags, &task).await?;
-            self.view = Some(RunView::new(run.session().clone()));
+        let Some(open) = self.open.clone() else {
+            let task = new_task(&self.runtime, &self.settings, &self.flags, &TaskInput::new(text))?;
+            let open = self.sessions.open_new(self.options(), ()).map_err(open_error)?;
+            let started = begin_prompt(&open)?.start(task).await;
+            let run = started.map_err(|error| {
+                self.sessions.close_idle(open.id());
+                start_error(&self.settings, error)
+            })?;
+            self.view = Some(RunView::new(open.id().clone()));
+            self.set_open(Some(open));
             return Ok(Sent::Started(Box::new(run)));
         };
-        self.runtime.tell(&session, text).await?;
+        self.runtime.tell(open.id(), text).await?;
         self.start_next_round().await.map_err(|failure| failure.hint("The message is recorded."))
     }
 
@@ -217,28 +252,37 @@ impl Conversation {
 
     /// Cancels a running session.
     pub(super) async fn cancel(&self, session: &SessionId) -> Result<(), CliError> {
-        self.runtime.cancel(session, "the user").await.map_err(CliError::from)
+        self.runtime.cancel(session, USER).await.map_err(CliError::from)
+    }
+
+    /// Requests the running round to stop.
+    pub(super) fn stop(&self) {
+        if let Some(open) = &self.open {
+            open.stop(USER);
+        }
+    }
+
+    /// Whether the running round was requested to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.is_stopping())
+    }
+
+    /// Answers an approval request.
+    pub(super) async fn answer(&self, given: &GivenAnswer) -> Result<(), RunError> {
+        let (session, call) = (&given.session, given.call);
+        match &self.open {
+            Some(open) => open.answer(session, call, given.answer.clone(), USER).await,
+            None => Err(RunError::NoSuchApproval { session: session.clone(), call }),
+        }
     }
 
     /// Starts the next round, with new limits.
     pub(super) async fn start_next_round(&mut self) -> Result<Sent, CliError> {
-        let Some(session) = self.session().cloned() else { return Ok(Sent::RunningElsewhere) };
-        let root = session.root_id();
-        if root != session && is_running(&*self.store, &root).await? {
-            return Ok(Sent::RunningElsewhere);
+        let Some(open) = &self.open else { return Ok(Sent::RunningElsewhere) };
+        match begin_prompt(open)?.resume().await.map_err(prompt_error)? {
+            Resumed::Started(run) => Ok(Sent::Started(run)),
+            Resumed::RunningElsewhere => Ok(Sent::RunningElsewhere),
         }
-        for _ in 0..RUNNER_EXIT_POLLS {
-            match self.runtime.resume(&session, setup::resume_options(&self.settings, &self.flags)).await {
-                Ok(run) => return Ok(Sent::Started(Box::new(run))),
-                Err(RunError::Store(StoreError::Held { .. })) => {}
-                Err(error) => return Err(error.into()),
-            }
-            if !self.runtime.has_unread_input(&session).await? {
-                break;
-            }
-            tokio::time::sleep(RUNNER_EXIT_POLL_INTERVAL).await;
-        }
-        Ok(Sent::RunningElsewhere)
     }
 
     /// Whether there are messages that no round has read yet.
@@ -280,6 +324,9 @@ impl Conversation {
         let settings = adapt_to_terminal(settings, &self.global);
         self.runtime = setup::runtime(&settings, self.store.clone(), &self.servers).await?;
         (self.settings, self.flags) = (settings, flags);
+        if let Some(open) = &self.open {
+            open.set_options(self.options());
+        }
         Ok(())
     }
 
@@ -288,10 +335,32 @@ impl Conversation {
         if view.tree.node(session).is_none() {
             return Err(StoreError::UnknownSession(session.clone()).into());
         }
+        let open =
+            self.sessions.open_stored(session.clone(), self.options(), ()).await.map_err(open_error)?;
+        self.set_open(Some(open));
         self.background_children = records.iter().filter_map(background_child).cloned().collect();
         self.earlier = records.into_iter().filter(|record| record.session == *session).collect();
         self.view = Some(view);
         Ok(())
+    }
+}
+
+fn begin_prompt(open: &Arc<OpenSession>) -> Result<PromptPermit, CliError> {
+    open.begin_prompt().map_err(open_error)
+}
+
+fn open_error(error: OpenError) -> CliError {
+    match error {
+        OpenError::Unknown(session) => StoreError::UnknownSession(session).into(),
+        OpenError::Run(error) => error.into(),
+        OpenError::Full | OpenError::Closed | OpenError::Busy => CliError::failed(error.to_string()),
+    }
+}
+
+fn prompt_error(error: PromptError) -> CliError {
+    match error {
+        PromptError::Run(error) => error.into(),
+        PromptError::CallerTooDeep { .. } | PromptError::TooDeep(_) => CliError::failed(error.to_string()),
     }
 }
 

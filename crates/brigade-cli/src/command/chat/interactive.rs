@@ -9,8 +9,8 @@ mod user_command;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use brigade::{Run, RunError, RunEvent, RunResult};
-use brigade_core::{SessionId, State, Status};
+use brigade::{Run, RunError, RunEvent, RunEvents, RunResult};
+use brigade_core::{Cursor, SessionId, State, Status};
 use crossterm::event::EventStream;
 use futures::StreamExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -69,13 +69,7 @@ pub(super) struct ChatUi<'a> {
 /// Running round.
 struct Round {
     run: Run,
-    stop_state: StopState,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum StopState {
-    NotRequested,
-    Requested,
+    events: RunEvents,
 }
 
 /// State after Ctrl-C was pressed once.
@@ -147,7 +141,7 @@ fn listen(kind: SignalKind) -> Result<Signal, CliError> {
 
 async fn next_round_event(round: &mut Option<Round>) -> RoundEvent {
     let Some(round) = round else { return std::future::pending().await };
-    round.run.next().await.map_or(RoundEvent::Ended, RoundEvent::RunEvent)
+    round.events.next().await.map_or(RoundEvent::Ended, RoundEvent::RunEvent)
 }
 
 impl ChatUi<'_> {
@@ -350,10 +344,12 @@ impl ChatUi<'_> {
     }
 
     /// Follows a round to its end.
-    fn follow(&mut self, run: Run) {
+    fn follow(&mut self, mut run: Run) {
         let background_children = std::mem::take(&mut self.conversation.background_children);
         self.writer = TranscriptWriter::new(run.session().clone(), self.colour, background_children);
-        self.round = Some(Round { run, stop_state: StopState::NotRequested });
+        let cursor = self.conversation.view.as_ref().map_or(Cursor::START, |view| view.cursor);
+        let events = run.take_events_after(cursor);
+        self.round = Some(Round { run, events });
     }
 
     fn fail(&mut self, failure: &CliError) {
@@ -365,7 +361,7 @@ impl ChatUi<'_> {
 
     async fn handle_round_event(&mut self, round_event: RoundEvent) {
         match round_event {
-            RoundEvent::RunEvent(live) => self.show_event(live).await,
+            RoundEvent::RunEvent(live) => self.show_event(&live),
             RoundEvent::Ended => {
                 if let Some(round) = self.round.take() {
                     self.ended(round.run.result().await).await;
@@ -374,24 +370,16 @@ impl ChatUi<'_> {
         }
     }
 
-    async fn show_event(&mut self, live: RunEvent) {
+    fn show_event(&mut self, live: &RunEvent) {
         self.writer.set_columns(self.columns());
         let Some(view) = &mut self.conversation.view else { return };
-        let store = self.conversation.runtime.store().clone();
-        let mut lines = Vec::new();
-        for live in view.with_missed(&*store, live).await {
-            view.observe(&live);
-            if let RunEvent::Record(record) = &live {
-                view.apply(record);
-            }
-            lines.extend(self.writer.show_event(&live, view));
-        }
+        view.take(live);
+        let lines = self.writer.show_event(live, view);
         self.print_lines(lines);
         self.update_approvals();
     }
 
     async fn ended(&mut self, result: Result<RunResult, RunError>) {
-        self.catch_up().await;
         if let Some(view) = &self.conversation.view {
             self.approvals.ended(view, &result);
         }
@@ -427,15 +415,6 @@ impl ChatUi<'_> {
             self.offer_approval().await;
         }
         self.draw();
-    }
-
-    /// Handles events that were not delivered before the round ended.
-    async fn catch_up(&mut self) {
-        let store = self.conversation.runtime.store().clone();
-        let Some(view) = &mut self.conversation.view else { return };
-        for record in view.read_missed(&*store).await {
-            self.show_event(RunEvent::Record(record.into())).await;
-        }
     }
 
     /// Announces the end of detached sessions.

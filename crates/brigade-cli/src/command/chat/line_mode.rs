@@ -81,7 +81,7 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     }
     for detached in detached_runs {
         summary::wait_for_detached(
-            &**conversation.runtime.store(),
+            conversation.runtime.store(),
             &detached,
             &conversation.hints(),
             &mut signals,

@@ -5,13 +5,10 @@ use brigade_core::view::Activity;
 use brigade_core::{SessionId, State};
 use tokio::time::MissedTickBehavior;
 
-use super::is_running;
+use super::{LEASE_CHECK_INTERVAL, is_running};
 use crate::error::CliError;
-use crate::follow::{DRAW_INTERVAL, FollowedRun, RunView, Signals, catch_up};
+use crate::follow::{DRAW_INTERVAL, FollowedRun, RunView, Signals, on_event};
 use crate::progress::Progress;
-
-/// Ticks between two looks at the lease.
-const LEASE_CHECK_TICKS: u32 = 5;
 
 /// Reason why following stopped.
 pub(super) enum FollowOutcome {
@@ -36,19 +33,24 @@ pub(super) async fn follow(
     drop(records);
     let mut ticks = tokio::time::interval(DRAW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut tick_count: u32 = 0;
+    let mut lease_checks = tokio::time::interval(LEASE_CHECK_INTERVAL);
+    lease_checks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut events = runtime.follow(session, view.cursor);
     let outcome = loop {
-        tokio::select! {
+        let is_abandoned = tokio::select! {
             biased;
             () = signals.next() => break FollowOutcome::Interrupted,
-            _ = ticks.tick() => {}
-        }
-        // Read before the log: the end of a round is recorded before its lease is released.
-        let has_runner = !tick_count.is_multiple_of(LEASE_CHECK_TICKS) || is_running(store, session).await?;
-        tick_count = tick_count.wrapping_add(1);
-        catch_up(store, &mut view, progress).await?;
-        progress.flush()?;
-        progress.tick(&view);
+            _ = ticks.tick() => {
+                progress.flush()?;
+                progress.tick(&view);
+                continue;
+            }
+            _ = lease_checks.tick() => {
+                // The lease is read before the log: the end of a round is recorded before its lease is released.
+                !is_running(store, session).await? && store.tail(session, view.cursor, 1).await?.is_empty()
+            }
+            event = events.next() => on_event(&event?, &mut view, progress).map(|()| false)?,
+        };
         let has_ended =
             view.tree.node(session).is_some_and(|node| matches!(node.activity, Activity::Ended(_)));
         if has_ended && !runtime.has_unread_input(session).await? {
@@ -60,7 +62,7 @@ pub(super) async fn follow(
                 None => continue,
             }
         }
-        if !has_runner {
+        if is_abandoned {
             break FollowOutcome::Abandoned;
         }
     };

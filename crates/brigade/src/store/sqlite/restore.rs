@@ -81,6 +81,7 @@ impl WriteTx<'_> {
             grown.iter().try_for_each(|root| self.mark_imported(root, last))?;
         }
         self.written.must_notify |= !new.is_empty();
+        self.written.restored |= !new.is_empty();
         Ok(new.len() as u64)
     }
 

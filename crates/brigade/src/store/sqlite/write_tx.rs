@@ -1,9 +1,10 @@
 //! Operations of a write transaction: events, the content they refer to, and leases.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use brigade_core::event::VERSION;
-use brigade_core::{Cursor, Hash, SessionId};
+use brigade_core::{Cursor, Event, Hash, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::reader::SubtreeRange;
@@ -21,6 +22,8 @@ pub(super) struct AppendJob {
     pub(super) encoded: Encoded,
     pub(super) lease: Option<Lease>,
     pub(super) at: u64,
+    /// The events, for followers.
+    pub(super) events: Arc<Vec<Event>>,
 }
 
 impl AppendJob {
@@ -33,7 +36,7 @@ impl AppendJob {
         for event in events.iter() {
             encoded.push(event).map_err(|error| broken(place, error.to_string()))?;
         }
-        Ok(AppendJob { session, expect, encoded, lease, at })
+        Ok(AppendJob { session, expect, encoded, lease, at, events })
     }
 }
 

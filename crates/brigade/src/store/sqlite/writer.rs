@@ -11,8 +11,8 @@ use super::checkpoint::Checkpointer;
 use super::lock::{CommitGate, Lock, LockWait};
 use super::schema::store_error;
 pub(super) use super::write_tx::WriteTx;
-use super::write_tx::{LeaseTimes, WriteCache};
-use crate::store::StoreError;
+use super::write_tx::{AppendJob, LeaseTimes, WriteCache};
+use crate::store::{Appended, Followers, StoreError};
 
 /// Time during which a batch accepts more jobs. With the commit it takes about 5 ms on a typical disk.
 const BATCH_WINDOW: Duration = Duration::from_millis(2);
@@ -21,7 +21,7 @@ const BATCH_WINDOW: Duration = Duration::from_millis(2);
 const GATHER_PAUSE: Duration = Duration::from_micros(800);
 /// Number of jobs in a transaction from which the writer counts as busy.
 const BUSY_JOBS: usize = 4;
-/// Interval at which an idle writer checks for commits of other processes.
+/// Interval at which an idle writer checks for commits of other processes, while a caller waits for changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Number of attempts to commit while another program holds the database, each after a wait.
 const MAX_COMMIT_TRIES: u32 = 60;
@@ -80,21 +80,84 @@ where
     F: FnMut(&mut WriteTx<'_>) -> Result<T, WriteError> + Send + 'static,
 {
     fn run(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()> {
-        self.result = match (self.work)(tx) {
-            Ok(done) => Some(Ok(done)),
-            Err(WriteError::Refused(error)) => Some(Err(error)),
-            Err(WriteError::Sql(error)) => return Err(error),
-        };
-        Ok(())
+        run_work(&mut self.result, || (self.work)(tx))
     }
 
     fn answer(self: Box<Self>, commit: Result<(), StoreError>) {
-        let result = match commit {
-            Ok(()) => self.result.unwrap_or(Err(StoreError::Closed)),
-            Err(error) => Err(error),
-        };
+        // The caller may have gone away.
+        let _ = self.reply.send(durable_result(self.result, commit));
+    }
+}
+
+/// An append as a job. Followers get its events once they are durable.
+pub(super) struct AppendTask {
+    job: AppendJob,
+    followers: Followers,
+    result: Option<Result<Appended, StoreError>>,
+    reply: oneshot::Sender<Result<Appended, StoreError>>,
+}
+
+impl AppendTask {
+    /// Creates the job and the receiver of its result.
+    pub(super) fn job(
+        job: AppendJob,
+        followers: Followers,
+    ) -> (Box<dyn Job>, oneshot::Receiver<Result<Appended, StoreError>>) {
+        let (reply, answer) = oneshot::channel();
+        (Box::new(AppendTask { job, followers, result: None, reply }), answer)
+    }
+}
+
+impl Job for AppendTask {
+    fn run(&mut self, tx: &mut WriteTx<'_>) -> rusqlite::Result<()> {
+        run_work(&mut self.result, || tx.append(&self.job))
+    }
+
+    fn answer(self: Box<Self>, commit: Result<(), StoreError>) {
+        let result = durable_result(self.result, commit);
+        if let Ok(appended) = result {
+            self.followers.appended(&self.job.session, appended, self.job.at, &self.job.events);
+        }
         // The caller may have gone away.
         let _ = self.reply.send(result);
+    }
+}
+
+fn run_work<T>(
+    result: &mut Option<Result<T, StoreError>>,
+    work: impl FnOnce() -> Result<T, WriteError>,
+) -> rusqlite::Result<()> {
+    *result = match work() {
+        Ok(done) => Some(Ok(done)),
+        Err(WriteError::Refused(error)) => Some(Err(error)),
+        Err(WriteError::Sql(error)) => return Err(error),
+    };
+    Ok(())
+}
+
+fn durable_result<T>(
+    result: Option<Result<T, StoreError>>,
+    commit: Result<(), StoreError>,
+) -> Result<T, StoreError> {
+    commit.and_then(|()| result.unwrap_or(Err(StoreError::Closed)))
+}
+
+/// Message to the writer.
+pub(super) enum Message {
+    Job(Box<dyn Job>),
+    /// A caller waits for changes, so commits of other processes have to be detected.
+    Watched,
+}
+
+/// Receivers of changes that appends of this process do not account for.
+pub(super) struct ChangeSignals {
+    pub(super) changes: watch::Sender<u64>,
+    pub(super) followers: Followers,
+}
+
+impl ChangeSignals {
+    fn notify(&self) {
+        self.changes.send_modify(|count| *count += 1);
     }
 }
 
@@ -103,8 +166,8 @@ pub(super) struct Writer {
     place: Arc<Path>,
     connection: Connection,
     lock: Lock,
-    queue: mpsc::Receiver<Box<dyn Job>>,
-    changes: watch::Sender<u64>,
+    queue: mpsc::Receiver<Message>,
+    signals: ChangeSignals,
     checkpointer: Checkpointer,
     times: LeaseTimes,
     cache: WriteCache,
@@ -119,8 +182,8 @@ impl Writer {
     pub(super) fn new(
         place: Arc<Path>,
         connection: Connection,
-        queue: mpsc::Receiver<Box<dyn Job>>,
-        changes: watch::Sender<u64>,
+        queue: mpsc::Receiver<Message>,
+        signals: ChangeSignals,
         checkpointer: Checkpointer,
         gate: Arc<CommitGate>,
     ) -> Result<Writer, StoreError> {
@@ -132,7 +195,7 @@ impl Writer {
             connection,
             lock,
             queue,
-            changes,
+            signals,
             checkpointer,
             times,
             cache,
@@ -144,22 +207,30 @@ impl Writer {
     /// Runs until the store is dropped and the queue is empty.
     pub(super) fn run(mut self) {
         loop {
-            match self.queue.recv_timeout(POLL_INTERVAL) {
-                Ok(job) => {
+            match self.next_message() {
+                Ok(Message::Job(job)) => {
                     if self.is_busy {
                         std::thread::sleep(GATHER_PAUSE);
                     }
                     self.batch(job);
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => detect_foreign_commit(
+                Ok(Message::Watched) | Err(mpsc::RecvTimeoutError::Timeout) => detect_foreign_commit(
                     &self.connection,
                     &mut self.last_data_version,
                     &mut self.cache,
-                    &self.changes,
+                    &self.signals,
                 ),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Waits for a message. Returns after `POLL_INTERVAL` only if a caller waits for changes.
+    fn next_message(&self) -> Result<Message, mpsc::RecvTimeoutError> {
+        if self.signals.changes.receiver_count() > 0 {
+            return self.queue.recv_timeout(POLL_INTERVAL);
+        }
+        self.queue.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
     }
 
     /// Runs one transaction for the queued jobs. If it fails, each job gets its own transaction, so that a job
@@ -183,14 +254,14 @@ impl Writer {
                 }
             }
         }
-        detect_foreign_commit(&self.connection, &mut self.last_data_version, &mut self.cache, &self.changes);
+        detect_foreign_commit(&self.connection, &mut self.last_data_version, &mut self.cache, &self.signals);
         self.lock.yield_to_waiter();
     }
 
     fn transact(&mut self, jobs: &mut Vec<Box<dyn Job>>, intake: Intake) -> Result<(), StoreError> {
         let _guard = self.lock.acquire()?;
         begin(&self.place, &self.connection)?;
-        detect_foreign_commit(&self.connection, &mut self.last_data_version, &mut self.cache, &self.changes);
+        detect_foreign_commit(&self.connection, &mut self.last_data_version, &mut self.cache, &self.signals);
         let result = run_jobs(&self.connection, &mut self.times, &mut self.cache, jobs, intake, &self.queue)
             .and_then(|tx| commit(&self.connection).map(|()| tx));
         match result {
@@ -199,8 +270,11 @@ impl Writer {
                 if effects.removed {
                     self.checkpointer.removed();
                 }
+                if effects.restored {
+                    self.signals.followers.changed();
+                }
                 if effects.must_notify {
-                    self.changes.send_modify(|count| *count += 1);
+                    self.signals.notify();
                 }
                 Ok(())
             }
@@ -229,6 +303,7 @@ pub(super) struct CommitEffects {
     pub(super) bytes: u64,
     pub(super) must_notify: bool,
     pub(super) removed: bool,
+    pub(super) restored: bool,
 }
 
 /// Runs the jobs, and those that arrive meanwhile, within the batch window.
@@ -238,7 +313,7 @@ fn run_jobs(
     cache: &mut WriteCache,
     jobs: &mut Vec<Box<dyn Job>>,
     intake: Intake,
-    queue: &mpsc::Receiver<Box<dyn Job>>,
+    queue: &mpsc::Receiver<Message>,
 ) -> rusqlite::Result<CommitEffects> {
     let started = Instant::now();
     let mut tx = WriteTx::open(connection, times, cache)?;
@@ -252,7 +327,8 @@ fn run_jobs(
             return Ok(tx.done());
         }
         match queue.try_recv() {
-            Ok(job) => jobs.push(job),
+            Ok(Message::Job(job)) => jobs.push(job),
+            Ok(Message::Watched) => {}
             Err(_) => return Ok(tx.done()),
         }
     }
@@ -295,7 +371,7 @@ fn detect_foreign_commit(
     connection: &Connection,
     last_data_version: &mut i64,
     cache: &mut WriteCache,
-    changes: &watch::Sender<u64>,
+    signals: &ChangeSignals,
 ) {
     let version = data_version(connection).ok();
     if version == Some(*last_data_version) {
@@ -304,7 +380,8 @@ fn detect_foreign_commit(
     *cache = WriteCache::default();
     if let Some(version) = version {
         *last_data_version = version;
-        changes.send_modify(|count| *count += 1);
+        signals.followers.changed();
+        signals.notify();
     }
 }
 

@@ -111,10 +111,7 @@ impl ChatUi<'_> {
             }
             PromptAction::Answers(given) => {
                 for given in given {
-                    let (answer, by) = (given.answer.clone(), "the user");
-                    let answered =
-                        self.conversation.runtime.answer(&given.session, given.call, answer, by).await;
-                    if let Err(error) = answered {
+                    if let Err(error) = self.conversation.answer(&given).await {
                         self.approvals.dialogue.failed(&given);
                         self.note(&store_advice::describe_run(&error));
                     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crossterm::event::Event;
 
 use super::super::input_line::InputAction;
-use super::{ChatUi, FirstCtrlC, StopState};
+use super::{ChatUi, FirstCtrlC};
 use crate::error::Exit;
 use crate::keyboard::keys::{self, Key};
 use crate::sanitize;
@@ -55,7 +55,7 @@ impl ChatUi<'_> {
         }
         match key {
             Key::Escape if !self.line.is_searching() => {
-                self.escape().await;
+                self.escape();
                 return None;
             }
             Key::NextMode => {
@@ -98,8 +98,7 @@ impl ChatUi<'_> {
     }
 
     pub(super) async fn interrupt(&mut self) -> Option<Exit> {
-        let was_asked = self.round.as_ref().is_some_and(|round| round.stop_state == StopState::Requested);
-        if was_asked {
+        if self.round.is_some() && self.conversation.is_stopping() {
             return Some(Exit::Cancelled);
         }
         if let Some(first_ctrl_c) = &self.first_ctrl_c {
@@ -109,7 +108,7 @@ impl ChatUi<'_> {
         self.first_ctrl_c = Some(FirstCtrlC { at: Instant::now(), exit });
         if self.round.is_some() {
             self.notice = Some("Stopping. Press Ctrl-C again to quit.".to_owned());
-            self.stop().await;
+            self.conversation.stop();
         } else {
             self.notice = Some("Press Ctrl-C again to quit.".to_owned());
         }
@@ -117,25 +116,16 @@ impl ChatUi<'_> {
     }
 
     /// Opens a pending approval, or stops what is running. The typed text is kept.
-    async fn escape(&mut self) {
+    fn escape(&mut self) {
         if self.approvals.notice().is_some() {
             self.toggle_approval();
         } else if let Some(command) = &mut self.command {
             command.stop();
-        } else if self.round.as_ref().is_some_and(|round| round.stop_state == StopState::NotRequested) {
+        } else if self.round.is_some() && !self.conversation.is_stopping() {
             self.notice = Some("Stopping. Press Ctrl-C to quit.".to_owned());
-            self.stop().await;
+            self.conversation.stop();
         } else {
             self.plan = None;
-        }
-    }
-
-    /// Stops the round.
-    pub(super) async fn stop(&mut self) {
-        let (Some(round), Some(session)) = (&mut self.round, self.conversation.session()) else { return };
-        round.stop_state = StopState::Requested;
-        if let Err(failure) = self.conversation.cancel(session).await {
-            self.fail(&failure);
         }
     }
 }

@@ -33,7 +33,7 @@ impl ChatUi<'_> {
                 format!("Mode: {mode} (from the next round).")
             }
             Command::Tell(arguments) => self.tell(&arguments).await?,
-            Command::Stop(None) => self.stop_round().await,
+            Command::Stop(None) => self.stop_round(),
             Command::Stop(Some(arguments)) => self.stop_agent(&arguments).await?,
             Command::Undo => self.undo().await?,
             Command::Compact => return self.compact().await,
@@ -66,11 +66,11 @@ impl ChatUi<'_> {
         Ok(format!("{} gets the message at its next step.", self.label(&session)))
     }
 
-    async fn stop_round(&mut self) -> String {
+    fn stop_round(&mut self) -> String {
         if self.round.is_none() {
             return "No agents are running.".to_owned();
         }
-        self.stop().await;
+        self.conversation.stop();
         "Stopping.".to_owned()
     }
 
