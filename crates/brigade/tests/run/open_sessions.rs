@@ -478,3 +478,21 @@ async fn prompt_that_does_not_stop_in_time_is_aborted() {
     assert!(error.contains("did not stop in time"), "{error}");
     within_time(open.idle()).await;
 }
+
+#[tokio::test]
+async fn session_info_has_the_definition_of_the_last_round() {
+    let harness = Harness::new(ANSWERS);
+    let (_sessions, open) = open(&harness);
+    let runtime = harness.runtime();
+    assert!(runtime.session_info(open.id()).await.unwrap().is_none(), "it has not started");
+    prompt(&open, "first").await;
+    let info = runtime.session_info(open.id()).await.unwrap().unwrap();
+    assert_eq!(info.agent.as_ref().map(|agent| agent.id.as_str()), Some("lead"));
+    assert_eq!((info.mode(), info.model(), info.depth), (Some(Mode::Edit), Some("script"), 0));
+    assert_eq!(info.workspace().as_deref(), Some(runtime.settings().workspace.root()));
+    assert_eq!(info.delegation.task.as_str(), "first");
+    assert!(!info.is_imported && !info.is_passthrough());
+    // The folder of an imported session is on another machine.
+    let imported = brigade::SessionInfo { is_imported: true, ..info };
+    assert_eq!(imported.workspace(), None);
+}
