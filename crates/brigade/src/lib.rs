@@ -32,6 +32,7 @@ mod jitter;
 pub mod lifecycle;
 pub mod mcp;
 pub mod model;
+pub mod observer;
 pub mod process;
 mod runtime;
 mod schema;
@@ -57,6 +58,8 @@ pub use external::ExternalAgents;
 pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToolCall, SubagentToolResult};
 #[doc(inline)]
 pub use model::{Model, Models};
+#[doc(inline)]
+pub use observer::{Observation, Observer, Observers};
 pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, Task};
 pub use schema::{ResultSchema, SchemaError};
 pub use secret::Secret;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade_core::delegation_styles::{Caller, DELEGATION_TOOLS, MESSAGE_TOOL, resolve_model};
-use brigade_core::event::{Answer, Speaker};
+use brigade_core::event::{Answer, Speaker, VERSION};
 use brigade_core::grant::{Access, AttenuateError, Authority, Grant};
 use brigade_core::permission::{Mode, Rule, RuleError};
 use brigade_core::state::{CallProgress, RoundSpec};
@@ -22,11 +22,13 @@ use brigade_core::{
 
 use crate::clock;
 use crate::environment;
+use crate::event_stream::RunEvent;
 use crate::model::{ModelInfo, Models, passthrough};
+use crate::observer::Observation;
 use crate::session::Driver;
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
-use crate::store::{Append, Expect, Lease, Owner, Store, StoreError, retry};
+use crate::store::{Append, Appended, Expect, Lease, Owner, Store, StoreError, retry};
 use crate::tree::{Core, ResolvedAgent, Tree};
 use imported::LastRound;
 pub use run::Run;
@@ -250,7 +252,8 @@ impl Runtime {
                 at: now,
             };
             match retry::append(store, || append.clone()).await {
-                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Ok(appended) => self.observe_append(append, &appended),
+                Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
             cached.catch_up(store).await?.then_some(()).ok_or_else(gone)?;
@@ -260,6 +263,20 @@ impl Runtime {
         tree.mode_override = self.mode_of_open_round(&cached, &options);
         tree.restore(&cached).await?;
         self.continue_run(Arc::new(tree), cached.state, cached.started, options, reason).await
+    }
+
+    /// Reports an append that no driver made to the observers.
+    fn observe_append(&self, append: Append, appended: &Appended) {
+        let observers = &self.core.settings.observers;
+        if observers.is_empty() {
+            return;
+        }
+        let Append { session, events, at, .. } = append;
+        for (offset, event) in (0..).zip(Arc::unwrap_or_clone(events)) {
+            let (seq, pos) = (appended.first_seq + offset, appended.pos(offset));
+            let record = Record { session: session.clone(), seq, pos, at, v: VERSION, event };
+            observers.observe(&Observation::Event(RunEvent::Record(Arc::new(record))));
+        }
     }
 
     async fn continue_run(

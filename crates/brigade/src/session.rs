@@ -6,6 +6,7 @@
 
 mod approvals;
 mod call_timeout;
+mod call_trace;
 mod child_tools;
 mod children;
 mod clock;
@@ -40,6 +41,7 @@ use crate::concurrency::{ConcurrencyKey, Slot};
 use crate::event_stream::RunEvent;
 use crate::external::{self, ExternalSessionGuard};
 use crate::fast_map::{FastMap, FastSet};
+use crate::observer::ObservedSession;
 use crate::store::{Append, Appended, Expect, StoreError, retry};
 use crate::task::AbortOnDrop;
 use crate::tree::{ResolvedAgent, Tree};
@@ -148,6 +150,10 @@ pub(crate) struct Driver {
     stop: OnceLock<watch::Sender<bool>>,
     is_stopped: bool,
     slot: Option<Slot>,
+    /// Wait for the slot, for the facts of the next model call.
+    slot_wait: Duration,
+    /// Reports to the observers when this driver is dropped.
+    _observed: Option<Box<ObservedSession>>,
     clock: Arc<SessionClock>,
     /// Time that the wrap-up call may take after the deadline.
     grace: Duration,
@@ -218,6 +224,7 @@ impl Driver {
         let committed = state.length();
         tree.register(state.session(), sender.clone());
         let external_session = tree.external_session(&resolved, state.session());
+        let observed = tree.settings().observers.session_guard(state.session());
         Box::new(Driver {
             tree,
             state,
@@ -247,6 +254,8 @@ impl Driver {
             stop: OnceLock::new(),
             is_stopped: false,
             slot,
+            slot_wait: Duration::ZERO,
+            _observed: observed,
             clock: Arc::default(),
             grace: MAX_GRACE,
             external_session,
@@ -445,12 +454,12 @@ impl Driver {
 
     fn publish(&mut self, events: Arc<Vec<Event>>, appended: Appended, at: u64) {
         let count = events.len() as u64;
-        if self.tree.subscribers.has_any() {
+        if self.tree.has_listeners() {
             for (offset, event) in (0..).zip(Arc::unwrap_or_clone(events)) {
                 let session = self.state.session().clone();
                 let (seq, pos) = (self.committed + offset, appended.pos(offset));
                 let record = Record { session, seq, pos, at, v: VERSION, event };
-                self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
+                self.tree.publish(RunEvent::Record(Arc::new(record)));
             }
         }
         self.committed += count;
@@ -467,7 +476,7 @@ impl Driver {
         self.committed = records.len() as u64;
         self.last_pos = records.last().map_or(Cursor::START, |record| record.pos);
         for record in records.into_iter().skip(known) {
-            self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
+            self.tree.publish(RunEvent::Record(Arc::new(record)));
         }
         let mut overridden = FastSet::default();
         for event in unwritten {
@@ -495,7 +504,7 @@ impl Driver {
             self.state.apply(&record.event);
             self.committed += 1;
             self.last_pos = record.pos;
-            self.tree.subscribers.send(RunEvent::Record(Arc::new(record)));
+            self.tree.publish(RunEvent::Record(Arc::new(record)));
         }
         Ok(())
     }
@@ -616,6 +625,7 @@ impl Driver {
         if self.slot.is_some() {
             return Ok(());
         }
+        let since = Instant::now();
         let mut slot = self.tree.slots.acquire_resumed(&self.concurrency_key());
         while self.state.cancelled().is_none() {
             let deadline = self.next_deadline();
@@ -623,6 +633,7 @@ impl Driver {
                 biased;
                 granted = &mut slot => {
                     self.slot = granted.ok();
+                    self.slot_wait += since.elapsed();
                     return Ok(());
                 }
                 message = self.inbox.next() => self.take_while_busy(message).await?,

@@ -20,10 +20,11 @@ use serde_json::json;
 use crate::clock;
 use crate::concurrency::ConcurrencyLimiter;
 use crate::environment;
-use crate::event_stream::Subscribers;
+use crate::event_stream::{RunEvent, Subscribers};
 use crate::external::{ExternalAgents, ExternalLimits, ExternalSessionGuard, ExternalTool};
 use crate::fast_map::{FastMap, FastSet};
 use crate::model::{EndpointOverride, ModelHandle, Models};
+use crate::observer::Observation;
 use crate::runtime::{CachedSession, ResumeOptions, SessionCache};
 use crate::session::{DriverError, DriverMessage};
 use crate::settings::Settings;
@@ -233,6 +234,20 @@ impl Tree {
             writes: Writes::default(),
             core,
         }
+    }
+
+    /// Whether anyone receives events. If not, no event is prepared.
+    pub(crate) fn has_listeners(&self) -> bool {
+        self.subscribers.has_any() || !self.settings().observers.is_empty()
+    }
+
+    /// Sends an event to the subscribers of this tree and the observers of the runtime.
+    pub(crate) fn publish(&self, event: RunEvent) {
+        let observers = &self.settings().observers;
+        if !observers.is_empty() {
+            observers.observe(&Observation::Event(event.clone()));
+        }
+        self.subscribers.send(event);
     }
 
     /// Releases the lease.

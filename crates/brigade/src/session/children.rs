@@ -31,6 +31,8 @@ pub(super) struct PendingChild {
     pub(super) delegation: Arc<Delegation>,
     pub(super) resolved: Arc<ResolvedAgent>,
     pub(super) concurrency_key: ConcurrencyKey,
+    /// When it started to wait.
+    pub(super) since: Instant,
 }
 
 /// A child whose loan is recorded.
@@ -256,8 +258,10 @@ impl Driver {
                 continue;
             };
             let round = RoundSpec::clone(&loan.round);
+            let waited = pending.since.elapsed();
             let mut driver =
                 Driver::begin(self.tree.clone(), child.clone(), round, pending.resolved, Some(slot));
+            driver.slot_wait = waited;
             self.persist_start(&child, &mut driver).await?;
             self.start_child(child, driver);
         }

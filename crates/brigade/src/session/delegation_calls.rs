@@ -11,6 +11,7 @@ use brigade_core::{
     Agent, CallId, Delegation, DelegationStyle, Event, Limit, Outcome, Record, SessionId, Status, ToolCall,
     ToolOutput, delegation_styles, json,
 };
+use tokio::time::Instant;
 
 use super::approvals::Permission;
 use super::children::PendingChild;
@@ -150,7 +151,8 @@ impl Driver {
         request.warnings.extend(warning);
         let cap = resolved.agent.max_concurrency.map(|cap| (Arc::from(resolved.agent.id.as_str()), cap));
         let concurrency_key = ConcurrencyKey { style: request.style, agent: cap };
-        Ok(PendingChild { call, index, delegation: request.into(), resolved, concurrency_key })
+        let since = Instant::now();
+        Ok(PendingChild { call, index, delegation: request.into(), resolved, concurrency_key, since })
     }
 
     /// Extends a label or description that looks like the name of the lead, so that messages of the child are not

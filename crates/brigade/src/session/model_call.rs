@@ -15,6 +15,7 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use super::call_timeout::CallTimeout;
+use super::call_trace::{CallTrace, EndedCall};
 use super::{Driver, DriverError, Summary, compact, sleep_until};
 use crate::event_stream::RunEvent;
 use crate::external::{self, ReportedUsage};
@@ -50,6 +51,7 @@ struct PlannedCall {
     digest: Option<CompactionInput>,
     /// Text that had arrived when the session was stopped.
     partial: Option<Text>,
+    trace: CallTrace,
 }
 
 enum CallOutcome {
@@ -156,7 +158,10 @@ impl Driver {
             None => self.state.worst_case(&cost_model, purpose),
         };
         match worst {
-            Ok(worst) => Some(PlannedCall { purpose, turn, attempt, worst, digest, partial: None }),
+            Ok(worst) => {
+                let trace = CallTrace::new(std::mem::take(&mut self.slot_wait));
+                Some(PlannedCall { purpose, turn, attempt, worst, digest, partial: None, trace })
+            }
             Err(shortfall) => {
                 self.refuse_unaffordable(purpose, shortfall, turn, attempt);
                 None
@@ -251,7 +256,7 @@ impl Driver {
         // Rounded up, so that a short pause is not shown as zero.
         let seconds = pause.as_micros().div_ceil(100_000) as f64 / 10.0;
         let why = format!("attempt {attempt} of {attempts}, retrying in {seconds:.1} s: {fault}");
-        self.tree.subscribers.send(RunEvent::Waiting { session: self.state.session().clone(), why });
+        self.tree.publish(RunEvent::Waiting { session: self.state.session().clone(), why });
     }
 
     /// Number of attempts at a turn before the next fallback takes over or the round fails.
@@ -325,11 +330,12 @@ impl Driver {
     /// Reads until the reply is complete, the time is up or the session is stopped.
     async fn stream_reply(
         &mut self,
-        planned: &PlannedCall,
+        planned: &mut PlannedCall,
         ingest: &mut Ingest,
         timeout: &mut CallTimeout,
     ) -> Result<CallOutcome, DriverError> {
         let model = &self.resolved.model_option(self.state.fallback_index()).model;
+        planned.trace.begin();
         let mut stream = model.provider.stream(self.request(planned, &model.name));
         // Cost if the call fails, and if it is stopped.
         let (mut cost, mut charge_if_stopped) = (Charge::Nothing, Charge::Unconfirmed);
@@ -367,6 +373,7 @@ impl Driver {
                 }
                 Some(Ok(Chunk::Sent)) => {
                     timeout.sent(now);
+                    planned.trace.sent(now);
                     queue_guard = None;
                     timer.as_mut().reset(timeout.next_check(Instant::now()));
                     charge_if_stopped = Charge::Unconfirmed;
@@ -378,13 +385,16 @@ impl Driver {
                 }
                 Some(Ok(Chunk::Waiting(why))) => {
                     timeout.note_received(now);
-                    self.tree
-                        .subscribers
-                        .send(RunEvent::Waiting { session: self.state.session().clone(), why });
+                    self.tree.publish(RunEvent::Waiting { session: self.state.session().clone(), why });
+                    continue;
+                }
+                Some(Ok(Chunk::Status(status))) => {
+                    planned.trace.status_received(now, status);
                     continue;
                 }
                 Some(Ok(chunk)) => {
                     timeout.chunk_received(now);
+                    planned.trace.chunk_received(now, &chunk);
                     cost = Charge::Unconfirmed;
                     ingest.take(chunk)
                 }
@@ -461,24 +471,35 @@ impl Driver {
     fn flush_deltas(&self, planned: &PlannedCall, deltas: &mut DeltaBuffer, now: Instant) {
         let text = std::mem::take(&mut deltas.text);
         deltas.due = now + DELTA_INTERVAL;
-        if !text.is_empty() && planned.purpose != Purpose::Compaction && self.tree.subscribers.has_any() {
+        if !text.is_empty() && planned.purpose != Purpose::Compaction && self.tree.has_listeners() {
             let session = self.state.session().clone();
-            self.tree.subscribers.send(RunEvent::Delta { session, turn: planned.turn, text: text.into() });
+            self.tree.publish(RunEvent::Delta { session, turn: planned.turn, text: text.into() });
         }
     }
 
     fn record_outcome(&mut self, outcome: CallOutcome, planned: PlannedCall, waited: Duration) {
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        let PlannedCall { turn, attempt, worst, digest, partial, .. } = planned;
+        let PlannedCall { purpose, turn, attempt, worst, digest, partial, trace } = planned;
+        let ended = |outcome, spent| EndedCall {
+            trace: trace.clone(),
+            purpose,
+            turn,
+            attempt,
+            queue_wait: waited,
+            outcome,
+            spent,
+        };
         match (outcome, digest) {
             (CallOutcome::Reply(reply, used), None) => {
                 // A session that only forwards a call of another program makes no model call.
                 let turns = u64::from(!self.resolved.model_option(0).name.starts_with(PASSTHROUGH_PREFIX));
                 let spent = Spent { turns, ..self.cost(used, worst.amount) };
+                self.observe_call(ended(Ok(reply.stop), &spent));
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
             }
             (CallOutcome::Reply(reply, used), Some(CompactionInput { keep_from, .. })) => {
                 let (spent, summary) = (self.cost(used, worst.amount), reply.text.clone());
+                self.observe_call(ended(Ok(reply.stop), &spent));
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
                 self.record(Event::Compacted { summary, keep_from });
                 if self.summary == Summary::Requested {
@@ -487,13 +508,14 @@ impl Driver {
             }
             (CallOutcome::Fault(cause, cost), _) => {
                 let session = self.state.session().clone();
-                self.tree.subscribers.send(RunEvent::Discarded { session, turn });
+                self.tree.publish(RunEvent::Discarded { session, turn });
                 let spent = match cost {
                     Charge::Nothing => Spent::default(),
                     Charge::Unconfirmed => Spent::unconfirmed(worst.amount),
                     Charge::Reported(used) => self.cost(used, worst.amount),
                 };
                 let cause = self.with_fallback(cause);
+                self.observe_call(ended(Err(cause.clone()), &spent));
                 self.record(Event::CallFailed { turn, attempt, cause, spent, partial, waited_ms });
             }
         }

@@ -298,9 +298,7 @@ impl Driver {
     /// Reporter that publishes the progress of a call of this session.
     fn progress_reporter(&self) -> ProgressReporter {
         let (tree, session) = (self.tree.clone(), self.state.session().clone());
-        ProgressReporter::new(move |why| {
-            tree.subscribers.send(RunEvent::Waiting { session: session.clone(), why })
-        })
+        ProgressReporter::new(move |why| tree.publish(RunEvent::Waiting { session: session.clone(), why }))
     }
 
     /// Spawns a task that is aborted with this driver.

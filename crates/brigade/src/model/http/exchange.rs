@@ -250,6 +250,7 @@ impl<D: Decoder> Exchange<D> {
     }
 
     async fn handle_head(&mut self, response: Box<HttpResponse>) {
+        self.chunks.push(Chunk::Status(response.status().as_u16()));
         let headers = RateLimitHeaders::read(response.headers(), clock::now());
         let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
