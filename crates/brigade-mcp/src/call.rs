@@ -9,6 +9,7 @@ use brigade::{Detached, Run, RunError, RunResult, Runtime};
 use brigade_core::SessionId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
+use tracing::debug;
 
 /// Maximum number of concurrent calls.
 const MAX_CALLS: usize = 64;
@@ -87,7 +88,10 @@ impl Calls {
         stop.send_replace(shared.is_closed);
         shared.stops.insert(root.clone(), stop.clone());
         shared.tasks.spawn(async move {
+            debug!(target: "brigade::mcp", session = root.as_str(), "call started");
             let result = supervise(&runtime, run, stopped.clone()).await;
+            let has_failed = result.is_err();
+            debug!(target: "brigade::mcp", session = root.as_str(), has_failed, "call ended");
             let detached = result.as_ref().ok().map(|result| result.detached.clone());
             if detached.as_ref().is_none_or(|detached| detached.sessions().is_empty()) {
                 calls.lock().stops.remove(&root);

@@ -8,6 +8,7 @@ use brigade_core::usage_report::UsageReport;
 use brigade_core::{Event, RemoteContext, SessionId, Spent, Status};
 use serde_json::Map;
 use tokio::sync::watch;
+use tracing::debug;
 
 use super::connection::{Client, ClientConnection};
 use super::open_session::{NextRound, PromptGuard};
@@ -54,6 +55,7 @@ pub(super) async fn run(
         NextRound::Resume(options) => runtime.resume(&session, options).await,
     };
     let run = started.map_err(failed)?;
+    debug!(target: "brigade::acp", session = session.as_str(), "round started");
     if let Some(title) = title {
         let title = acp::SessionUpdate::SessionInfoUpdate(acp::SessionInfoUpdate::new().title(title));
         connection.peer().update(&acp::SessionNotification::new(session.as_str().to_owned(), title)).await;
@@ -92,6 +94,7 @@ impl ActiveRound<'_> {
             }
         }
         let result = run.result().await;
+        debug!(target: "brigade::acp", session = self.session.as_str(), has_failed = result.is_err(), "round ended");
         for update in self.mapper.map_missed(&**self.runtime.store()).await {
             self.connection.peer().update(&update).await;
         }

@@ -13,6 +13,7 @@ use brigade_core::text::Text;
 use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
 use futures::StreamExt;
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::call_timeout::CallTimeout;
 use super::call_trace::{CallTrace, EndedCall};
@@ -237,6 +238,8 @@ impl Driver {
         let first = self.tree.settings().limits.retry_pause;
         let pause = retry_pause(first, faults, jitter());
         self.announce_retry(faults + 1, pause);
+        let (session, wait_ms) = (self.state.session().as_str(), pause.as_millis() as u64);
+        debug!(target: "brigade::model", session, attempt = faults + 1, wait_ms, "retrying");
         let until = Instant::now() + pause;
         while self.state.stop_reason().is_none() {
             let deadline = self.next_deadline();
@@ -336,6 +339,8 @@ impl Driver {
     ) -> Result<CallOutcome, DriverError> {
         let model = &self.resolved.model_option(self.state.fallback_index()).model;
         planned.trace.begin();
+        let (session, turn, attempt) = (self.state.session().as_str(), planned.turn, planned.attempt);
+        debug!(target: "brigade::model", session, model = model.name, turn, attempt, "calling model");
         let mut stream = model.provider.stream(self.request(planned, &model.name));
         // Cost if the call fails, and if it is stopped.
         let (mut cost, mut charge_if_stopped) = (Charge::Nothing, Charge::Unconfirmed);
