@@ -67,19 +67,19 @@ impl CallTrace {
 }
 
 /// Call whose facts are reported.
-pub(super) struct EndedCall<'a> {
+pub(super) struct EndedCall {
     pub(super) trace: CallTrace,
     pub(super) purpose: Purpose,
     pub(super) turn: u32,
     pub(super) attempt: u32,
     pub(super) queue_wait: Duration,
     pub(super) outcome: Result<Stop, CallFault>,
-    pub(super) spent: &'a Spent,
+    pub(super) spent: Spent,
 }
 
 impl Driver {
     /// Reports a call to the observers, before its outcome changes the model of the session.
-    pub(super) fn observe_call(&self, call: EndedCall<'_>) {
+    pub(super) fn observe_call(&self, call: EndedCall) {
         let observers = &self.tree.settings().observers;
         let EndedCall { trace, purpose, turn, attempt, queue_wait, outcome, spent } = call;
         let Some(began) = trace.began.filter(|_| !observers.is_empty()) else { return };
@@ -100,7 +100,7 @@ impl Driver {
             exchange: trace.exchange,
             timing: ModelRequestTiming { queue_wait, total: began.elapsed(), ..trace.timing },
             outcome,
-            spent: spent.clone(),
+            spent,
         };
         observers.observe(&Observation::ModelRequest(Arc::new(facts)));
     }

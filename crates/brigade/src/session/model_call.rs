@@ -499,12 +499,12 @@ impl Driver {
                 // A session that only forwards a call of another program makes no model call.
                 let turns = u64::from(!self.resolved.model_option(0).name.starts_with(PASSTHROUGH_PREFIX));
                 let spent = Spent { turns, ..self.cost(used, worst.amount) };
-                self.observe_call(ended(Ok(reply.stop), &spent));
+                self.observe_call(ended(Ok(reply.stop), spent));
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
             }
             (CallOutcome::Reply(reply, used), Some(CompactionInput { keep_from, .. })) => {
                 let (spent, summary) = (self.cost(used, worst.amount), reply.text.clone());
-                self.observe_call(ended(Ok(reply.stop), &spent));
+                self.observe_call(ended(Ok(reply.stop), spent));
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
                 self.record(Event::Compacted { summary, keep_from });
                 if self.summary == Summary::Requested {
@@ -520,7 +520,7 @@ impl Driver {
                     Charge::Reported(used) => self.cost(used, worst.amount),
                 };
                 let cause = self.with_fallback(cause);
-                self.observe_call(ended(Err(cause.clone()), &spent));
+                self.observe_call(ended(Err(cause.clone()), spent));
                 self.record(Event::CallFailed { turn, attempt, cause, spent, partial, waited_ms });
             }
         }
