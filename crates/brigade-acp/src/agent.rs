@@ -30,6 +30,7 @@ use brigade_core::Agent;
 use futures::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
+use tracing::debug;
 
 use crate::line::{BoundedLine, BoundedLines, MAX_LINE_BYTES};
 use connection::ClientConnection;
@@ -90,6 +91,7 @@ pub async fn serve(
         // The client no longer reads its messages.
         _ = writing.join_next() => {}
     }
+    debug!(target: "brigade::acp", "connection ends");
     connection.stop_all();
     // A round that waits for the client to read could not stop.
     peer.set_send_deadline(FLUSH_TIMEOUT);

@@ -5,6 +5,7 @@ mod args;
 mod attention;
 mod clock;
 mod command;
+mod diagnostics;
 mod environment_context;
 mod error;
 mod follow;
@@ -69,7 +70,7 @@ fn main() {
         exit_process(exit_code(command::demo::worker_main(std::env::args_os().skip(2))));
     }
     let args = Args::try_parse().unwrap_or_else(|error| print_usage_error(error));
-    exit_process(exit_code(dispatch(args)));
+    exit_process(exit_code(diagnostics::install().and_then(|()| dispatch(args))));
 }
 
 /// The exit code of a command. A failure is reported.

@@ -47,7 +47,7 @@ pub(crate) use acp::AcpServer;
 pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_dirs};
 pub(crate) use diagnose::{Layer, State as LayerState};
 pub(crate) use did_you_mean::{closest, did_you_mean};
-pub(crate) use environment::Environment;
+pub(crate) use environment::{Environment, LogVariables};
 pub(crate) use layers::Layers;
 pub(crate) use project::ProjectConfig;
 pub(crate) use providers::{ApiKey, ProviderInfo, Providers};

@@ -22,9 +22,11 @@ pub(crate) fn stdout_colour(environment: &Environment) -> Colour {
     if stdout_is_terminal() && !is_dumb && !environment.no_color { Colour::On } else { Colour::Off }
 }
 
-/// Whether standard error is a terminal on which lines can be redrawn.
+/// Whether standard error is a terminal on which lines can be redrawn. Diagnostics would be written between them.
 pub(crate) fn can_redraw(environment: &Environment) -> bool {
-    std::io::stderr().is_terminal() && environment.term.as_deref().is_some_and(|term| term != "dumb")
+    std::io::stderr().is_terminal()
+        && !environment.logs_to_stderr
+        && environment.term.as_deref().is_some_and(|term| term != "dumb")
 }
 
 /// Whether standard output is a terminal.

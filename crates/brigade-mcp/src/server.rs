@@ -29,6 +29,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer, ServerHandler};
 use tokio::sync::OnceCell;
+use tracing::debug;
 
 use crate::approvals::{self, ApprovalRequest};
 use crate::progress::ProgressNotes;
@@ -212,6 +213,7 @@ impl Server {
         let watch = run.take_events();
         // The task is not that of the request, so a client that disconnects cannot leave a tree half stopped.
         let call = permit.run_in_background(run, CLIENT_ACTOR);
+        debug!(target: "brigade::mcp", session = call.session().id().as_str(), "call started");
         if as_task {
             let found =
                 self.find(call.session().id().as_str(), &Visibility::All).await.map_err(lookup_error)?;
@@ -254,6 +256,7 @@ impl Server {
                 Some(()) = open.next(), if !open.is_empty() => {}
             }
         };
+        debug!(target: "brigade::mcp", session = root.as_str(), has_failed = result.is_err(), "call ended");
         // Detached sessions continue, because the request is answered.
         call.detach();
         notes.send().await;

@@ -11,6 +11,7 @@ use futures::future::{self, Either};
 use rmcp::service::ServerInitializeError;
 use rmcp::{ServerHandler, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tracing::debug;
 
 use crate::Server;
 use transport::StdioTransport;
@@ -55,14 +56,20 @@ async fn serve_client<R: AsyncRead + Send + Unpin + 'static>(
         () = &mut stop => return Ok(()),
     };
     match running {
-        Err(error) => return initialize_result(error),
+        Err(error) => {
+            debug!(target: "brigade::mcp", "client was not initialized");
+            return initialize_result(error);
+        }
         Ok(running) => {
+            let protocol = running.peer().peer_info().map(|info| info.protocol_version.to_string());
+            debug!(target: "brigade::mcp", protocol, "client initialized");
             let leave = running.cancellation_token();
             let mut waiting = std::pin::pin!(running.waiting());
             tokio::select! {
                 _ = &mut waiting => {}
                 () = &mut stop => leave.cancel(),
             }
+            debug!(target: "brigade::mcp", "client disconnected");
         }
     }
     Ok(())

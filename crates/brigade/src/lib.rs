@@ -33,6 +33,7 @@ mod jitter;
 pub mod lifecycle;
 pub mod mcp;
 pub mod model;
+pub mod observer;
 pub mod open_sessions;
 pub mod process;
 mod remote;
@@ -63,6 +64,7 @@ pub use lifecycle::{SubagentCallbacks, SubagentInfo, SubagentResult, SubagentToo
 #[doc(inline)]
 pub use model::{Model, Models};
 #[doc(inline)]
+pub use observer::{Observation, Observer, Observers};
 pub use open_sessions::{OpenSession, OpenSessions};
 pub use runtime::{Detached, ResumeOptions, Run, RunError, RunResult, Runtime, SessionInfo, Task};
 pub use schema::{ResultSchema, SchemaError};

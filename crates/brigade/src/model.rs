@@ -92,6 +92,8 @@ pub enum Chunk {
     Queued,
     /// The request has been sent.
     Sent,
+    /// The provider answered with this HTTP status.
+    Status(u16),
     /// Nothing has arrived yet, for this reason.
     Waiting(String),
     /// The terminal event. A stream without it is not a reply.
@@ -339,7 +341,7 @@ impl Ingest {
             Chunk::Usage(usage) => self.usage = usage,
             Chunk::Estimated(tokens) => self.estimated = tokens,
             Chunk::Reported(reported) => self.reported = reported,
-            Chunk::Queued | Chunk::Sent | Chunk::Waiting(_) => {}
+            Chunk::Queued | Chunk::Sent | Chunk::Status(_) | Chunk::Waiting(_) => {}
             Chunk::Done(stop) => self.stop = Some(stop),
         }
         Ok(None)

@@ -11,6 +11,7 @@ use brigade_core::grant::Authority;
 use brigade_core::{CallId, SessionId, text};
 use brigade_sandbox::{Confinement, ExitReason, GuardCommand, Job, single_quoted};
 use tokio::net::UnixStream;
+use tracing::debug;
 
 use crate::secret::Secret;
 pub use close_reason::CloseReason;
@@ -80,7 +81,8 @@ pub fn start_server(
     let words: Vec<String> = words.map(|word| single_quoted(word)).collect();
     let command = format!("exec {}", words.join(" "));
     let exposed = |(name, value): (String, Secret)| (name, value.expose().to_owned());
-    let job = Job::new(command, program.directory, tag, confinement(ProcessOwner::Runtime))
+    debug!(target: "brigade::process", server = tag, "starting process");
+    let job = Job::new(command, program.directory, tag.clone(), confinement(ProcessOwner::Runtime))
         .environment(program.environment.into_iter().map(exposed).collect())
         .output_limit(MAX_STDERR_BYTES);
     let closing = close_reason.clone();
@@ -88,6 +90,7 @@ pub fn start_server(
     let exit = async move {
         close_reason.set(match run.await {
             Ok(finished) => {
+                debug!(target: "brigade::process", server = tag, reason = ?finished.end, "process ended");
                 let status = exit_status(finished.end);
                 let since = close_reason.since_last_message();
                 let stderr = since.map_or(finished.output.as_slice(), |since| finished.output_within(since));

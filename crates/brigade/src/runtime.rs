@@ -261,7 +261,11 @@ impl Runtime {
                 at: now,
             };
             match retry::append(store, || append.clone()).await {
-                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Ok(appended) => {
+                    let Append { session, events, at, .. } = append;
+                    self.core.settings.observers.observe_append(&session, events, &appended, at);
+                }
+                Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
             cached.catch_up(store).await?.then_some(()).ok_or_else(gone)?;

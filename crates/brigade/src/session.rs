@@ -6,6 +6,7 @@
 
 mod approvals;
 mod call_timeout;
+mod call_trace;
 mod child_groups;
 mod child_queue;
 mod child_tools;
@@ -38,6 +39,7 @@ use crate::external::{self, ExternalSessionGuard};
 use crate::resolved_agent::{AgentKind, ResolvedAgent};
 use crate::store::StoreError;
 use crate::tree::Tree;
+use call_trace::ObservedDriver;
 use child_groups::Children;
 use clock::SessionClock;
 use log::LogWriter;
@@ -77,6 +79,7 @@ pub(crate) struct Driver {
     children: Children,
     clock: Arc<SessionClock>,
     slot: Option<Slot>,
+    observed: ObservedDriver,
     /// Guard of the external session, if another program runs this agent.
     external_session: Option<Box<ExternalSessionGuard>>,
     /// State of the summary that the round was opened for.
@@ -141,6 +144,7 @@ impl Driver {
         let mailbox = Mailbox::new();
         tree.register(state.session(), mailbox.sender());
         let external_session = tree.external_session(&resolved, state.session());
+        let observed = ObservedDriver::new(&tree.settings().observers, state.session());
         Box::new(Driver {
             tree,
             resolved,
@@ -151,6 +155,7 @@ impl Driver {
             children: Children::default(),
             clock: Arc::default(),
             slot,
+            observed,
             external_session,
             summary: Summary::NotRequested,
         })
@@ -413,6 +418,7 @@ impl Driver {
         if self.slot.is_some() {
             return Ok(());
         }
+        let since = Instant::now();
         let mut slot = self.tree.slots.acquire_resumed(&self.concurrency_key());
         while self.state().cancelled().is_none() {
             let deadline = self.next_deadline();
@@ -420,6 +426,7 @@ impl Driver {
                 biased;
                 granted = &mut slot => {
                     self.slot = granted.ok();
+                    self.observed.slot_wait += since.elapsed();
                     return Ok(());
                 }
                 message = self.mailbox.next() => self.take_while_busy(message).await?,

@@ -12,6 +12,7 @@ use brigade_core::{Agent, Budget, Limit};
 
 use crate::agents::AgentCatalog;
 use crate::external::ExternalAgents;
+use crate::observer::Observers;
 use crate::skills::Skills;
 use crate::tool::{ShellSettings, Toolbox, Workspace};
 
@@ -54,6 +55,8 @@ pub struct Settings {
     pub instructions: Option<Arc<str>>,
     /// Environment information for the root agent.
     pub environment: Option<Environment>,
+    /// Observers of all trees that are run with these settings or a clone of them.
+    pub observers: Observers,
 }
 
 /// Origin of the permission mode.
@@ -158,6 +161,7 @@ impl Settings {
             skills: Skills::default(),
             instructions: None,
             environment: None,
+            observers: Observers::default(),
         }
     }
 

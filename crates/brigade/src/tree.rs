@@ -16,6 +16,7 @@ use crate::concurrency::ConcurrencyLimiter;
 use crate::event_stream::{RunEvent, RunStreams};
 use crate::external::ExternalSessionGuard;
 use crate::fast_map::FastMap;
+use crate::observer::Observers;
 use crate::resolved_agent::{AgentKind, ResolvedAgent};
 use crate::runtime::CachedSession;
 use crate::session::{DriverMessage, DriverSender};
@@ -88,14 +89,20 @@ impl Tree {
         &*self.core.store
     }
 
-    /// Delivers an event that is not stored to the followers of its session.
+    /// Delivers an event that is not stored to the followers of its session and to the observers of the runtime.
     pub(crate) fn publish(&self, event: RunEvent) {
+        self.observers().observe_event(&event);
         self.store().followers().send_live(event);
     }
 
-    /// Whether a session has a follower. Without one, no delta is prepared.
+    /// Whether anyone receives the events of a session. If not, no delta is prepared.
     pub(crate) fn is_followed(&self, session: &SessionId) -> bool {
-        self.store().followers().has(session)
+        !self.observers().is_empty() || self.store().followers().has(session)
+    }
+
+    /// Returns the observers of the runtime.
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.settings().observers
     }
 
     /// Reads a log from `from`. Retries while the store cannot be reached.

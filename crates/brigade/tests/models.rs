@@ -12,6 +12,7 @@ mod models {
     mod hung;
     mod limits;
     mod model_info;
+    mod observer;
     mod openai;
     mod pool;
     mod prompt_cache;

@@ -13,6 +13,7 @@ use brigade_core::SessionId;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
+use tracing::debug;
 
 use super::commands::{self, ParsedPrompt};
 use super::open_session::{self, OpenSession, SessionData};
@@ -23,6 +24,9 @@ use super::{Host, config_options, errors, prompt, round, session_list};
 
 /// Limits of a client. A cancelled round has as much time to stop as it needs.
 const LIMITS: OpenLimits = OpenLimits { max_open: 1000, stop_timeout: None };
+
+/// Maximum length of a method name in diagnostics. The client chooses it.
+const MAX_LOGGED_METHOD_CHARS: usize = 64;
 
 /// State of one ACP client connection: the peer, its capabilities and its open sessions.
 pub(super) struct ClientConnection {
@@ -78,6 +82,8 @@ impl ClientConnection {
         params: Value,
         tasks: &mut JoinSet<()>,
     ) {
+        let shown = || method.chars().take(MAX_LOGGED_METHOD_CHARS).collect::<String>();
+        debug!(target: "brigade::acp", method = shown(), "request received");
         if method == "initialize" {
             let result = peer::params(params).map(|request| self.initialize(request));
             return self.peer.respond(&id, result).await;

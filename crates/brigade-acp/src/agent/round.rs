@@ -8,6 +8,7 @@ use brigade_core::message::Stop;
 use brigade_core::usage_report::UsageReport;
 use brigade_core::{RemoteContext, Spent, Status};
 use serde_json::Map;
+use tracing::debug;
 
 use super::connection::{Client, ClientConnection};
 use super::open_session::{self, OpenSession, SessionData};
@@ -47,6 +48,7 @@ pub(super) async fn run(
     mapper.catch_up(&**runtime.store()).await.map_err(failed)?;
     let run = permit.send(prompt.text.as_deref(), prompt.remote_context).await;
     let run = run.map_err(|error| open_session::prompt_error(&error))?;
+    debug!(target: "brigade::acp", session = session.as_str(), "round started");
     if let Some(title) = title {
         let title = acp::SessionUpdate::SessionInfoUpdate(acp::SessionInfoUpdate::new().title(title));
         connection.peer().update(&acp::SessionNotification::new(session.as_str().to_owned(), title)).await;
@@ -81,6 +83,7 @@ impl ActiveRound<'_> {
             }
         }
         let result = run.result().await;
+        debug!(target: "brigade::acp", session = self.session.as_str(), has_failed = result.is_err(), "round ended");
         let spent = match &result {
             Ok(_) => self.mapper.spent,
             Err(_) => Spent::default(),

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
+use tracing::debug;
 
 use super::session::{ExternalSession, Inbound};
 use super::subagents::Owners;
@@ -142,6 +143,7 @@ impl Peer {
             ));
         }
         connection.close_reason.connected();
+        debug!(target: "brigade::acp", server = server.name, "handshake complete");
         let title = answer.agent_info.map(|info| sanitize(&format!("{} {}", info.name, info.version)));
         Ok(Arc::new(Peer {
             connection,

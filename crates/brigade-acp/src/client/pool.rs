@@ -16,6 +16,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 use futures::stream::BoxStream;
 use serde_json::{Value, json};
+use tracing::debug;
 
 use super::modes::{self, ModeChoice};
 use super::peer::{Peer, SessionSlot};
@@ -210,7 +211,9 @@ impl Pool {
             let peer = slot.peer.clone();
             match tokio::time::timeout(target.server.start_timeout, target.open_session(slot, mode)).await {
                 Ok(Ok(opened)) => break opened,
-                Ok(Err(_)) if !peer.is_usable() && attempt == 1 => {}
+                Ok(Err(_)) if !peer.is_usable() && attempt == 1 => {
+                    debug!(target: "brigade::acp", server = target.server.name, "replacing a process that exited");
+                }
                 Ok(Err(cause)) => return Err(cause),
                 Err(_) => {
                     peer.retire();
@@ -219,6 +222,8 @@ impl Pool {
                 }
             }
         };
+        let (server, session_id) = (&target.server.name, session.as_str());
+        debug!(target: "brigade::acp", server, session = session_id, attempt, "session opened");
         lock(&self.sessions).insert(session.clone(), opened.session.clone());
         let is_first = |_: &String| !server_pool.warned.swap(true, Ordering::SeqCst);
         Ok(OpenedSession { warning: opened.warning.filter(is_first), ..opened })

@@ -14,6 +14,7 @@ use brigade_core::{Message, Purpose};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use serde_json::Value;
+use tracing::debug;
 
 use super::account::{account, learn, unreported, usage_after_stop};
 use super::agent_request::AgentRequest;
@@ -81,6 +82,9 @@ impl Drop for Listening {
 
 impl Turn {
     fn fail(&mut self, cause: &str) {
+        // The cause may quote the agent. It is reported to the user anyway.
+        let (server, session_id) = (&self.target.server.name, self.request.session.as_str());
+        debug!(target: "brigade::acp", server, session = session_id, "prompt failed");
         let cause = process::redactor(&self.target.server).redact(cause);
         let cause = format!("the external agent '{}' failed: {cause}", self.target.place);
         self.out.push_back(Err(ModelError::Fatal(cause)));
@@ -131,6 +135,8 @@ impl Turn {
                 Err(cause) => return self.fail(&cause),
             },
         };
+        let (server, session_id) = (&self.target.server.name, self.request.session.as_str());
+        debug!(target: "brigade::acp", server, session = session_id, turn = self.request.turn, "prompt sent");
         self.out.push_back(Ok(Chunk::Sent));
         let listening =
             Listening { session, collected: CollectedUpdates::default(), next_prompt, is_complete: false };

@@ -10,8 +10,22 @@ use super::SCRIPT_PREFIX;
 use super::shell::{self, BRIGADE_PREFIX, Withheld};
 use crate::error::CliError;
 
-/// Our only variable that is a path rather than a configuration key.
+/// Folder of the configuration and the sessions. A path rather than a configuration key.
 const HOME_VARIABLE: &str = "BRIGADE_HOME";
+
+/// Level of the diagnostics, and their file. Not configuration keys, because they apply before any is read.
+const LOG_VARIABLE: &str = "BRIGADE_LOG";
+const LOG_FILE_VARIABLE: &str = "BRIGADE_LOG_FILE";
+
+/// Variables that do not set configuration keys.
+const OWN_VARIABLES: [&str; 3] = [HOME_VARIABLE, LOG_VARIABLE, LOG_FILE_VARIABLE];
+
+/// Variables about diagnostics.
+pub(crate) struct LogVariables {
+    pub(crate) level: String,
+    /// File that they are appended to, instead of standard error.
+    pub(crate) file: Option<PathBuf>,
+}
 
 /// Values from the environment.
 #[derive(Debug, Clone)]
@@ -25,6 +39,8 @@ pub(crate) struct Environment {
     pub(crate) no_color: bool,
     /// Value of `TERM`.
     pub(crate) term: Option<String>,
+    /// Whether diagnostics are written to standard error.
+    pub(crate) logs_to_stderr: bool,
     home: Option<PathBuf>,
     brigade_home: Option<PathBuf>,
     config_home: Option<PathBuf>,
@@ -41,6 +57,14 @@ impl Environment {
         Environment::from_variables(std::env::vars_os(), current_dir)
     }
 
+    /// Variables about diagnostics, if `BRIGADE_LOG` is set. They are read before everything else.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+    pub(crate) fn log_variables() -> Option<LogVariables> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let level = set(LOG_VARIABLE)?.to_string_lossy().into_owned();
+        Some(LogVariables { level, file: set(LOG_FILE_VARIABLE).map(PathBuf::from) })
+    }
+
     fn from_variables(
         variables: impl Iterator<Item = (OsString, OsString)>,
         current_dir: PathBuf,
@@ -50,12 +74,14 @@ impl Environment {
             variable_names: Vec::new(),
             no_color: false,
             term: None,
+            logs_to_stderr: false,
             home: None,
             brigade_home: None,
             config_home: None,
             data_home: None,
             current_dir,
         };
+        let (mut is_logging, mut has_log_file) = (false, false);
         for (name, value) in variables {
             let Some(name) = name.to_str() else { continue };
             let place = || Some(PathBuf::from(&value)).filter(|path| path.is_absolute());
@@ -64,6 +90,8 @@ impl Environment {
                     found.brigade_home = Some(found.current_dir.join(&value));
                 }
                 HOME_VARIABLE => {}
+                LOG_VARIABLE => is_logging = !value.is_empty(),
+                LOG_FILE_VARIABLE => has_log_file = !value.is_empty(),
                 "HOME" => found.home = place(),
                 // The XDG specification says that relative paths must be ignored.
                 "XDG_CONFIG_HOME" => found.config_home = place(),
@@ -73,7 +101,7 @@ impl Environment {
                 _ => {}
             }
             if let Some(key) = name.strip_prefix(BRIGADE_PREFIX)
-                && name != HOME_VARIABLE
+                && !OWN_VARIABLES.contains(&name)
             {
                 let text =
                     value.to_str().ok_or_else(|| CliError::usage(format!("{name} is not valid UTF-8")))?;
@@ -84,6 +112,7 @@ impl Environment {
                 found.variable_names.push((name.to_owned(), withheld));
             }
         }
+        found.logs_to_stderr = is_logging && !has_log_file;
         found.config_variables.sort();
         found.variable_names.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(found)

@@ -21,7 +21,7 @@ fn agent_entry() {
 }
 
 /// Configuration with the agent as the server `fix`.
-fn config(home: &Home, more: Value) -> String {
+pub(crate) fn config(home: &Home, more: Value) -> String {
     let script =
         format!("exec >/dev/null; exec \"$0\" --ignored --exact {AGENT_ENTRY} --test-threads=1 --nocapture");
     let binary = std::env::current_exe().unwrap();
@@ -55,7 +55,7 @@ fn calling_script(tool: &str, arguments: &Value) -> String {
     script
 }
 
-fn delegating_script(task: &str) -> String {
+pub(crate) fn delegating_script(task: &str) -> String {
     let arguments = json!({ "task": task, "description": "Ask it", "serverName": "fix" });
     calling_script("subagent_delegate", &arguments)
 }

@@ -19,6 +19,7 @@ mod console;
 mod context;
 mod control;
 mod demo;
+mod diagnostics;
 mod docs;
 mod doctor;
 mod environment_context;

@@ -26,7 +26,7 @@ fn server_entry() {
 }
 
 /// Server entry in the format of other programs.
-fn servers(home: &Home, more: serde_json::Value) -> String {
+pub(crate) fn servers(home: &Home, more: serde_json::Value) -> String {
     let script = format!(
         "exec 3>&1 >/dev/null; exec \"$0\" --ignored --exact {SERVER_ENTRY} --test-threads=1 --nocapture"
     );
@@ -39,7 +39,7 @@ fn servers(home: &Home, more: serde_json::Value) -> String {
     json!({ "mcpServers": { "fix": server } }).to_string()
 }
 
-fn calling_script(tool: &str) -> String {
+pub(crate) fn calling_script(tool: &str) -> String {
     format!(
         "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'mcp__fix__{tool}'\narguments = {{ text = 'round trip' }}\n\
          [[reply]]\ntext = '{{results}}'\n"

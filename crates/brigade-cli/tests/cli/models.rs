@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, channel};
 use crate::console::Console;
 use crate::support::{CommandResult, Home};
 
-const KEY: &str = "sk-planted-fedcba9876543210";
+pub(crate) const KEY: &str = "sk-planted-fedcba9876543210";
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n\
     data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
-const DENIED: &str = r#"{"error":{"message":"Wrong key sk-planted-fedcba9876543210"}}"#;
+pub(crate) const DENIED: &str = r#"{"error":{"message":"Wrong key sk-planted-fedcba9876543210"}}"#;
 
 /// Whether the body of a request is complete.
 fn is_whole(request: &str) -> bool {
@@ -21,7 +21,7 @@ fn is_whole(request: &str) -> bool {
 }
 
 /// Server that responds once, and the request that it received.
-fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>) {
+pub(crate) fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let (sender, asked) = channel();
@@ -44,7 +44,7 @@ fn serve(status: &'static str, body: &'static str) -> (String, Receiver<String>)
     (url, asked)
 }
 
-fn configured(url: &str) -> Home {
+pub(crate) fn configured(url: &str) -> Home {
     configured_as("openai", url)
 }
 
@@ -152,7 +152,7 @@ fn missing_provider_settings_are_named() {
 }
 
 /// Server that rejects one request with this retry delay, and then responds.
-fn refuses_once(retry: &'static str) -> String {
+pub(crate) fn refuses_once(retry: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     std::thread::spawn(move || {

@@ -87,15 +87,18 @@ impl Home {
     }
 
     pub(crate) fn with_input(&self, arguments: &[&str], input: &str) -> CommandResult {
-        let mut command = self.command(arguments);
-        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        // The command may end without reading its input.
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        CommandResult::of(child.wait_with_output().unwrap()).named(&command)
+        CommandResult::with_input(&mut self.command(arguments), input)
     }
 }
 
 impl CommandResult {
+    pub(crate) fn with_input(command: &mut Command, input: &str) -> CommandResult {
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        // The command may end without reading its input.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        CommandResult::of(child.wait_with_output().unwrap()).named(command)
+    }
+
     pub(crate) fn run(command: &mut Command) -> CommandResult {
         CommandResult::of(command.output().unwrap()).named(command)
     }

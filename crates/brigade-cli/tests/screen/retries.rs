@@ -39,3 +39,21 @@ fn refused_connection_is_shown_with_the_next_attempt() {
         assert_eq!(window.end(), 130, "{}", window.text());
     }
 }
+
+/// Diagnostics on the same terminal would be written between the lines of the tree.
+#[test]
+fn diagnostics_on_the_terminal_replace_the_tree_by_lines() {
+    let home = Home::new();
+    let model = home.script("[[reply]]\ntext = 'hello'");
+    let arguments = ["run", "x", "--model", &model];
+    let mut window = Window::start(&home, (100, 30), &arguments, &[("BRIGADE_LOG", "debug")]);
+    assert_eq!(window.end(), 0, "{}", window.text());
+    assert!(window.sent().contains("DEBUG brigade::model: calling model"), "{}", window.sent());
+    assert!(window.sent().contains("lead: started"), "{}", window.sent());
+    assert!(!window.sent().contains("\u{1b}[?2026h"), "a frame was drawn: {}", window.sent());
+    let variables = [("BRIGADE_LOG", "debug"), ("BRIGADE_LOG_FILE", "screen.log")];
+    let mut window = Window::start(&home, (100, 30), &arguments, &variables);
+    assert_eq!(window.end(), 0, "{}", window.text());
+    assert!(!window.sent().contains("DEBUG"), "{}", window.sent());
+    assert!(window.sent().contains("\u{1b}[?2026h"), "no frame was drawn: {}", window.sent());
+}

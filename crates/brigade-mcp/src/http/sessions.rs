@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_server::session::local::{
 };
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
 use tokio::time::Instant;
+use tracing::debug;
 
 /// Maximum number of sessions.
 const MAX_SESSIONS: usize = 256;
@@ -179,6 +180,8 @@ impl SessionManager for Sessions {
         let (id, messages) = self.local.create_session().await?;
         let activity = Arc::new(SessionActivity::new());
         self.activities().insert(id.clone(), activity.clone());
+        // A client is recognized by the id of its session, so it is not logged.
+        debug!(target: "brigade::mcp", sessions = self.activities().len(), "client session opened");
         Ok((id, TrackedTransport { messages, activity }))
     }
 
@@ -200,6 +203,7 @@ impl SessionManager for Sessions {
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
         self.activities().remove(id);
+        debug!(target: "brigade::mcp", sessions = self.activities().len(), "client session closed");
         Ok(self.local.close_session(id).await?)
     }
 

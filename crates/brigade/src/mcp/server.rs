@@ -9,6 +9,7 @@ use rmcp::ServiceError;
 use rmcp::model::{ErrorCode, JsonObject, PaginatedRequestParams, Tool};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::approved::{ApprovedTools, ToolDefinitions, ToolState, check_definition};
 use super::call_timeout::{CallTimeout, ProgressListener};
@@ -146,6 +147,7 @@ impl Server {
         }
         tokio::time::sleep(RESTART_DELAY * (1 << active.restarts)).await;
         active.restarts += 1;
+        debug!(target: "brigade::mcp", server = self.name, restarts = active.restarts, "reconnecting");
         let mark = self.changes.mark();
         let (connection, tools) = connect(&self.name, &self.config, &self.changes)
             .await
@@ -307,12 +309,29 @@ async fn connect(
     changes: &Arc<ToolChanges>,
 ) -> Result<(Connection, Vec<Tool>), String> {
     let limit = config.start_timeout;
+    let transport = match &config.transport {
+        Transport::Stdio(_) => "stdio",
+        Transport::Http(_) => "http",
+    };
+    debug!(target: "brigade::mcp", server = name, transport, "connecting");
+    let start = Instant::now();
     let started = tokio::time::timeout(limit, async {
         let connection = Connection::open(name, &config.transport, changes).await?;
+        let protocol = connection.peer().peer_info().map(|info| info.protocol_version.to_string());
+        debug!(target: "brigade::mcp", server = name, protocol, "handshake complete");
         let tools = list(&connection).await.map_err(|why| format!("cannot list its tools: {why}"))?;
         Ok((connection, tools))
     });
-    started.await.unwrap_or_else(|_| Err(format!("it was not ready within {}", seconds(limit))))
+    let result = started.await.unwrap_or_else(|_| Err(format!("it was not ready within {}", seconds(limit))));
+    let elapsed_ms = start.elapsed().as_millis() as u64;
+    match &result {
+        Ok((_, tools)) => {
+            debug!(target: "brigade::mcp", server = name, tools = tools.len(), elapsed_ms, "connected");
+        }
+        // The cause may quote the server. It is reported to the user anyway.
+        Err(_) => debug!(target: "brigade::mcp", server = name, elapsed_ms, "cannot connect"),
+    }
+    result
 }
 
 /// Message about a call that may have taken effect.

@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::{Level, debug, enabled};
 
 use crate::jitter::jitter;
-use policy::{Decision, RatePolicy, SentRequest};
+use policy::{Decision, LearnedLimits, RatePolicy, SentRequest};
 
 pub(super) use headers::RateLimitHeaders;
 pub(super) use policy::WaitReason;
@@ -49,6 +50,8 @@ pub struct RateLimits {
 /// The gate that all requests to a provider pass.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
+    /// Name of the provider, for diagnostics.
+    provider: String,
     longest_wait: Duration,
     /// Interval at which waiting requests check whether they are first and whether requests are overdue.
     recheck_interval: Duration,
@@ -78,6 +81,7 @@ impl RateLimiter {
     /// Creates a limiter. Requests stop counting against the concurrency after a fraction of `first_byte`,
     /// the first-byte timeout.
     pub(super) fn new(
+        provider: &str,
         limits: RateLimits,
         longest_wait: Duration,
         first_byte_timeout: Duration,
@@ -86,6 +90,7 @@ impl RateLimiter {
         let recheck_interval =
             (first_byte_timeout / RECHECKS_PER_FIRST_BYTE_TIMEOUT).max(MIN_RECHECK_INTERVAL);
         Arc::new(RateLimiter {
+            provider: provider.to_owned(),
             longest_wait,
             recheck_interval,
             queue: Mutex::new(Queue { policy, waiting: BTreeMap::new(), next_number: 0 }),
@@ -166,9 +171,16 @@ pub(super) struct Ticket {
 impl Ticket {
     /// Waits until the request may be sent, or until this time.
     pub(super) async fn acquire(&mut self, until: Instant) -> Admission {
+        let mut is_first_check = true;
         loop {
             let now = Instant::now();
-            let wake = match self.decide(now) {
+            let decision = self.decide(now);
+            if let Decision::RetryAt(_, reason) | Decision::RetryLater(reason) = &decision
+                && std::mem::take(&mut is_first_check)
+            {
+                debug!(target: "brigade::rate_limit", provider = self.limiter.provider, ?reason, "request waits");
+            }
+            let wake = match decision {
                 Decision::Send(sent) => return Admission::Granted(Permit::new(self.limiter.clone(), sent)),
                 Decision::TooLong(wait) => return Admission::TooLong(wait),
                 Decision::RetryAt(_, reason) | Decision::RetryLater(reason) if now >= until => {
@@ -252,8 +264,17 @@ impl Permit {
 
     fn update<T>(&mut self, update: impl FnOnce(&mut RatePolicy, &mut SentRequest) -> T) -> T {
         let mut queue = self.limiter.queue();
+        let before =
+            enabled!(target: "brigade::rate_limit", Level::DEBUG).then(|| queue.policy.learned_limits());
         let result = update(&mut queue.policy, &mut self.sent);
         queue.wake_first_unless_full();
+        let after = queue.policy.learned_limits();
+        drop(queue);
+        if before.is_some_and(|before| before != after) {
+            let LearnedLimits { concurrency, requests_per_minute } = after;
+            let provider = &self.limiter.provider;
+            debug!(target: "brigade::rate_limit", provider, concurrency, requests_per_minute, "limits changed");
+        }
         result
     }
 }

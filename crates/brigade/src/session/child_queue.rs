@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use brigade_core::{CallId, Delegation, SessionId};
+use tokio::time::Instant;
 
 use super::mailbox::{DriverMessage, DriverSender};
 use crate::concurrency::{ConcurrencyKey, ConcurrencyLimiter, Slot};
@@ -19,6 +20,8 @@ pub(super) struct PendingChild {
     pub(super) delegation: Arc<Delegation>,
     pub(super) resolved: Arc<ResolvedAgent>,
     pub(super) concurrency_key: ConcurrencyKey,
+    /// When it started to wait.
+    pub(super) since: Instant,
 }
 
 /// A child whose loan is recorded.

@@ -187,8 +187,10 @@ impl Driver {
                 continue;
             };
             let round = RoundSpec::clone(&loan.round);
+            let waited = pending.since.elapsed();
             let mut driver =
                 Driver::begin(self.tree.clone(), child.clone(), round, pending.resolved, Some(slot));
+            driver.observed.slot_wait = waited;
             self.persist_start(&child, &mut driver).await?;
             self.start_child(child, driver);
         }

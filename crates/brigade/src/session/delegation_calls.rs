@@ -12,6 +12,7 @@ use brigade_core::permission::{Action, ActionKind, Subject};
 use brigade_core::{
     Agent, CallId, Delegation, Event, Limit, Outcome, Record, SessionId, Status, ToolCall, ToolOutput, json,
 };
+use tokio::time::Instant;
 
 use super::approvals::Permission;
 use super::child_groups::{ChildGroup, UnstartedChild};
@@ -110,7 +111,8 @@ impl Driver {
         request.warnings.extend(warning);
         let cap = resolved.agent.max_concurrency.map(|cap| (Arc::from(resolved.agent.id.as_str()), cap));
         let concurrency_key = ConcurrencyKey { style: request.style, agent: cap };
-        Ok(PendingChild { call, index, delegation: request.into(), resolved, concurrency_key })
+        let since = Instant::now();
+        Ok(PendingChild { call, index, delegation: request.into(), resolved, concurrency_key, since })
     }
 
     /// Extends a label or description that looks like the name of the lead, so that messages of the child are not

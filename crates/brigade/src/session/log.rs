@@ -6,6 +6,7 @@ use brigade_core::{Cursor, Event, Hash, State};
 
 use super::DriverError;
 use crate::clock;
+use crate::event_stream::RunEvent;
 use crate::fast_map::FastSet;
 use crate::resolved_agent::ResolvedAgent;
 use crate::store::{Append, Expect, StoreError, retry};
@@ -89,11 +90,12 @@ impl LogWriter {
             match retry::append(tree.store(), append).await {
                 Ok(appended) => {
                     self.last_pos = appended.pos(events.len() as u64 - 1);
+                    tree.observers().observe_append(self.state.session(), events, &appended, at);
                     tree.agents.mark_written(&self.blobs);
                     self.blobs.clear();
                 }
                 Err(StoreError::Conflict { .. }) => {
-                    Box::pin(self.reconcile(tree, Arc::unwrap_or_clone(events))).await?;
+                    Box::pin(self.reconcile(tree, Arc::unwrap_or_clone(events), seq)).await?;
                 }
                 Err(error) => return Err(DriverError::Store(error)),
             }
@@ -102,12 +104,15 @@ impl LogWriter {
     }
 
     /// Handles a conflict with another writer: folds the missed events and keeps only the own events that are
-    /// still admitted.
-    async fn reconcile(&mut self, tree: &Tree, unwritten: Vec<Event>) -> Result<(), DriverError> {
+    /// still admitted. `known` is the number of events that were known to be durable.
+    async fn reconcile(&mut self, tree: &Tree, unwritten: Vec<Event>, known: u64) -> Result<(), DriverError> {
         let session = self.state.session().clone();
         let records = tree.read(&session, 0).await?;
         self.state = tree.fold(&session, &records);
         self.last_pos = records.last().map_or(Cursor::START, |record| record.pos);
+        for record in records.into_iter().skip(usize::try_from(known).unwrap_or(usize::MAX)) {
+            tree.observers().observe_event(&RunEvent::Record(Arc::new(record)));
+        }
         let mut overridden = FastSet::default();
         for event in unwritten {
             match event {
@@ -133,6 +138,7 @@ impl LogWriter {
         for record in records {
             self.state.apply(&record.event);
             self.last_pos = record.pos;
+            tree.observers().observe_event(&RunEvent::Record(Arc::new(record)));
         }
         Ok(())
     }

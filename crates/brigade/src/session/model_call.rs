@@ -13,8 +13,10 @@ use brigade_core::text::Text;
 use brigade_core::{Event, Hash, Purpose, Reply, Spent, Usage};
 use futures::StreamExt;
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::call_timeout::CallTimeout;
+use super::call_trace::{CallTrace, EndedCall};
 use super::{Driver, DriverError, Summary, compact, sleep_until};
 use crate::event_stream::RunEvent;
 use crate::external::{self, ReportedUsage};
@@ -51,6 +53,7 @@ struct PlannedCall {
     digest: Option<CompactionInput>,
     /// Text that had arrived when the session was stopped.
     partial: Option<Text>,
+    trace: CallTrace,
 }
 
 enum CallOutcome {
@@ -160,7 +163,10 @@ impl Driver {
             (AgentKind::Local(_), None) => self.state().worst_case(&cost_model, purpose),
         };
         match worst {
-            Ok(worst) => Some(PlannedCall { purpose, turn, attempt, worst, digest, partial: None }),
+            Ok(worst) => {
+                let trace = CallTrace::new(std::mem::take(&mut self.observed.slot_wait));
+                Some(PlannedCall { purpose, turn, attempt, worst, digest, partial: None, trace })
+            }
             Err(shortfall) => {
                 self.refuse_unaffordable(purpose, shortfall, turn, attempt);
                 None
@@ -236,6 +242,8 @@ impl Driver {
         let first = self.tree.settings().limits.retry_pause;
         let pause = retry_pause(first, faults, jitter());
         self.announce_retry(faults + 1, pause);
+        let (session, wait_ms) = (self.state().session().as_str(), pause.as_millis() as u64);
+        debug!(target: "brigade::model", session, attempt = faults + 1, wait_ms, "retrying");
         let until = Instant::now() + pause;
         while self.state().stop_reason().is_none() {
             let deadline = self.next_deadline();
@@ -328,11 +336,14 @@ impl Driver {
     /// Reads until the reply is complete, the time is up or the session is stopped.
     async fn stream_reply(
         &mut self,
-        planned: &PlannedCall,
+        planned: &mut PlannedCall,
         ingest: &mut Ingest,
         timeout: &mut CallTimeout,
     ) -> Result<CallOutcome, DriverError> {
         let model = &self.resolved.model_option(self.state().fallback_index()).model;
+        planned.trace.begin();
+        let (session, turn, attempt) = (self.state().session().as_str(), planned.turn, planned.attempt);
+        debug!(target: "brigade::model", session, model = model.name, turn, attempt, "calling model");
         let mut stream = model.provider.stream(self.request(planned, &model.name));
         // Cost if the call fails, and if it is stopped.
         let (mut cost, mut charge_if_stopped) = (Charge::Nothing, Charge::Unconfirmed);
@@ -370,6 +381,7 @@ impl Driver {
                 }
                 Some(Ok(Chunk::Sent)) => {
                     timeout.sent(now);
+                    planned.trace.sent(now);
                     queue_guard = None;
                     timer.as_mut().reset(timeout.next_check(Instant::now()));
                     charge_if_stopped = Charge::Unconfirmed;
@@ -384,8 +396,13 @@ impl Driver {
                     self.tree.publish(RunEvent::Waiting { session: self.state().session().clone(), why });
                     continue;
                 }
+                Some(Ok(Chunk::Status(status))) => {
+                    planned.trace.status_received(now, status);
+                    continue;
+                }
                 Some(Ok(chunk)) => {
                     timeout.chunk_received(now);
+                    planned.trace.chunk_received(now, &chunk);
                     cost = Charge::Unconfirmed;
                     ingest.take(chunk)
                 }
@@ -474,16 +491,27 @@ impl Driver {
 
     fn record_outcome(&mut self, outcome: CallOutcome, planned: PlannedCall, waited: Duration) {
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        let PlannedCall { turn, attempt, worst, digest, partial, .. } = planned;
+        let PlannedCall { purpose, turn, attempt, worst, digest, partial, trace } = planned;
+        let ended = |outcome, spent| EndedCall {
+            trace: trace.clone(),
+            purpose,
+            turn,
+            attempt,
+            queue_wait: waited,
+            outcome,
+            spent,
+        };
         match (outcome, digest) {
             (CallOutcome::Reply(reply, used), None) => {
                 // A session that only forwards a call of another program makes no model call.
                 let turns = u64::from(!self.resolved.model_option(0).name.starts_with(PASSTHROUGH_PREFIX));
                 let spent = Spent { turns, ..self.cost(used, worst.amount) };
+                self.observe_call(ended(Ok(reply.stop), spent));
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
             }
             (CallOutcome::Reply(reply, used), Some(CompactionInput { keep_from, .. })) => {
                 let (spent, summary) = (self.cost(used, worst.amount), reply.text.clone());
+                self.observe_call(ended(Ok(reply.stop), spent));
                 self.record(Event::Replied { turn, reply: *reply, spent, waited_ms });
                 self.record(Event::Compacted { summary, keep_from });
                 if self.summary == Summary::Requested {
@@ -499,6 +527,7 @@ impl Driver {
                     Charge::Reported(used) => self.cost(used, worst.amount),
                 };
                 let cause = self.with_fallback(cause);
+                self.observe_call(ended(Err(cause.clone()), spent));
                 self.record(Event::CallFailed { turn, attempt, cause, spent, partial, waited_ms });
             }
         }

@@ -102,7 +102,18 @@ async fn refused_request_is_retried_and_the_wait_is_reported() {
         chunks.push(chunk.unwrap());
     }
     let wait = Chunk::Waiting("mock asks to wait 2 s (rate limit)".to_owned());
-    let begins = [Chunk::Queued, Chunk::Sent, Chunk::Queued, wait, Chunk::Sent, Chunk::Queued, Chunk::Sent];
+    let begins = [
+        Chunk::Queued,
+        Chunk::Sent,
+        Chunk::Status(429),
+        Chunk::Queued,
+        wait,
+        Chunk::Sent,
+        Chunk::Status(503),
+        Chunk::Queued,
+        Chunk::Sent,
+        Chunk::Status(200),
+    ];
     assert_eq!(chunks[..begins.len()], begins, "{chunks:?}");
     assert!(!chunks[begins.len()..].iter().any(|chunk| matches!(chunk, Chunk::Waiting(_))), "{chunks:?}");
     assert!(matches!(chunks.last(), Some(Chunk::Done(_))));

@@ -11,7 +11,7 @@ use super::server::{Server, body, events, send};
 use super::streams::{delta, openai};
 
 /// The lead delegates twice in one reply and answers with the results. A child answers with its task.
-fn openai_stream(body: &Value) -> String {
+pub(super) fn openai_stream(body: &Value) -> String {
     let messages = body["messages"].as_array().unwrap();
     let last = messages.last().unwrap();
     let say = |text: &str| openai(&[&delta(&format!("{{\"content\":{}}}", Value::from(text)), "stop")]);

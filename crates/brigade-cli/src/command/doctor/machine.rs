@@ -105,6 +105,9 @@ pub(super) fn sandbox() -> Vec<Finding> {
 
 /// Reports what the terminal supports.
 pub(super) fn terminal(environment: &Environment) -> Vec<Finding> {
+    if environment.logs_to_stderr {
+        return vec![Finding::note("BRIGADE_LOG is set; progress is printed line by line")];
+    }
     if !terminal::can_redraw(environment) {
         return vec![Finding::note(
             "standard error is not a terminal that supports redrawing; progress is printed line by line",

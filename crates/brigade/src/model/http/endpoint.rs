@@ -124,7 +124,7 @@ impl Endpoint {
             return Err(EndpointError::Key(name));
         }
         let timeouts = timeouts.resolve();
-        let rate_limiter = RateLimiter::new(rate_limits, timeouts.longest_wait, timeouts.first_byte);
+        let rate_limiter = RateLimiter::new(&name, rate_limits, timeouts.longest_wait, timeouts.first_byte);
         let pool = ConnectionPool::new(&base, None, timeouts.connect, rate_limiter.concurrency())
             .map_err(|cause| EndpointError::Client { name: name.clone(), cause })?;
         let prices = PriceList::built_in();

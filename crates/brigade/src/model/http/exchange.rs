@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use reqwest::{Version, header};
 use tokio::time::{Instant, Sleep};
+use tracing::debug;
 
 use super::super::rate_limit::{Admission, Permit, RateLimitHeaders, Ticket};
 use super::super::sse::{SseEvent, SseParser};
@@ -125,6 +126,9 @@ impl<D: Decoder> Exchange<D> {
                 return Some(Ok(self.emit(chunk).await));
             }
             if let Some(error) = self.failed.take() {
+                // The message may quote the response, so only its kind is logged.
+                let kind = error_kind(&error);
+                debug!(target: "brigade::http", provider = self.endpoint.name(), kind, "request failed");
                 self.phase = Phase::Done;
                 self.permit = None;
                 return Some(Err(self.endpoint.redact_error(error)));
@@ -144,6 +148,8 @@ impl<D: Decoder> Exchange<D> {
     async fn emit(&mut self, chunk: Chunk) -> Chunk {
         match &chunk {
             Chunk::Done(_) => {
+                let bytes = self.received_bytes;
+                debug!(target: "brigade::http", provider = self.endpoint.name(), bytes, "reply complete");
                 self.drain().await;
                 self.permit = None;
                 self.chunks.clear();
@@ -176,6 +182,8 @@ impl<D: Decoder> Exchange<D> {
             Admission::Granted(permit) => {
                 self.permit = Some(permit);
                 self.is_queued = false;
+                let send = self.refusals + 1;
+                debug!(target: "brigade::http", provider = self.endpoint.name(), send, "sending request");
                 self.chunks.push(Chunk::Sent);
                 self.last_received = Instant::now();
                 self.next_notice = self.last_received + SILENCE_NOTICE_INTERVAL;
@@ -250,11 +258,14 @@ impl<D: Decoder> Exchange<D> {
     }
 
     async fn handle_head(&mut self, response: Box<HttpResponse>) {
+        let status = response.status().as_u16();
+        let elapsed_ms = self.last_received.elapsed().as_millis() as u64;
+        debug!(target: "brigade::http", provider = self.endpoint.name(), status, elapsed_ms, "response received");
+        self.chunks.push(Chunk::Status(status));
         let headers = RateLimitHeaders::read(response.headers(), clock::now());
         let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or("text/event-stream").to_ascii_lowercase();
         if !response.status().is_success() {
-            let status = response.status().as_u16();
             // Boxed here and below, because few replies need it and it would enlarge the future of all of
             // them.
             let error = Box::pin(response_error(&self.endpoint, response)).await;
@@ -289,6 +300,8 @@ impl<D: Decoder> Exchange<D> {
             let wait = failure::wait_too_long(&self.endpoint, wait);
             self.failed = Some(ModelError::Transient(format!("{message}; {wait}")));
         } else if self.refusals < MAX_REFUSALS {
+            let wait_ms = wait.as_millis() as u64;
+            debug!(target: "brigade::http", provider = self.endpoint.name(), status, wait_ms, "request is retried");
             self.schedule_notice(wait);
             if let Some(ticket) = &mut self.ticket {
                 ticket.requeue();
@@ -425,6 +438,14 @@ impl<D: Decoder> Exchange<D> {
         let rest = async move { while let Ok(Some(_)) = response.chunk().await {} };
         // A server that keeps sending only loses the connection.
         let _ = Box::pin(tokio::time::timeout(DRAIN_TIMEOUT, rest)).await;
+    }
+}
+
+fn error_kind(error: &ModelError) -> &'static str {
+    match error {
+        ModelError::Transient(_) => "transient",
+        ModelError::Fatal(_) => "fatal",
+        ModelError::Overflow(_) => "overflow",
     }
 }
 

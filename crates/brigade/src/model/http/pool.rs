@@ -25,6 +25,7 @@ use reqwest::{StatusCode, Version};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tower_service::Service;
+use tracing::{debug, trace};
 use url::Url;
 
 use super::failure::root_cause;
@@ -59,6 +60,18 @@ pub(super) enum ConnectionError {
     Proxy(TunnelError),
     /// The connection broke.
     Broken(String),
+}
+
+impl ConnectionError {
+    /// Cause without any text of the peer, for diagnostics.
+    fn kind(&self) -> &'static str {
+        match self {
+            ConnectionError::TimedOut => "timed out",
+            ConnectionError::Unreachable(_) => "unreachable",
+            ConnectionError::Proxy(_) => "proxy",
+            ConnectionError::Broken(_) => "broken",
+        }
+    }
 }
 
 /// All connections to one provider.
@@ -156,7 +169,10 @@ impl ConnectionPool {
             let idle = self.take();
             let is_reused = idle.is_some();
             let mut connection = match idle {
-                Some(connection) => connection,
+                Some(connection) => {
+                    trace!(target: "brigade::http", host = self.to.host(), "connection reused");
+                    connection
+                }
                 // Boxed, because it is large and most requests find a connection.
                 None => Box::pin(self.connect()).await?,
             };
@@ -172,6 +188,21 @@ impl ConnectionPool {
     }
 
     async fn connect(&self) -> Result<Connection, ConnectionError> {
+        let start = Instant::now();
+        let result = self.try_connect().await;
+        let elapsed_ms = start.elapsed().as_millis() as u64;
+        let (host, port) = (self.to.host(), self.to.port_u16());
+        match &result {
+            Ok(_) => debug!(target: "brigade::http", host, port, elapsed_ms, "connected"),
+            Err(error) => {
+                let cause = error.kind();
+                debug!(target: "brigade::http", host, port, elapsed_ms, cause, "cannot connect");
+            }
+        }
+        result
+    }
+
+    async fn try_connect(&self) -> Result<Connection, ConnectionError> {
         let connect = async {
             let stream = self.connector.connect(self.to.clone()).await.map_err(connect_error)?;
             http1::handshake(stream).await.map_err(|error| ConnectionError::Unreachable(root_cause(&error)))

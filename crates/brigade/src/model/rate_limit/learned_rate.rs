@@ -79,6 +79,11 @@ impl LearnedRate {
         LearnedRate { rate, max_pause, probed_time: Duration::ZERO, sent: 0, next: from }
     }
 
+    /// Returns the learned rate in requests per minute.
+    pub(super) fn per_minute(&self) -> f64 {
+        self.rate * 60.0
+    }
+
     /// Whether the learned rate is clearly above this one.
     pub(super) fn is_above(&self, rate: f64) -> bool {
         rate < self.rate * LOWER_RATE_FACTOR

@@ -64,6 +64,15 @@ pub(super) struct RatePolicy {
     typical_output_tokens: f64,
 }
 
+/// Limits as far as they were discovered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct LearnedLimits {
+    /// Number of concurrent requests.
+    pub(super) concurrency: u64,
+    /// Rate inferred from refusals.
+    pub(super) requests_per_minute: Option<f64>,
+}
+
 /// A request that was sent.
 #[derive(Debug)]
 pub(super) struct SentRequest {
@@ -145,6 +154,14 @@ impl RatePolicy {
     /// Returns the maximum number of concurrent requests.
     pub(super) fn max_concurrency(&self) -> usize {
         self.max_concurrency as usize
+    }
+
+    /// Returns the limits that apply now.
+    pub(super) fn learned_limits(&self) -> LearnedLimits {
+        LearnedLimits {
+            concurrency: self.window as u64,
+            requests_per_minute: self.learned_rate.as_ref().map(|learned_rate| learned_rate.per_minute()),
+        }
     }
 
     /// Estimates the tokens of a request of this many bytes and its reply.

@@ -559,6 +559,7 @@ async fn waiting(ticket: &mut Ticket) -> WaitReason {
 
 fn single_request_limiter() -> std::sync::Arc<RateLimiter> {
     RateLimiter::new(
+        "mock",
         RateLimits { concurrency: Some(1), ..RateLimits::default() },
         LONGEST_WAIT,
         FIRST_BYTE_TIMEOUT,
@@ -598,6 +599,7 @@ async fn dropped_ticket_does_not_block_the_next() {
 #[tokio::test]
 async fn refused_request_keeps_its_place_and_blocks_all_others() {
     let limiter = RateLimiter::new(
+        "mock",
         RateLimits { concurrency: Some(2), ..RateLimits::default() },
         LONGEST_WAIT,
         FIRST_BYTE_TIMEOUT,
