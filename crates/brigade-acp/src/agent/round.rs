@@ -83,7 +83,7 @@ impl ActiveRound<'_> {
             }
         }
         let result = run.result().await;
-        debug!(target: "brigade::acp", session = self.session.as_str(), has_failed = result.is_err(), "round ended");
+        debug!(target: "brigade::acp", session = self.open_session.id().as_str(), has_failed = result.is_err(), "round ended");
         let spent = match &result {
             Ok(_) => self.mapper.spent,
             Err(_) => Spent::default(),
