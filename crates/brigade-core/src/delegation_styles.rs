@@ -657,3 +657,5 @@ fn resolve_tool_names(list: &[String], lend: &BTreeSet<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
