@@ -284,3 +284,6 @@ impl fmt::Display for LimitKind {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

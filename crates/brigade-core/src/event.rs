@@ -466,3 +466,6 @@ impl fmt::Display for CallFault {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
