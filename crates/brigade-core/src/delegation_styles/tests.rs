@@ -1,5 +1,7 @@
 //! Common parts of the delegation styles: which tools are offered, extra parameters, models and rendering.
 
+mod children;
+
 use super::testing::{TestAgent, all_styles, list, named};
 use super::*;
 use crate::delegation::LimitKind;

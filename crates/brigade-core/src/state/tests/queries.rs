@@ -291,3 +291,33 @@ fn first_turn_has_the_first_attempt() {
     scenario.then(called(1, 2, Purpose::Turn)).then(replied(1, "", &["x"]));
     assert_eq!(scenario.state.next_attempt(), (2, 1));
 }
+
+#[test]
+fn estimated_usage_and_summaries_do_not_change_the_estimates() {
+    let called = |turn, purpose| Event::Called {
+        turn,
+        attempt: 1,
+        purpose,
+        reserved: tokens(1100),
+        input: 1000,
+        request: Hash::of(b"request"),
+    };
+    let replied = |turn, estimated| {
+        let usage = Usage { input: 5000, ..Usage::default() };
+        let spent = Spent { usage, estimated, ..Spent::default() };
+        Event::Replied { turn, reply: reply("", &["x"]), spent, waited_ms: 0 }
+    };
+    let estimate = |events: Vec<Event>| {
+        let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
+        for event in events {
+            scenario.then(event);
+        }
+        scenario.state.estimator
+    };
+    let turn = |estimated| vec![called(1, Purpose::Turn), replied(1, estimated)];
+    assert_ne!(estimate(turn(0)), TokenEstimator::default());
+    assert_eq!(estimate(turn(1)), TokenEstimator::default());
+    let mut summary = turn(1);
+    summary.extend([tool_ended(1, 0, ""), called(2, Purpose::Compaction), replied(2, 0)]);
+    assert_eq!(estimate(summary), TokenEstimator::default());
+}
