@@ -79,3 +79,11 @@ fn loan_takes_only_what_the_lender_limits() {
     assert_eq!(Budget::UNLIMITED.charged_to(&lender), amount(u64::MAX, 0, 0));
     assert_eq!(budget(10, 20, 3).as_loan(&budget(100, 100, 100)), amount(10, 20, 4));
 }
+
+#[test]
+fn hash_of_an_authority_is_that_of_its_stored_text() {
+    let authority = Authority { max_depth: 2, ..Authority::default() };
+    assert_eq!(serde_json::from_str::<Authority>(&authority.encoded()).unwrap(), authority);
+    assert_eq!(authority.hash(), Hash::of(authority.encoded().as_bytes()));
+    assert_ne!(authority.hash(), Authority::default().hash());
+}

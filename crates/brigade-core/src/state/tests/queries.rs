@@ -6,8 +6,8 @@ fn model(fixed_bytes: u64, window: Option<u64>) -> CostModel {
     CostModel { price: Price::default(), fixed_bytes, max_output: 100, window }
 }
 
-fn reporting() -> Event {
-    let mut event = started(1, LARGE_BUDGET);
+fn reporting(turns: u32) -> Event {
+    let mut event = started(turns, LARGE_BUDGET);
     if let Event::Started { delegation, .. } = &mut event {
         *delegation = Delegation { report: Some("Summarise.".into()), ..task("Do it") }.into();
     }
@@ -131,13 +131,17 @@ fn request_exceeds_the_window_if_even_the_lower_bound_does() {
 
 /// Two turns with calls: an older text of this size, and a recent one of 300 bytes. The model counts 900 tokens.
 fn long_conversation(older: usize) -> Scenario {
+    conversation(older, 900)
+}
+
+fn conversation(older: usize, counted: u64) -> Scenario {
     Scenario::of([
         started(9, LARGE_BUDGET),
         called(1, 1, Purpose::Turn),
         replied_with(1, reply(&"a".repeat(older), &["x"]), 100),
         tool_ended(1, 0, ""),
         called(2, 1, Purpose::Turn),
-        replied_with(2, reply(&"b".repeat(300), &["x"]), 900),
+        replied_with(2, reply(&"b".repeat(300), &["x"]), counted),
         tool_ended(2, 0, ""),
     ])
 }
@@ -152,6 +156,14 @@ fn conversation_is_compacted_if_a_summary_replaces_a_quarter_of_it() {
     let mut stopped = long_conversation(2000);
     stopped.then(limit_reached(LimitKind::Time));
     assert!(!stopped.state.should_compact(&model(0, window)));
+}
+
+#[test]
+fn conversation_is_compacted_when_it_leaves_no_room_for_a_reply() {
+    // A quarter of the window is kept free for replies: 750 tokens, and nine tenths of them are 675.
+    let model = CostModel { max_output: 5000, ..model(0, Some(1000)) };
+    assert!(conversation(2000, 650).state.should_compact(&model));
+    assert!(!conversation(2000, 550).state.should_compact(&model));
 }
 
 #[test]
@@ -231,7 +243,7 @@ fn single_generation_has_one_reply_whatever_it_calls() {
 
 #[test]
 fn report_is_requested_once_and_its_prompt_is_not_repeated() {
-    let mut scenario = Scenario::of([reporting(), called(1, 1, Purpose::Turn)]);
+    let mut scenario = Scenario::of([reporting(1), called(1, 1, Purpose::Turn)]);
     scenario.refuses(called(2, 1, Purpose::Summary));
     scenario.then(replied(1, "Answer.", &[])).next(Step::CallModel(Purpose::Summary));
     scenario.then(called(2, 1, Purpose::Summary)).then(failed(2, 1, transient()));
@@ -320,4 +332,85 @@ fn estimated_usage_and_summaries_do_not_change_the_estimates() {
     let mut summary = turn(1);
     summary.extend([tool_ended(1, 0, ""), called(2, Purpose::Compaction), replied(2, 0)]);
     assert_eq!(estimate(summary), TokenEstimator::default());
+}
+
+#[test]
+fn report_is_due_when_the_task_is_answered_or_a_limit_is_reached() {
+    let mut scenario = Scenario::of([reporting(9), called(1, 1, Purpose::Turn)]);
+    scenario.then(replied(1, "", &["x"])).then(tool_ended(1, 0, "")).next(Step::CallModel(Purpose::Turn));
+    scenario.refuses(called(2, 1, Purpose::Summary)).then(limit_reached(LimitKind::Time));
+    scenario.next(Step::CallModel(Purpose::Summary)).then(called(2, 1, Purpose::Summary));
+    scenario.then(replied(2, "Report.", &[])).next(incomplete(LimitKind::Time, "Report."));
+}
+
+#[test]
+fn report_that_failed_is_requested_again_after_a_limit() {
+    let mut scenario = Scenario::of([reporting(9), called(1, 1, Purpose::Turn), replied(1, "Answer.", &[])]);
+    scenario.then(called(2, 1, Purpose::Summary)).then(limit_reached(LimitKind::Time));
+    scenario.then(failed(2, 1, transient())).next(Step::CallModel(Purpose::Summary));
+    scenario.then(called(2, 2, Purpose::Summary));
+}
+
+#[test]
+fn new_input_after_a_report_is_reported_again() {
+    let mut scenario = Scenario::of([reporting(9), called(1, 1, Purpose::Turn), replied(1, "Answer.", &[])]);
+    scenario.then(called(2, 1, Purpose::Summary)).then(replied(2, "Report.", &[]));
+    scenario.then(heard("More?")).next(Step::CallModel(Purpose::Turn));
+    scenario.then(called(3, 1, Purpose::Turn)).then(replied(3, "More.", &[]));
+    scenario.next(Step::CallModel(Purpose::Summary));
+}
+
+#[test]
+fn wrap_up_call_needs_work_to_report() {
+    let call = |input: u64| {
+        let (reserved, request) = (tokens(input + 100), Hash::of(b"request"));
+        Event::Called { turn: 1, attempt: 1, purpose: Purpose::Turn, reserved, input, request }
+    };
+    let limited = |events: Vec<Event>| {
+        let mut scenario = Scenario::of([started(9, LARGE_BUDGET)].into_iter().chain(events));
+        scenario.then(limit_reached(LimitKind::Time));
+        scenario
+    };
+    // Only an external agent, for which nothing is estimated, works before its reply.
+    limited(vec![call(1000), failed(1, 1, transient())]).next(incomplete(LimitKind::Time, ""));
+    limited(vec![call(0), failed(1, 1, transient())]).next(Step::CallModel(Purpose::Grace));
+    let worked = vec![call(1000), replied(1, "", &["x"]), tool_ended(1, 0, "")];
+    limited(worked).next(Step::CallModel(Purpose::Grace));
+}
+
+#[test]
+fn reply_without_calls_ends_a_series_of_repeats() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
+    for turn in 1..=2 {
+        scenario.then(called(turn, 1, Purpose::Turn)).then(replied(turn, "", &["x"]));
+        scenario.then(tool_ended(turn, 0, "same"));
+        assert_eq!(scenario.state.repeats(), turn);
+    }
+    scenario.then(called(3, 1, Purpose::Turn)).then(replied(3, "Answer.", &[]));
+    assert_eq!(scenario.state.repeats(), 0);
+}
+
+#[test]
+fn single_generation_that_failed_is_not_answered() {
+    let mut scenario = Scenario::of([single(), called(1, 1, Purpose::Turn)]);
+    scenario.then(failed(1, 1, transient())).next(Step::CallModel(Purpose::Turn));
+}
+
+#[test]
+fn next_round_counts_tokens_anew_after_a_fallback() {
+    let given_up = CallFault::GivenUp { message: "gone".to_owned(), next: "other".to_owned() };
+    let input = |fault: Option<CallFault>| {
+        let mut scenario = Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn)]);
+        let mut attempt = 1;
+        if let Some(fault) = fault {
+            scenario.then(failed(1, 1, fault)).then(called(1, 2, Purpose::Turn));
+            attempt += 1;
+        }
+        assert_eq!(scenario.state.open_call().unwrap().attempt, attempt);
+        scenario.then(replied_with(1, reply("Answer.", &[]), 5000)).ends();
+        scenario.then(started(9, LARGE_BUDGET));
+        scenario.state.worst_case(&model(0, None), Purpose::Turn).unwrap().input
+    };
+    assert_eq!(input(None), 5001 + 3, "the task of the next round has five bytes");
+    assert_eq!(input(Some(given_up)), 9, "both tasks and the answer have 17 bytes");
 }

@@ -85,7 +85,7 @@ fn duplicate_delegation_adds_no_second_child() {
     log.start(&child, "writer");
     log.start(&child, "writer");
     let tree = Tree::fold(&log.0);
-    assert_eq!(tree.node(&root).unwrap().children, [child.clone()]);
+    assert_eq!(tree.node(&root).unwrap().children, std::slice::from_ref(&child));
     assert_eq!(tree.node(&root).unwrap().own_usage.agents, 2);
     assert_eq!((tree.node(&root).unwrap().depth, tree.node(&child).unwrap().depth), (0, 1));
     assert_eq!(tree.totals(&root).agents, 2);
