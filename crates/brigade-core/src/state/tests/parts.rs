@@ -119,3 +119,21 @@ fn task_message_contains_context_and_schema_if_they_are_given() {
     assert_eq!(messages(schema), user(expected));
     assert_eq!(messages(task("")), (vec![], 0));
 }
+
+#[test]
+fn compaction_keeps_the_task_wherever_it_is() {
+    let mut transcript = Transcript::default();
+    transcript.task(&task("First"));
+    for turn in 1..=2 {
+        transcript.replied(turn, &reply("Answer.", &["x"]), Usage::default());
+    }
+    transcript.task(&task("Second"));
+    transcript.compact(&"One turn.".into(), 2);
+    let second = Message::User("Second".into());
+    assert_eq!(transcript.messages().last(), Some(&second));
+    // The task is now behind a summary and a turn. A further summary replaces both.
+    transcript.replied(3, &reply("", &["x"]), Usage::default());
+    transcript.compact(&"Three turns.".into(), 4);
+    let summary = Message::User("Summary of the conversation before this point:\nThree turns.".into());
+    assert_eq!(transcript.messages(), [second, summary]);
+}
