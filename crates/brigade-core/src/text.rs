@@ -131,6 +131,11 @@ mod tests {
     }
 
     #[test]
+    fn inline_text_has_at_most_eight_kibibytes() {
+        assert_eq!(MAX_INLINE_BYTES, 8_192, "stores of earlier versions were written with this limit");
+    }
+
+    #[test]
     fn truncate_bytes_cuts_before_a_character_that_does_not_fit() {
         let text = "a\u{e9}b";
         let cuts: Vec<&str> = (0..=5).map(|limit| truncate_bytes(text, limit)).collect();
