@@ -130,14 +130,14 @@ fn parallel_reports_share_the_limit_only_if_they_exceed_it() {
         (Arc::new(delegation), ChildResult { outcome, tokens: 7, duration_ms: 9 })
     };
     let failed = Status::Failed { cause: "no key".to_owned() };
-    let children = [ended(Status::Done, 400), ended(failed, 400), ended(Status::Done, 400)];
+    let children = [ended(Status::Done, 600), ended(failed, 400), ended(Status::Done, 200)];
     let rendered = |limit: usize| -> Value {
         let output = SubagentConfig::default().render_parallel(&children, 11, limit);
         serde_json::from_str(output.text.as_str()).unwrap()
     };
     let size = |value: &Value| value["results"][0]["output"].as_str().unwrap().len();
     let whole = rendered(1200);
-    assert_eq!(size(&whole), 400);
+    assert_eq!(size(&whole), 600);
     assert_eq!((&whole["successful"], &whole["failed"]), (&json!(2), &json!(1)));
     assert_eq!(
         (&whole["results"][1]["success"], &whole["results"][1]["error"]),

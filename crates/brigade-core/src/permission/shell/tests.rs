@@ -95,3 +95,18 @@ fn single_word_is_nested_only_if_it_is_resolved_again_at_the_front() {
     assert_eq!((queued("ls", true, Some(0)), queued("$X", true, Some(0))), ((0, false), (1, false)));
     assert_eq!((queued("$X", false, Some(0)), queued("a b", false, None)), ((0, false), (0, false)));
 }
+
+#[test]
+fn work_for_a_wrapper_is_queued_once() {
+    let collected = |command: &str| {
+        let mut collector = collector(0);
+        collector.read(command, &lexer::lex(command), 0);
+        let queued: Vec<String> = collector.queue.iter().map(|(text, _)| text.clone()).collect();
+        let positions: Vec<usize> = collector.commands[0].name_positions.iter().map(|name| name.at).collect();
+        (queued, positions)
+    };
+    assert_eq!(collected("eval eval x y"), (vec!["eval x y".to_owned()], vec![0, 1, 2, 3]));
+    assert_eq!(collected("sudo ls -l a"), (vec![], vec![0, 1, 2, 3]));
+    assert_eq!(collected("sudo 'a b' c"), (vec!["a b".to_owned()], vec![0, 1, 2]));
+    assert_eq!(collected("ls -l"), (vec![], vec![0]));
+}
