@@ -414,3 +414,19 @@ fn next_round_counts_tokens_anew_after_a_fallback() {
     assert_eq!(input(None), 5001 + 3, "the task of the next round has five bytes");
     assert_eq!(input(Some(given_up)), 9, "both tasks and the answer have 17 bytes");
 }
+
+#[test]
+fn unstarted_calls_are_those_that_wait_or_were_decided() {
+    let tools = ["shell"; 5];
+    let mut scenario =
+        Scenario::of([started(9, LARGE_BUDGET), called(1, 1, Purpose::Turn), replied(1, "", &tools)]);
+    for index in [1, 2] {
+        let (what, why, default) = ("shell {}".into(), String::new(), Answer::Deny { word: None });
+        scenario.then(Event::Asked { call: call(1, index), what, why, always: None, until: 0, default });
+    }
+    let (answer, by) = (Answer::Once, "the user".to_owned());
+    scenario.then(Event::Answered { call: call(1, 2), answer, by });
+    scenario.then(tool_started(1, 3)).then(tool_ended(1, 4, "done"));
+    let unstarted: Vec<CallId> = scenario.state.unstarted_calls().collect();
+    assert_eq!(unstarted, [call(1, 0), call(1, 1), call(1, 2)]);
+}
