@@ -172,3 +172,6 @@ impl Agent {
         Hash::of(self.encoded().as_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;

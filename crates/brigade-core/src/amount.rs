@@ -127,6 +127,54 @@ mod tests {
     }
 
     #[test]
+    fn parse_dollars_accepts_at_most_nine_decimal_places() {
+        assert_eq!(parse_dollars("0.000000001"), Ok(1));
+        assert_eq!(parse_dollars("1.0000000010"), Ok(1_000_000_001), "a zero at the end is no decimal place");
+        assert_eq!(parse_dollars(" $2.50 "), Ok(2_500_000_000));
+        assert_eq!(
+            parse_dollars("0.0000000001").unwrap_err(),
+            "'0.0000000001' has more than nine decimal places"
+        );
+        assert!(parse_dollars("two").unwrap_err().contains("is not an amount in dollars"));
+    }
+
+    #[test]
+    fn parse_count_accepts_a_fraction_only_if_the_result_is_whole() {
+        assert_eq!((parse_count(".5k"), parse_count("2.k"), parse_count("1.0")), (Ok(500), Ok(2_000), Ok(1)));
+        assert_eq!((parse_count("1.001K"), parse_count("0.000001m")), (Ok(1_001), Ok(1)));
+        assert_eq!(parse_count("18446744073709551615"), Ok(u64::MAX));
+        for wrong in [".", "1.k5", "x.5k", "1.xk", "18446744073709551616"] {
+            assert!(parse_count(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn dollars_are_written_without_trailing_zeros() {
+        let written = [0, 1, 500_000_000, 1_000_000_000, 12_340_000_000].map(exact_dollars);
+        assert_eq!(written, ["0", "0.000000001", "0.5", "1", "12.34"]);
+        assert_eq!([0, 250_000_000, 3_000_000_000].map(dollars_as_f64), [0.0, 0.25, 3.0]);
+    }
+
+    #[test]
+    fn amounts_in_a_document_may_be_absent() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        struct Amounts {
+            #[serde(default, deserialize_with = "deserialize_tokens")]
+            tokens: Option<u64>,
+            #[serde(default, deserialize_with = "deserialize_dollars")]
+            usd: Option<u64>,
+        }
+        let read = |value| serde_json::from_value::<Amounts>(value).map_err(|error| error.to_string());
+        let none = Amounts { tokens: None, usd: None };
+        assert_eq!(read(json!({})), Ok(none));
+        assert_eq!(read(json!({ "tokens": null, "usd": null })), Ok(Amounts { tokens: None, usd: None }));
+        let both = Amounts { tokens: Some(50_000), usd: Some(250_000_000) };
+        assert_eq!(read(json!({ "tokens": "50k", "usd": 0.25 })), Ok(both));
+        assert!(read(json!({ "tokens": 0 })).unwrap_err().contains("expected a number of tokens"));
+        assert!(read(json!({ "usd": true })).unwrap_err().contains("expected an amount in dollars"));
+    }
+
+    #[test]
     fn values_may_be_numbers_or_strings() {
         assert_eq!(
             (tokens_from_value(&json!(50_000)), tokens_from_value(&json!("50k"))),

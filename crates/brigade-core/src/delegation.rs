@@ -289,3 +289,6 @@ impl fmt::Display for LimitKind {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,17 +225,4 @@ fn not_available(tool: &str) -> String {
 mod testing;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn registered_styles_have_each_delegation_tool_once() {
-        let styles = testing::all_styles();
-        let tools: Vec<&str> = styles.all().iter().flat_map(|style| style.info().tools).copied().collect();
-        assert_eq!(tools, DELEGATION_TOOLS);
-        for style in styles.all() {
-            let delegation = Delegation { style: style.info().id, ..Delegation::default() };
-            assert_eq!(styles.of(&delegation).info().tools, style.info().tools);
-        }
-    }
-}
+mod tests;

@@ -467,3 +467,6 @@ impl fmt::Display for CallFault {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -397,3 +397,6 @@ impl Authority {
         Hash::of(self.encoded().as_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,9 +44,6 @@ impl<'de> Visitor<'de> for Strict {
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
         Ok(value.into())
     }
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }
@@ -67,5 +64,28 @@ impl<'de> Visitor<'de> for Strict {
             map.insert(key, value);
         }
         Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn parse_reads_every_kind_of_value() {
+        let text = r#"{"a": [null, true, false, -1, 18446744073709551615, 0.5, "b", "c\n"], "d": {}}"#;
+        let expected = json!({ "a": [null, true, false, -1, u64::MAX, 0.5, "b", "c\n"], "d": {} });
+        assert_eq!(parse(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn parse_refuses_duplicate_keys_and_further_text() {
+        for text in [r#"{"a": 1, "a": 1}"#, r#"[{"a": {"b": 1, "b": 2}}]"#] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains("duplicate key"), "{error}");
+        }
+        assert!(parse("{} {}").is_err() && parse("").is_err() && parse("{").is_err());
     }
 }

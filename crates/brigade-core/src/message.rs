@@ -152,3 +152,22 @@ pub enum Category {
     Subagent,
     Other,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_spec_are_those_of_its_texts() {
+        let (name, description) = ("grep".to_owned(), "Finds text".to_owned());
+        let spec = ToolSpec { name, description, schema: json!({ "a": 1 }), category: Category::Search };
+        assert_eq!(spec.bytes(), 4 + 10 + r#"{"a":1}"#.len());
+    }
+
+    #[test]
+    fn output_is_an_error_only_if_its_status_says_so() {
+        assert!(ToolOutput::error("denied").is_error() && !ToolOutput::ok("done").is_error());
+    }
+}

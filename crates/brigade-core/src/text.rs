@@ -113,6 +113,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn inline_text_is_shown_as_it_is() {
+        let text = Text::from("two\nlines");
+        assert_eq!((text.as_str(), text.len(), text.is_empty()), ("two\nlines", 9, false));
+        assert_eq!((format!("{text}"), format!("{text:?}")), ("two\nlines".into(), "\"two\\nlines\"".into()));
+        assert_eq!((Text::from(String::from("a")), Text::default()), ("a".into(), "".into()));
+        assert!(Text::default().is_empty());
+    }
+
+    #[test]
+    fn missing_text_has_its_length_and_a_note() {
+        let spilled = |bytes| Text::Spilled(Box::new(BlobRef { blob: Hash::of(b"long"), bytes }));
+        let text = spilled(9_000);
+        assert_eq!((text.len(), text.is_empty()), (9_000, false));
+        assert_eq!(text.to_string(), "(this text is missing from the store)");
+        assert!(spilled(0).is_empty());
+    }
+
+    #[test]
+    fn inline_text_has_at_most_eight_kibibytes() {
+        assert_eq!(MAX_INLINE_BYTES, 8_192, "stores of earlier versions were written with this limit");
+    }
+
+    #[test]
+    fn truncate_bytes_cuts_before_a_character_that_does_not_fit() {
+        let text = "a\u{e9}b";
+        let cuts: Vec<&str> = (0..=5).map(|limit| truncate_bytes(text, limit)).collect();
+        assert_eq!(cuts, ["", "a", "a", "a\u{e9}", text, text]);
+    }
+
+    #[test]
     fn error_line_finds_the_line_with_the_error() {
         let node = "node:internal/errors:496\n    throw error: x\n    ^\n\nError: Cannot find module 'x'\n    at y\n\nNode.js v22\n";
         assert_eq!(error_line(node), Some("Error: Cannot find module 'x'"));

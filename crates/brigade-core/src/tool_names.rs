@@ -252,6 +252,24 @@ mod tests {
     }
 
     #[test]
+    fn copilot_names_have_a_wider_meaning() {
+        assert_eq!(resolve_copilot(" Edit "), ["edit_file", "write_file"]);
+        assert_eq!(resolve_copilot("search"), ["grep", "glob"]);
+        assert_eq!((resolve_copilot("read"), resolve_copilot("teleport")), (vec!["read_file"], vec![]));
+    }
+
+    #[test]
+    fn names_of_mcp_tools_are_compared_in_lower_case() {
+        assert_eq!(canonical("MCP__GitHub__createIssue"), "mcp__github__createissue");
+        assert_eq!(
+            (canonical("Read"), canonical("mcp_"), canonical("")),
+            ("Read".into(), "mcp_".into(), "".into())
+        );
+        assert_eq!((mcp_prefix(" mcp__files__* "), mcp_prefix("mcp__*")), (Some("mcp__files__"), None));
+        assert_eq!((mcp_prefix("read_*"), mcp_prefix("mcp__files__x")), (None, None));
+    }
+
+    #[test]
     fn unknown_names_resolve_to_nothing() {
         same(&["", " ", "teleport", "mcp__github__issues", "*", "Read(src/**)"], &[]);
     }

@@ -189,4 +189,20 @@ mod tests {
             assert!(UsageReport::from_meta(&meta).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn cost_is_written_in_dollars_too_unless_it_is_unlimited() {
+        let json = UsageReport::from(&sample_spent()).to_json();
+        assert_eq!(
+            (&json["usd"], &json["usd_nano"], &json["cost_usd"]),
+            (&json!(123_456_789), &json!(123_456_789), &json!(0.123_456_789))
+        );
+        let units = |value: Value| {
+            let mut fields = value.as_object().unwrap().clone();
+            add_cost_units(&mut fields);
+            Value::Object(fields)
+        };
+        assert_eq!(units(json!({})), json!({ "usd_nano": 0, "cost_usd": 0.0 }));
+        assert_eq!(units(json!({ "usd": "unlimited" })), json!({ "usd": "unlimited" }));
+    }
 }

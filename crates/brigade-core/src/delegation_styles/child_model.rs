@@ -20,7 +20,7 @@ pub fn resolve_model(agent: &mut Agent, parent: &Agent) {
 }
 
 /// Combines the definition and the caller's model into `provider/model`.
-fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
+pub(super) fn choose_model(agent: &Agent, parent: &Agent) -> Option<String> {
     // A pass-through model cannot serve a child, which uses the model behind it.
     let inherited = parent.model.as_deref().map(|name| name.strip_prefix(PASSTHROUGH_PREFIX).unwrap_or(name));
     // A name such as `script:/path` consists of the provider only, whatever its path looks like.

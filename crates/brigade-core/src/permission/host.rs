@@ -24,7 +24,7 @@ impl HostRule {
             None => (pattern, HostScope::Exact),
         };
         let host = fold(host);
-        if pattern.contains("://") || pattern.contains(['/', '@', '?', '#']) {
+        if pattern.contains(['/', '@', '?', '#']) {
             return Err("use only the host, without scheme, path or user name");
         }
         if !host.is_ascii() {

@@ -195,3 +195,23 @@ fn normalize(path: &str) -> String {
 fn fold(path: &str) -> String {
     path.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfc().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normalize_resolves_dots_without_leaving_the_root() {
+        for (path, expected) in [
+            ("/../etc/./x//y", "/etc/x/y"),
+            ("/a/../../b", "/b"),
+            ("../a/..", ".."),
+            ("a/../../b", "../b"),
+            ("a/b/..", "a"),
+            ("./", ""),
+            ("/", "/"),
+        ] {
+            assert_eq!(normalize(path), expected, "{path}");
+        }
+    }
+}

@@ -330,3 +330,6 @@ impl From<Rule> for String {
         rule.to_string()
     }
 }
+
+#[cfg(test)]
+mod tests;

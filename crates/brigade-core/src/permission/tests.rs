@@ -453,3 +453,14 @@ fn mcp_rule_in_any_letter_case_binds_the_tool() {
     }
     assert!("Read_File".parse::<Rule>().is_err(), "names of our own tools are exact");
 }
+
+#[test]
+fn write_rule_applies_to_every_tool_that_changes_its_path() {
+    let rules = permissions(Mode::Auto, &[], &[], &["write_file(secret.txt)"]);
+    for (tool, kind) in
+        [("format", ActionKind::Edit), ("format", ActionKind::Other), ("edit_file", ActionKind::Pure)]
+    {
+        assert!(is_deny(on_path(&rules, tool, kind, "secret.txt")), "{tool}");
+    }
+    assert!(is_allow(on_path(&rules, "count", ActionKind::Pure, "secret.txt")));
+}

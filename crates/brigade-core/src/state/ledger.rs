@@ -89,7 +89,8 @@ impl Ledger {
         self.granted
     }
 
-    /// Returns the usage so far, returned children included.
+    /// Returns the usage so far, returned children included. The overrun in an event is the view of its writer; this
+    /// ledger decides what its grant does not cover.
     pub fn spent(&self) -> Spent {
         Spent { overrun: self.overrun(), ..self.spent }
     }
@@ -155,10 +156,9 @@ impl Ledger {
         self.book(spent);
     }
 
-    /// Charges usage, whether the grant covers it or not. The overrun in an event is the view of its writer; the
-    /// ledger of this round decides.
+    /// Charges usage, whether the grant covers it or not.
     fn book(&mut self, spent: Spent) {
-        self.spent = self.spent.plus(Spent { overrun: Resources::default(), ..spent });
+        self.spent = self.spent.plus(spent);
     }
 
     /// Returns the part of `spent` that the grant will not cover when it replaces `set_aside`.

@@ -142,8 +142,8 @@ impl State {
     pub fn next_attempt(&self) -> (u32, u32) {
         // A fault repeats the same turn; so does a call that was interrupted before any reply.
         let turn = self.turns.last;
-        let unanswered = turn > 0 && self.transcript.last_turn() < turn;
-        if unanswered {
+        let is_unanswered = self.transcript.last_turn() < turn;
+        if is_unanswered {
             (turn, self.round.model_calls.attempts.saturating_add(1))
         } else {
             (turn.saturating_add(1), 1)

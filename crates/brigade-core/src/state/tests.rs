@@ -1,9 +1,13 @@
 //! Scenarios of sessions: past events, the next step and events that are not admitted.
 
+mod abandon;
+mod children;
 mod context_window;
 mod ledger;
 mod limits;
 mod partial;
+mod parts;
+mod queries;
 mod queue_time;
 mod rounds;
 mod seen;

@@ -59,7 +59,7 @@ impl TokenEstimator {
     /// counted before the call.
     pub(super) fn observe(&mut self, call: &OpenCall, counted: u64, usage: Usage) {
         // Logs of earlier versions do not contain the estimate.
-        if call.input == 0 || usage.total() == 0 {
+        if call.input == 0 {
             return;
         }
         let asked = call.reserved.tokens.saturating_sub(call.input).saturating_sub(self.output_extra);
@@ -130,6 +130,14 @@ mod tests {
         // The next reserve includes the extra, so the same overshoot changes nothing.
         estimator.observe(&call(1000, 350), 0, usage(900, 350));
         assert_eq!(estimator.output_extra(), 250);
+    }
+
+    #[test]
+    fn call_without_an_estimate_or_usage_changes_nothing() {
+        let mut estimator = TokenEstimator::default();
+        estimator.observe(&call(0, 100), 0, usage(20_000, 500));
+        estimator.observe(&call(4096, 100), 0, usage(0, 0));
+        assert_eq!(estimator, TokenEstimator::default());
     }
 
     #[test]

@@ -157,4 +157,39 @@ mod tests {
         ];
         assert_eq!(spans(&events).time(&children, None), 20);
     }
+
+    #[test]
+    fn open_round_lasts_until_now_or_its_last_event() {
+        let (root, child) = (SessionId::root(1), SessionId::root(2));
+        let cancel = Event::CancelAsked { by: "the user".to_owned() };
+        let events = [(&root, 100, started()), (&root, 140, cancel), (&child, 100, started())];
+        let spans = spans(&events);
+        assert_eq!((spans.time([&root], None), spans.time([&root], Some(190))), (40, 90));
+        // A clock that is behind the log does not shorten a round.
+        assert_eq!((spans.time([&root], Some(120)), spans.time([&child], Some(90))), (40, 0));
+        assert_eq!(spans.time([&SessionId::root(3)], Some(500)), 0);
+    }
+
+    #[test]
+    fn ended_round_does_not_last_until_now() {
+        let root = SessionId::root(1);
+        let spans = spans(&[(&root, 10, started()), (&root, 30, ended())]);
+        assert_eq!(spans.time([&root], Some(900)), 20);
+    }
+
+    #[test]
+    fn separate_rounds_are_summed_and_pauses_outside_ignored() {
+        let (root, other) = (SessionId::root(1), SessionId::root(2));
+        let events = [
+            (&root, 0, started()),
+            (&root, 10, ended()),
+            (&other, 300, Event::Resumed { epoch: 2, downtime: 200, mode: None }),
+            (&other, 400, started()),
+            (&other, 450, Event::Resumed { epoch: 3, downtime: 20, mode: None }),
+            (&other, 460, Event::Resumed { epoch: 4, downtime: 20, mode: None }),
+            (&other, 500, ended()),
+        ];
+        // Two overlapping pauses, from 430 to 460.
+        assert_eq!(spans(&events).time([&root, &other], None), 10 + 100 - 30);
+    }
 }

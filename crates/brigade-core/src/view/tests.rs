@@ -1,3 +1,5 @@
+mod folding;
+
 use serde_json::json;
 
 use super::*;

@@ -79,3 +79,12 @@ fn invalid_host_is_rejected() {
         );
     }
 }
+
+#[test]
+fn host_of_a_rule_has_at_most_253_bytes() {
+    let label = "a".repeat(60);
+    let host = format!("{label}.{label}.{label}.{label}.{}", "a".repeat(9));
+    assert_eq!(host.len(), 253);
+    assert!(format!("web_fetch({host})").parse::<Rule>().is_ok());
+    assert!(format!("web_fetch({host}a)").parse::<Rule>().is_err());
+}

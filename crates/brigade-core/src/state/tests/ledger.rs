@@ -1,6 +1,7 @@
 //! Amounts that a ledger leaves for calls and children.
 
 use super::*;
+use crate::state::ledger::Estimate;
 
 fn amount(tokens: u64, usd: u64, agents: u64) -> Resources {
     Resources { tokens, usd, agents }
@@ -92,4 +93,25 @@ fn min_loan_covers_a_first_call_and_a_wrap_up() {
     assert_eq!(short.min_loan(101), amount(2 * 551 + 10 + 10, 2 * 551 * 3 + 20 * 10, 0));
     let medium = CostModel { max_output: 100, ..cost_model };
     assert_eq!(medium.min_loan(101).tokens, 2 * 551 + 100 + 64);
+}
+
+#[test]
+fn overrun_in_an_event_does_not_count_as_overrun_of_the_ledger() {
+    let mut ledger = between_calls();
+    let charged = Spent { overrun: amount(7, 7, 7), ..spent(amount(1, 0, 0), Resources::default()) };
+    ledger.return_loan(amount(200, 100, 3), charged);
+    assert_eq!((ledger.spent().overrun, ledger.overrun()), (Resources::default(), Resources::default()));
+}
+
+#[test]
+fn output_without_a_price_needs_no_budget_beyond_the_input() {
+    let price = Price { input: 1_000_000, output: 0, cache_read: 0, cache_write: 0 };
+    let cost_model = CostModel { price, fixed_bytes: 0, max_output: 5000, window: None };
+    let request = Estimate { input: 100, likely_input: 100, output_extra: 0 };
+    let wrap_up = |usd| {
+        let granted = Budget { usd: Limit::AtMost(usd), ..Budget::UNLIMITED };
+        Ledger::new(granted).worst_wrap_up(&cost_model, &request, 4096)
+    };
+    assert_eq!(wrap_up(100).map(|worst| (worst.amount.usd, worst.max_output)), Ok((100, 4096)));
+    assert_eq!(wrap_up(99).map_err(|shortfall| shortfall.which), Err(LimitKind::Usd));
 }

@@ -95,3 +95,15 @@ fn seen_file_of_a_stored_event_is_optional() {
     assert!(json.contains(r#""seen":{"path":"a","hash":""#) && json.contains(r#""extent":"whole""#));
     assert_eq!(serde_json::from_str::<Event>(&json).unwrap(), new);
 }
+
+#[test]
+fn file_shown_in_the_first_kept_turn_stays_known_in_full() {
+    let mut scenario = Scenario::of([started(9, LARGE_BUDGET)]);
+    for turn in 1..=2 {
+        calling(&mut scenario, turn, 1);
+        scenario.then(showed(turn, 0, file(&format!("f{turn}"), "x", Extent::Whole)));
+    }
+    scenario.then(Event::Compacted { summary: "short".into(), keep_from: 2 });
+    assert_eq!(scenario.state.seen("f1"), None);
+    assert_eq!(scenario.state.seen("f2").unwrap().extent, Extent::Whole);
+}
