@@ -2,6 +2,7 @@
 //! communicate over standard input and output.
 
 mod close_reason;
+mod lines;
 mod redactor;
 
 use std::io;
@@ -14,6 +15,7 @@ use tokio::net::UnixStream;
 
 use crate::secret::Secret;
 pub use close_reason::CloseReason;
+pub use lines::{BoundedLine, BoundedLines};
 pub use redactor::Redactor;
 
 /// Maximum number of bytes kept of a server's standard error.
