@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brigade::model::Proxies;
+use brigade::process::{BoundedLine, BoundedLines};
 use brigade::{Runtime, Store};
 use brigade_core::Agent;
 use futures::future::BoxFuture;
@@ -32,7 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use crate::line::{BoundedLine, BoundedLines, MAX_LINE_BYTES};
+use crate::MAX_LINE_BYTES;
 use connection::ClientConnection;
 use peer::{Incoming, Peer};
 
@@ -104,7 +105,7 @@ pub async fn serve(
 
 /// Handles messages of the client until its stream ends.
 async fn listen(connection: &Arc<ClientConnection>, reader: impl AsyncRead + Unpin, tasks: &mut JoinSet<()>) {
-    let mut lines = BoundedLines::new(reader);
+    let mut lines = BoundedLines::new(reader, MAX_LINE_BYTES);
     loop {
         let line = match lines.next().await {
             Ok(Some(line)) => line,
@@ -116,6 +117,7 @@ async fn listen(connection: &Arc<ClientConnection>, reader: impl AsyncRead + Unp
                 let message = format!("the message exceeds the limit of {MAX_LINE_BYTES} bytes");
                 Err(Box::new((agent_client_protocol::v1::schema::RequestId::Null, errors::request(message))))
             }
+            BoundedLine::Unterminated(_) => return,
             BoundedLine::Complete(line) if line.iter().all(u8::is_ascii_whitespace) => continue,
             BoundedLine::Complete(line) => peer::parse(&line),
         };

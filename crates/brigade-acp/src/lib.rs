@@ -5,5 +5,7 @@
 
 pub mod agent;
 pub mod client;
-mod line;
 mod task;
+
+/// Maximum length of a message.
+const MAX_LINE_BYTES: usize = 8 << 20;

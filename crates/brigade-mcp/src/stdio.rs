@@ -1,6 +1,5 @@
 //! MCP over standard input and output, or any other pair of streams.
 
-mod lines;
 mod parse;
 mod transport;
 

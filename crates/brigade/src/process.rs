@@ -2,6 +2,7 @@
 //! communicate over standard input and output.
 
 mod close_reason;
+mod lines;
 mod redactor;
 
 use std::io;
@@ -15,6 +16,7 @@ use tracing::debug;
 
 use crate::secret::Secret;
 pub use close_reason::CloseReason;
+pub use lines::{BoundedLine, BoundedLines};
 pub use redactor::Redactor;
 
 /// Maximum number of bytes kept of a server's standard error.

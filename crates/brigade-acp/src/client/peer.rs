@@ -10,7 +10,7 @@ use agent_client_protocol::v1::schema::{
     ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest, InitializeResponse,
     SessionUpdate, SubagentCapabilities,
 };
-use brigade::process::{CloseReason, Redactor};
+use brigade::process::{BoundedLine, BoundedLines, CloseReason, Redactor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -21,7 +21,7 @@ use tracing::debug;
 use super::session::{ExternalSession, Inbound};
 use super::subagents::Owners;
 use super::{AgentServer, lock, process, sanitize};
-use crate::line::{BoundedLine, BoundedLines, MAX_LINE_BYTES};
+use crate::MAX_LINE_BYTES;
 use crate::task::{self, AbortOnDrop};
 
 /// Maximum number of queued outgoing messages, and their maximum total size.
@@ -482,7 +482,7 @@ fn error_text(error: &Value) -> String {
 }
 
 async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
-    let mut lines = BoundedLines::new(reader);
+    let mut lines = BoundedLines::new(reader, MAX_LINE_BYTES);
     loop {
         match lines.next().await {
             Ok(Some(BoundedLine::Complete(line))) => {
@@ -498,7 +498,7 @@ async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
                 ));
                 break;
             }
-            Ok(None) | Err(_) => break,
+            Ok(None | Some(BoundedLine::Unterminated(_))) | Err(_) => break,
         }
     }
     connection.close();

@@ -3,7 +3,6 @@
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage};
 use serde_json::{Map, Value, json};
 
-use super::lines::MAX_LINE_BYTES;
 use crate::server::methods;
 
 /// A parsed line.
@@ -15,6 +14,8 @@ pub(super) enum ParsedLine {
     Ignored,
 }
 
+/// Maximum length of a line.
+pub(super) const MAX_LINE_BYTES: usize = 4 << 20;
 /// Some programs write it before their output.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use brigade::process::{BoundedLine, BoundedLines};
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, GetMeta, JsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage,
@@ -13,7 +14,6 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::lines::{BoundedLine, BoundedLines};
 use super::parse::{self, ParsedLine};
 
 /// Maximum number of unsent error responses to a client that does not read.
@@ -55,7 +55,7 @@ impl<R: AsyncRead + Unpin> StdioTransport<R> {
         let permits = Arc::new(Semaphore::new(MAX_UNREAD_ERRORS));
         (
             StdioTransport {
-                lines: BoundedLines::new(input),
+                lines: BoundedLines::new(input, parse::MAX_LINE_BYTES),
                 out: Some(out),
                 permits,
                 versions,
@@ -116,8 +116,8 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StdioTransport<R> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            let parsed = match self.lines.next().await? {
-                BoundedLine::Complete(line) => parse::parse_line(&line),
+            let parsed = match self.lines.next().await.ok()?? {
+                BoundedLine::Complete(line) | BoundedLine::Unterminated(line) => parse::parse_line(&line),
                 BoundedLine::TooLong => parse::too_long(),
             };
             match parsed {

@@ -6,7 +6,6 @@
 
 mod code;
 mod element;
-mod entities;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -20,7 +19,6 @@ use url::Url;
 use super::super::files::StopSignal;
 use code::language;
 use element::Element;
-use entities::decode;
 use table::Table;
 use tokens::{Attributes, Token, Tokens};
 use writer::{Gap, Mark, Writer};
@@ -94,8 +92,8 @@ pub(super) fn convert(html: &str, base: &Url, limit: usize, stop: &StopSignal) -
 }
 
 /// Open element.
-struct Open<'a> {
-    name: &'a str,
+struct Open {
+    name: String,
     element: Element,
     undo: Undo,
     hidden: bool,
@@ -132,7 +130,7 @@ struct Conversion<'a> {
     base: Cow<'a, Url>,
     writer: Writer,
     title: Option<String>,
-    open: Vec<Open<'a>>,
+    open: Vec<Open>,
     /// Elements beyond the maximum depth: whether each is hidden.
     too_deep: Vec<bool>,
     /// Number of open elements that are hidden.
@@ -141,23 +139,23 @@ struct Conversion<'a> {
     links: u32,
 }
 
-impl<'a> Conversion<'a> {
-    fn take(&mut self, token: Token<'a>) {
+impl Conversion<'_> {
+    fn take(&mut self, token: Token) {
         match token {
-            Token::Text(text) if self.hidden == 0 => self.writer.text(&decode(text)),
+            Token::Text(text) if self.hidden == 0 => self.writer.text(&text),
             Token::Title(title) if self.title.is_none() && self.hidden == 0 => {
-                let title = decode(title).split_whitespace().collect::<Vec<_>>().join(" ");
+                let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
                 let cut = title.floor_char_boundary(MAX_TITLE_BYTES);
                 self.title = title.get(..cut).filter(|title| !title.is_empty()).map(str::to_owned);
             }
             Token::Text(_) | Token::Title(_) => {}
             Token::Start { name, attributes, closed } => self.start(name, &attributes, closed),
-            Token::End { name } => self.end(name),
+            Token::End { name } => self.end(&name),
         }
     }
 
-    fn start(&mut self, name: &'a str, attributes: &Attributes<'a>, closed: bool) {
-        let element = Element::of(name);
+    fn start(&mut self, name: String, attributes: &Attributes, closed: bool) {
+        let element = Element::of(&name);
         if self.too_deep.is_empty()
             && let Some((ends, fence)) = element.ends()
         {
@@ -204,7 +202,7 @@ impl<'a> Conversion<'a> {
             return;
         }
         for (at, open) in self.open.iter().enumerate().rev() {
-            if open.element == element && open.name.eq_ignore_ascii_case(name) {
+            if open.element == element && open.name == name {
                 return self.close_to(at);
             }
             if element.stays_within(open.element) {
@@ -257,12 +255,12 @@ impl<'a> Conversion<'a> {
     }
 
     /// Applies the start of an element and returns the action for its end.
-    fn begin(&mut self, element: Element, attributes: &Attributes<'a>) -> Undo {
+    fn begin(&mut self, element: Element, attributes: &Attributes) -> Undo {
         match element {
             Element::Strong => self.mark(Mark::Strong),
             Element::Emphasis => self.mark(Mark::Emphasis),
             Element::Struck => self.mark(Mark::Struck),
-            Element::Link => match self.link_target(attributes.href) {
+            Element::Link => match self.link_target(attributes.href.as_deref()) {
                 Some(address) => self.mark(Mark::Link(self.links, address)),
                 None => Undo::Nothing,
             },
@@ -287,7 +285,8 @@ impl<'a> Conversion<'a> {
             }
             Element::List | Element::Numbered => {
                 self.separate_list();
-                let first = attributes.start.and_then(|text| text.trim().parse().ok()).unwrap_or(1);
+                let first =
+                    attributes.start.as_deref().and_then(|text| text.trim().parse().ok()).unwrap_or(1);
                 Undo::List((element == Element::Numbered).then_some(first))
             }
             Element::Item => {
@@ -319,22 +318,24 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    fn void(&mut self, element: Element, attributes: &Attributes<'a>) {
+    fn void(&mut self, element: Element, attributes: &Attributes) {
         match element {
             Element::Break => self.writer.separate(Gap::Line),
             Element::Rule => self.writer.lines(["---"].into_iter()),
             Element::Image => {
-                let alt = decode(attributes.alt.unwrap_or_default());
+                let alt = attributes.alt.as_deref().unwrap_or_default();
                 if alt.trim().is_empty() {
                     return;
                 }
-                let Some(address) = self.link_target(attributes.src) else { return self.writer.text(&alt) };
+                let Some(address) = self.link_target(attributes.src.as_deref()) else {
+                    return self.writer.text(alt);
+                };
                 self.writer.literal("![");
                 self.writer.text(alt.trim());
                 self.writer.literal(&format!("]({address})"));
             }
             Element::Base => {
-                let found = attributes.href.and_then(|href| self.resolve_url(href));
+                let found = attributes.href.as_deref().and_then(|href| self.resolve_url(href));
                 if let (Cow::Borrowed(_), Some(base)) = (&self.base, found) {
                     self.base = Cow::Owned(base);
                 }
@@ -405,7 +406,7 @@ impl<'a> Conversion<'a> {
         if href.len() > MAX_URL_BYTES {
             return None;
         }
-        let address = self.base.join(decode(href).trim()).ok()?;
+        let address = self.base.join(href.trim()).ok()?;
         matches!(address.scheme(), "http" | "https").then_some(address)
     }
 }
@@ -413,7 +414,7 @@ impl<'a> Conversion<'a> {
 /// Returns the text of an HTML fragment, without its tags.
 pub(super) fn strip_tags(html: &str) -> String {
     let text = |token| match token {
-        Token::Text(text) => Some(decode(text)),
+        Token::Text(text) => Some(text),
         Token::Title(_) | Token::Start { .. } | Token::End { .. } => None,
     };
     Tokens::new(html).filter_map(text).collect()

@@ -4,8 +4,8 @@ use super::tokens::Attributes;
 use super::writer::Gap;
 use super::{Conversion, Open, Undo};
 
-impl<'a> Conversion<'a> {
-    pub(super) fn begin_code(&mut self, attributes: &Attributes<'a>) -> Undo {
+impl Conversion<'_> {
+    pub(super) fn begin_code(&mut self, attributes: &Attributes) -> Undo {
         if self.writer.begin_verbatim() {
             return Undo::Code;
         }
@@ -43,8 +43,8 @@ impl<'a> Conversion<'a> {
 }
 
 /// Extracts the language from the class of a code block.
-pub(super) fn language(attributes: &Attributes<'_>) -> String {
-    let classes = attributes.class.unwrap_or_default().split_ascii_whitespace();
+pub(super) fn language(attributes: &Attributes) -> String {
+    let classes = attributes.class.as_deref().unwrap_or_default().split_ascii_whitespace();
     let mut named =
         classes.filter_map(|class| class.strip_prefix("language-").or(class.strip_prefix("lang-")));
     let plain = |name: &&str| {

@@ -45,7 +45,7 @@ type ElementTest = fn(Element) -> bool;
 
 impl Element {
     pub(super) fn of(name: &str) -> Element {
-        match name.to_ascii_lowercase().as_str() {
+        match name {
             "a" => Link,
             "b" | "strong" => Strong,
             "i" | "em" => Emphasis,

@@ -1,214 +1,126 @@
-//! HTML tokenizer that reads every byte once, whatever the input.
+//! Tokens of a page, by a tokenizer of the HTML standard that is linear in the length of the page.
 //!
-//! Each search that fails consumes the rest of the page, so no input is quadratic. Non-content is dropped here:
-//! comments, declarations, and the text of scripts, styles and similar elements.
+//! Non-content is dropped here: comments, declarations, and the text of scripts, styles and similar elements.
 
-/// Elements whose content is not markup. The tokenizer drops their content, except for the title.
-const RAW_TEXT_ELEMENTS: [&str; 8] =
-    ["script", "style", "title", "textarea", "iframe", "noembed", "noframes", "xmp"];
+use html5gum::{HtmlString, StartTag, State, StringReader, Tokenizer};
 
-/// Token of a page. Names are as written, and character references are not resolved yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Token<'a> {
-    Text(&'a str),
-    Title(&'a str),
-    Start { name: &'a str, attributes: Attributes<'a>, closed: bool },
-    End { name: &'a str },
+/// Token of a page. Names are in lower case, and character references are resolved.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    Text(String),
+    Title(String),
+    Start { name: String, attributes: Attributes, closed: bool },
+    End { name: String },
 }
 
 /// Attributes that the conversion uses; the first of two with the same name wins.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Attributes<'a> {
-    pub(super) href: Option<&'a str>,
-    pub(super) src: Option<&'a str>,
-    pub(super) alt: Option<&'a str>,
-    pub(super) class: Option<&'a str>,
-    pub(super) style: Option<&'a str>,
-    pub(super) start: Option<&'a str>,
-    pub(super) hidden: Option<&'a str>,
-    pub(super) open: Option<&'a str>,
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Attributes {
+    pub(super) href: Option<String>,
+    pub(super) src: Option<String>,
+    pub(super) alt: Option<String>,
+    pub(super) class: Option<String>,
+    pub(super) style: Option<String>,
+    pub(super) start: Option<String>,
+    pub(super) hidden: Option<String>,
+    pub(super) open: Option<String>,
 }
 
-impl<'a> Attributes<'a> {
+impl Attributes {
+    fn of(tag: &StartTag<()>) -> Attributes {
+        let value = |name: &str| tag.attributes.get(name.as_bytes()).map(|value| text(value));
+        Attributes {
+            href: value("href"),
+            src: value("src"),
+            alt: value("alt"),
+            class: value("class"),
+            style: value("style"),
+            start: value("start"),
+            hidden: value("hidden"),
+            open: value("open"),
+        }
+    }
+
     /// Whether the attributes hide the element.
     pub(super) fn is_hidden(&self) -> bool {
-        let by_style = |style: &str| {
+        let by_style = |style: &String| {
             let style: String = style.chars().filter(|letter| !letter.is_whitespace()).collect();
             let style = style.to_ascii_lowercase();
             style.contains("display:none") || style.contains("visibility:hidden")
         };
-        self.hidden.is_some() || self.style.is_some_and(by_style)
-    }
-
-    fn set(&mut self, name: &str, value: &'a str) {
-        let slots = [
-            ("href", &mut self.href),
-            ("src", &mut self.src),
-            ("alt", &mut self.alt),
-            ("class", &mut self.class),
-            ("style", &mut self.style),
-            ("start", &mut self.start),
-            ("hidden", &mut self.hidden),
-            ("open", &mut self.open),
-        ];
-        if let Some((_, slot)) = slots.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)) {
-            slot.get_or_insert(value);
-        }
+        self.hidden.is_some() || self.style.as_ref().is_some_and(by_style)
     }
 }
 
 /// Iterator over the tokens of a page.
 pub(super) struct Tokens<'a> {
-    rest: &'a str,
+    tokenizer: Tokenizer<StringReader<'a>>,
+    /// Open element whose content is not markup.
+    raw: Option<RawText>,
+}
+
+/// Element whose content is not markup.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RawText {
+    Title,
+    Dropped,
 }
 
 impl<'a> Tokens<'a> {
     pub(super) fn new(page: &'a str) -> Self {
-        Tokens { rest: page }
+        Tokens { tokenizer: Tokenizer::new(page), raw: None }
     }
 
-    /// Consumes this many bytes, or the rest if there are fewer.
-    fn take(&mut self, length: usize) -> &'a str {
-        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
-        self.rest = rest;
-        taken
-    }
-
-    /// Drops everything through `end`, or the rest of the page if it does not occur.
-    fn drop_until(&mut self, from: usize, end: &str) {
-        let found = self.rest.get(from..).and_then(|rest| rest.find(end));
-        self.take(found.map_or(usize::MAX, |at| from + at + end.len()));
-    }
-
-    fn drop_comment(&mut self) {
-        // `<!-->` is a complete comment, so the search starts within the opening.
-        let mut from = 2;
-        while let Some(at) = self.rest.get(from..).and_then(|rest| rest.find("--")) {
-            let after = from + at + 2;
-            let tail = self.rest.get(after..).unwrap_or_default();
-            if tail.starts_with('>') || (tail.starts_with("!>") && after > 4) {
-                self.take(after + if tail.starts_with('>') { 1 } else { 2 });
-                return;
-            }
-            from += at + 1;
-        }
-        self.rest = "";
-    }
-
-    /// Reads a start tag; `None` if the page ends within it.
-    fn start(&mut self) -> Option<Token<'a>> {
-        self.take(1);
-        let name = self.name();
-        let mut attributes = Attributes::default();
-        let closed = self.attributes(&mut attributes)?;
-        let Some(raw) = RAW_TEXT_ELEMENTS.iter().find(|raw| name.eq_ignore_ascii_case(raw)) else {
-            return Some(Token::Start { name, attributes, closed });
+    /// Reads the content of an element that is not markup up to its end tag. The tokenizer does not do this by itself,
+    /// because in the standard it depends on the tree.
+    fn enter_raw_text(&mut self, name: &[u8]) {
+        let state = match name {
+            b"title" | b"textarea" => State::RcData,
+            b"script" => State::ScriptData,
+            b"style" | b"iframe" | b"noembed" | b"noframes" | b"xmp" => State::RawText,
+            _ => return,
         };
-        let content = self.raw(raw);
-        if *raw == "title" { Some(Token::Title(content)) } else { Some(Token::Text("")) }
-    }
-
-    fn name(&mut self) -> &'a str {
-        let ends = |byte: u8| byte.is_ascii_whitespace() || byte == b'/' || byte == b'>';
-        self.take(self.rest.bytes().position(ends).unwrap_or(usize::MAX))
-    }
-
-    /// Reads through the `>` of a tag; true if the tag ends in `/>`.
-    fn attributes(&mut self, found: &mut Attributes<'a>) -> Option<bool> {
-        let mut closed = false;
-        loop {
-            let blank = |byte: u8| !byte.is_ascii_whitespace();
-            self.take(self.rest.bytes().position(blank).unwrap_or(usize::MAX));
-            match self.rest.bytes().next()? {
-                b'>' => {
-                    self.take(1);
-                    return Some(closed);
-                }
-                b'/' => {
-                    self.take(1);
-                    closed = true;
-                }
-                _ => {
-                    closed = false;
-                    self.attribute(found);
-                }
-            }
-        }
-    }
-
-    fn attribute(&mut self, found: &mut Attributes<'a>) {
-        // According to the standard an equals sign at the start belongs to the name, so at least one byte is taken.
-        let ends = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>' | b'=');
-        let length = self.rest.bytes().skip(1).position(ends).map_or(usize::MAX, |at| at + 1);
-        let length = if self.rest.is_char_boundary(length) { length } else { usize::MAX };
-        let name = self.take(length);
-        let tail = self.rest.trim_ascii_start();
-        let Some(value) = tail.strip_prefix('=') else {
-            found.set(name, "");
-            return;
-        };
-        self.rest = value.trim_ascii_start();
-        let value = match self.rest.bytes().next() {
-            Some(quote @ (b'"' | b'\'')) => {
-                self.take(1);
-                let end = self.rest.bytes().position(|byte| byte == quote);
-                let value = self.take(end.unwrap_or(usize::MAX));
-                self.take(1);
-                value
-            }
-            _ => {
-                let ends = |byte: u8| byte.is_ascii_whitespace() || byte == b'>';
-                self.take(self.rest.bytes().position(ends).unwrap_or(usize::MAX))
-            }
-        };
-        found.set(name, value);
-    }
-
-    /// Takes the content of an element that is not markup, and drops its end tag.
-    fn raw(&mut self, name: &str) -> &'a str {
-        let mut from = 0;
-        while let Some(at) = self.rest.get(from..).and_then(|rest| rest.find("</")) {
-            let tail = self.rest.get(from + at + 2..).unwrap_or_default();
-            let ends = |byte: u8| byte.is_ascii_whitespace() || byte == b'/' || byte == b'>';
-            let same = tail.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
-            if same && tail.as_bytes().get(name.len()).copied().is_none_or(ends) {
-                let content = self.take(from + at);
-                self.drop_until(0, ">");
-                return content;
-            }
-            from += at + 2;
-        }
-        self.take(usize::MAX)
+        self.tokenizer.set_state(state);
+        self.raw = Some(if name == b"title" { RawText::Title } else { RawText::Dropped });
     }
 }
 
-impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+impl Iterator for Tokens<'_> {
+    type Item = Token;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<Token> {
         loop {
-            let mut bytes = self.rest.bytes();
-            match (bytes.next()?, bytes.next().unwrap_or(b' ')) {
-                (b'<', letter) if letter.is_ascii_alphabetic() => match self.start() {
-                    Some(token) => return Some(token),
-                    None => self.rest = "",
+            let Ok(token) = self.tokenizer.next()?;
+            match token {
+                html5gum::Token::StartTag(tag) => {
+                    self.enter_raw_text(&tag.name);
+                    if self.raw.is_none() {
+                        let attributes = Attributes::of(&tag);
+                        return Some(Token::Start {
+                            name: text(&tag.name),
+                            attributes,
+                            closed: tag.self_closing,
+                        });
+                    }
+                }
+                html5gum::Token::EndTag(tag) => {
+                    if self.raw.take().is_none() {
+                        return Some(Token::End { name: text(&tag.name) });
+                    }
+                }
+                html5gum::Token::String(string) => match self.raw {
+                    None => return Some(Token::Text(text(&string))),
+                    Some(RawText::Title) => return Some(Token::Title(text(&string))),
+                    Some(RawText::Dropped) => {}
                 },
-                (b'<', b'/') if bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic()) => {
-                    self.take(2);
-                    let name = self.name();
-                    self.attributes(&mut Attributes::default());
-                    return Some(Token::End { name });
-                }
-                (b'<', b'!') if self.rest.starts_with("<!--") => self.drop_comment(),
-                (b'<', b'!' | b'?' | b'/') => self.drop_until(0, ">"),
-                _ => {
-                    // The text after a lone `<` is text as well.
-                    let length = self.rest.bytes().skip(1).position(|byte| byte == b'<');
-                    return Some(Token::Text(self.take(length.map_or(usize::MAX, |at| at + 1))));
-                }
+                html5gum::Token::Comment(_) | html5gum::Token::Doctype(_) | html5gum::Token::Error(_) => {}
             }
         }
     }
+}
+
+fn text(bytes: &HtmlString) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -217,10 +129,14 @@ mod tests {
 
     fn names(page: &str) -> String {
         let shown = |token| match token {
-            Token::Text(text) => text.to_owned(),
+            Token::Text(text) => text,
             Token::Title(text) => format!("T[{text}]"),
             Token::Start { name, attributes, closed } => {
-                format!("<{name} {}{}>", attributes.href.unwrap_or("-"), if closed { "/" } else { "" })
+                format!(
+                    "<{name} {}{}>",
+                    attributes.href.as_deref().unwrap_or("-"),
+                    if closed { "/" } else { "" }
+                )
             }
             Token::End { name } => format!("</{name}>"),
         };
@@ -237,21 +153,33 @@ mod tests {
             ("a < b <3 <>", "a < b <3 <>"),
             ("<!doctype html><?x?><![CDATA[a]]></ x>b", "b"),
             ("<!-- a --><!-->b<!--->c<!-- d --!>e<!-- <p> -- > -->f", "bcef"),
-            ("<title>a &amp; <b></TITLE>b", "T[a &amp; <b>]b"),
+            ("<title>a &amp; <b></TITLE>b", "T[a & <b>]b"),
             ("<script>if (a </b> '</scripty>') </script >x<STYLE>p{}</style>y", "xy"),
             ("a<script>b", "a"),
             ("a<b c='", "a"),
             ("a<!-- b", "a"),
-            ("a</", "a"),
+            ("a</", "a</"),
+            (
+                "Q&amp;A &lt;b&gt; &eacute;&#150;&#0;&#x1D11E; AT&T &unknown;",
+                "Q&A <b> é–\u{fffd}\u{1d11e} AT&T &unknown;",
+            ),
+            ("<a href='?a=1&lt=2&copy=3&amp;b'>", "<a ?a=1&lt=2&copy=3&b>"),
+            ("<noscript><b>c</b></noscript>", "<noscript -><b ->c</b></noscript>"),
             ("a<", "a<"),
         ] {
             assert_eq!(names(page), expected, "{page}");
         }
     }
 
+    /// CPU time of this thread, which does not depend on what else runs.
+    fn cpu_time() -> std::time::Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        std::time::Duration::try_from(time).unwrap()
+    }
+
     #[test]
     fn tokenizer_is_linear_on_hostile_input() {
-        let begun = std::time::Instant::now();
+        let begun = cpu_time();
         for piece in [
             "<a ",
             "<",
@@ -266,11 +194,12 @@ mod tests {
             "<a =\u{e9}",
             "&",
         ] {
-            let page = piece.repeat((1 << 20) / piece.len());
+            let page = piece.repeat((1 << 18) / piece.len());
             let length: usize =
                 Tokens::new(&page).map(|token| matches!(token, Token::Text(_)) as usize).sum();
             assert!(length <= page.len());
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(10));
+        // A quadratic search takes minutes for any one of these pages.
+        assert!(cpu_time() - begun < std::time::Duration::from_secs(10));
     }
 }
