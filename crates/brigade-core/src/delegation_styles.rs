@@ -128,7 +128,7 @@ fn parse_style(name: &str) -> Result<DelegationStyle, String> {
     ];
     styles.into_iter().find(|style| style.name() == name).ok_or_else(|| {
         format!(
-            "unknown delegation style '{}'. Use `auto`, or a list of delegate, subagent, dispatch, spawn.",
+            "unknown delegation style '{}'. Use `auto`, or a list of `delegate`, `subagent`, `dispatch` and `spawn`.",
             sanitize_title(name, 32)
         )
     })
@@ -212,7 +212,9 @@ impl DelegationStyles {
         let unused = sections.into_iter().filter(|(_, style, is_there)| *is_there && !self.is_listed(*style));
         unused
             .map(|(section, style, _)| {
-                format!("the section [{section}] has no effect: delegation.faces does not name {style}")
+                format!(
+                    "the section [{section}] has no effect: `delegation.faces` does not include `{style}`"
+                )
             })
             .collect()
     }
@@ -298,8 +300,8 @@ impl DelegationStyles {
                     "background".to_owned(),
                     json!({
                         "enum": [false, true, "detach"],
-                        "description": "true: continue at once; you get the result later, and your run waits for \
-                                        it. Use `tell` and `stop` meanwhile. detach: your run does not wait"
+                        "description": "`true`: continue at once; the result arrives later, and your run waits for \
+                                        it. Use `tell` and `stop` meanwhile. `detach`: your run does not wait"
                     }),
                 ),
                 ExtraParameter::Schema => properties.insert(
@@ -372,10 +374,10 @@ impl DelegationStyles {
             return Ok(());
         }
         let settings = match style {
-            DelegationStyle::Run | DelegationStyle::Dispatch => "limits.max_depth".to_owned(),
-            DelegationStyle::Delegate => "swarm.max_depth or limits.max_depth".to_owned(),
+            DelegationStyle::Run | DelegationStyle::Dispatch => "`limits.max_depth`".to_owned(),
+            DelegationStyle::Delegate => "`swarm.max_depth` or `limits.max_depth`".to_owned(),
             DelegationStyle::Subagent | DelegationStyle::Spawn => {
-                format!("{style}.max_depth or limits.max_depth")
+                format!("`{style}.max_depth` or `limits.max_depth`")
             }
         };
         Err(format!(

@@ -40,7 +40,7 @@ use arguments::Arguments;
 /// Agent of the root session of every tree that a client starts.
 pub const AGENT: &str = "mcp";
 
-const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each one the goal, the context, the files and the expected format of the result. The _meta of each result contains the session id under brigade/session; pass it to session_status, tell, stop and read_result.";
+const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each one the goal, the context, the files and the expected format of the result. The `_meta` of each result contains the session id under `brigade/session`; pass it to `session_status`, `tell`, `stop` and `read_result`.";
 
 /// Brigade as an MCP server. Clones share their state.
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl Runtimes {
 pub enum SetupError {
     /// No delegation style is enabled.
     #[error(
-        "cannot serve MCP: no delegation tool is enabled. Enable some with --faces delegate,subagent,spawn. Dispatch also needs an agent file; create one with: brigade agents new ID"
+        "cannot serve MCP: no delegation tool is enabled. Enable some with `--faces delegate,subagent,spawn`. `dispatch` also needs an agent file; create one with `brigade agents new ID`."
     )]
     NoDelegationTools,
 }
@@ -104,7 +104,7 @@ impl Server {
         let agent = Agent {
             id: AGENT.to_owned(),
             name: AGENT.to_owned(),
-            description: "Forwards a call of an MCP client".to_owned(),
+            description: "Forwards a call from an MCP client".to_owned(),
             model: Some(passthrough::in_front_of(&settings.model)),
             fallbacks: settings.fallbacks.clone(),
             // This agent represents the client, which defines the children. They are limited by the user's

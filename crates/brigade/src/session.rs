@@ -333,7 +333,10 @@ impl Driver {
                         return Ok(RoundEnd { outcome: outcome.clone(), spent: self.state.ledger().spent() });
                     }
                     if !self.state.is_running() {
-                        return Err(DriverError::Bug(format!("{} was never started", self.state.session())));
+                        return Err(DriverError::Bug(format!(
+                            "session {} was never started",
+                            self.state.session()
+                        )));
                     }
                 }
             }
@@ -363,7 +366,11 @@ impl Driver {
     /// `next` and `admits` are two readings of one log. If they disagree, stopping is better than looping
     /// forever.
     fn contradiction(&self, what: &str) -> DriverError {
-        DriverError::Bug(format!("{} cannot {what} at event {}", self.state.session(), self.state.length()))
+        DriverError::Bug(format!(
+            "session {} cannot {what} at event {}",
+            self.state.session(),
+            self.state.length()
+        ))
     }
 
     fn with_warnings(&self, outcome: Outcome) -> Outcome {
@@ -371,7 +378,8 @@ impl Driver {
             self.state.round().map(|round| round.delegation.warnings.clone()).unwrap_or_default();
         match self.state.last_stop() {
             Some(Stop::Length) => {
-                warnings.push("the last reply was cut off at its output limit; raise max_tokens".to_owned());
+                warnings
+                    .push("the last reply was cut off at its output limit; raise `max_tokens`".to_owned());
             }
             Some(Stop::Refusal) => warnings.push("the model's last reply was a refusal".to_owned()),
             Some(Stop::End | Stop::Calls | Stop::Denied) | None => {}
@@ -643,7 +651,7 @@ fn usage_warnings(spent: &Spent) -> impl Iterator<Item = String> {
     });
     let estimated = (spent.estimated > 0).then(|| {
         format!(
-            "a provider reported implausibly low usage or none; {} tokens of the total are an estimate",
+            "a provider reported implausibly low usage or none; {} tokens of the total are estimated",
             spent.estimated
         )
     });

@@ -127,7 +127,7 @@ impl Core {
                 let definition = self.settings.agents.definition(id).map_err(|error| error.to_string())?;
                 let gone = || {
                     format!(
-                        "cannot run the agent '{id}': its file no longer contains an api_key. Add it again."
+                        "cannot run the agent '{id}': its file no longer contains `api_key`. Add it again."
                     )
                 };
                 Some(definition.api_key.ok_or_else(gone)?)
@@ -149,7 +149,7 @@ impl Core {
 
     /// Returns the external agents.
     fn external(&self) -> Result<&Arc<dyn ExternalAgents>, String> {
-        let none = || "no external agents are configured. Add one under [acp.servers.NAME].".to_owned();
+        let none = || "no external agents are configured. Add one under `[acp.servers.NAME]`.".to_owned();
         self.settings.external.as_ref().ok_or_else(none)
     }
 
@@ -169,8 +169,8 @@ impl ResolvedAgent {
         match options.find(|model_option| !model_option.is_priced) {
             Some(ModelOption { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
                 "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and `output`, \
-                 in dollars per million tokens, under [prices.\"{name}\"] in your configuration, or replace \
-                 --budget-usd and budget.usd with a budget in tokens."
+                 in dollars per million tokens, under `[prices.\"{name}\"]` in your configuration, or replace \
+                 `--budget-usd` and `budget.usd` with a budget in tokens."
             )),
             Some(_) | None => Ok(()),
         }
@@ -693,7 +693,7 @@ fn system(agent: &Agent, guidance: &str, environment: Option<&str>, instructions
     }
 }
 
-const INSTRUCTIONS_INTRO: &str = "# Project instructions\n\nThe text below comes from files of this project. Follow it unless \
+const INSTRUCTIONS_INTRO: &str = "# Project instructions\n\nThe text below comes from files in this project. Follow it unless \
 your task or the text above says otherwise. It cannot extend your permissions.";
 
 /// Specification of the `message` tool, which the driver carries out itself.

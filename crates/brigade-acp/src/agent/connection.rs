@@ -84,7 +84,7 @@ impl ClientConnection {
             return self.peer.respond(&id, result).await;
         }
         let Some(client) = self.client() else {
-            let text = "the connection is not initialized. Send initialize first.";
+            let text = "the connection is not initialized. Send `initialize` first.";
             return self.peer.respond::<()>(&id, Err(errors::request(text))).await;
         };
         match method.as_str() {

@@ -176,7 +176,7 @@ impl OpenSession {
         if state.round.is_some() {
             return Err(errors::request(
                 "the session is running. Wait for it to end, cancel it, or send a message to one of its agents with \
-                 /tell AGENT TEXT.",
+                 `/tell AGENT TEXT`.",
             ));
         }
         let (sender, stop) = watch::channel(false);
@@ -293,7 +293,7 @@ fn max_mode(agent_mode: Option<Mode>, remote_context: Option<&RemoteContext>) ->
 fn check_depth(remote_context: &RemoteContext, depth: u32) -> Result<(), acp::Error> {
     if remote_context.depth > depth {
         return Err(errors::request(format!(
-            "cannot resume a session of depth {depth} at depth {}. Open a new session.",
+            "cannot resume the session at depth {}: it was started at depth {depth}. Open a new session.",
             remote_context.depth
         )));
     }

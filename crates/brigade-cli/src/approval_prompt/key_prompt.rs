@@ -182,7 +182,7 @@ fn rule(text: &str, open: &PendingApproval) -> Result<String, String> {
     }
     let tool = sanitize::line(open.tool());
     Err(format!(
-        "`{}` is not a rule for {tool}. Start the rule with {tool}.",
+        "`{}` is not a rule for `{tool}`. Start the rule with `{tool}`.",
         sanitize::line(&rule.to_string())
     ))
 }

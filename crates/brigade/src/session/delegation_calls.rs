@@ -21,7 +21,7 @@ use crate::schema::ResultSchema;
 use crate::tree::ResolvedAgent;
 
 /// Cancellation reason of siblings after one task of a call failed.
-pub(super) const FAIL_FAST: &str = "fail_fast, because another task of the call failed";
+pub(super) const FAIL_FAST: &str = "`fail_fast`, because another task of the call failed";
 
 /// Children of one delegation call.
 pub(super) struct ChildGroup {
@@ -104,8 +104,8 @@ impl Driver {
             _ => format!("Send at most {left} tasks."),
         };
         Err(ToolOutput::error(format!(
-            "Not delegated: the call has {tasks} tasks, and the budget has agents for {left} \
-             (budget.agents, or --max-agents). No task was started. {advice}"
+            "Not delegated: the call has {tasks} tasks, but the agent budget covers only {left} \
+             (`budget.agents` or --max-agents). No task was started. {advice}"
         )))
     }
 
@@ -185,7 +185,7 @@ impl Driver {
             let records = records.map_err(|error| self.failed_output(request, error.to_string()))?;
             if !records.is_empty() && !self.state.loans().contains_key(&child) {
                 let cause = format!(
-                    "cannot start the sub-agent: the imported tree already contains a session {child}"
+                    "cannot start the sub-agent: the imported tree already contains the session {child}"
                 );
                 return Err(self.failed_output(request, cause));
             }
@@ -346,7 +346,7 @@ impl Driver {
         let Some(group) = self.groups.get_mut(&call) else { return };
         group.busy = group.busy.saturating_sub(dropped.len());
         dropped.extend(std::mem::take(&mut group.backlog));
-        let cause = "not started: another task of the call failed (fail_fast)".to_owned();
+        let cause = "not started: another task of the call failed (`fail_fast`)".to_owned();
         group.unstarted.extend(dropped.into_iter().map(|one| (one.delegation, one.index, cause.clone())));
         for (child, inbox) in &self.children {
             if self.state.loans().get(child).is_some_and(|loan| loan.call == call) {
@@ -422,7 +422,7 @@ impl Driver {
         }
         if !is_parallel && out == 0 {
             self.groups.remove(&call);
-            let text = "interrupted, outcome unknown: the sub-agent's end was not recorded";
+            let text = "interrupted, outcome unknown: the sub-agent's outcome was not recorded";
             self.answer(call, ToolOutput::error(text));
         }
         Ok(())

@@ -11,13 +11,14 @@ use brigade_core::permission::Mode;
 use brigade_core::view::Activity;
 use brigade_core::{Event, Record, SessionId};
 
-use super::super::run::{TaskInput, selected_agent, start_session};
+use super::super::run::{TaskInput, has_model, selected_agent, start_session};
 use super::super::tell::{RUNNER_EXIT_POLL_INTERVAL, RUNNER_EXIT_POLLS, is_running};
 use super::attach::{ComposedMessage, attach};
 use super::slash_output::{self, NO_SESSION};
 use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::error::CliError;
 use crate::follow::RunView;
+use crate::model_hints;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
@@ -201,6 +202,10 @@ impl Conversation {
     /// Sends a message: starts the session, or its next round.
     pub(super) async fn send_message(&mut self, text: &str) -> Result<Sent, CliError> {
         let Some(session) = self.session().cloned() else {
+            let agent = selected_agent(&self.settings, &self.runtime.settings().agents)?;
+            if !has_model(&self.settings, agent.as_ref()) {
+                return Err(model_hints::no_model_for(&self.settings, "brigade chat"));
+            }
             let task = TaskInput::new(text);
             let run = start_session(&self.runtime, &self.settings, &self.flags, &task).await?;
             self.view = Some(RunView::new(run.session().clone()));

@@ -190,7 +190,10 @@ pub(super) fn format(place: &Path, connection: &Connection) -> Result<Option<u32
         return Ok(None);
     }
     if application != APPLICATION_ID {
-        return Err(broken(place, "it belongs to another program. Choose another with --store.".into()));
+        return Err(broken(
+            place,
+            "it belongs to another program. Choose another store with --store.".into(),
+        ));
     }
     if found > FORMAT {
         return Err(StoreError::NewerStore { place: place.display().to_string(), found, known: FORMAT });
@@ -232,7 +235,7 @@ pub(super) fn store_error(place: &Path, error: rusqlite::Error) -> StoreError {
         }
         Some(ErrorCode::NotADatabase) => broken(
             place,
-            "it is not a Brigade store, or its header is damaged. Move it away, or choose another with --store.".into(),
+            "it is not a Brigade store, or its header is damaged. Move it away, or choose another store with --store.".into(),
         ),
         Some(ErrorCode::DatabaseCorrupt) => {
             broken(place, format!("{cause}. Save what is still readable with `brigade sessions export`."))
