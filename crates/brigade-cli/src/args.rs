@@ -53,10 +53,10 @@ Examples:
   brigade run -r ID                               continue any session, like brigade resume
   brigade run --json-schema report.json \"Count the TODO comments\" | jq .count
 
-Without a terminal, run waits for the first byte of standard input: at most 3 seconds if
-there is a task. Add < /dev/null to skip the wait. With --json-schema, standard output is
-JSON that matches the schema, or empty. A result that does not match is requested again
-before the run fails.";
+Without a terminal, the command waits for the first byte of standard input, at most 3
+seconds if there is a task. Add < /dev/null to skip the wait. With --json-schema, standard
+output is JSON that matches the schema, or empty. If a result does not match, the model
+is asked to correct it before the run fails.";
 
 const MODELS_HELP: &str = "\
 Examples:
@@ -77,10 +77,10 @@ Examples:
   brigade chat -a reviewer                  chat with one of your agents
   brigade chat -c                           continue the last session of this directory
   brigade chat -r ID                        continue any session, including those started by agents
-  brigade chat --mode plan --budget-usd 1   with the limits of run, applied to each round
+  brigade chat --mode plan --budget-usd 1   set the mode, and the budget of each round
   printf 'one\\ntwo\\n' | brigade chat       messages from standard input, one per line
 
-Messages that you send while agents work are delivered at the next step. Esc or Ctrl-C
+Messages that you send while agents work are delivered at the next turn. Esc or Ctrl-C
 stops the round; a second Ctrl-C quits. /help lists keys and commands.";
 
 const RESUME_HELP: &str = "\
@@ -100,7 +100,7 @@ Examples:
   brigade answer ID no use make instead     deny it, with a reason for the agent
   brigade answer ID yes all                 allow all pending requests
 
-A request that is not answered within limits.question_timeout is denied. Without a
+A request that is not answered within `limits.question_timeout` is denied. Without a
 terminal, requests are denied at once. To let a run wait for answers from another
 terminal, pass --set permissions.questions=wait.";
 
@@ -136,7 +136,7 @@ pub(crate) struct Args {
 /// Options of every command.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Global {
-    /// Format of standard output: text, one JSON object, or one JSON object per line, as events happen
+    /// Format of standard output: text, one JSON object, or one JSON object per line as events happen
     #[arg(long, global = true, help_heading = "Global options", value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
     pub(crate) output_format: OutputFormat,
     /// Set a configuration key, such as swarm.max_depth=2 (repeatable)
@@ -161,7 +161,7 @@ pub(crate) enum OutputFormat {
     Text,
     /// One JSON object at the end
     Json,
-    /// One JSON object per line, as events happen
+    /// One JSON object per line as events happen
     StreamJson,
 }
 
@@ -179,9 +179,9 @@ pub(crate) enum Command {
     Resume(Resume),
     /// Send a message to a session, while it runs or after it ends
     Tell(Tell),
-    /// Stop a session and its sub-agents, in whichever process it runs
+    /// Stop a session and its sub-agents, even in another process
     Cancel(Cancel),
-    /// Answer approval requests of agents, in whichever process they run
+    /// Answer approval requests of agents, even in another process
     #[command(after_help = ANSWER_HELP)]
     Answer(Answer),
     /// List, show, export, import and remove sessions
@@ -194,7 +194,7 @@ pub(crate) enum Command {
     /// List available models and their prices
     #[command(after_help = MODELS_HELP)]
     Models(Models),
-    /// Serve sessions to an editor or another client of the Agent Client Protocol
+    /// Serve sessions to an editor or another client over the Agent Client Protocol (ACP)
     #[command(after_help = ACP_HELP)]
     Acp(Acp),
     /// Show the configuration
@@ -204,10 +204,10 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Trust a project's configuration, agents, skills and instructions
     Trust(Trust),
-    /// Watch agents fix a small project, get refused, crash and resume; needs no key and no network, and takes a few seconds
+    /// Watch agents fix a small project, with a refusal, a crash and a resume; needs no key or network, and takes a few seconds
     #[command(after_help = onboarding::DEMO_HELP)]
     Demo(Demo),
-    /// Run a small corpus of delegation tasks with your model, and check the results with programs
+    /// Run a small set of delegation tasks with your model and check the results with programs
     #[command(after_help = eval::HELP)]
     Eval(Eval),
     /// Create a configuration file
@@ -227,7 +227,7 @@ pub(crate) enum Command {
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// The task; standard input is appended to it, or is the task if this is absent or `-`
+    /// Task; standard input is appended to it, or is the task if the argument is absent or `-`
     #[arg(value_name = "TASK")]
     pub(crate) task: Vec<String>,
     /// Continue the last session of this directory
@@ -236,7 +236,7 @@ pub(crate) struct Run {
     /// Continue this session
     #[arg(short, long, value_name = "ID", conflicts_with = "agent")]
     pub(crate) resume: Option<String>,
-    /// JSON Schema that the result must match: a file, or the schema itself, which begins with {
+    /// JSON Schema that the result must match: a file, or inline JSON that begins with {
     #[arg(long, value_name = "FILE|JSON", conflicts_with_all = ["last", "resume"])]
     pub(crate) json_schema: Option<PathBuf>,
     #[command(flatten)]
@@ -282,11 +282,11 @@ pub(crate) struct Tell {
 /// Arguments of `answer`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Answer {
-    /// A session, for all pending requests of it and its sub-agents, or one request as SESSION:CALL; without it, the
-    /// pending requests of all sessions are listed
+    /// Session, to answer its pending requests and those of its sub-agents, or SESSION:CALL for one request (default:
+    /// list the pending requests of all sessions)
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// yes, always, always RULE, no, or no REASON; without it you are prompted, or the pending requests are listed
+    /// yes, always, always RULE, no or no REASON (default: prompt at a terminal, otherwise list the pending requests)
     #[arg(value_name = "ANSWER", trailing_var_arg = true)]
     pub(crate) words: Vec<String>,
 }
@@ -302,7 +302,7 @@ pub(crate) struct Cancel {
 /// Options of commands that run agents.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Flags {
-    /// Agent that gets the task
+    /// Agent that receives the task
     #[arg(short, long, value_name = "ID")]
     pub(crate) agent: Option<String>,
     /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
@@ -311,10 +311,10 @@ pub(crate) struct Flags {
     /// Working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Maximum model calls of the lead
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Maximum number of turns (model calls) of the lead agent
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = turn_count)]
     pub(crate) max_turns: Option<u32>,
-    /// Maximum duration of the whole run: 30s, 10m, 2h
+    /// Maximum duration of the whole run: 30s, 10m or 2h; a number without a unit means seconds
     #[arg(long, allow_negative_numbers = true, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Maximum tokens of the whole run, input plus output: 500000, 500k or 2M
@@ -324,13 +324,13 @@ pub(crate) struct Flags {
     #[arg(long, allow_negative_numbers = true, value_name = "X", value_parser = units::parse_dollars)]
     pub(crate) budget_usd: Option<u64>,
     /// Maximum number of sub-agents
-    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::parse_count)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = agent_count)]
     pub(crate) max_agents: Option<u64>,
     /// Delegation styles: auto, or a comma-separated list of delegate, subagent, dispatch, spawn
     #[arg(long = "faces", value_name = "STYLES", value_parser = styles)]
     pub(crate) delegation_styles: Option<String>,
-    /// Which calls run without approval: plan (read only; all else is denied), ask (read only), edit (also edit files), auto
-    /// (everything that no rule denies or asks about). Default: ask at a terminal; otherwise edit, and calls that need
+    /// Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits), auto
+    /// (all calls that no deny or ask rule matches). Default: ask at a terminal; otherwise edit, and calls that need
     /// approval are denied
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,
@@ -345,6 +345,19 @@ impl Flags {
             || self.budget_usd.is_some()
             || self.max_agents.is_some()
     }
+}
+
+/// Parses a number of turns.
+fn turn_count(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| format!("'{text}' is not a number of turns. Use a whole number of at least 1"))
+}
+
+/// Parses a number of sub-agents, which may be 0.
+fn agent_count(text: &str) -> Result<u64, String> {
+    units::parse_count(text).map_err(|_| {
+        format!("'{text}' is not a number of sub-agents. Use a whole number such as 20, or 0 for none")
+    })
 }
 
 /// Parses delegation styles as the configuration does, so that errors name the flag.
@@ -374,7 +387,7 @@ Examples:
   brigade sessions list \"flaky test\"               sessions that contain this text, ignoring case
   brigade sessions list --status failed,incomplete --since 2d
   brigade sessions list --agent reviewer --all
-  brigade sessions list --output-format json       all of them, for programs
+  brigade sessions list --output-format json       all sessions, as JSON
 
 Agents, turns and cost are totals of the whole tree. On a terminal, ids are shortened
 to unique prefixes; every command accepts them.";
@@ -457,7 +470,7 @@ pub(crate) struct SessionsList {
     /// Only sessions of this agent
     #[arg(long, value_name = "ID")]
     pub(crate) agent: Option<String>,
-    /// Only sessions started in the last 12h or 2d, for example, or since a date such as 2026-11-16
+    /// Only sessions started within a duration such as 12h or 2d, or since a date such as 2026-11-16
     #[arg(long, value_name = "TIME", value_parser = units::parse_since)]
     pub(crate) since: Option<units::Since>,
     /// Maximum number of sessions (default: 20; no limit for JSON)
@@ -481,7 +494,7 @@ pub(crate) enum SessionState {
     Failed,
     /// It was cancelled
     Cancelled,
-    /// Its process ended before the session did
+    /// Its process exited before it finished
     Interrupted,
     /// Its outcome is unknown
     Lost,
@@ -546,9 +559,9 @@ pub(crate) enum AgentsCommand {
     },
     /// Create an agent file
     New {
-        /// Id of the agent: 1 to 64 of a-z, 0-9, `.`, `_`, `-`
+        /// Agent id: 1 to 64 characters from a-z, 0-9, `.`, `_` and `-`
         id: String,
-        /// Create it in .brigade/agents of the working directory instead of in your own agents directory
+        /// Create it in .brigade/agents of the working directory instead of your own agents directory
         #[arg(long)]
         project: bool,
     },
@@ -557,7 +570,7 @@ pub(crate) enum AgentsCommand {
 /// Arguments of `models`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Models {
-    /// Query this provider for all its models; without it, only local servers are queried
+    /// List all models of this provider (default: query only local servers)
     #[arg(value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
 }
@@ -581,13 +594,13 @@ pub(crate) enum ConfigCommand {
 /// Arguments of `trust`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {
-    /// The project, or a directory in it (default: the current directory)
+    /// Project directory, or a directory inside it (default: the current directory)
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
-    /// Trust it without asking
+    /// Trust the project without confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
-    /// Revoke the trust
+    /// Stop trusting the project
     #[arg(long, conflicts_with = "yes")]
     pub(crate) revoke: bool,
     /// List all trusted projects

@@ -49,6 +49,8 @@ pub(crate) struct RunView {
     /// Last fault of each session whose current turn has no reply yet.
     faults: HashMap<SessionId, String>,
     queued_calls: HashMap<SessionId, HashSet<CallId>>,
+    /// Calls of each session's last turn that were started.
+    started_calls: HashMap<SessionId, HashSet<CallId>>,
 }
 
 impl RunView {
@@ -67,6 +69,7 @@ impl RunView {
             has_fatal_fault: false,
             faults: HashMap::new(),
             queued_calls: HashMap::new(),
+            started_calls: HashMap::new(),
         }
     }
 
@@ -149,6 +152,11 @@ impl RunView {
         self.calls.get(session).and_then(|calls| calls.get(&call)).map_or("", String::as_str)
     }
 
+    /// Whether a call of the session's last turn was started.
+    pub(crate) fn has_started(&self, session: &SessionId, call: CallId) -> bool {
+        self.started_calls.get(session).is_some_and(|calls| calls.contains(&call))
+    }
+
     /// Applies an event of the log.
     pub(crate) fn apply(&mut self, record: &Record) {
         self.tree.apply(record);
@@ -179,11 +187,13 @@ impl RunView {
                     }
                 }
                 self.queued_calls.insert(record.session.clone(), in_line);
+                self.started_calls.remove(&record.session);
                 self.current_calls.remove(&record.session);
             }
             Event::ToolStarted { call, .. } => {
                 let brief = self.call_label(&record.session, *call).to_owned();
                 self.current_calls.insert(record.session.clone(), brief);
+                self.started_calls.entry(record.session.clone()).or_default().insert(*call);
             }
             Event::Delegated { call, .. } => self.dequeue(&record.session, *call),
             Event::ToolEnded { call, output, .. } => {

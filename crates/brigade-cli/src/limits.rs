@@ -39,7 +39,7 @@ pub(crate) fn stop_reason(
         ),
         LimitKind::Usd => format!("Stopped at {limit}: {} spent.", units::format_dollars_brief(used.usd)),
         LimitKind::Loop => "Stopped: the agent repeatedly made the same calls with the same results \
-                        (limits.loop_limit)."
+                        (`limits.loop_limit`)."
             .to_owned(),
         LimitKind::Permission => {
             "Stopped: the external agent ended after a permission request was denied. The result \

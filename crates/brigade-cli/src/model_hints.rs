@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 use crate::sanitize;
-use crate::settings::{ApiKey, Settings};
+use crate::settings::{ApiKey, SCRIPT_PREFIX, Settings};
 use crate::summary::shell_quoted;
 
 /// Suggested model of each provider: good at tool calls, and not the most expensive. All are in the price list, except
@@ -75,10 +75,24 @@ fn without_model(settings: &Settings, command: &str, rest: &str) -> CliError {
     ))
 }
 
-/// Hint for a model that does not exist or cannot be used.
-pub(crate) fn hint_for_model(settings: &Settings, name: &str) -> String {
-    const SEE_ALSO: &str =
-        "List available models with: brigade models. To try Brigade without a model: brigade demo";
+const SEE_ALSO: &str =
+    "List available models with: brigade models. To try Brigade without a model: brigade demo";
+
+/// Error for a model that cannot be used, with a hint if its name or its key is the cause.
+pub(crate) fn unusable_model(settings: &Settings, name: &str, error: CliError) -> CliError {
+    let offers = settings.providers.list(&settings.environment);
+    let offer =
+        name.split_once('/').and_then(|(provider, _)| offers.iter().find(|offer| offer.name == provider));
+    match offer.map(|offer| &offer.key) {
+        // The error names the problem: the provider is known, and so is its key.
+        Some(ApiKey::Set(_) | ApiKey::NotNeeded) => error,
+        _ if name.starts_with(SCRIPT_PREFIX) => error,
+        Some(ApiKey::Missing(_)) | None => error.hint(hint_for_name(settings, name)),
+    }
+}
+
+/// Hint for a name that is not that of a usable model.
+pub(crate) fn hint_for_name(settings: &Settings, name: &str) -> String {
     let offers = settings.providers.list(&settings.environment);
     let key = |provider: &str| offers.iter().find(|offer| offer.name == provider).map(|offer| &offer.key);
     let suggestion = match name.split_once('/') {

@@ -15,7 +15,7 @@ use crate::args::{Global, OutputFormat};
 use crate::error::CliError;
 use crate::follow::RunView;
 use crate::output;
-use crate::render::{self, fit};
+use crate::render::{self, fit, truncate_at_word};
 use crate::sanitize;
 use crate::settings::Environment;
 use crate::summary::store_flag;
@@ -24,6 +24,9 @@ use crate::terminal::{self, Colour};
 pub(crate) use canvas::Footer;
 pub(crate) use json_stream::{event_json, message};
 pub(crate) use live_tree::LiveTree;
+
+/// Width of the reason for a denial.
+const MAX_REASON_COLUMNS: usize = 200;
 
 /// Style of the progress display.
 pub(crate) enum Progress {
@@ -41,7 +44,11 @@ impl Progress {
         if global.output_format == OutputFormat::StreamJson {
             return Progress::JsonStream(json_stream::JsonStream::default());
         }
-        let detail = if global.verbose { lines::Detail::Calls } else { lines::Detail::Agents };
+        let detail = match (global.verbose, global.output_format) {
+            (true, _) => lines::Detail::Calls,
+            (false, OutputFormat::Text) => lines::Detail::Denials,
+            (false, OutputFormat::Json | OutputFormat::StreamJson) => lines::Detail::Agents,
+        };
         if terminal::can_redraw(environment) && !global.verbose {
             return Progress::Tree(live_tree::LiveTree::new(terminal::stderr_colour(environment)));
         }
@@ -60,7 +67,8 @@ impl Progress {
     pub(crate) fn on_event(&mut self, run_event: &RunEvent, view: &RunView) -> Result<(), CliError> {
         match self {
             Progress::Tree(tree) => {
-                if let Some(text) = message_line(run_event, view).or_else(|| answer_line(run_event, view)) {
+                let text = message_line(run_event, view).or_else(|| answer_line(run_event, view));
+                if let Some(text) = text.or_else(|| denial_line(run_event, view)) {
                     tree.say(view, &text);
                 } else if let Some(text) = thought_line(run_event, view) {
                     let text = fit(&text, terminal::size().0.saturating_sub(1));
@@ -194,6 +202,30 @@ pub(crate) fn answer_line(run_event: &RunEvent, view: &RunView) -> Option<String
     Some(format!("{}: {answer} (by {})", sanitize::line(role), sanitize::line(by)))
 }
 
+/// Call that a rule or the mode denied, with the reason. A call that the user denied has an answer instead.
+pub(crate) fn denial_line(run_event: &RunEvent, view: &RunView) -> Option<String> {
+    let RunEvent::Record(record) = run_event else { return None };
+    let Event::ToolEnded { call, output, .. } = &record.event else { return None };
+    if !output.is_error() || view.has_started(&record.session, *call) {
+        return None;
+    }
+    let what = view.call_label(&record.session, *call);
+    let tool = what.split(' ').next().unwrap_or_default();
+    let reason = output.text.as_str().strip_prefix(&format!("`{tool}` is not allowed: "))?;
+    // The sentences after the reason are advice to the model.
+    let reason = first_sentence(reason);
+    let role = view.tree.node(&record.session).map_or("", |node| node.label.as_str());
+    let reason = truncate_at_word(&sanitize::line(reason), MAX_REASON_COLUMNS);
+    Some(format!("{}: denied {what}: {reason}", sanitize::line(role)))
+}
+
+/// First sentence of a text, without its period. A period inside backticks is part of a rule.
+fn first_sentence(text: &str) -> &str {
+    let is_outside = |end: usize| text[..end].matches('`').count().is_multiple_of(2);
+    let end = text.match_indices(". ").map(|(end, _)| end).find(|end| is_outside(*end));
+    text[..end.unwrap_or(text.len())].trim_end_matches('.')
+}
+
 /// Indents the following lines of a message, so that none looks like a message from another sender.
 fn indented(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
@@ -221,6 +253,15 @@ mod tests {
             assert_eq!(last_sentence(text).as_deref(), Some(sentence));
         }
         assert_eq!(last_sentence(" \n---\n"), None);
+    }
+
+    #[test]
+    fn first_sentence_ends_outside_backticks() {
+        assert_eq!(first_sentence("it is denied. Continue."), "it is denied");
+        assert_eq!(
+            first_sentence("the rule `shell(cat . x)` forbids it."),
+            "the rule `shell(cat . x)` forbids it"
+        );
     }
 
     #[test]

@@ -142,7 +142,8 @@ impl ProjectInstructions {
                 self.problems.push(InstructionProblem {
                     path: file.path.clone(),
                     cause: format!(
-                        "is truncated: agents read at most {MAX_INSTRUCTION_BYTES} bytes of instructions, nearest files first"
+                        "is truncated: agents read at most {} KiB of instructions, starting with the nearest files",
+                        MAX_INSTRUCTION_BYTES >> 10
                     ),
                     accept: None,
                 });

@@ -45,7 +45,7 @@ use environment::no_home_error;
 
 pub(crate) use acp::AcpServer;
 pub(crate) use agents::{AgentFolders, PROJECT_AGENTS, agent_dirs};
-pub(crate) use diagnose::{Layer, State as LayerState};
+pub(crate) use diagnose::{Layer, LayerKind, State as LayerState};
 pub(crate) use did_you_mean::{closest, did_you_mean};
 pub(crate) use environment::{Environment, LogVariables};
 pub(crate) use layers::Layers;
@@ -217,7 +217,7 @@ impl Settings {
             |setting: &String| setting.split(['.', '=']).next().unwrap_or_default().trim().to_owned();
         if let Some(other) = global.set.iter().find(|set| !EVAL_SECTIONS.contains(&section(set).as_str())) {
             return Err(CliError::usage(format!(
-                "cannot use --set {other} with eval: of your configuration, only {} are used. Remove it.",
+                "cannot use --set {other} with eval: only these keys are used: {}. Omit the flag.",
                 EVAL_SECTIONS.join(", ")
             )));
         }
@@ -260,8 +260,11 @@ impl Settings {
         global: &Global,
         flags: &Flags,
     ) -> Result<Settings, CliError> {
-        let raw: RawConfig =
-            layers.table().clone().try_into().map_err(|error| CliError::usage(format!("config: {error}")))?;
+        let raw: RawConfig = layers
+            .table()
+            .clone()
+            .try_into()
+            .map_err(|error| CliError::usage(format!("cannot read the configuration: {error}")))?;
         let absolute = |model: String| environment.absolute_model(&model);
         let agent = flags.agent.clone().or(raw.default_agent).unwrap_or_else(|| LEAD_AGENT.to_owned());
         let mut swarm = raw.swarm;
@@ -338,6 +341,12 @@ impl Settings {
             flag if flag.starts_with("--") => ModeOrigin::Choice,
             _ => ModeOrigin::Configuration,
         }
+    }
+
+    /// The user's configuration file: `config.json` if it exists, otherwise `config.toml`.
+    pub(crate) fn existing_config_file(&self) -> PathBuf {
+        let json_file = self.config_file.with_extension("json");
+        if json_file.symlink_metadata().is_ok() { json_file } else { self.config_file.clone() }
     }
 
     /// Environment of commands.

@@ -27,7 +27,7 @@ use crate::output;
 use crate::presets;
 use crate::project_context;
 use crate::sanitize;
-use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreAddress, StoreOrigin};
+use crate::settings::{Instructions, SCRIPT_PREFIX, Settings, StoreAddress, StoreOrigin, did_you_mean};
 
 /// Maximum bytes of command output that a model reads.
 const MAX_SHELL_OUTPUT_BYTES: usize = 32 * 1024;
@@ -278,9 +278,13 @@ pub(crate) fn check_rules(permissions: &Permissions, tools: &Toolbox) -> Result<
         for rule in rules {
             let name = rule.tool();
             if !known.contains(name) && !name.starts_with("mcp__") && !name.starts_with("acp__") {
-                let fix = match rule.builtin_equivalent() {
-                    Some(instead) => format!("Write {instead}."),
-                    None => format!("Known tools: {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+                let near = did_you_mean(name, known.iter().copied());
+                let fix = match (rule.builtin_equivalent(), near) {
+                    (Some(instead), _) => format!("Use `{instead}`."),
+                    (None, Some(near)) => format!("Did you mean `{near}`?"),
+                    (None, None) => {
+                        format!("Known tools: {}", known.into_iter().collect::<Vec<_>>().join(", "))
+                    }
                 };
                 return Err(CliError::usage(format!(
                     "permissions.{list}: unknown tool in the rule `{rule}`. {fix}"
@@ -331,8 +335,9 @@ pub(crate) fn check_model(settings: &Settings) -> Result<(), CliError> {
 }
 
 fn load_script(file: &Path) -> Result<Script, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    Script::parse(&text).map_err(|error| format!("{} is not a valid script: {error}", file.display()))
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read the script {}: {error}", file.display()))?;
+    Script::parse(&text).map_err(|error| format!("cannot parse the script {}: {error}", file.display()))
 }
 
 /// Limits of the next round.

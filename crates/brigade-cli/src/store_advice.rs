@@ -40,10 +40,10 @@ fn advice(error: &StoreError) -> Option<String> {
             "Check the store, then run `brigade resume`. Nothing recorded is lost."
         }
         StoreError::Broken { kind, .. } => match kind {
-            BrokenKind::Foreign => "Choose another with --store.",
-            BrokenKind::NotAStore => "Move it away, or choose another with --store.",
+            BrokenKind::Foreign => "Choose another store with --store.",
+            BrokenKind::NotAStore => "Move it away, or choose another store with --store.",
             BrokenKind::Format => "Restore the file from a backup.",
-            BrokenKind::Corrupt => "Save what is still readable with `brigade sessions export`.",
+            BrokenKind::Corrupt => "Export the readable sessions with `brigade sessions export`.",
             BrokenKind::Disk => "Check the disk with `brigade doctor`.",
             BrokenKind::Other => return None,
         },

@@ -24,7 +24,7 @@ pub fn parse_dollars(text: &str) -> Result<u64, String> {
         return Err(format!("'{text}' has more than nine decimal places"));
     }
     decimal(number, 9)
-        .ok_or_else(|| format!("'{text}' is not an amount in dollars. Use a form such as 2 or 0.50"))
+        .ok_or_else(|| format!("'{text}' is not an amount in dollars. Use a number such as 2 or 0.50"))
 }
 
 /// Returns a decimal number times ten to the power of `digits`, if the result is an integer.

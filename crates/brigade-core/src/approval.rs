@@ -42,7 +42,7 @@ pub enum AnswerError {
     #[error(transparent)]
     InvalidRule(#[from] RuleError),
     /// The rule of the answer is for another tool.
-    #[error("cannot apply the rule `{rule}`: the approval request is for {tool}. Use a rule for {tool}.")]
+    #[error("cannot apply the rule `{rule}`: the approval request is for `{tool}`. Use a rule for `{tool}`.")]
     OtherTool {
         /// The rule.
         rule: Rule,

@@ -100,7 +100,9 @@ impl DelegationStyles {
         let unused = sections.into_iter().filter(|(_, style, is_there)| *is_there && !listed.contains(style));
         unused
             .map(|(section, style, _)| {
-                format!("the section [{section}] has no effect: delegation.faces does not name {style}")
+                format!(
+                    "the section [{section}] has no effect: `delegation.faces` does not include `{style}`"
+                )
             })
             .collect()
     }

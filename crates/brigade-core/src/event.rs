@@ -460,7 +460,9 @@ impl fmt::Display for CallFault {
             | CallFault::Fatal { message }
             | CallFault::Overflow { message }
             | CallFault::Cut { message } => f.write_str(message),
-            CallFault::GivenUp { message, next } => write!(f, "{message}; falling back to {next}"),
+            CallFault::GivenUp { message, next } => {
+                write!(f, "{}; falling back to {next}", message.trim_end_matches('.'))
+            }
             CallFault::Interrupted => f.write_str("Brigade exited while the model was answering"),
             CallFault::Stopped => f.write_str("stopped while the model was answering"),
             CallFault::Unaffordable => f.write_str("the budget does not cover another model call"),

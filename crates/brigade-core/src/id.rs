@@ -28,7 +28,7 @@ pub enum IdError {
     )]
     Session(String),
     /// The text does not have the format of a call id.
-    #[error("'{0}' is not a call id: expected `turn-index`")]
+    #[error("'{0}' is not a call id: expected a turn and an index, such as `3-0`")]
     Call(String),
     /// The text is not a content hash.
     #[error("'{0}' is not a content hash: expected 64 hexadecimal digits")]

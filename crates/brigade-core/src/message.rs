@@ -140,7 +140,7 @@ impl ToolSpec {
 /// Category of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names say it")]
+#[expect(missing_docs, reason = "the variant names are self-explanatory")]
 pub enum Category {
     Read,
     Edit,

@@ -62,7 +62,7 @@ impl fmt::Display for Mode {
 
 /// Unknown name of a mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a mode. Use one of `plan`, `ask`, `edit`, `auto`")]
+#[error("`{0}` is not a mode. Use `plan`, `ask`, `edit` or `auto`")]
 pub struct ModeError(String);
 
 impl FromStr for Mode {
@@ -195,7 +195,7 @@ impl Permissions {
         if let Some((_, rule)) =
             denies().filter(|(found, _)| *found == Match::Yes).min_by_key(|(_, rule)| *rule)
         {
-            return Verdict::Deny { reason: format!("the rule `{rule}` in permissions.deny forbids it") };
+            return Verdict::Deny { reason: format!("the rule `{rule}` in `permissions.deny` forbids it") };
         }
         if self.mode == Mode::Plan && action.kind != ActionKind::Pure {
             return Verdict::Deny { reason: plan_reason(action.tool) };

@@ -13,7 +13,7 @@ use crate::Policy;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// The host is not one of this server's names.
-    #[error("Forbidden: unknown Host. Allow it with --host NAME.")]
+    #[error("Forbidden: unknown Host header. Allow it with --host NAME.")]
     Host,
     /// A web page from another origin sent it.
     #[error("Forbidden: requests from this Origin are not allowed. Allow it with --origin URL.")]

@@ -107,7 +107,7 @@ impl ApprovalRequest {
         if let Some(rule) = &self.always {
             choices.insert(1, "always");
             message.push_str(&format!(
-                " `always` allows {} for this agent from now on.",
+                " `always` allows `{}` for this agent from now on.",
                 text::one_line(rule, MAX_CALL_BYTES)
             ));
         }

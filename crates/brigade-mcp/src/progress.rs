@@ -93,7 +93,7 @@ fn describe(node: &Node) -> String {
         Activity::Pending => format!("{label} is starting"),
         Activity::Thinking => format!("{label} is thinking (turn {})", node.turns.saturating_add(1)),
         Activity::Tool(tool) => format!("{label} is calling {tool}"),
-        Activity::Delegating => format!("{label} is waiting for {} agents", node.children.len()),
+        Activity::Delegating => format!("{label} is waiting for its sub-agents"),
         Activity::WrappingUp => format!("{label} is wrapping up"),
         Activity::Compacting => format!("{label} is compacting the conversation"),
         Activity::Ended(outcome) => format!("{label}: {}", outcome.status.as_str()),

@@ -67,9 +67,9 @@ fn raise_limit_hint(limit: LimitKind, limit_source: LimitSource) -> String {
         LimitKind::Permission => "--mode MODE",
     };
     match limit_source {
-        LimitSource::Server => format!("start brigade mcp with a higher limit: {flag}"),
+        LimitSource::Server => format!("start `brigade mcp` with a higher limit ({flag})"),
         LimitSource::Caller => {
-            format!("the caller lent too little budget, or brigade mcp needs a higher limit: {flag}")
+            format!("raise the budget of the call, or start `brigade mcp` with a higher limit ({flag})")
         }
     }
 }
@@ -111,7 +111,7 @@ pub(crate) fn status(found: &FoundSession) -> CallToolResult {
     for question in &questions {
         let what = text::one_line(question.what.as_str(), 200);
         lines.push(format!(
-            "? {} requests approval: {what} (brigade answer {})",
+            "? {} requests approval: {what} (answer with `brigade answer {}`)",
             question.session,
             question.name()
         ));
@@ -154,7 +154,7 @@ fn state(found: &FoundSession) -> (&'static str, String) {
 
 /// Hint for a tree that no process is running.
 pub(crate) fn resume(root: &SessionId) -> String {
-    format!("the process that ran it has ended. Resume it with: brigade resume {root}")
+    format!("the process that ran it has ended. Resume it with `brigade resume {root}`")
 }
 
 fn activity(node: &Node) -> String {
@@ -162,7 +162,7 @@ fn activity(node: &Node) -> String {
         Activity::Pending => "waiting".to_owned(),
         Activity::Thinking => "thinking".to_owned(),
         Activity::Tool(tool) => format!("using {}", text::one_line(tool, 64)),
-        Activity::Delegating => "waiting for its agents".to_owned(),
+        Activity::Delegating => "waiting for its sub-agents".to_owned(),
         Activity::WrappingUp => "finishing".to_owned(),
         Activity::Compacting => "compacting the conversation".to_owned(),
         Activity::Ended(outcome) => outcome.status.as_str().to_owned(),

@@ -49,7 +49,7 @@ pub(crate) const CLIENT_ACTOR: &str = "the MCP client";
 /// Limits of the calls. A cancelled tree that does not stop in time is abandoned and can be resumed later.
 const CALL_LIMITS: OpenLimits = OpenLimits { max_open: 64, stop_timeout: Some(Duration::from_secs(10)) };
 
-const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each one the goal, the context, the files and the expected format of the result. The _meta of each result contains the session id under brigade/session; pass it to session_status, tell, stop and read_result.";
+const INSTRUCTIONS: &str = "Brigade runs agents for you, each with its own tools, budget and depth limit. Delegate work that is large or separable, and start independent tasks in parallel. The agents see nothing of your conversation: give each one the goal, the context, the files and the expected format of the result. The `_meta` of each result contains the session id under `brigade/session`; pass it to `session_status`, `tell`, `stop` and `read_result`.";
 
 /// Brigade as an MCP server. Clones share their state.
 #[derive(Clone)]
@@ -98,7 +98,7 @@ impl Runtimes {
 pub enum SetupError {
     /// No delegation style is enabled.
     #[error(
-        "cannot serve MCP: no delegation tool is enabled. Enable some with --faces delegate,subagent,spawn. Dispatch also needs an agent file; create one with: brigade agents new ID"
+        "cannot serve MCP: no delegation tool is enabled. Enable some with `--faces delegate,subagent,spawn`. `dispatch` also needs an agent file; create one with `brigade agents new ID`."
     )]
     NoDelegationTools,
 }
@@ -114,7 +114,7 @@ impl Server {
         let agent = Agent {
             id: AGENT.to_owned(),
             name: AGENT.to_owned(),
-            description: "Forwards a call of an MCP client".to_owned(),
+            description: "Forwards a call from an MCP client".to_owned(),
             model: Some(passthrough::in_front_of(&settings.model)),
             fallbacks: settings.fallbacks.clone(),
             // This agent represents the client, which defines the children. They are limited by the user's

@@ -33,7 +33,7 @@ pub enum GuardError {
     /// The guard cannot enforce the confinement of the job. Nothing was run.
     #[error(
         "cannot start the command of `{tag}`: its guard cannot enforce the requested confinement. \
-         Run it without confinement, or do not run it."
+         Run it without confinement."
     )]
     CannotConfine {
         /// Tag of the job.

@@ -124,7 +124,7 @@ fn execute(job: &JobMessage) -> (Report, Vec<u8>) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the guard is what starts commands")]
+#[expect(clippy::disallowed_methods, reason = "only the guard starts commands")]
 fn start(job: &JobMessage) -> io::Result<(Pid, PipeReader)> {
     let (reader, writer) = io::pipe()?;
     rustix::io::ioctl_fionbio(&reader, true)?;

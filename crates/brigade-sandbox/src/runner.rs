@@ -125,7 +125,7 @@ struct GuardProcess {
 }
 
 impl GuardProcess {
-    #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
+    #[expect(clippy::disallowed_methods, reason = "processes are started only in this crate")]
     fn start(guard: &GuardCommand, job: &Job, socket: Option<OwnedFd>) -> Result<Self, GuardError> {
         let mut command = Command::new(&guard.program);
         command.args(&guard.arguments).arg(&job.tag).env_clear();
@@ -302,7 +302,9 @@ async fn read_report(
     let mut output = Vec::new();
     if let Report::Finished { output_bytes, .. } = &report {
         if *output_bytes > output_limit {
-            return Err(ReportError::Malformed(format!("it announced {output_bytes} bytes of output")));
+            return Err(ReportError::Malformed(format!(
+                "it announced {output_bytes} bytes of output; the limit is {output_limit}"
+            )));
         }
         output.resize(*output_bytes, 0);
         pipe.read_exact(&mut output).await?;

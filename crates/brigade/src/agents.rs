@@ -285,7 +285,7 @@ fn duplicates(id: &str, same: &[impl std::borrow::Borrow<AgentDefinition>]) -> V
         line: None,
         kind: ProblemKind::Duplicate,
         cause: format!(
-            "duplicate id `{id}`, also defined in {}. Neither file is used; rename one of them.",
+            "duplicate id `{id}`, also defined in {}. Neither file is used. Rename one of them.",
             first.display()
         ),
     };

@@ -13,8 +13,8 @@ pub use crate::remote::{ExternalLimits, ReportedUsage};
 use crate::tool::AnyTool;
 
 /// Failure cause of a session that an external program was running when the runner stopped.
-pub const INTERRUPTED: &str = "interrupted, outcome unknown: the runner stopped while the external agent was working; \
-it is not called again";
+pub const INTERRUPTED: &str = "interrupted, outcome unknown: Brigade exited while the external agent was working, \
+and the agent was not called again";
 
 /// External agents that a runtime can reach.
 ///

@@ -255,7 +255,7 @@ pub type OnStart = Box<dyn FnMut(&SubagentInfo) + Send>;
 
 /// Optional closures, one per kind of event.
 #[derive(Default)]
-#[expect(missing_docs, reason = "each is named after the event that it is called with")]
+#[expect(missing_docs, reason = "each field is named after the event that it receives")]
 pub struct SubagentCallbacks {
     pub on_start: Option<OnStart>,
     pub on_stream_delta: Option<Callback<str>>,

@@ -63,8 +63,8 @@ impl ResolvedAgent {
         match options.find(|model_option| !model_option.is_priced) {
             Some(ModelOption { name, .. }) if budget.usd != Limit::Unlimited => Err(format!(
                 "cannot enforce a budget in dollars: the price of the model '{name}' is unknown. Set `input` and `output`, \
-                 in dollars per million tokens, under [prices.\"{name}\"] in your configuration, or replace \
-                 --budget-usd and budget.usd with a budget in tokens."
+                 in dollars per million tokens, under `[prices.\"{name}\"]` in your configuration, or replace \
+                 `--budget-usd` and `budget.usd` with a budget in tokens."
             )),
             Some(_) | None => Ok(()),
         }

@@ -184,7 +184,7 @@ impl Runtime {
     async fn check_unused(&self, session: SessionId) -> Result<SessionId, RunError> {
         if session.parent().is_some() || !self.core.store.read(&session, 0).await?.is_empty() {
             return Err(RunError::Config(format!(
-                "cannot start session {session}: the id is already in use or is that of a sub-agent. Choose another id."
+                "cannot start session {session}: the id is already in use or belongs to a sub-agent. Choose another id."
             )));
         }
         Ok(session)
@@ -315,7 +315,7 @@ impl Runtime {
         let is_fixed = matches!(agent.backend, Backend::Acp(_))
             || agent.model.as_deref().is_some_and(|name| name.starts_with(passthrough::PROVIDER));
         if reason == Reason::Compact && is_fixed {
-            return Err(cannot_compact(&state, "an external program keeps its conversation"));
+            return Err(cannot_compact(&state, "its conversation is kept by an external program"));
         }
         if let Some(model) = options.model.as_ref().filter(|_| !is_fixed) {
             agent.model = Some(model.clone());
@@ -393,7 +393,7 @@ impl Runtime {
                 spent: state.ledger().spent(),
                 detached: Detached::none(),
             }),
-            None => Err(RunError::Bug(format!("{session} ended without an outcome"))),
+            None => Err(RunError::Bug(format!("session {session} ended without an outcome"))),
         };
         tree.remember(state, started, tree.history.restored_until);
         Run::start(self.clone(), tree, RunWork::AlreadyEnded(Box::new(result))).await
@@ -564,11 +564,11 @@ impl Runtime {
 /// Fails if the conversation is incomplete or has no older part to summarize.
 fn can_compact(state: &State) -> Result<(), RunError> {
     let cause = if state.is_running() {
-        "its last round is still open. Resume it first"
+        "its last round has not ended. Resume it first"
     } else if state.has_unread_input() {
         "it has not replied to the last message. Resume it first"
     } else if !state.can_compact() {
-        "it has no older part yet to summarize"
+        "it has no older messages to summarize yet"
     } else {
         return Ok(());
     };
@@ -587,7 +587,7 @@ fn resume_message(state: &State) -> String {
         }
         Some(Status::Failed { cause }) => {
             let cause: String = cause.chars().take(MAX_CAUSE_CHARS).collect();
-            format!("Your last round failed: {cause}. This is a retry. ")
+            format!("Your last round failed: {}. This is a retry. ", cause.trim_end_matches('.'))
         }
         Some(Status::Lost { .. }) => {
             "Your last round was interrupted, and the outcome of its last step is unknown. Check that step first. "

@@ -31,11 +31,11 @@ pub enum SchemaError {
     #[error("it is not JSON: {0}")]
     NotJson(String),
     /// The JSON is not an object.
-    #[error("expected a JSON Schema, which is an object")]
+    #[error("expected a JSON Schema object")]
     NotAnObject,
     /// The schema refers to another document.
     #[error(
-        "it refers to {0}, but references to other documents are not followed. Copy the definition into the `$defs` of the schema"
+        "it refers to {0}, but references to other documents are not followed. Copy the definition into the schema's `$defs`"
     )]
     Remote(String),
     /// The schema is not valid JSON Schema.
@@ -64,7 +64,7 @@ impl ResultSchema {
             None => Ok(value.to_string()),
             Some(error) => {
                 let place = error.instance_path().to_string();
-                let place = if place.is_empty() { "the whole".to_owned() } else { place };
+                let place = if place.is_empty() { "the top level".to_owned() } else { place };
                 let shown: String = error.to_string().chars().take(MAX_CAUSE_CHARS).collect();
                 Err(format!("{shown} (at {place})"))
             }

@@ -247,7 +247,7 @@ impl Driver {
                     }
                     if !self.state().is_running() {
                         return Err(DriverError::Bug(format!(
-                            "{} was never started",
+                            "session {} was never started",
                             self.state().session()
                         )));
                     }
@@ -280,7 +280,7 @@ impl Driver {
     /// forever.
     fn contradiction(&self, what: &str) -> DriverError {
         DriverError::Bug(format!(
-            "{} cannot {what} at event {}",
+            "session {} cannot {what} at event {}",
             self.state().session(),
             self.state().length()
         ))

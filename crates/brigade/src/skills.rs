@@ -124,7 +124,7 @@ fn scan_folder(
         Err(cause) => return problem(folder, cause),
     };
     if names.len() == MAX_ENTRIES {
-        problem(folder, format!("too many entries: only {MAX_ENTRIES} of them were read"));
+        problem(folder, format!("too many entries; only the first {MAX_ENTRIES} were read"));
     }
     for name in names {
         let path = folder.join(&name);
@@ -140,7 +140,7 @@ fn scan_folder(
             let other = &skill.name;
             problem(
                 &path,
-                format!("the skill is named `{other}`, which differs from its directory; `{other}` is used"),
+                format!("the skill name `{other}` differs from the directory name; `{other}` is used"),
             );
         }
         match found.get(&skill.name) {
@@ -179,7 +179,7 @@ fn read(root: &Workspace, all: &[PathBuf], name: &str) -> Result<Option<Skill>, 
         if all.iter().any(|other| workspace.root().starts_with(other)) {
             return Ok(None);
         }
-        return Err("it is a symbolic link to a directory outside of the skills directory".to_owned());
+        return Err("it is a symbolic link to a directory outside the skills directory".to_owned());
     }
     let files = Files::new(workspace, Arc::new(Permissions::default()), BTreeSet::from([String::new()]));
     let content = match files.read(SKILL_FILE, MAX_SKILL_BYTES) {
@@ -201,7 +201,7 @@ struct Frontmatter {
 /// Parses a `SKILL.md`.
 fn parse(text: &str) -> Result<(Frontmatter, &str), String> {
     let (head, body) = split(text)
-        .ok_or("it has no frontmatter. Begin it with name and description between two lines `---`.")?;
+        .ok_or("it has no frontmatter. Begin it with `name` and `description` between two `---` lines.")?;
     // The added first line replaces the opening `---`, so that errors have the line number of the file.
     let mut head: Frontmatter = serde_saphyr::from_str(&format!("\n{head}")).map_err(|error| {
         let error = error.to_string();
@@ -211,7 +211,7 @@ fn parse(text: &str) -> Result<(Frontmatter, &str), String> {
     head.description = head.description.trim().to_owned();
     if !is_name(&head.name) {
         return Err(format!(
-            "the name must have 1 to {MAX_NAME_BYTES} lower-case letters and digits, with single `-` between them"
+            "the name must consist of 1 to {MAX_NAME_BYTES} lowercase letters and digits, with single `-` between them"
         ));
     }
     if head.description.is_empty() {
@@ -249,7 +249,7 @@ fn is_name(name: &str) -> bool {
 pub(crate) fn explain(error: FileError) -> String {
     match error {
         FileError::NotFound { .. } => "it does not exist".to_owned(),
-        FileError::Outside { .. } => "it is outside of the skill's directory".to_owned(),
+        FileError::Outside { .. } => "it is outside the skill's directory".to_owned(),
         FileError::TooLarge { cap, .. } => format!("it is larger than {cap} bytes"),
         FileError::NotAFile { what, .. } => format!("it is {what}, not a file"),
         FileError::NotAFolder { .. } => "it is not a directory".to_owned(),
@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn parse_names_the_cause_of_an_invalid_skill() {
-        assert!(problem("# Tea").contains("between two lines"));
-        assert!(problem("---\nname: a\ndescription: b\n").contains("between two lines"));
+        assert!(problem("# Tea").contains("between two `---` lines"));
+        assert!(problem("---\nname: a\ndescription: b\n").contains("between two `---` lines"));
         assert!(problem("---\nname: a\n---\nx").contains("description"));
         assert!(problem("---\nname: a\ndescription: when: then\n---\nx").starts_with("line 3 "));
         assert!(problem("---\nname: a\ndescription: ' '\n---\nx").contains("description is empty"));

@@ -131,7 +131,7 @@ pub enum StoreError {
         actual: u64,
     },
     /// Another runner has taken over the tree.
-    #[error("cannot continue {root}: another process has taken it over (epoch {epoch} has ended)")]
+    #[error("cannot continue {root}: another process has taken it over")]
     Fenced {
         /// The tree.
         root: SessionId,
@@ -148,7 +148,7 @@ pub enum StoreError {
     },
     /// The event is not an external one, so it needs a lease and an expected length.
     #[error(
-        "cannot append `{kind}` to session {session}: only its runner may, with a lease and an expected length"
+        "cannot append `{kind}` to session {session}: the event requires the session's lease and an expected length"
     )]
     LeaseRequired {
         /// The session.

@@ -471,7 +471,7 @@ impl<T: Tool> AnyTool for Erased<T> {
     }
 
     fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("{} does not change a file", T::NAME)))
+        Err(ToolOutput::error(format!("`{}` does not edit files", T::NAME)))
     }
 }
 
@@ -507,7 +507,10 @@ impl<T: EditTool> AnyTool for ErasedEdit<T> {
     }
 
     fn run<'a>(&'a self, _arguments: Value, _context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(std::future::ready(ToolOutput::error(format!("{} is written by the runtime", T::NAME))))
+        Box::pin(std::future::ready(ToolOutput::error(format!(
+            "`{}` only plans edits; the runtime applies them",
+            T::NAME
+        ))))
     }
 
     fn plan(&self, arguments: Value, files: &Files) -> Result<EditPlan, ToolOutput> {

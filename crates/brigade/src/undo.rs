@@ -143,8 +143,8 @@ async fn undo_file(
         Some(hash) => match store.blob(hash).await? {
             Some(content) => Some(content),
             None => {
-                let cause = "its content before the edit was not kept, because it was longer than 1 MiB, was not \
-                             UTF-8, or an earlier version of Brigade made the edit";
+                let cause = "its content before the edit was not kept: it was larger than 1 MiB, was not \
+                             UTF-8, or the edit was made by an earlier version of Brigade";
                 return Ok(UndoResult::Refused { cause: cause.to_owned() });
             }
         },
@@ -183,7 +183,8 @@ fn target(now: Option<Hash>, edits: &[FileEdit]) -> Result<UndoTarget, UndoResul
     if now == newest {
         return Ok(UndoTarget { content, is_first });
     }
-    let cause = if now.is_some() { "it has changed since" } else { "it has been removed since" };
+    let cause =
+        if now.is_some() { "it has changed since the edit" } else { "it has been removed since the edit" };
     Err(UndoResult::Refused { cause: cause.to_owned() })
 }
 

@@ -13,8 +13,8 @@ const COMMANDS: [(&str, &str, &str); 9] = [
     ("tree", "", "Show the agents of this session and their status"),
     ("cost", "", "Show tokens and cost by agent and in total"),
     ("agents", "", "List the available agents"),
-    ("model", "[NAME]", "Show the model, or set it from the next prompt on"),
-    ("mode", "[MODE]", "Show the mode, or set it from the next prompt on: plan, ask, edit or auto"),
+    ("model", "[NAME]", "Show the model, or set it starting with the next prompt"),
+    ("mode", "[MODE]", "Show the mode, or set it starting with the next prompt: plan, ask, edit or auto"),
     ("tell", "AGENT TEXT", "Send a message to a running agent"),
     ("stop", "[AGENT]", "Stop this round, or one running agent"),
     ("resume", "", "Resume after a limit, a failure or a crash"),
@@ -70,12 +70,12 @@ pub(super) async fn run_command(
         "model" if arguments.is_empty() => format!("The model is {}.", open_session.model()),
         "model" => {
             config_options::set_model(open_session, arguments)?;
-            format!("The model is {} from the next prompt on.", open_session.model())
+            format!("Model set to {}, starting with the next prompt.", open_session.model())
         }
         "mode" if arguments.is_empty() => format!("The mode is {}.", open_session.mode()),
         "mode" => {
             config_options::set_mode(open_session, arguments)?;
-            format!("The mode is {} from the next prompt on.", open_session.mode())
+            format!("Mode set to {}, starting with the next prompt.", open_session.mode())
         }
         "tell" => tell(open_session, arguments).await?,
         "stop" if arguments.is_empty() && open_session.stop(by) => "Stopping.".to_owned(),
@@ -115,7 +115,7 @@ fn activity_label(activity: &Activity) -> String {
         Activity::Pending => "waiting to start".to_owned(),
         Activity::Thinking => "thinking".to_owned(),
         Activity::Tool(tool) => format!("calling {tool}"),
-        Activity::Delegating => "waiting for its agents".to_owned(),
+        Activity::Delegating => "waiting for its sub-agents".to_owned(),
         Activity::WrappingUp => "wrapping up".to_owned(),
         Activity::Compacting => "compacting the conversation".to_owned(),
         Activity::Ended(outcome) => match &outcome.status {
@@ -157,7 +157,7 @@ async fn tell(open_session: &OpenSession, arguments: &str) -> Result<String, acp
     let tree = tree(open_session).await?;
     let (node, text) = find_agent(&tree, open_session.id(), arguments)?;
     if text.is_empty() {
-        return Err(errors::params("the message is missing. Usage: /tell AGENT TEXT"));
+        return Err(errors::params("the message is missing. Usage: `/tell AGENT TEXT`"));
     }
     open_session.runtime().tell(&node.session, text).await.map_err(|error| errors::run(&error))?;
     Ok(format!("Sent to {}. It will be delivered before its next turn.", calls::brief(&node.label)))

@@ -44,10 +44,10 @@ pub(super) fn options(open_session: &OpenSession) -> Vec<acp::SessionConfigOptio
         .collect();
     vec![
         acp::SessionConfigOption::select(MODE, "Mode", open_session.mode().as_str(), modes)
-            .description("Actions that need no approval; applies from the next prompt on".to_owned())
+            .description("Actions that need no approval; takes effect with the next prompt".to_owned())
             .category(acp::SessionConfigOptionCategory::Mode),
         acp::SessionConfigOption::select(MODEL, "Model", current, models)
-            .description("The model; applies from the next prompt on".to_owned())
+            .description("The model; takes effect with the next prompt".to_owned())
             .category(acp::SessionConfigOptionCategory::Model),
     ]
 }
@@ -83,7 +83,7 @@ pub(super) fn set(
     match (&*request.config_id.0, value) {
         (MODE, Some(mode)) => set_mode(open_session, mode),
         (MODEL, Some(model)) => set_model(open_session, model),
-        (MODE | MODEL, None) => Err(errors::params("the value of this option must be one of its choices")),
+        (MODE | MODEL, None) => Err(errors::params("invalid value. Choose a value that the option offers.")),
         _ => Err(errors::params("unknown option. Available options: mode, model")),
     }
 }

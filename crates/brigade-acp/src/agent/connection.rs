@@ -89,7 +89,7 @@ impl ClientConnection {
             return self.peer.respond(&id, result).await;
         }
         let Some(client) = self.client() else {
-            let text = "the connection is not initialized. Send initialize first.";
+            let text = "the connection is not initialized. Send `initialize` first.";
             return self.peer.respond::<()>(&id, Err(errors::request(text))).await;
         };
         match method.as_str() {
@@ -245,7 +245,7 @@ impl ClientConnection {
         let permit = open_session.begin_prompt().map_err(|error| match error {
             OpenError::Busy => errors::request(
                 "the session is running. Wait for it to end, cancel it, or send a message to one of its agents with \
-                 /tell AGENT TEXT.",
+                 `/tell AGENT TEXT`.",
             ),
             other => open_session::open_error(&other),
         })?;

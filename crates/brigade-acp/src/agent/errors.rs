@@ -41,7 +41,7 @@ pub(super) fn run(error: &RunError) -> Error {
         RunError::Passthrough(_) => request(error.to_string()),
         RunError::Store(StoreError::UnknownSession(id)) => session(id.as_str()),
         RunError::Store(StoreError::Held { .. }) => request(format!(
-            "{error}. Your message will be delivered before its next turn. To see the result, load the session after it has ended."
+            "{error} Your message will be delivered before the next turn of the session. To see the result, load the session after it has ended."
         )),
         _ => failed(error.to_string()),
     }

@@ -44,7 +44,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
         None => None,
         Some(Ok(id)) => Some(id),
         Some(Err(_)) => {
-            let message_text = "the id of a message must be a string or an integer";
+            let message_text = "the `id` of a message must be a string or an integer";
             return Err(Box::new((no_id, errors::request(message_text))));
         }
     };
@@ -52,7 +52,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
         Box::new((id.clone().unwrap_or(acp::RequestId::Null), errors::request(message_text)))
     };
     if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(invalid("a message must contain \"jsonrpc\": \"2.0\""));
+        return Err(invalid("a message must contain `\"jsonrpc\": \"2.0\"`"));
     }
     let params = message.remove("params").unwrap_or_else(|| json!({}));
     match (message.remove("method"), id.clone()) {
@@ -66,7 +66,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Incoming, InvalidMessage> {
             };
             Ok(Incoming::Response { id, result })
         }
-        _ => Err(invalid("a message must have a method, a result or an error")),
+        _ => Err(invalid("a message must have `method`, `result` or `error`")),
     }
 }
 

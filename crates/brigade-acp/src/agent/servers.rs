@@ -39,7 +39,7 @@ pub(super) async fn add(
         let name = &tool.spec().name;
         if settings.tools.get(name).is_some() {
             return Err(errors::params(format!(
-                "cannot add tool {name}: it already exists. A configured MCP server has the same name. Rename yours."
+                "cannot add the tool `{name}`: it already exists, because a configured MCP server has the same name. Rename your server."
             )));
         }
     }

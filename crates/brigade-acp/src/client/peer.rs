@@ -134,7 +134,7 @@ impl Peer {
             }
         };
         let answer: InitializeResponse = serde_json::from_value(answer).map_err(|cause| {
-            format!("invalid response to initialize: {}", connection.redactor.sanitize(&cause.to_string()))
+            format!("invalid response to `initialize`: {}", connection.redactor.sanitize(&cause.to_string()))
         })?;
         if answer.protocol_version != ProtocolVersion::V1 {
             return Err(format!(
@@ -213,7 +213,7 @@ impl Drop for SessionSlot {
             return peer
                 .connection
                 .close_reason
-                .set("the process was terminated because it ignored a cancellation");
+                .set("the process was killed because it ignored a cancellation");
         }
         let idle = Arc::downgrade(peer);
         task::detach(async move {
@@ -223,7 +223,7 @@ impl Drop for SessionSlot {
                 && peer.idle_generation.load(Ordering::SeqCst) == rest
             {
                 peer.retire();
-                peer.connection.close_reason.set("the process was terminated because it was idle");
+                peer.connection.close_reason.set("the process was killed because it was idle");
             }
         });
     }
@@ -292,7 +292,7 @@ impl AgentConnection {
         let is_too_much = before > 0 && before.saturating_add(bytes) > MAX_QUEUED_BYTES;
         if is_too_much || matches!(self.outbox.try_send(line), Err(mpsc::error::TrySendError::Full(_))) {
             self.unsent.fetch_sub(bytes, Ordering::SeqCst);
-            self.close_reason.set("the process was terminated because it did not read its input");
+            self.close_reason.set("the process was killed because it did not read its input");
         }
     }
 
@@ -337,19 +337,19 @@ impl AgentConnection {
             let stray_lines = self.stray_lines.fetch_add(1, Ordering::SeqCst) + 1;
             return match stray_lines > MAX_STRAY_LINES {
                 true => Err(format!(
-                    "the process was terminated because it printed more than {MAX_STRAY_LINES} lines that are not messages"
+                    "the process was killed because it printed more than {MAX_STRAY_LINES} lines that are not messages"
                 )),
                 false => Ok(()),
             };
         }
         let message: Message = serde_json::from_slice(line).map_err(|cause| {
             let cause = self.redactor.sanitize(&cause.to_string());
-            format!("the process was terminated because it sent an invalid message: {cause}")
+            format!("the process was killed because it sent an invalid message: {cause}")
         })?;
         match (message.method, message.id) {
             (Some(_), Some(id)) if !is_id(&id) => {
                 return Err(format!(
-                    "the process was terminated because it sent a request id that is neither a number nor a string of \
+                    "the process was killed because it sent a request id that is neither a number nor a string of \
                      at most {MAX_ID_BYTES} bytes"
                 ));
             }
@@ -360,7 +360,7 @@ impl AgentConnection {
                     (_, Some(error)) => Err(self.redactor.sanitize(&error_text(&error))),
                     (Some(result), None) => Ok(result),
                     (None, None) => {
-                        return Err("the process was terminated because it sent a message without method, result or error"
+                        return Err("the process was killed because it sent a message without `method`, `result` or `error`"
                             .to_owned());
                     }
                 };
@@ -381,9 +381,7 @@ impl AgentConnection {
             let mut state = lock(&self.state);
             let id = id.and_then(Value::as_u64).filter(|id| *id < state.next);
             let Some(id) = id else {
-                return Err(
-                    "the process was terminated because it responded to an unknown request".to_owned()
-                );
+                return Err("the process was killed because it responded to an unknown request".to_owned());
             };
             state.pending.remove(&id)
         };
@@ -494,7 +492,7 @@ async fn read(connection: Arc<AgentConnection>, reader: OwnedReadHalf) {
             Ok(Some(BoundedLine::TooLong)) => {
                 let limit = MAX_LINE_BYTES >> 20;
                 connection.close_reason.set(format!(
-                    "the process was terminated because it sent a message of more than {limit} MB"
+                    "the process was killed because it sent a message of more than {limit} MiB"
                 ));
                 break;
             }

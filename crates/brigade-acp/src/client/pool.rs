@@ -166,7 +166,7 @@ impl Pool {
         self.servers.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.servers.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            format!("unknown server '{}'. Servers in [acp.servers]: {known}", sanitize(name))
+            format!("unknown server '{}'. Servers in `acp.servers`: {known}", sanitize(name))
         })
     }
 
@@ -181,7 +181,7 @@ impl Pool {
                     let known: Vec<&str> = server.agents.keys().map(String::as_str).collect();
                     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                     format!(
-                        "unknown agent '{}' of server '{name}'. Agents in [acp.servers.{name}.agents]: {known}",
+                        "unknown agent '{}' of server '{name}'. Agents in `acp.servers.{name}.agents`: {known}",
                         sanitize(agent)
                     )
                 })?;
@@ -292,7 +292,7 @@ impl AgentTarget {
         let models = answer.get("models").cloned();
         let answer: NewSessionResponse = serde_json::from_value(answer).map_err(|cause| {
             format!(
-                "invalid response to session/new: {}",
+                "invalid response to `session/new`: {}",
                 peer.connection.redactor.sanitize(&cause.to_string())
             )
         })?;
@@ -328,7 +328,7 @@ impl AgentTarget {
         match mode {
             Mode::Plan if !self.server.allow_in_plan => Err(format!(
                 "cannot start external agent '{name}' in plan mode: none of its modes is known to be safe (offered: {offers}). Set \
-                 acp.servers.{name}.allow_in_plan = true to start it anyway, or choose a less restrictive mode."
+                 `acp.servers.{name}.allow_in_plan = true` to start it anyway, or choose a less restrictive mode."
             )),
             _ => Ok((
                 chosen,

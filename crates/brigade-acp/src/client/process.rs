@@ -34,8 +34,8 @@ fn exit_status(end: ExitReason) -> String {
     match end {
         ExitReason::Exited(127) => "command not found".to_owned(),
         ExitReason::Exited(code) => format!("the process exited with code {code}"),
-        ExitReason::Signalled(signal) => format!("the process was terminated by signal {signal}"),
-        ExitReason::TimedOut | ExitReason::Cancelled => "the process was terminated".to_owned(),
+        ExitReason::Signalled(signal) => format!("the process was killed by signal {signal}"),
+        ExitReason::TimedOut | ExitReason::Cancelled => "the process was killed".to_owned(),
     }
 }
 

@@ -83,7 +83,7 @@ fn store_response(session: &ExternalSession, arguments: &Value, answer: &impl se
 }
 
 fn no_edit(name: &str) -> ToolOutput {
-    ToolOutput::error(format!("{name} does not change a file"))
+    ToolOutput::error(format!("`{name}` does not edit files"))
 }
 
 /// `fs/read_text_file`.

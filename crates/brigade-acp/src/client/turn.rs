@@ -305,7 +305,7 @@ impl Turn {
             Ok(Err(cause)) => {
                 let cause = session.connection().redactor.sanitize(&cause.to_string());
                 return self
-                    .fail_with_usage(&session, &format!("invalid response to session/prompt: {cause}"));
+                    .fail_with_usage(&session, &format!("invalid response to `session/prompt`: {cause}"));
             }
             Err(cause) if let Some(denied) = denied => {
                 let text = format!("{denied}\n(then the external agent failed: {cause})");
@@ -418,7 +418,7 @@ fn first_prompt(request: &Request) -> String {
         match message {
             Message::User(text) => parts.push(text.as_str().to_owned()),
             Message::Assistant(reply) if !reply.text.as_str().trim().is_empty() => {
-                parts.push(format!("(Your reply was:)\n{}", reply.text.as_str().trim()));
+                parts.push(format!("(Your earlier reply:)\n{}", reply.text.as_str().trim()));
             }
             Message::Assistant(_) | Message::Results(_) => {}
         }

@@ -146,7 +146,7 @@ impl CollectedUpdates {
         let text = format!("{separator}{text}");
         self.text += text.len();
         if self.text > MAX_TEXT_BYTES {
-            return Err(format!("more than {} MB of text in one reply", MAX_TEXT_BYTES >> 20));
+            return Err(format!("more than {} MiB of text in one reply", MAX_TEXT_BYTES >> 20));
         }
         // Text from before the last request is a separate paragraph.
         let before = if is_first && !state.reply_text.is_empty() { SEPARATOR } else { "" };
@@ -382,7 +382,9 @@ mod tests {
         for _ in 0..4 {
             collected.take(None, message_chunk(&piece), &mut state, &mut out).unwrap();
         }
-        assert!(collected.take(None, message_chunk("x"), &mut state, &mut out).unwrap_err().contains("1 MB"));
+        assert!(
+            collected.take(None, message_chunk("x"), &mut state, &mut out).unwrap_err().contains("1 MiB")
+        );
         assert!(state.reply_text.len() <= MAX_REPLY_TEXT_BYTES);
         let mut collected = CollectedUpdates::default();
         for id in 0..10_000 {

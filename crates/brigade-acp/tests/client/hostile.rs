@@ -25,12 +25,12 @@ async fn expect_failure(commands: &str, expected: &str) -> Harness {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_ten_megabytes_fails_the_call() {
-    expect_failure("!say a\n!long", "a message of more than 8 MB").await;
+    expect_failure("!say a\n!long", "a message of more than 8 MiB").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_message_fails_the_call() {
-    expect_failure("!endless", "a message of more than 8 MB").await;
+    expect_failure("!endless", "a message of more than 8 MiB").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -230,7 +230,7 @@ async fn stop_reasons_map_to_reply_outcomes() {
     assert!(limited.text.as_str().contains("its own request limit"), "{limited:?}");
     for (commands, words) in [
         ("!stop cancelled", "the agent reported that it was cancelled"),
-        ("!stop because", "invalid response to session/prompt"),
+        ("!stop because", "invalid response to `session/prompt`"),
         ("!fail disk full", "Internal error: disk full"),
     ] {
         let Status::Failed { cause } = ended(commands).await.status else {

@@ -145,7 +145,7 @@ async fn denied(then: &str) -> (brigade::core::Outcome, String) {
 async fn refusal_names_the_call_and_the_rule_that_would_permit_it() {
     let refused = "(denied: Build: make it so. `acp__fix__execute` is not allowed: this mode requires approval, and no \
                    user is available. Continue without it. The user can allow it with the rule `shell(make it so)` in \
-                   permissions.allow, or with --mode auto.)";
+                   `permissions.allow`, or with --mode auto.)";
     for then in ["!stop cancelled", "!stop refusal"] {
         let (outcome, read) = denied(then).await;
         assert_eq!(outcome.status, Status::Incomplete { limit: LimitKind::Permission }, "{then}");

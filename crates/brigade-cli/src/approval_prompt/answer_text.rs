@@ -10,7 +10,7 @@ use crate::render::wrap_items;
 use crate::sanitize;
 
 /// Message for a call that cannot always be allowed.
-pub(super) const NO_RULE: &str = "No rule can cover exactly this call. Press y to allow it once.";
+pub(super) const NO_RULE: &str = "No rule can match only this call. Press y to allow it once.";
 
 /// Approvals that an answer applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl InvalidAnswer {
     pub(crate) fn for_command(&self) -> String {
         match self {
             InvalidAnswer::NoRule => {
-                "No rule can cover exactly this call. Use `yes` to allow it once.".to_owned()
+                "No rule can match only this call. Use `yes` to allow it once.".to_owned()
             }
             InvalidAnswer::InvalidRule(error) => error.to_string(),
             InvalidAnswer::Unknown { word, has_rule } => {

@@ -179,7 +179,7 @@ fn rule(text: &str, open: &PendingApproval) -> Result<String, String> {
     approval::parse_rule(text, open.tool()).map(|rule| rule.to_string()).map_err(|error| match error {
         AnswerError::OtherTool { rule, tool } => {
             let (rule, tool) = (sanitize::line(&rule.to_string()), sanitize::line(&tool));
-            format!("`{rule}` is not a rule for {tool}. Start the rule with {tool}.")
+            format!("`{rule}` is not a rule for `{tool}`. Start the rule with `{tool}`.")
         }
         AnswerError::InvalidRule(_) | AnswerError::NotOpen => error.to_string(),
     })

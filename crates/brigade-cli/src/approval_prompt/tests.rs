@@ -220,7 +220,7 @@ fn edited_rule_must_match_the_tool() {
     prompt.key(Key::Edit(Edit::KillToStart), &tree);
     prompt.paste("read_file");
     assert_eq!(prompt.key(Key::Enter, &tree), PromptAction::Nothing);
-    assert!(footer(&prompt, &tree).contains("`read_file` is not a rule for shell"));
+    assert!(footer(&prompt, &tree).contains("`read_file` is not a rule for `shell`"));
     prompt.key(Key::Edit(Edit::KillToStart), &tree);
     prompt.paste("shell(make *)");
     let PromptAction::Answers(given) = prompt.key(Key::Enter, &tree) else { panic!("no answer") };

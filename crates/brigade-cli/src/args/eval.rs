@@ -10,12 +10,12 @@ pub(super) const HELP: &str = "\
 Examples:
   brigade eval --list                            the tasks, and what each one expects
   brigade eval quick-answer -m ollama/qwen3      one task with another model
-  brigade eval --runs 3 --output-format json     every task three times, for programs
+  brigade eval --runs 3 --output-format json     every task three times, as JSON
 
-The tasks run with your model and key, so they cost money: the most that they can cost is
-printed first. Each task has a temporary directory and a session store of its own. Of your
-configuration, only the model, the providers and the prices are used. Programs check the
-results, never a model.
+The tasks run with your model and key, so they cost money; the maximum cost is printed
+first. Each task has its own temporary directory and session store. Only the model, the
+providers and the prices of your configuration are used. Results are checked by programs,
+not by a model.
 
 Exit code 0 if all tasks passed, 1 if one failed, 130 after Ctrl-C.";
 
@@ -25,7 +25,7 @@ pub(crate) struct Eval {
     /// Tasks to run (default: all)
     #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(task_names()), hide_possible_values = true)]
     pub(crate) tasks: Vec<String>,
-    /// List the tasks and run none
+    /// List the tasks without running them
     #[arg(long, conflicts_with_all = ["model", "budget_usd", "budget_tokens", "runs", "keep"])]
     pub(crate) list: bool,
     /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
@@ -37,7 +37,7 @@ pub(crate) struct Eval {
     /// Maximum tokens of each task, input plus output: 500000, 500k or 2M (default: set by the task)
     #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = units::parse_count)]
     pub(crate) budget_tokens: Option<u64>,
-    /// Number of times that each task runs
+    /// Number of runs of each task
     #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
     /// Keep the temporary directory with the projects and the sessions

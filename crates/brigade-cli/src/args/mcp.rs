@@ -20,7 +20,8 @@ For other clients, in their MCP configuration:
 
 The client gets the delegation tools (delegate, subagent, subagent_dispatch,
 subagent_spawn) and session_status, tell, stop and read_result. Each call is a session
-with the limits of run; see it with brigade sessions, continue it with brigade resume.
+with the same limits as a run. Show it with brigade sessions, and continue it with brigade
+resume.
 Calls that need approval are denied; the message names the flag that permits them, such
 as --mode auto.
 
@@ -35,8 +36,7 @@ pub(crate) struct Mcp {
     /// Serve streamable HTTP at this address, path /mcp, instead of standard input and output
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
-    /// Environment variable with the token that clients must send, at least 16 characters; without it a token is
-    /// generated
+    /// Environment variable with the token that clients must send, at least 16 characters (default: generate a token)
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub(crate) token_env: Option<String>,
     /// Additional host name of this server, such as agents.example or agents.example:8443 (repeatable)

@@ -10,7 +10,7 @@ pub(super) const DEMO_HELP: &str = "\
 Examples:
   brigade demo               three sub-agents, one refusal, a budget, a kill and a resume
   brigade demo --no-crash    the same without the kill
-  brigade demo --keep        keeps the project and the session, to look at them afterwards
+  brigade demo --keep        keeps the project and the session for inspection
 
 The model is a script and its prices are invented; everything else is real. The demo
 works in a temporary directory, which it removes, and does not touch your sessions.";
@@ -19,7 +19,7 @@ works in a temporary directory, which it removes, and does not touch your sessio
 pub(super) const INIT_HELP: &str = "\
 Examples:
   brigade init                                       asks two questions
-  brigade init --yes                                 uses what is available here, asks nothing
+  brigade init --yes                                 uses the first available model, asks nothing
   brigade init --model ollama/qwen3 --mode edit      sets both, asks nothing
   brigade init --project --model ollama/qwen3 --yes  settings of this directory, for all users
 
@@ -66,8 +66,8 @@ pub(crate) struct Init {
     /// Model: PROVIDER/MODEL, or script:FILE for a scripted one
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Which calls run without approval: plan (read only; all else is denied), ask (read only), edit (also edit files), auto
-    /// (everything that no rule denies or asks about)
+    /// Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits), auto
+    /// (all calls that no deny or ask rule matches)
     #[arg(long, value_name = "plan|ask|edit|auto", value_parser = |text: &str| text.parse::<Mode>())]
     pub(crate) mode: Option<Mode>,
     /// Write .brigade/config.toml of this directory instead of your own configuration

@@ -11,8 +11,8 @@ Examples:
   brigade tools add tickets --url https://tickets.example.com/mcp
   brigade tools remove tickets
 
-add and remove edit mcpServers in your config.toml and leave the rest of it unchanged.
-${NAME} refers to an environment variable, so that no key has to be in the file.";
+`add` and `remove` edit `mcpServers` in your config.toml and leave the rest unchanged.
+Write ${NAME} for the value of an environment variable, to keep keys out of the file.";
 
 /// Arguments of `tools`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Tools {
 /// Subcommands of `tools`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
-    /// List the tools of the lead
+    /// List the tools of the lead agent
     List {
         /// Start the MCP servers and list their tools too
         #[arg(long)]

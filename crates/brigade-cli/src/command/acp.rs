@@ -29,7 +29,7 @@ use crate::setup;
 pub(crate) fn run(global: Global, acp: Acp) -> Result<Exit, CliError> {
     if acp.flags.cwd.is_some() {
         return Err(CliError::usage(
-            "cannot use --cwd with brigade acp: the client chooses the directory of a session. Omit it.",
+            "cannot use --cwd with brigade acp: the client chooses the directory of each session. Omit the flag.",
         ));
     }
     let settings = Settings::load_user_only(&global)?;

@@ -154,7 +154,7 @@ async fn submit(
             |open: &&PendingApproval| format!("  {}  {}", open.name(), approval_view::headline(open, tree));
         let names: Vec<String> = open.iter().map(name).collect();
         return Err(CliError::usage(format!(
-            "{} approval requests are pending. Name one of them, or answer all with `yes all` or `no all`:\n{}",
+            "{} approval requests are pending. Specify one, or answer all with `yes all` or `no all`:\n{}",
             open.len(),
             names.join("\n")
         )));
@@ -190,7 +190,7 @@ async fn submit(
 fn confirmation(open: &PendingApproval, tree: &Tree, given: &UserAnswer) -> String {
     let (who, action) = (approval_view::lineage(open, tree), approval_view::action(open));
     match given {
-        UserAnswer::Once => format!("{who} may {action} this once."),
+        UserAnswer::Once => format!("{who} may {action} once."),
         UserAnswer::Always(rule) => {
             format!("{who} may {action}. Always allowed from now on: {}.", sanitize::line(rule))
         }

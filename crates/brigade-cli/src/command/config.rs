@@ -31,6 +31,7 @@ fn schema(global: &Global) -> Result<Exit, CliError> {
 fn show(global: &Global) -> Result<Exit, CliError> {
     let settings = Settings::load(global)?;
     let layers = settings.layers.without_secrets();
+    let config_file = settings.existing_config_file();
     match global.output_format {
         OutputFormat::Text => {
             let project = settings.project.map_or_else(String::new, |project| {
@@ -38,7 +39,7 @@ fn show(global: &Global) -> Result<Exit, CliError> {
             });
             let head = format!(
                 "# configuration: {}\n{project}# sessions: {}\n\n",
-                settings.config_file.display(),
+                config_file.display(),
                 settings.store
             );
             output::text(&format!("{head}{}", layers.render()))?;
@@ -48,7 +49,7 @@ fn show(global: &Global) -> Result<Exit, CliError> {
             output::json(&json!({
                 "config": layers.table(),
                 "origins": origins,
-                "config_file": settings.config_file,
+                "config_file": config_file,
                 "project": settings.project.map(|project| project.root),
                 "store": settings.store,
             }))?;

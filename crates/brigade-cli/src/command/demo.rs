@@ -42,7 +42,7 @@ const TIME_AFTER_KILL: Duration = Duration::from_millis(800);
 pub(crate) fn run(global: Global, demo: Demo) -> Result<Exit, CliError> {
     if global.store.is_some() {
         return Err(CliError::usage(
-            "cannot use --store with the demo: it stores its session in a directory of its own. Use --keep to keep that directory.",
+            "cannot use --store with the demo: it stores its session in its own temporary directory. Use --keep to keep that directory.",
         ));
     }
     let folder = DemoFolder::create()?;
@@ -154,10 +154,11 @@ fn print_end(
 
 fn closing(demo: &Demo, folder: &DemoFolder, root: &SessionId) -> String {
     if !demo.keep {
-        return "The project and its session are removed; --keep keeps them. Next: brigade init".to_owned();
+        return "The project and its session were removed. Use --keep to keep them. Next: brigade init"
+            .to_owned();
     }
     let store = summary::shell_quoted(&folder.store().display().to_string());
-    format!("To look closer: brigade sessions tree {root} --store {store}")
+    format!("To inspect the run: brigade sessions tree {root} --store {store}")
 }
 
 /// The point up to which a worker is followed.

@@ -40,7 +40,7 @@ pub(crate) fn run(global: &Global, eval: &Eval) -> Result<Exit, CliError> {
     }
     if global.store.is_some() {
         return Err(CliError::usage(
-            "cannot use --store with eval: it stores its sessions in a directory of its own. Use --keep to keep that folder.",
+            "cannot use --store with eval: it stores its sessions in its own temporary directory. Use --keep to keep that directory.",
         ));
     }
     let flags = Flags { model: eval.model.clone(), ..Flags::default() };
@@ -50,7 +50,7 @@ pub(crate) fn run(global: &Global, eval: &Eval) -> Result<Exit, CliError> {
         let name = &model.name;
         return Err(CliError::usage(format!(
             "cannot enforce --budget-usd: the price of the model '{name}' is unknown. Set `input` and `output`, in dollars \
-             per million tokens, under [prices.\"{name}\"] in your configuration, or use --budget-tokens."
+             per million tokens, under `[prices.\"{name}\"]` in your configuration, or use --budget-tokens."
         )));
     }
     let ran = setup::multi_thread_runtime()?.block_on(async {
@@ -130,12 +130,12 @@ fn clean_up(eval: &Eval, folder: TempDir) -> Result<(), CliError> {
     let path = folder.path().to_path_buf();
     if !eval.keep {
         return folder.close().map_err(|error| {
-            CliError::failed(format!("cannot remove {}: {error}. Remove it yourself.", path.display()))
+            CliError::failed(format!("cannot remove {}: {error}. Remove it manually.", path.display()))
         });
     }
     let store = Attempt::store(&folder.keep().join("TASK-RUN"));
     output::note(&format!(
-        "Kept because of --keep: {}\nTo look closer: brigade sessions tree last --store {}",
+        "Kept because of --keep: {}\nTo inspect the last run: brigade sessions tree last --store {}",
         path.display(),
         shell_quoted(&store.display().to_string())
     ));
@@ -164,7 +164,7 @@ impl ChosenModel {
         };
         let chosen = setup::models(settings)
             .choose(&name)
-            .map_err(|error| CliError::usage(error).hint(model_hints::hint_for_model(settings, &name)))?;
+            .map_err(|error| model_hints::unusable_model(settings, &name, CliError::usage(error)))?;
         let price = chosen.provider.model_info(&chosen.name).price;
         Ok(ChosenModel { name, price })
     }
@@ -194,7 +194,7 @@ impl ChosenModel {
         let name = &self.name;
         let Some(price) = self.price else {
             return format!(
-                "{tasks}{runs} with {name}. Its price is unknown, so only tokens are limited: at most {tokens} in all."
+                "{tasks}{runs} with {name}. Its price is unknown, so only tokens are limited: at most {tokens} in total."
             );
         };
         let cost = |budget: TaskBudget| {
@@ -202,7 +202,7 @@ impl ChosenModel {
             budget.usd.map_or(all, |usd| usd.min(all))
         };
         let most = units::format_dollars_brief(sum(&mut budgets().map(cost)));
-        format!("{tasks}{runs} with {name}: at most {most} and {tokens} tokens in all.")
+        format!("{tasks}{runs} with {name}: at most {most} and {tokens} tokens in total.")
     }
 }
 

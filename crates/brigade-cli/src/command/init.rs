@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::args::{Global, Init, OutputFormat};
 use crate::command::models::{self, Availability, ProbeScope, ProviderStatus};
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, without_temporary_path};
 use crate::model_hints;
 use crate::output;
 use crate::render::pad;
@@ -104,9 +104,9 @@ fn already_exists(file: &Path, scope: ConfigScope) -> CliError {
         ConfigScope::Project => "brigade init --project --force",
     };
     CliError::usage(format!(
-        "{} already exists; not changed.\n\
-         Show the configuration: brigade config show\n\
-         Replace it and keep a backup: {again}",
+        "cannot create a configuration: {} already exists.\n\
+         Show the configuration with: brigade config show\n\
+         Replace it and keep a backup with: {again}",
         file.display()
     ))
 }
@@ -197,9 +197,7 @@ fn check(settings: &Settings, name: &str) -> Result<(), String> {
         return settings.environment.absolute_model(name).map(drop).map_err(|failure| failure.to_string());
     }
     let Some((provider, _)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
-        return Err(format!(
-            "'{name}' is not a model name. Use PROVIDER/MODEL, such as ollama/qwen3. List all models with: brigade models"
-        ));
+        return Err(format!("'{name}' is not a model name. {}", model_hints::hint_for_name(settings, name)));
     };
     if settings.providers.address(provider).is_none() {
         return Err(settings.providers.unknown(provider));
@@ -336,8 +334,9 @@ fn unwritable(file: &Path, error: &std::io::Error) -> CliError {
         _ => "Make its directory writable",
     };
     CliError::failed(format!(
-        "cannot write {}: {error}. {fix}, or set BRIGADE_HOME to another directory.",
-        file.display()
+        "cannot write {}: {}. {fix}, or set BRIGADE_HOME to another directory.",
+        file.display(),
+        without_temporary_path(error)
     ))
 }
 

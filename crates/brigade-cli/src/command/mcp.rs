@@ -37,7 +37,7 @@ fn check_flags(mcp: &Mcp) -> Result<(), CliError> {
     let named = [("--agent", mcp.flags.agent.is_some()), ("--max-turns", mcp.flags.max_turns.is_some())];
     if let Some((flag, _)) = named.iter().find(|(_, is_named)| *is_named) {
         return Err(CliError::usage(format!(
-            "cannot use {flag} with brigade mcp: it applies to the lead agent, and here the client leads. Omit it."
+            "cannot use {flag} with brigade mcp: it applies to a lead agent, and the client takes that role here. Omit the flag."
         )));
     }
     mcp.listen.map_or(Ok(()), |address| reach(mcp).check(address)).map_err(CliError::usage)
@@ -49,7 +49,7 @@ fn reach(mcp: &Mcp) -> Reach {
 
 async fn serve(mcp: &Mcp, settings: &Arc<Settings>) -> Result<Exit, CliError> {
     setup::check_model(settings).map_err(|failure| {
-        failure.hint(model_hints::hint_for_model(settings, settings.model.as_deref().unwrap_or_default()))
+        model_hints::unusable_model(settings, settings.model.as_deref().unwrap_or_default(), failure)
     })?;
     let store = setup::open_store(settings)?;
     let mut signals = Signals::listen(store.clone())?;

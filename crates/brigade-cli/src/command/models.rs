@@ -228,7 +228,7 @@ fn advice(settings: &Settings, found: &[ProviderStatus], probe_scope: ProbeScope
                     format!("No model is available yet. Set {variable} to use {name}.")
                 }
                 Availability::NotRunning => format!(
-                    "No model is available yet. Start {name}, or fix providers.{name}.base_url in your configuration."
+                    "No model is available yet. Start {name}, or fix `providers.{name}.base_url` in your configuration."
                 ),
                 Availability::Running(_) | Availability::Ready => {
                     format!("No model is available yet: {name} has no models")

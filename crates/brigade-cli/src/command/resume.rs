@@ -2,7 +2,7 @@
 
 use brigade::{ResumeOptions, RunError, Runtime, SessionInfo, Store, StoreError};
 use brigade_core::view::Activity;
-use brigade_core::{Record, SessionId, State};
+use brigade_core::{Record, SessionId, State, Status};
 
 use crate::args::{Flags, Global, Resume};
 use crate::attention::Attention;
@@ -52,7 +52,13 @@ async fn last(store: &dyn Store, user_settings: &Settings, flags: &Flags) -> Res
     let session = session_ref::last_in_folder(store, &folder, "brigade run \"TASK\"").await?;
     let (records, _) = store.read_prefix(&session).await?;
     let task = records.first().map(|record| session_ref::task(&record.event)).unwrap_or_default();
-    output::note(&format!("Resuming {session}: {}", truncate_at_word(&task, MAX_TASK_COLUMNS)));
+    let task = truncate_at_word(&task, MAX_TASK_COLUMNS);
+    let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
+    let is_done = state.ended().is_some_and(|outcome| outcome.status == Status::Done);
+    output::note(&match is_done && !state.has_unread_input() {
+        true => format!("{session} is already done: {task}"),
+        false => format!("Resuming {session}: {task}"),
+    });
     Ok(session)
 }
 
@@ -69,7 +75,7 @@ pub(super) fn refuse_agent(flags: &Flags) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::usage(
-        "cannot change the agent of a session with --agent. Omit it, or start a new session with: brigade run -a ID",
+        "cannot use --agent here: a session keeps its agent. Omit the flag, or start a new session with: brigade run -a ID",
     ))
 }
 

@@ -145,10 +145,7 @@ pub(super) fn new_task(
         task = task.schema(schema.clone());
     }
     let agent = selected_agent(settings, &runtime.settings().agents)?;
-    let has_model = agent.as_ref().is_some_and(|agent| {
-        agent.model.is_some() || agent.provider.is_some() || matches!(agent.backend, Backend::Acp(_))
-    });
-    if settings.model.is_none() && !has_model {
+    if !has_model(settings, agent.as_ref()) {
         return Err(model_hints::no_model(settings, text));
     }
     if let Some(agent) = agent {
@@ -163,14 +160,23 @@ pub(super) fn new_task(
 /// Error of a session that could not be started.
 pub(super) fn start_error(settings: &Settings, error: RunError) -> CliError {
     match error {
-        RunError::Config(_) => {
-            // An agent from a file may have its own model.
-            let model =
-                settings.model.as_deref().filter(|_| settings.agent == LEAD_AGENT).unwrap_or_default();
-            CliError::from(error).hint(model_hints::hint_for_model(settings, model))
-        }
+        RunError::Config(_) => match &settings.model {
+            // Other parts of the configuration may be wrong, and an agent from a file may have its own model.
+            Some(model) if settings.agent == LEAD_AGENT && setup::check_model(settings).is_err() => {
+                model_hints::unusable_model(settings, model, error.into())
+            }
+            _ => error.into(),
+        },
         other => other.into(),
     }
+}
+
+/// Whether a model is set: by the configuration, or by the agent for itself.
+pub(super) fn has_model(settings: &Settings, agent: Option<&Agent>) -> bool {
+    let is_set = |agent: &Agent| {
+        agent.model.is_some() || agent.provider.is_some() || matches!(agent.backend, Backend::Acp(_))
+    };
+    settings.model.is_some() || agent.is_some_and(is_set)
 }
 
 /// Agent definition for the task; none for the built-in lead.

@@ -46,7 +46,7 @@ pub(crate) fn run(global: Global, tell: Tell) -> Result<Exit, CliError> {
 pub(super) fn deliver(global: Global, tell: Tell, then: AfterDelivery) -> Result<Exit, CliError> {
     let text = tell.text.join(" ");
     if text.trim().is_empty() {
-        return Err(CliError::usage("the message is empty. Pass it after the session id."));
+        return Err(CliError::usage("cannot send an empty message. Pass the text after the session id."));
     }
     refuse_agent(&tell.flags)?;
     let user_settings = Settings::load_user_only(&global)?;

@@ -7,7 +7,7 @@ use brigade::RunEvent;
 use brigade_core::event::CallFault;
 use brigade_core::{Event, Record, SessionId, Status};
 
-use super::{answer_line, message_line, thought_line};
+use super::{answer_line, denial_line, message_line, thought_line};
 use crate::follow::RunView;
 use crate::output;
 use crate::render::{approval_view, truncate_at_word};
@@ -15,11 +15,13 @@ use crate::sanitize;
 use crate::units;
 
 /// Level of detail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Detail {
     /// Starts, messages and ends of agents.
     Agents,
-    /// Tool calls too.
+    /// Denied tool calls too.
+    Denials,
+    /// All tool calls too.
     Calls,
 }
 
@@ -49,6 +51,7 @@ impl Lines {
     pub(super) fn on_event(&mut self, run_event: &RunEvent, view: &RunView) {
         if let Some(text) = message_line(run_event, view)
             .or_else(|| answer_line(run_event, view))
+            .or_else(|| denial_line(run_event, view).filter(|_| self.detail >= Detail::Denials))
             .or_else(|| thought_line(run_event, view))
         {
             output::note(&text);

@@ -81,7 +81,7 @@ impl HtmlPage {
         self.push("</dl>\n");
         if totals.spent.unconfirmed.tokens > 0 {
             let tokens = units::format_compact(totals.spent.unconfirmed.tokens);
-            self.push(&format!("<p class=\"trouble\">Up to {tokens} more tokens may have been billed: their replies never arrived.</p>\n"));
+            self.push(&format!("<p class=\"trouble\">Up to {tokens} more tokens may have been billed for replies that did not arrive.</p>\n"));
         }
         if let Some(fault) = &run.fault {
             self.push(&format!(

@@ -61,7 +61,7 @@ pub(crate) fn subtree_totals(view: &RunView, detail: TreeDetail, colour: Colour,
             0 => String::new(),
             agents => format!(" and {}", count(agents, "sub-agent")),
         };
-        let reported = format!("external agents report {tokens} tokens, {usd}{agents} of their own");
+        let reported = format!("reported by external agents: {tokens} tokens, {usd}{agents}");
         text.push_str(&format!("{}\n", wrap_text(&reported, room)));
     }
     text.push_str(&failure_causes(view, colour, room));

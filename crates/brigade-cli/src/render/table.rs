@@ -155,7 +155,7 @@ pub(super) fn unconfirmed(spent: &Spent, columns: usize) -> String {
         tokens => {
             let tokens = units::format_compact(tokens);
             let line =
-                format!("up to {tokens} more tokens may have been billed: their replies never arrived");
+                format!("up to {tokens} more tokens may have been billed for replies that did not arrive");
             format!("{}\n", wrap_text(&line, columns))
         }
     }

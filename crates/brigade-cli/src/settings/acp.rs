@@ -78,14 +78,14 @@ pub(super) fn resolve(raw: RawAcp, layers: &layers::Layers) -> Result<Vec<AcpSer
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if !(1..=MAX_NAME_BYTES).contains(&name.len()) || !name.chars().all(is_plain) || name.contains("__") {
             return Err(CliError::usage(format!(
-                "acp.servers: '{}' is not a valid name. Use 1 to {MAX_NAME_BYTES} letters, digits, '-' and '_'",
+                "acp.servers: '{}' is not a valid name. Use 1 to {MAX_NAME_BYTES} letters, digits, `-` and `_`",
                 name.escape_debug()
             )));
         }
         let some_time = |key: &str, value: &Option<Value>, usual: Duration| {
             let time = duration(value.as_ref(), usual)?;
             match time.is_zero() {
-                true => Err(CliError::usage(format!("acp.servers.{name}.{key} must be greater than 0"))),
+                true => Err(CliError::usage(format!("`acp.servers.{name}.{key}` must be greater than 0"))),
                 false => Ok(time),
             }
         };
@@ -131,13 +131,13 @@ pub(super) fn check_names(
         let Some(server) = servers.iter().find(|server| server.name == name) else {
             let known = list(servers.iter().map(|server| server.name.as_str()).collect());
             return Err(CliError::usage(format!(
-                "{key}: unknown server acp.servers.{name}. Known servers: {known}"
+                "{key}: unknown server `acp.servers.{name}`. Known servers: {known}"
             )));
         };
         if !agent.is_empty() && !server.raw.agents.contains_key(agent) {
             let known = list(server.raw.agents.keys().map(String::as_str).collect());
             return Err(CliError::usage(format!(
-                "{key}: unknown agent acp.servers.{name}.agents.{agent}. Known agents: {known}"
+                "{key}: unknown agent `acp.servers.{name}.agents.{agent}`. Known agents: {known}"
             )));
         }
     }

@@ -12,7 +12,21 @@ use crate::trust::{self, TrustStatus, TrustStore, TrustedProject};
 pub(crate) struct Layer {
     /// File, variable or flag.
     pub(crate) source: String,
+    pub(crate) kind: LayerKind,
     pub(crate) state: State,
+}
+
+/// Kind of source of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LayerKind {
+    /// The user's configuration file.
+    File,
+    /// Project directory.
+    Project,
+    /// Environment variable.
+    Variable,
+    /// Flag of this command.
+    Flag,
 }
 
 /// State of a layer.
@@ -46,17 +60,19 @@ impl Settings {
         names.dedup();
         for name in names {
             let variable_values = values.iter().filter(|(variable, ..)| *variable == name).cloned().collect();
-            diagnosis.add(name.to_owned(), |layers| layers.add_flags(variable_values));
+            diagnosis.add(name.to_owned(), LayerKind::Variable, |layers| layers.add_flags(variable_values));
         }
         diagnosis.add_user_config(&paths.config);
         let project = diagnosis.project(&environment);
         for variable in &environment.config_variables {
             let source = format!("BRIGADE_{}", variable.0);
-            diagnosis.add(source, |layers| layers.add_environment(std::slice::from_ref(variable)));
+            diagnosis.add(source, LayerKind::Variable, |layers| {
+                layers.add_environment(std::slice::from_ref(variable))
+            });
         }
         for setting in &global.set {
             let source = format!("--set {setting}");
-            diagnosis.add(source, |layers| layers.add_set(std::slice::from_ref(setting)));
+            diagnosis.add(source, LayerKind::Flag, |layers| layers.add_set(std::slice::from_ref(setting)));
         }
         let settings = (diagnosis.resolve)(&diagnosis.valid)?;
         Ok((Settings { project, ..settings }, diagnosis.layers))
@@ -71,7 +87,12 @@ struct Diagnosis<F> {
 
 impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
     /// Adds a layer if the settings can be resolved with it.
-    fn add(&mut self, source: String, add: impl FnOnce(&mut Layers) -> Result<(), CliError>) {
+    fn add(
+        &mut self,
+        source: String,
+        kind: LayerKind,
+        add: impl FnOnce(&mut Layers) -> Result<(), CliError>,
+    ) {
         let mut layers = self.valid.clone();
         let result = add(&mut layers).and_then(|()| (self.resolve)(&layers));
         let state = match result {
@@ -81,7 +102,7 @@ impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
             }
             Err(failure) => State::Broken(failure.to_string()),
         };
-        self.layers.push(Layer { source, state });
+        self.layers.push(Layer { source, kind, state });
     }
 
     fn add_user_config(&mut self, file: &std::path::Path) {
@@ -89,9 +110,9 @@ impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
         let existing: Vec<&PathBuf> = both.iter().filter(|file| file.symlink_metadata().is_ok()).collect();
         let Some(first) = existing.first() else {
             let source = file.display().to_string();
-            return self.layers.push(Layer { source, state: State::Absent });
+            return self.layers.push(Layer { source, kind: LayerKind::File, state: State::Absent });
         };
-        self.add(first.display().to_string(), |layers| layers.add_file(file));
+        self.add(first.display().to_string(), LayerKind::File, |layers| layers.add_file(file));
     }
 
     /// Current project, if it is trusted. Its settings are added.
@@ -101,13 +122,14 @@ impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
         let status = match TrustStore::read(environment) {
             Ok(store) => trust::trust_status(&store, &root),
             Err(failure) => {
-                self.layers.push(Layer { source, state: State::Broken(failure.to_string()) });
+                let state = State::Broken(failure.to_string());
+                self.layers.push(Layer { source, kind: LayerKind::Project, state });
                 return None;
             }
         };
         let reason = match status {
             TrustStatus::Trusted(files) => {
-                self.add(source, |layers| match ProjectConfig::read(&root, &files)? {
+                self.add(source, LayerKind::Project, |layers| match ProjectConfig::read(&root, &files)? {
                     Some(config) => layers.add_project(&config),
                     None => Ok(()),
                 });
@@ -120,7 +142,7 @@ impl<F: Fn(&Layers) -> Result<Settings, CliError>> Diagnosis<F> {
             }
             TrustStatus::Invalid(problem) => format!("its settings and agents are ignored: {problem}"),
         };
-        self.layers.push(Layer { source, state: State::Untrusted(reason) });
+        self.layers.push(Layer { source, kind: LayerKind::Project, state: State::Untrusted(reason) });
         None
     }
 }

@@ -103,8 +103,9 @@ impl Environment {
             if let Some(key) = name.strip_prefix(BRIGADE_PREFIX)
                 && !OWN_VARIABLES.contains(&name)
             {
-                let text =
-                    value.to_str().ok_or_else(|| CliError::usage(format!("{name} is not valid UTF-8")))?;
+                let text = value.to_str().ok_or_else(|| {
+                    CliError::usage(format!("cannot read the variable {name}: it is not valid UTF-8"))
+                })?;
                 found.config_variables.push((key.to_owned(), text.to_owned()));
             }
             if shell::can_pass_on(name, value.to_str()) {
@@ -184,9 +185,9 @@ impl Environment {
         }
     }
 
-    /// Resolves a path against the current folder.
+    /// Resolves a path against the current folder, without `.` components.
     pub(crate) fn absolute(&self, path: &Path) -> PathBuf {
-        self.current_dir.join(path)
+        self.current_dir.join(path).components().collect()
     }
 
     /// Model name that is valid in every folder. The path of a script becomes absolute.
@@ -203,7 +204,9 @@ impl Environment {
 
 /// Error for a missing home folder.
 pub(super) fn no_home_error() -> CliError {
-    CliError::usage("cannot locate the configuration and the sessions: neither BRIGADE_HOME nor HOME is set")
+    CliError::usage(
+        "cannot locate the configuration and the sessions: neither BRIGADE_HOME nor HOME is set. Set one of them.",
+    )
 }
 
 #[cfg(test)]

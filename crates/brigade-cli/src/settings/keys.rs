@@ -98,7 +98,7 @@ fn unknown(path: &[&str], siblings: &[KeySpec]) -> String {
         (_, Some(known)) => (0, known.clone()),
         (None, None) => return format!("unknown key `{dotted}`"),
     };
-    format!("unknown key `{dotted}`; the nearest known key is `{}`", suggestion.1)
+    format!("unknown key `{dotted}`. Did you mean `{}`?", suggestion.1)
 }
 
 /// All keys with fixed names.
@@ -176,12 +176,12 @@ fn check_value(value: &Value, kind: &ValueKind, path: &[&str]) -> Result<(), Str
                         check_value(value, inner, &place)
                     }
                     _ => Err(format!(
-                        "`{}` is not a model. Write PROVIDER/MODEL in quotes, as in [prices.\"openai/gpt-4.1\"]",
+                        "`{}` is not a model. Write PROVIDER/MODEL in quotes, as in `[prices.\"openai/gpt-4.1\"]`",
                         dotted(&place)
                     )),
                 }
             }),
-            None => wrong("a section with one entry per model, as in [prices.\"openai/gpt-4.1\"]"),
+            None => wrong("a section with one entry per model, as in `[prices.\"openai/gpt-4.1\"]`"),
         },
     }
 }

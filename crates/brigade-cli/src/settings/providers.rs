@@ -150,7 +150,7 @@ impl Providers {
             let kind =
                 raw.kind.as_deref().map(ApiKind::of).or_else(|| known.as_ref().map(|known| known.kind));
             let kind = kind.ok_or_else(|| {
-                missing("kind", &format!("Set it to the API of the provider, one of {}", KINDS.join(", ")))
+                missing("kind", &format!("Set it to the API of the provider: {}", KINDS.join(", ")))
             })?;
             let base_url = raw.base_url.or_else(|| known.as_ref().map(|known| known.base_url.clone()));
             let base_url = base_url.ok_or_else(|| missing("base_url", "Set it to the URL of the API"))?;
@@ -197,7 +197,7 @@ impl Providers {
                 None => {
                     return Err(format!(
                         "the provider '{name}' needs a key, but {variable} is not set. Set it, or name another \
-                         variable in providers.{name}.api_key_env"
+                         variable in `providers.{name}.api_key_env`"
                     ));
                 }
             },

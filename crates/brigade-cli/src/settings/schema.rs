@@ -32,7 +32,7 @@ pub(crate) fn schema() -> Result<Value, CliError> {
         permissions.remove("mode");
     }
     let mut schema = section_schema(keys::ROOT, Some(&defaults));
-    let ignored = json!({ "description": "Used by other programs; ignored here" });
+    let ignored = json!({ "description": "Used by other programs; ignored by Brigade" });
     for key in servers::IGNORED_TOP_LEVEL_KEYS {
         schema["properties"][key] = ignored.clone();
     }
@@ -40,7 +40,7 @@ pub(crate) fn schema() -> Result<Value, CliError> {
     for key in servers::IGNORED_SERVER_KEYS {
         server[key] = ignored.clone();
     }
-    server[servers::ENABLED_KEY] = json!({ "type": "boolean", "description": "Opposite of disabled" });
+    server[servers::ENABLED_KEY] = json!({ "type": "boolean", "description": "Opposite of `disabled`" });
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Configuration of brigade");
     schema["description"] =

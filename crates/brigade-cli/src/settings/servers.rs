@@ -114,7 +114,7 @@ pub(super) fn resolve(
         let timeout =
             raw.timeout.as_ref().map_or(Ok(DEFAULT_CALL_TIMEOUT), call_timeout).map_err(CliError::usage)?;
         if timeout.is_zero() {
-            return Err(CliError::usage(format!("mcpServers.{name}.timeout must be greater than 0")));
+            return Err(CliError::usage(format!("`mcpServers.{name}.timeout` must be greater than 0")));
         }
         let is_from_project = layers.is_from_project(&["mcpServers", &name]);
         Ok(Server { name, is_disabled: raw.disabled, raw: Hidden(raw), timeout, is_from_project })
@@ -175,7 +175,7 @@ impl Server {
         };
         let transport = match (raw.kind.as_deref(), &raw.command, &raw.url) {
             (Some("sse"), ..) => {
-                return Err("the SSE transport is not supported. Use the streamable HTTP address of the \
+                return Err("the SSE transport is not supported. Use the streamable HTTP URL of the \
                                                 server and set `type = \"http\"`"
                     .to_owned());
             }
@@ -264,7 +264,7 @@ pub(super) fn variable(
     let is_ours = name.starts_with(BRIGADE_PREFIX) || settings.has_key_in(name);
     if is_from_project && is_ours {
         return Err(format!(
-            "a project cannot pass {name} to it. Define the server in your own configuration"
+            "a project cannot use the variable {name}. Define the server in your own configuration"
         ));
     }
     Ok(settings.environment.variable(name))
@@ -373,10 +373,7 @@ mod tests {
     fn typo_is_not_taken_for_an_unknown_key() {
         let table = from_mcp_json(r#"{"mcpServers": {"a": {"comand": "x"}}}"#).unwrap();
         let message = keys::check(&table).unwrap_err();
-        assert!(
-            message.contains("`mcpServers.a.comand`; the nearest known key is `mcpServers.a.command`"),
-            "{message}"
-        );
+        assert!(message.contains("`mcpServers.a.comand`. Did you mean `mcpServers.a.command`?"), "{message}");
         for key in IGNORED_SERVER_KEYS.into_iter().chain([ENABLED_KEY]) {
             assert!(keys::kind(&["mcpServers", "a", key].map(str::to_owned)).is_none(), "{key} is ours");
         }

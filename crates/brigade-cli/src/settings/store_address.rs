@@ -24,7 +24,7 @@ impl StoreAddress {
     pub(super) fn parse(text: &Path, environment: &Environment) -> Result<StoreAddress, CliError> {
         match text.to_str() {
             Some(address) if address.contains(SCHEME_SEPARATOR) => Err(CliError::usage(format!(
-                "store = \"{address}\" is not supported. Use \"sqlite\" or a path"
+                "`store = \"{address}\"` is not supported. Use `sqlite` or a path"
             ))),
             _ => Ok(StoreAddress::File(environment.absolute(text))),
         }

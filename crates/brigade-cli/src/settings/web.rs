@@ -49,7 +49,7 @@ impl RawWeb {
             Some(address) if address.contains("://") => Some(Engine::SearXng { address: address.to_owned() }),
             Some(other) => {
                 return Err(CliError::usage(format!(
-                    "web.search = \"{other}\" is not a known search engine. Use \"brave\", \"tavily\" or the URL of a SearXNG instance"
+                    "`web.search = \"{other}\"` is not a known search engine. Use `brave`, `tavily` or the URL of a SearXNG instance"
                 )));
             }
         };
@@ -74,8 +74,8 @@ impl Web {
         let secret = |name: &str| {
             environment.secret(name).ok_or_else(|| {
                 CliError::usage(format!(
-                    "web.search needs a key, but {name} is not set. Set it, name another variable in \
-                     web.search_key_env, or remove web.search"
+                    "`web.search` needs a key, but {name} is not set. Set it, name another variable in \
+                     `web.search_key_env`, or remove `web.search`"
                 ))
             })
         };

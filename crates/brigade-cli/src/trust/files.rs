@@ -227,11 +227,11 @@ impl Scan<'_> {
         let length =
             read.map_err(|error| format!("cannot read {}: {error}", self.display_path(path)))? as u64;
         if length > MAX_FILE_BYTES {
-            return Err(format!("{} is larger than 1 MB", self.display_path(path)));
+            return Err(format!("{} is larger than 1 MiB", self.display_path(path)));
         }
         self.bytes += length;
         if self.bytes > MAX_TOTAL_BYTES {
-            return Err("the files are larger than 32 MB in total".to_owned());
+            return Err("the files are larger than 32 MiB in total".to_owned());
         }
         Ok(bytes)
     }

@@ -67,7 +67,7 @@ pub(crate) fn read(folder: &Path, name: &str, permissions: &Permissions) -> Inst
         // Most folders have none, and a rule that hides it does so on purpose.
         Err(FileError::NotFound { .. } | FileError::Forbidden { .. }) => InstructionLookup::Absent,
         Err(FileError::TooLarge { .. }) => {
-            InstructionLookup::Unusable(format!("it is larger than {MAX_FILE_BYTES} bytes"))
+            InstructionLookup::Unusable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20))
         }
         Err(error) => InstructionLookup::Unusable(error.to_string()),
     }

@@ -130,7 +130,7 @@ fn reported_sub_agents_are_shown_and_counted() {
     let (session, child) = (report["session_id"].as_str().unwrap(), &report["agents"][1]);
     assert_eq!(child["usage"]["reported_agents"], 2, "{report}");
     assert_eq!(report["agents"][0]["usage"].get("reported_agents"), None, "{report}");
-    let said = "external agents report 100 tokens, $0.2500 and 2 sub-agents of their own";
+    let said = "reported by external agents: 100 tokens, $0.2500 and 2 sub-agents";
     home.brigade(&["sessions", "tree", session]).exits_with(0).stdout_contains(said);
     console.add(home.brigade(&["sessions", "show", child["session_id"].as_str().unwrap()]).exits_with(0));
     let stream = home.run(&delegating_script(&orders), &["--output-format", "stream-json"]);
@@ -218,7 +218,7 @@ fn point_73_call_overrides_config_and_without_both_the_model_answers() {
     home.write("home/config.json", &lost);
     asked(json!({}))
         .exits_with(2)
-        .stderr_contains("spawn.server: unknown server acp.servers.elsewhere. Known servers: fix");
+        .stderr_contains("spawn.server: unknown server `acp.servers.elsewhere`. Known servers: fix");
 }
 
 #[test]

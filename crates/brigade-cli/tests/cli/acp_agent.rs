@@ -255,7 +255,7 @@ fn passthrough_session_loads_and_refuses_prompts() {
     let id = editor.start(&session, "Please count to three");
     let error = editor.response(id).unwrap_err();
     assert!(
-        error["message"].as_str().unwrap().contains("it only forwards a call of another program"),
+        error["message"].as_str().unwrap().contains("it only forwards a call from another program"),
         "{error}"
     );
     assert!(!editor.agent_text().contains("count to three"), "{}", editor.agent_text());

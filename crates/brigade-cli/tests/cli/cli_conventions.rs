@@ -240,6 +240,9 @@ fn tools_add_refuses_invalid_entries_and_keeps_the_file() {
     }
     home.brigade(&["tools", "add", "a"]).exits_with(2);
     home.brigade(&["tools", "add", "a", "--url", "https://x", "--", "x"]).exits_with(2);
+    for url in ["notaurl", "localhost:3000/mcp", "ftp://host/mcp"] {
+        console.add(home.brigade(&["tools", "add", "a", "--url", url]).exits_with(2));
+    }
     console.add(home.brigade(&["tools", "add", "a", "--env", "no", "--", "x"]).exits_with(2));
     assert!(home.files().is_empty(), "{:?}", home.files());
     let file = home.write("home/config.toml", "model = \n");

@@ -98,10 +98,30 @@ fn mode_decides_which_calls_run() {
 }
 
 #[test]
+fn denied_call_is_noted_only_with_text_output() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'shell'\narguments = { command = 'rm -rf x' }\n\
+                  [[reply]]\ntext = 'done'";
+    let rule = ["--mode", "auto", "--set", "permissions.deny=[\"shell(rm *)\"]"];
+    let note = "lead: denied shell rm -rf x: the rule `shell(rm *)` in `permissions.deny` forbids it\n";
+    for flags in [&[][..], &["-v"]] {
+        let done = home.run(script, &[&rule, flags].concat());
+        assert_eq!(done.exits_with(0).stderr.matches(note).count(), 1, "{}", done.stderr);
+        assert!(!done.stderr.contains("failed: `shell`"), "{}", done.stderr);
+    }
+    for format in ["json", "stream-json"] {
+        let done = home.run(script, &[&rule[..], &["--output-format", format]].concat());
+        assert!(!done.exits_with(0).stderr.contains("denied"), "{}", done.stderr);
+    }
+}
+
+#[test]
 fn rule_for_an_unknown_tool_is_an_error() {
     let home = Home::new();
     let mut console = Console::new(&home);
     home.write("home/config.toml", "[permissions]\ndeny = ['shel(git push)']\n");
+    console.add(home.run(HELLO, &[]).exits_with(2));
+    home.write("home/config.toml", "[permissions]\ndeny = ['unheard_of']\n");
     console.add(home.run(HELLO, &[]).exits_with(2));
     home.write("home/config.toml", "[permissions]\ndeny = ['shell(git push)', 'mcp__any__*']\n");
     home.run(HELLO, &[]).exits_with(0);

@@ -66,14 +66,14 @@ fn demo_shows_each_promise_and_leaves_nothing_behind() {
         "Scout was granted grep, list_dir, read_file. Its call to shell was refused: \"Unknown tool `shell`.",
         " (SIGKILL) while Fixer was running ./test.sh 8.",
         "resumes the session from its log.",
-        "  parallel Sub-agents work at the same time: 3 needed ",
+        "  parallel Sub-agents work at the same time: 3 took ",
         "  grants   No agent exceeds its grant: Scout was granted",
-        "  budget   Every call is paid from one budget: $0.0",
+        "  budget   All calls are charged to one budget: $0.0",
         "(invented prices)",
-        "  crash    A killed run continues: its process was killed while Fixer was running ./test.sh 8,",
-        "another one finished it (done).",
-        "recorded replies none was requested again, of 4 edits and commands none was run again.",
-        "removed; --keep keeps them.",
+        "  crash    A killed run can be resumed: its process was killed while Fixer was running ./test.sh 8,",
+        "another process finished the run (done).",
+        "recorded replies, none was requested again; of 4 edits and commands, none was run again.",
+        "The project and its session were removed. Use --keep to keep them.",
     ] {
         done.stderr_contains(shown);
     }
@@ -147,13 +147,13 @@ fn kept_session_can_be_read_and_continued() {
     let folder = kept(&home);
     let store = folder.join("sessions.db");
     let store = store.to_str().unwrap();
-    let (_, command) = done.stderr.split_once("To look closer: brigade ").unwrap();
+    let (_, command) = done.stderr.split_once("To inspect the run: brigade ").unwrap();
     let words: Vec<&str> = command.lines().next().unwrap().split(' ').collect();
     home.brigade(&words).exits_with(0).stdout_contains("└─ Writer");
     let id = words[2];
     home.brigade(&["sessions", "show", &format!("{id}.2-1"), "--store", store])
         .exits_with(0)
-        .stdout_contains("old does not occur");
+        .stdout_contains("`old` does not occur");
     home.brigade(&["tell", id, "thanks", "--store", store]).exits_with(0).stdout_contains("thanks");
 }
 

@@ -60,7 +60,8 @@ fn add_findings(console: &mut Console, report: &Value, names: &[&str]) {
 
 /// Whether a line depends on the machine or on the variables that `doctor` above sets.
 fn is_of_this_machine(line: &str) -> bool {
-    let words = ["free on the disk", "under its guard", "Landlock: ", " brigade 0.", "BRIGADE_PROVIDERS__"];
+    let words =
+        ["free on the disk", "a test command ran", "Landlock: ", " brigade 0.", "BRIGADE_PROVIDERS__"];
     words.iter().any(|words| line.contains(words))
 }
 
@@ -117,7 +118,7 @@ fn fresh_home_has_no_problems_and_nothing_is_written() {
     let home = Home::new();
     let mut console = Console::new(&home);
     let done = doctor(&home, &[], &[]);
-    console.add(&without_machine(done.exits_with(0).stdout_contains("a command ran under its guard")));
+    console.add(&without_machine(done.exits_with(0).stdout_contains("a test command ran in ")));
     assert!(std::fs::read_dir(home.home()).unwrap().next().is_none(), "nothing is written");
     insta::assert_snapshot!(console.text());
 }
@@ -152,7 +153,7 @@ fn broken_config_is_a_problem_and_other_checks_run() {
         done.exits_with(1)
             .stdout_contains("problem  ")
             .stdout_contains("1 problem,")
-            .stdout_contains("under its guard");
+            .stdout_contains("a test command ran in ");
         add_findings(&mut console, &report(&home, &["--offline"], &[]), &["config"]);
     }
     home.write("home/config.toml", "model = 'groq/x'");
@@ -186,6 +187,21 @@ fn keys_are_detected_and_never_printed() {
 }
 
 #[test]
+fn broken_setting_finding_names_the_fix_for_its_source() {
+    let home = Home::new();
+    home.write("home/config.toml", "limits.lead_turns = 'x'\n");
+    let report = report(&home, &["--set", "swarm.max_depth=x"], &[("BRIGADE_LIMITS__CHILD_TURNS", "x")]);
+    let found = section(&report, "config");
+    let fix = |source: &str| {
+        let line = found.iter().find(|line| line.starts_with("problem: ") && line.contains(source)).unwrap();
+        line.rsplit(" / ").next().unwrap().to_owned()
+    };
+    assert_eq!(fix("config.toml"), "Fix this file; the rest of this report ignores it");
+    assert_eq!(fix("BRIGADE_LIMITS"), "Correct or unset this variable; the rest of this report ignores it");
+    assert_eq!(fix("--set"), "Correct or omit this flag; the rest of this report ignores it");
+}
+
+#[test]
 fn provider_that_fails_gets_one_piece_of_advice() {
     let home = Home::new();
     let address = server("404 Not Found", "<!DOCTYPE html>\n<html><body><h1>nginx</h1></body></html>");
@@ -195,7 +211,7 @@ fn provider_that_fails_gets_one_piece_of_advice() {
     let found = section(&report, "providers");
     let line = found.iter().find(|line| line.starts_with("problem: work")).unwrap();
     assert!(line.contains("work returned 404 Not Found. Check "), "{line}");
-    assert!(line.ends_with(&format!("/ Its address is {address}")), "{line}");
+    assert!(line.ends_with(&format!("/ Its URL is {address}")), "{line}");
     assert!(!line.contains("html") && !line.contains("network"), "{line}");
 }
 

@@ -154,7 +154,7 @@ fn eval_text_shows_expected_and_found_below_a_failed_task() {
     assert_eq!(words(lines[4])[..7], ["total", "1", "of", "2", "0", "of", "2"]);
     assert!(lines.last().unwrap().starts_with("Model: script:/"), "{shown}");
     done.stderr_contains("2 tasks with script:/")
-        .stderr_contains(": at most $0.60 and 300k tokens in all.")
+        .stderr_contains(": at most $0.60 and 300k tokens in total.")
         .stderr_contains("\n[1/2] quick-answer: failed, ")
         .stderr_contains("\n[2/2] fix-test: passed, ");
 }
@@ -321,7 +321,7 @@ fn budget_flags_replace_the_budgets_of_tasks_but_not_the_tested_one() {
     dollars.exits_with(1).stdout_contains("found incomplete: usd").stderr_contains("at most $0.0001 and");
     eval(&home, SOLUTIONS, &["small-budget", "--budget-tokens", "2M"])
         .exits_with(0)
-        .stderr_contains("and 48k tokens in all");
+        .stderr_contains("and 48k tokens in total");
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn unknown_price_is_announced_and_only_tokens_are_limited() {
         &home,
         "work/large",
         &["quick-answer", "small-budget"],
-        "Its price is unknown, so only tokens are limited: at most 148k in all.",
+        "Its price is unknown, so only tokens are limited: at most 148k in total.",
     );
     kill_process(Pid::from_raw(child.id() as i32).unwrap(), Signal::INT).unwrap();
     let done = CommandResult::of(child.wait_with_output().unwrap());

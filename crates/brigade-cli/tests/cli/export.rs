@@ -50,7 +50,7 @@ fn export_replaces_no_file_without_force_and_writes_atomically() {
     assert_eq!(text(home.work().join("mine.html")), "mine");
     export(&["-o", "mine.html", "--force"]).exits_with(0);
     assert!(text(home.work().join("mine.html")).ends_with("</html>\n"));
-    export(&["-o", "nowhere/a.html"]).exits_with(1).stderr_contains("cannot write nowhere/a.html: ");
+    console.add(export(&["-o", "nowhere/a.html"]).exits_with(1));
     console.add(export(&["-o", "/dev/null", "--force"]).exits_with(2));
     export(&["-o", ".", "--force"]).exits_with(2);
     home.brigade(&["sessions", "export", "zzzz", "-o", "none.html"]).exits_with(2);

@@ -37,7 +37,10 @@ fn max_depth_0_disables_delegation() {
         text = "{results}"
     "#;
     let done = home.run(script, &off);
-    assert_eq!(done.exits_with(0).stdout, "Delegation is disabled in configuration (swarm.max_depth is 0)\n");
+    assert_eq!(
+        done.exits_with(0).stdout,
+        "Delegation is disabled in configuration (`swarm.max_depth` is 0)\n"
+    );
 }
 
 #[test]

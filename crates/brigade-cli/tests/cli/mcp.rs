@@ -135,7 +135,7 @@ fn mcp_config_of_another_tool_can_be_pasted() {
     assert!(!asked.stdout.contains("round trip"), "{}", asked.stdout);
     let schema = home.brigade(&["config", "schema"]).exits_with(0).json();
     assert!(jsonschema::draft202012::new(&schema).unwrap().is_valid(&file));
-    let slip = "unknown key `mcpServers.fix.comand`; the nearest known key is `mcpServers.fix.command`";
+    let slip = "unknown key `mcpServers.fix.comand`. Did you mean `mcpServers.fix.command`?";
     let file = servers(&home, json!({ "comand": "x" }));
     home.write("home/config.json", &file);
     home.brigade(&["tools", "list"]).exits_with(2).stderr_contains(slip);

@@ -183,7 +183,7 @@ fn wait_for_the_provider_is_shown() {
     let done = run(&configured(&url));
     done.exits_with(0).stdout_contains("hello").stderr_contains(" s (rate limit)");
     // The message names the time that is left when it is printed.
-    let (_, wait) = done.stderr.split_once("mine asks to wait ").unwrap();
+    let (_, wait) = done.stderr.split_once("mine requested a wait of ").unwrap();
     let seconds: u32 = wait.split_once(' ').unwrap().0.parse().unwrap();
     assert!((1..=3).contains(&seconds), "{}", done.stderr);
 }
@@ -197,7 +197,7 @@ fn provider_limits_are_enforced() {
     std::fs::write(&file, format!("{config}longest_wait = '1s'\n")).unwrap();
     let done = run(&home);
     assert_ne!(done.code, 0);
-    done.stderr_contains("mine asks to wait").stderr_contains("but the limit is 1 s");
+    done.stderr_contains("mine requested a wait of").stderr_contains("but the limit is 1 s");
     std::fs::write(&file, format!("{config}requests_per_minute = 0\n")).unwrap();
     console.add(run(&home).exits_with(2));
     std::fs::write(&file, format!("{config}total_timeout = 'soon'\n")).unwrap();

@@ -166,7 +166,7 @@ fn proxy_refusing_a_tunnel_is_named() {
     assert_eq!(asked.try_iter().count(), 6);
     let done = run(&home, &[("HTTPS_PROXY", "http://127.0.0.1:9")]);
     done.exits_with(1)
-        .stderr_contains("no connection to the proxy 127.0.0.1:9: Connection refused")
+        .stderr_contains("cannot connect to the proxy 127.0.0.1:9: Connection refused")
         .stderr_contains("Check HTTPS_PROXY");
     insta::assert_snapshot!(console.text());
 }

@@ -49,17 +49,32 @@ fn resume_without_an_id_takes_the_last_session_of_the_folder() {
     let there = home.report("[[reply]]\ntext = 'from there'", &["--cwd", "other"]);
     let id = |report: &serde_json::Value| report["session_id"].as_str().unwrap().to_owned();
     console.add(
-        home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("Resuming {}: the task", id(&here))),
+        home.brigade(&["resume"])
+            .exits_with(0)
+            .stderr_contains(&format!("{} is already done: the task", id(&here))),
     );
     let elsewhere = CommandResult::run(home.command(&["resume"]).current_dir(&other));
     console.add(elsewhere.exits_with(0).stderr_contains(&id(&there)));
     console.add(home.brigade(&["resume", "--cwd", "other"]).exits_with(0));
     // The last is the one that was used last, not the one that began last.
     let newer = home.report("[[reply]]\ntext = 'more'", &[]);
-    home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("Resuming {}", id(&newer)));
+    home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("{} is already done", id(&newer)));
     home.brigade(&["tell", &id(&here), "more"]).exits_with(0);
-    home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("Resuming {}", id(&here)));
+    home.brigade(&["resume"]).exits_with(0).stderr_contains(&format!("{} is already done", id(&here)));
     insta::assert_snapshot!(console.text());
+}
+
+#[test]
+fn resume_without_an_id_announces_a_session_that_is_not_done() {
+    let home = Home::new();
+    let script = "[[reply]]\nturn = 1\n[[reply.call]]\ntool = 'echo'\narguments = { text = 'x' }\n[[reply]]\ntext = 'more'";
+    let report = home.run(script, &["--max-turns", "1", "--output-format", "json"]).exits_with(3).json();
+    let id = report["session_id"].as_str().unwrap();
+    let resumed = home.brigade(&["resume", "--max-turns", "5"]);
+    resumed.exits_with(0).stderr_contains(&format!("Resuming {id}: the task"));
+    let done = home.brigade(&["resume"]);
+    done.exits_with(0).stderr_contains(&format!("{id} is already done: the task"));
+    assert!(!done.stderr.contains("Resuming"), "{}", done.stderr);
 }
 
 #[test]

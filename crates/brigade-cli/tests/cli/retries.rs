@@ -18,7 +18,7 @@ fn retries_are_announced_with_delay_and_cause() {
     done.exits_with(1);
     let attempts: Vec<&str> = done.stderr.lines().filter(|line| line.contains("attempt ")).collect();
     let cause = "retrying in 0.1 s: cannot reach llamacpp: Connection refused (os error 111). Check that it is running \
-                 and that its base_url is correct.";
+                 and that its `base_url` is correct.";
     let expected: Vec<String> =
         (2..=6).map(|number| format!("lead: attempt {number} of 6, {cause}")).collect();
     assert_eq!(attempts, expected);

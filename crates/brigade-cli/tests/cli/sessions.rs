@@ -362,9 +362,9 @@ fn failed_import_error_names_no_rust_types() {
     let export = home.brigade(&["sessions", "export", &id]).exits_with(0).stdout.clone();
     let (header, rest) = export.split_once('\n').unwrap();
     for (text, words) in [
-        ("nonsense\n".to_owned(), "its first line is not JSON"),
-        ("\"a text\"\n".to_owned(), "its first line is not the header of an export"),
-        ("{\"brigade_export\":\"x\"}\n".to_owned(), "its first line is not the header of an export"),
+        ("nonsense\n".to_owned(), "the first line is not JSON"),
+        ("\"a text\"\n".to_owned(), "the first line is not an export header"),
+        ("{\"brigade_export\":\"x\"}\n".to_owned(), "the first line is not an export header"),
         (format!("{header}\n[1]\n{rest}"), "line 2 is damaged"),
         (format!("{header}\n\"x\"\n{rest}"), "line 2 is damaged"),
         (format!("{header}\n{{\"blob\":7}}\n{rest}"), "line 2 is damaged"),

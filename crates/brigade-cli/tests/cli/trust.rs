@@ -232,7 +232,7 @@ fn oversized_project_cannot_be_trusted() {
     home.brigade(&["trust", "--yes"]).exits_with(0);
     let large = home.work().join(".brigade/large");
     std::fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
-    assert_ignored(&home, &home.work(), "larger than 1 MB");
+    assert_ignored(&home, &home.work(), "larger than 1 MiB");
     console.add(home.brigade(&["trust", "--yes"]).exits_with(2));
     std::fs::remove_file(large).unwrap();
     for number in 0..5_001 {

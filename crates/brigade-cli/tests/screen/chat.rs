@@ -99,13 +99,13 @@ fn chat_can_be_continued_later() {
 }
 
 #[test]
-fn message_typed_while_running_is_read_at_the_next_step() {
+fn message_typed_while_running_is_read_at_the_next_turn() {
     let home = Home::new();
     let window = chat(&home, (80, 20), WAITING_COMMAND, &["--mode", "auto"]);
     window.press("go\r");
     window.wait_for("shell while [");
     window.press("hurry up\r");
-    window.wait_for("(delivered at the next step)");
+    window.wait_for("(delivered at the next turn)");
     home.write("work/go", "");
     let screen = window.wait_for("heard: hurry up");
     assert!(screen.contains("· shell while"), "{screen}");
@@ -342,7 +342,7 @@ fn background_children_are_announced_and_children_can_be_messaged() {
     window.wait_for("Scout is done: All is quiet.");
     window.wait_for("Security Auditor ");
     window.press("/tell security auditor hurry\r");
-    window.wait_for("gets the message at its next step");
+    window.wait_for("reads the message at its next turn");
     window.press("/tell Nobody x\r");
     window.wait_for("no agent is named 'Nobody'");
     window.wait_for("after echo");

@@ -180,7 +180,7 @@ fn compact_command_summarises_the_chat() {
     window.wait_for("turn 1: one");
     wait_for_idle(&window);
     window.press("/compact\r");
-    window.wait_for("no older part yet");
+    window.wait_for("it has no older messages to");
     window.press("two\r");
     window.wait_for("turn 2: two");
     wait_for_idle(&window);

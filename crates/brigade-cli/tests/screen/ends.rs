@@ -81,6 +81,19 @@ fn run_stopped_by_ctrl_c_names_the_resume_command() {
 }
 
 #[test]
+fn denied_call_is_noted_with_its_reason() {
+    let script = "[[reply]]\nturn = 1\nusage = { input = 100, output = 10 }\n[[reply.call]]\ntool = 'shell'\n\
+                  arguments = { command = 'rm -rf x' }\n[[reply]]\ntext = 'done'\nusage = { input = 100, output = 10 }";
+    for (name, columns) in SIZES {
+        let home = Home::new();
+        let flags = ["--mode", "auto", "--set", "permissions.deny=[\"shell(rm *)\"]"];
+        let mut window = Window::run(&home, (columns, 20), script, &flags, &[]);
+        assert_eq!(window.end(), 0, "{}", window.text());
+        assert_snapshot!(format!("denied_{name}"), window.screen());
+    }
+}
+
+#[test]
 fn notes_and_errors_wrap_between_words() {
     for (name, columns) in SIZES {
         let home = Home::new();

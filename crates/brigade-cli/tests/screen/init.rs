@@ -36,9 +36,9 @@ fn custom_server_is_written_to_the_configuration() {
     let mut window = Window::start(&home, (100, 40), &["init"], &NO_SERVERS);
     window.wait_for("Number or PROVIDER/MODEL:");
     window.press("8\r");
-    window.wait_for("Address, such as");
+    window.wait_for("URL, such as");
     window.press("ftp://nowhere\r");
-    window.wait_for("invalid base_url");
+    window.wait_for("invalid `base_url`");
     window.press("http://127.0.0.1:9/v1\r");
     window.wait_for("Model name on that server:");
     window.press("big one\r");

@@ -161,9 +161,9 @@ fn end_of_a_padded_command_is_on_the_screen() {
     let mut window = Window::run(&home, (60, 20), &shell(&command), &[], &[("NO_COLOR", "1")]);
     let screen = window.wait_for("y allow once");
     insta::assert_snapshot!("question_hostile", screen);
-    // No rule can cover exactly this call, so it cannot always be allowed.
+    // No rule can match only this call, so it cannot always be allowed.
     answer(&window, "a");
-    window.wait_for("No rule can cover exactly this call");
+    window.wait_for("No rule can match only this call");
     answer(&window, "r");
     window.press("not like this\r");
     assert_eq!(window.end(), 0, "{}", window.text());
@@ -298,7 +298,7 @@ fn approval_in_a_chat_waits_until_the_message_is_sent() {
     assert!(screen.contains("lead wants to run `touch x`"), "{screen}");
     // The text that was being typed is still a message, not an answer.
     window.press(" it is\r");
-    window.wait_for("delivered at the next step");
+    window.wait_for("delivered at the next turn");
     assert!(!home.work().join("x").exists());
     window.press("\u{1b}");
     window.wait_for("y allow once");
@@ -419,7 +419,7 @@ fn edit_that_would_fail_says_so() {
     home.write("work/src/lib.rs", "something else\n");
     let mut window = Window::run(&home, (100, 24), EDIT, &[], &[("NO_COLOR", "1")]);
     let screen = window.wait_for("y allow once");
-    assert!(screen.contains("This call would fail: old does not occur in `src/lib.rs`"), "{screen}");
+    assert!(screen.contains("This call would fail: `old` does not occur in `src/lib.rs`"), "{screen}");
     assert!(screen.contains("old:") && screen.contains("a - b"), "the call is shown all the same: {screen}");
     answer(&window, "n");
     assert_eq!(window.end(), 0, "{}", window.text());

@@ -69,7 +69,7 @@ fn parse_style(name: &str) -> Result<DelegationStyle, String> {
     ];
     styles.into_iter().find(|style| style.name() == name).ok_or_else(|| {
         format!(
-            "unknown delegation style '{}'. Use `auto`, or a list of delegate, subagent, dispatch, spawn.",
+            "unknown delegation style '{}'. Use `auto`, or a list of `delegate`, `subagent`, `dispatch` and `spawn`.",
             sanitize_title(name, 32)
         )
     })

@@ -120,8 +120,8 @@ impl SwarmConfig {
         for (role, preset) in &self.roles {
             if preset.acp.is_some() && preset.model.is_some() {
                 return Some(format!(
-                    "swarm.roles.{role}: an external agent chooses its own model; remove `model`, and set it in \
-                     acp.servers"
+                    "swarm.roles.{role}: an external agent chooses its own model. Remove `model`, and set it in \
+                     `acp.servers`"
                 ));
             }
             if !is_role(role.trim()) {
@@ -131,9 +131,7 @@ impl SwarmConfig {
                 ));
             }
             if let Some(other) = seen.insert(fold(role), role) {
-                return Some(format!(
-                    "swarm.roles: '{other}' and '{role}' are the same role; keep one of them"
-                ));
+                return Some(format!("swarm.roles: '{other}' and '{role}' are the same role. Keep only one"));
             }
         }
         None
@@ -173,7 +171,7 @@ impl SwarmConfig {
                     "tools": {
                         "type": "array",
                         "items": { "type": "string" },
-                        "description": "Restrict it to these tools (default: those of the role, else yours)"
+                        "description": "Allowed tools (default: the role's, else yours)"
                     }
                 },
                 "required": ["role", "task"]
@@ -187,17 +185,17 @@ impl SwarmConfig {
         let limit = self.max_depth.min(authority.max_depth);
         if depth == 0 && limit == 0 {
             let setting = if self.max_depth == 0 { "swarm.max_depth" } else { "limits.max_depth" };
-            return Err(format!("Delegation is disabled in configuration ({setting} is 0)"));
+            return Err(format!("Delegation is disabled in configuration (`{setting}` is 0)"));
         }
         if depth >= limit {
             return Err(
                 "Cannot delegate from within a delegated task (recursion limit). Do the task yourself. \
-                        The user can raise the limit with swarm.max_depth or limits.max_depth."
+                        The user can raise the limit with `swarm.max_depth` or `limits.max_depth`."
                     .to_owned(),
             );
         }
         if !self.enabled {
-            return Err("Delegation is disabled in configuration (swarm.enabled)".to_owned());
+            return Err("Delegation is disabled in configuration (`swarm.enabled` is false)".to_owned());
         }
         let value = json::parse(arguments).map_err(|cause| format!("Invalid delegate input: {cause}"))?;
         let text =

@@ -143,7 +143,7 @@ impl Style for Dispatch {
     }
 
     fn plan(&self, _tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
-        check_depth(self, caller, "limits.max_depth")?;
+        check_depth(self, caller, "`limits.max_depth`")?;
         parse(caller, arguments).map(DelegationPlan::one)
     }
 

@@ -53,10 +53,10 @@ impl SpawnConfig {
     /// Returns the problem of the section for the user, if it has one.
     pub fn problem(&self) -> Option<String> {
         if self.default_max_turns == 0 {
-            return Some("spawn.default_max_turns must be at least 1".to_owned());
+            return Some("`spawn.default_max_turns` must be at least 1".to_owned());
         }
         (self.agent.is_some() && self.server.is_none()).then(|| {
-            "spawn.agent names an agent of spawn.server, which is not set; set it, or remove spawn.agent"
+            "`spawn.agent` requires `spawn.server`, which is not set. Set it, or remove `spawn.agent`"
                 .to_owned()
         })
     }
@@ -66,7 +66,7 @@ impl SpawnConfig {
         let value = json::parse(arguments).map_err(|cause| format!("Invalid {NAME} input: {cause}"))?;
         let turns = match value.get("maxTurns").and_then(number) {
             None => self.default_max_turns,
-            Some(turns) => positive_integer(&turns).ok_or("maxTurns must be an integer of at least 1")?,
+            Some(turns) => positive_integer(&turns).ok_or("`maxTurns` must be an integer greater than 0")?,
         };
         // Anything but a string falls back to the configured prompt.
         let prompt = value.get("systemPrompt").and_then(Value::as_str).map(str::trim);
@@ -97,7 +97,7 @@ impl SpawnConfig {
         let Some(server) = server.or_else(|| self.server.clone()) else {
             return match agent {
                 Some(agent) => Err(format!(
-                    "agentId '{}' needs a server. Set serverName, or spawn.server in the configuration.",
+                    "`agentId` '{}' requires a server. Set `serverName`, or `spawn.server` in the configuration.",
                     sanitize_title(&agent, 64)
                 )),
                 None => Ok(None),
@@ -105,7 +105,7 @@ impl SpawnConfig {
         };
         if server.contains('/') {
             return Err(format!(
-                "Unknown serverName '{}': a server name cannot contain '/'",
+                "Unknown `serverName` '{}': a server name cannot contain `/`",
                 sanitize_title(&server, 64)
             ));
         }
@@ -201,7 +201,7 @@ fn delegate_spec() -> ToolSpec {
                 "task": { "type": "string", "description": "Complete question: the agent sees nothing of this conversation" },
                 "description": { "type": "string", "description": "Short title, shown to the user" },
                 "serverName": { "type": "string", "description": "Server of the external agent" },
-                "agentId": { "type": "string", "description": "Agent of that server" }
+                "agentId": { "type": "string", "description": "Agent on that server" }
             },
             "required": ["task", "description"]
         }),
@@ -224,7 +224,7 @@ impl Style for SpawnConfig {
     }
 
     fn plan(&self, tool: &str, caller: &Caller<'_>, arguments: &str) -> Result<DelegationPlan, String> {
-        check_depth(self, caller, "spawn.max_depth or limits.max_depth")?;
+        check_depth(self, caller, "`spawn.max_depth` or `limits.max_depth`")?;
         let is_single = tool == DELEGATE_NAME;
         let delegation = if is_single { self.parse_delegate(arguments) } else { self.parse(arguments) };
         delegation.map(DelegationPlan::one)

@@ -89,13 +89,10 @@ impl SubagentConfig {
     /// Returns the problem of the section for the user, if it has one.
     pub fn problem(&self) -> Option<String> {
         if !(1..=MAX_TURNS).contains(&u64::from(self.default_max_turns)) {
-            return Some("subagent.default_max_turns must be between 1 and 50".to_owned());
+            return Some("`subagent.default_max_turns` must be between 1 and 50".to_owned());
         }
         if self.output_max_size == 0 {
-            return Some(
-                "subagent.output_max_size must be at least 1, or callers would not receive a report"
-                    .to_owned(),
-            );
+            return Some("`subagent.output_max_size` must be at least 1".to_owned());
         }
         None
     }
@@ -104,7 +101,7 @@ impl SubagentConfig {
     pub fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: NAME.to_owned(),
-            description: "Run a helper on one task in its own conversation. When it is done it answers summary_prompt, and \
+            description: "Run a helper on one task in its own conversation. When it is done, it answers `summary_prompt`, and \
                           that answer is the result. Use it for large or separable work; do small tasks yourself."
                 .to_owned(),
             schema: json!({ "type": "object", "properties": self.properties(), "required": ["label", "task_prompt"] }),
@@ -133,7 +130,7 @@ impl SubagentConfig {
                     "fail_fast": {
                         "type": "boolean",
                         "default": false,
-                        "description": "Stop the others when one fails"
+                        "description": "Stop the other tasks when one fails"
                     }
                 },
                 "required": ["tasks"]
@@ -149,13 +146,13 @@ impl SubagentConfig {
             "summary_prompt": {
                 "type": "string",
                 "default": DEFAULT_SUMMARY_PROMPT,
-                "description": "Asked at the end; the answer is the result"
+                "description": "Final prompt; the reply to it is the result"
             },
             "allowed_tools": {
                 "type": ["array", "null"],
                 "items": { "type": "string" },
                 "default": null,
-                "description": "Restrict it to these tools (default: yours)"
+                "description": "Allowed tools (default: yours)"
             },
             "max_turns": {
                 "type": "integer",
@@ -170,11 +167,11 @@ impl SubagentConfig {
     fn parse_parallel(&self, caller: &Caller<'_>, value: Value) -> Result<DelegationPlan, String> {
         let input: ParallelInput = serde_json::from_value(value).map_err(invalid)?;
         if input.tasks.is_empty() {
-            return Err("tasks cannot be empty".to_owned());
+            return Err("`tasks` cannot be empty".to_owned());
         }
         if input.tasks.len() > MAX_TASKS {
             return Err(format!(
-                "tasks has {} entries, more than the limit of {MAX_TASKS}",
+                "`tasks` has {} entries, more than the limit of {MAX_TASKS}",
                 input.tasks.len()
             ));
         }

@@ -188,9 +188,9 @@ fn single_generation_has_no_extra_parameters() {
 fn depth_refusal_names_the_setting() {
     let agent = TestAgent::at(10);
     for (tool, arguments, setting) in [
-        (dispatch::NAME, CALLS[3].1, "with limits.max_depth"),
-        (spawn::NAME, CALLS[4].1, "with spawn.max_depth or limits.max_depth"),
-        (spawn::DELEGATE_NAME, CALLS[5].1, "with spawn.max_depth or limits.max_depth"),
+        (dispatch::NAME, CALLS[3].1, "with `limits.max_depth`"),
+        (spawn::NAME, CALLS[4].1, "with `spawn.max_depth` or `limits.max_depth`"),
+        (spawn::DELEGATE_NAME, CALLS[5].1, "with `spawn.max_depth` or `limits.max_depth`"),
     ] {
         let refusal = agent.refused(&all_styles(), tool, arguments);
         assert!(refusal.contains("maximum depth (10)") && refusal.contains(setting), "{tool}: {refusal}");

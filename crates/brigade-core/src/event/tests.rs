@@ -70,3 +70,12 @@ fn fault_is_shown_with_its_message() {
         assert_eq!(fault.to_string(), shown);
     }
 }
+
+#[test]
+fn given_up_message_ends_before_the_fallback() {
+    let given_up = |message: &str| {
+        CallFault::GivenUp { message: message.to_owned(), next: "b/two".to_owned() }.to_string()
+    };
+    assert_eq!(given_up("it is gone. Check the name."), "it is gone. Check the name; falling back to b/two");
+    assert_eq!(given_up("gone"), "gone; falling back to b/two");
+}

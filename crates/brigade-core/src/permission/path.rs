@@ -29,7 +29,7 @@ impl PathRule {
             return Err("a rule cannot be negated".to_owned());
         }
         if matches_separator(pattern) {
-            return Err("a class in brackets must not match `/`; negated classes do".to_owned());
+            return Err("a character class must not match `/`, as negated classes do".to_owned());
         }
         let mut normalized = normalize(pattern);
         let dots = |text: &str| text.split('/').filter(|part| *part == "..").count();

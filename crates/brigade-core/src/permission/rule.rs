@@ -71,14 +71,14 @@ pub enum RuleError {
     Empty,
     /// The name contains invalid characters, or is too long.
     #[error(
-        "`{name}` is not a valid tool name. Use 1 to 64 of `a-z`, `0-9`, `_`, `-`, as in `read_file`; only a name such as `mcp__server__*` may end with `*`"
+        "`{name}` is not a valid tool name. Use 1 to 64 characters from `a-z`, `0-9`, `_` and `-`, as in `read_file`; only a name such as `mcp__server__*` may end with `*`"
     )]
     Name {
         /// Name as written.
         name: String,
     },
     /// The name belongs to a tool of another program.
-    #[error("`{name}` is not the name of a tool. Use {instead}")]
+    #[error("`{name}` is not a tool name. Use {instead}")]
     Foreign {
         /// Name as written.
         name: String,
@@ -101,7 +101,7 @@ pub enum RuleError {
     },
     /// The tool takes no specifier.
     #[error(
-        "`{tool}` does not take a specifier. Use only the name of the tool, as in `mcp__server__tool` or `web_search`"
+        "`{tool}` does not take a specifier. Use only the tool name, as in `mcp__server__tool` or `web_search`"
     )]
     Unspecific {
         /// Name of the tool.

@@ -69,7 +69,7 @@ impl CommandRule {
             return Err("it contains an unclosed quote, an invisible character or syntax beyond plain words");
         }
         if !single {
-            return Err("it names more than one simple command");
+            return Err("it contains more than one simple command");
         }
         let mut words = commands.pop().unwrap_or_default();
         let is_star = |word: &Word| word.text == "*" && word.dynamic;
@@ -78,7 +78,7 @@ impl CommandRule {
             return Err("an unquoted `*` is allowed only as the last word; quote it to match the character");
         }
         if words.is_empty() && !allows_more_arguments {
-            return Err("it does not name a command");
+            return Err("it contains no command");
         }
         if words.first().is_some_and(is_prefix) {
             return Err("it starts with an assignment or a keyword instead of a command");

@@ -236,7 +236,7 @@ fn env_files_are_hidden_from_every_tool() {
         assert!(is_allow(read(&permissions, path)) && permissions.may_read(path), "{path}");
     }
     let Verdict::Deny { reason } = read(&permissions, ".env") else { panic!("not denied") };
-    assert_eq!(reason, "the rule `read_file(**/.env*)` in permissions.deny forbids it");
+    assert_eq!(reason, "the rule `read_file(**/.env*)` in `permissions.deny` forbids it");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) fn render(entries: &[TranscriptEntry], max_bytes: usize) -> String {
 /// Splits an entry into pieces, each with its speaker.
 fn pieces(entry: &TranscriptEntry) -> Vec<(String, &str)> {
     match entry {
-        TranscriptEntry::UserMessage(message) => vec![("To the agent".to_owned(), message.as_str())],
+        TranscriptEntry::UserMessage(message) => vec![("Message".to_owned(), message.as_str())],
         TranscriptEntry::Turn { reply, outputs, .. } => {
             let mut pieces = Vec::new();
             if !reply.text.is_empty() {
@@ -47,7 +47,7 @@ fn pieces(entry: &TranscriptEntry) -> Vec<(String, &str)> {
             for (index, call) in reply.calls.iter().enumerate() {
                 pieces.push((format!("The agent calls {}", call.name), call.arguments.as_str()));
                 if let Some(output) = outputs.get(index).and_then(Option::as_ref) {
-                    let how = if output.is_error() { "fails" } else { "gives" };
+                    let how = if output.is_error() { "failed" } else { "returned" };
                     pieces.push((format!("{} {how}", call.name), output.text.as_str()));
                 }
             }
@@ -136,9 +136,9 @@ mod tests {
             TranscriptEntry::Turn { turn: 1, reply: reply.into(), outputs },
             TranscriptEntry::Turn { turn: 2, reply: silent.into(), outputs: Vec::new() },
         ];
-        let expected = "## To the agent\nDo it\n\n## The agent\nI look.\n\n\
-             ## The agent calls read\n{\"of\":\"read\"}\n\n## read gives\ntext\n\n\
-             ## The agent calls shell\n{\"of\":\"shell\"}\n\n## shell fails\ndenied\n\n\
+        let expected = "## Message\nDo it\n\n## The agent\nI look.\n\n\
+             ## The agent calls read\n{\"of\":\"read\"}\n\n## read returned\ntext\n\n\
+             ## The agent calls shell\n{\"of\":\"shell\"}\n\n## shell failed\ndenied\n\n\
              ## The agent calls grep\n{\"of\":\"grep\"}\n\n## The agent calls read\n{\"of\":\"read\"}\n\n";
         assert_eq!(render(&entries, 10_000), expected);
     }
@@ -150,7 +150,7 @@ mod tests {
         let (b, c) = ("b".repeat(32), "c".repeat(32));
         let piece = |text: &str| {
             let tail = &text[..16];
-            format!("## To the agent\n{text} [42 bytes omitted] {tail}\n\n")
+            format!("## Message\n{text} [42 bytes omitted] {tail}\n\n")
         };
         // Two pieces, 48 bytes each for their labels and 48 for their texts.
         let expected = format!("[1 older parts omitted]\n\n{}{}", piece(&b), piece(&c));

@@ -14,7 +14,7 @@ pub(crate) fn refusal(request: &CustomRequest) -> ErrorData {
     let cause = match request.method.as_str() {
         "initialize" => params_error::<InitializeRequestParams>(request),
         "tools/call" => params_error::<CallToolRequestParams>(request)
-            .map(|cause| format!("{cause}; expected name (string) and arguments (object)")),
+            .map(|cause| format!("{cause}; expected `name` (string) and `arguments` (object)")),
         "tools/list" => params_error::<PaginatedRequestParams>(request),
         "tasks/get" => params_error::<GetTaskParams>(request),
         "tasks/cancel" => params_error::<CancelTaskParams>(request),
@@ -52,7 +52,7 @@ mod tests {
         assert!(nameless.message.contains("missing field `name`"), "{}", nameless.message);
         let worded = refused("tools/call", Some(json!({ "name": "delegate", "arguments": "x" })));
         assert_eq!(worded.code, ErrorCode::INVALID_PARAMS);
-        assert!(worded.message.contains("arguments (object)"), "{}", worded.message);
+        assert!(worded.message.contains("`arguments` (object)"), "{}", worded.message);
         let unknown = refused("no/such", None);
         assert_eq!(unknown.code, ErrorCode::METHOD_NOT_FOUND);
         assert!(unknown.message.starts_with("Unknown method: no/such;"), "{}", unknown.message);

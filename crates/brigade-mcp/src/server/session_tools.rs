@@ -65,12 +65,12 @@ impl Server {
                     .tell_as(visibility.speaker(), session, message)
                     .await
                     .map_err(start_error)?;
-                Ok(results::done(format!("Sent to {session}. It reads the message at its next step.")))
+                Ok(results::done(format!("Sent to {session}. The agent reads it before its next turn.")))
             }
             several => {
                 let ids: Vec<&str> = several.iter().map(SessionId::as_str).collect();
                 Err(StartError::Refused(format!(
-                    "cannot send the message: several agents are running in this session. Use the session_id of one of them: {}",
+                    "cannot send the message: several agents are running in this session. Use the `session_id` of one of these agents: {}",
                     ids.join(", ")
                 )))
             }

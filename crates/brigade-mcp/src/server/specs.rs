@@ -23,13 +23,13 @@ pub(super) fn session_tools() -> [Tool; 4] {
     let session = json!({ "type": "string", "description": "Session id of a call, or of an agent below it" });
     let status = tool(
         STATUS,
-        "Show the state of a session: its agents, their cost and pending approvals. Omit session_id to list the newest \
+        "Show the state of a session: its agents, their cost and pending approvals. Omit `session_id` to list the newest \
          sessions started here.",
         json!({ "type": "object", "properties": { "session_id": session } }),
     );
     let tell = tool(
         TELL,
-        "Send a message to a running agent. The agent reads it at its next step.",
+        "Send a message to a running agent. The agent reads it before its next turn.",
         json!({
             "type": "object",
             "properties": {

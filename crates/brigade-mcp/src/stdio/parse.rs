@@ -45,7 +45,7 @@ pub(super) fn parse_line(line: &[u8]) -> ParsedLine {
 /// The error for a line over the limit.
 pub(super) fn too_long() -> ParsedLine {
     let text =
-        format!("the message exceeds the limit of {} MB ({MAX_LINE_BYTES} bytes)", MAX_LINE_BYTES >> 20);
+        format!("the message exceeds the limit of {} MiB ({MAX_LINE_BYTES} bytes)", MAX_LINE_BYTES >> 20);
     invalid_request(&Value::Null, &text)
 }
 
@@ -75,12 +75,12 @@ fn diagnose_object(message: &Map<String, Value>) -> ParsedLine {
         return ParsedLine::Ignored;
     }
     let text = match (method, message.get("params")) {
-        _ if !has_version => r#"jsonrpc must be "2.0""#,
-        _ if !id.is_some_and(|id| id.is_string() || id.is_i64()) => "id must be a string or an integer",
-        (None, _) => "method is missing",
-        (Some(method), _) if !method.is_string() => "method must be a string",
-        _ if is_answer => "a message with a method must not have a result or an error",
-        (_, Some(params)) if !params.is_object() => "params must be an object",
+        _ if !has_version => r#"`jsonrpc` must be "2.0""#,
+        _ if !id.is_some_and(|id| id.is_string() || id.is_i64()) => "`id` must be a string or an integer",
+        (None, _) => "`method` is missing",
+        (Some(method), _) if !method.is_string() => "`method` must be a string",
+        _ if is_answer => "a message with `method` must not have `result` or `error`",
+        (_, Some(params)) if !params.is_object() => "`params` must be an object",
         _ => "not a valid MCP request",
     };
     invalid_request(id.unwrap_or(&Value::Null), text)
@@ -114,10 +114,10 @@ mod tests {
         let cases = [
             (r#"{"jsonrpc":"2.0","id":31,"method":"tools/call","params":[]}"#, json!(31), "params"),
             (r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":"x"}"#, json!("a"), "params"),
-            (r#"{"jsonrpc":"2.0","id":77}"#, json!(77), "method is missing"),
+            (r#"{"jsonrpc":"2.0","id":77}"#, json!(77), "`method` is missing"),
             (r#"{"id":77}"#, json!(77), "jsonrpc"),
             (r#"{"id":5,"method":"tools/list"}"#, json!(5), "jsonrpc"),
-            (r#"{"jsonrpc":"2.0","id":5,"method":7}"#, json!(5), "method must be"),
+            (r#"{"jsonrpc":"2.0","id":5,"method":7}"#, json!(5), "`method` must be"),
             (r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}"#, json!(1.5), "integer"),
             (r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, Value::Null, "integer"),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, Value::Null, "batches"),

@@ -42,7 +42,7 @@ enum OnSent {
     /// Notifies the sender.
     Notify(oneshot::Sender<()>),
     /// Frees a slot for an error response.
-    Release(#[expect(dead_code, reason = "dropping it makes room")] OwnedSemaphorePermit),
+    Release(#[expect(dead_code, reason = "dropping the permit frees the slot")] OwnedSemaphorePermit),
 }
 
 impl<R: AsyncRead + Unpin> StdioTransport<R> {

@@ -45,7 +45,7 @@ async fn invalid_lines_get_errors_and_the_next_is_read() {
     }
     let answer = raw.ask("x".repeat((4 << 20) + 1)).await;
     assert!(answer["error"]["code"] == -32600 && answer["id"].is_null(), "{answer}");
-    assert!(answer["error"]["message"].as_str().unwrap().contains("4 MB"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("4 MiB"), "{answer}");
     let answer = raw.ask(r#"{"jsonrpc":"2.0","id":31,"method":"tools/call","params":[]}"#).await;
     assert!(answer["error"]["code"] == -32600 && answer["id"] == 31, "{answer}");
     let answer = raw.ask(r#"{"jsonrpc":"2.0","id":32,"method":"ping"}"#).await;

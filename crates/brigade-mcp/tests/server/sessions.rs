@@ -121,7 +121,7 @@ async fn tree_without_a_runner_is_interrupted() {
     let status = ask(&client, "session_status", json!({ "session_id": root.as_str() })).await;
     let text = result_text(&status);
     assert!(text.starts_with(&format!("{root} interrupted; ")), "{text}");
-    assert!(text.contains(&format!("Resume it with: brigade resume {root}")), "{text}");
+    assert!(text.contains(&format!("Resume it with `brigade resume {root}`")), "{text}");
     assert_eq!(status.structured_content.unwrap()["state"], "interrupted");
 }
 

@@ -61,7 +61,10 @@ impl Builder {
 
     pub(super) fn permission(&mut self, value: &Value) -> KeyResult {
         let mut remarks = self.restrictions.permission(value)?;
-        remarks.insert(0, "only ask and deny are applied; an agent file cannot grant permissions".to_owned());
+        remarks.insert(
+            0,
+            "only `ask` and `deny` are applied; an agent file cannot grant permissions".to_owned(),
+        );
         Ok((KeyStatus::Translated, remarks.join("; ")))
     }
 
@@ -82,7 +85,7 @@ impl Builder {
             Some("bypassPermissions") => {
                 Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            Some(_) => Err("is not a known mode. Use plan, acceptEdits or dontAsk.".to_owned()),
+            Some(_) => Err("is not a known mode. Use `plan`, `acceptEdits` or `dontAsk`.".to_owned()),
         }
     }
 
@@ -93,7 +96,7 @@ impl Builder {
             Some("danger-full-access") => {
                 Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            _ => Err("must be read-only, workspace-write or danger-full-access".to_owned()),
+            _ => Err("must be `read-only`, `workspace-write` or `danger-full-access`".to_owned()),
         }
     }
 
@@ -137,7 +140,7 @@ impl Builder {
             Err(error) if format.is_native() => Err(error.to_string()),
             Err(_) => Ok((
                 KeyStatus::Ignored,
-                "only applies to the program that the file was written for".to_owned(),
+                "applies only to the program that the file was written for".to_owned(),
             )),
         }
     }

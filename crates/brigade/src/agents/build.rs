@@ -117,7 +117,7 @@ impl Builder {
     /// Reads a section with model settings.
     fn section(&mut self, field: &Field, format: Format) {
         let Value::Object(map) = &field.value else {
-            return self.refuse(&field.key, field.line, "must be a section with keys".to_owned());
+            return self.refuse(&field.key, field.line, "must be a mapping of keys to values".to_owned());
         };
         self.names_provider = true;
         for (key, value) in map {
@@ -153,7 +153,7 @@ impl Builder {
             Key::Acp => {
                 let place = value::text(value)?.filter(|place| !place.is_empty());
                 let place =
-                    place.ok_or("is empty. Set it to a server of acp.servers, or to SERVER/AGENT.")?;
+                    place.ok_or("is empty. Set it to a server from `acp.servers`, or to `SERVER/AGENT`.")?;
                 self.agent.backend = Backend::Acp(place);
             }
             Key::AllowSkills => self.agent.allow_skills = value::flag(value)?,
@@ -179,13 +179,13 @@ impl Builder {
 
     fn budget(&mut self, value: &Value) -> Result<(), String> {
         let Value::Object(map) = value else {
-            return Err("must be a section with tokens and usd".to_owned());
+            return Err("must be a mapping with `tokens` and `usd`".to_owned());
         };
         for (key, value) in map {
             match key.as_str() {
                 "tokens" => self.tokens = Some(amount::tokens_from_value(value)?),
                 "usd" => self.usd = Some(amount::dollars_from_value(value)?),
-                other => return Err(format!("has an unknown key '{other}'. Use tokens and usd.")),
+                other => return Err(format!("has an unknown key '{other}'. Use `tokens` and `usd`.")),
             }
         }
         Ok(())
@@ -301,7 +301,7 @@ impl Builder {
             self.note("{{…}}", None, KeyStatus::Ignored, "placeholders are not replaced".to_owned());
         }
         if file.with_file_name("SOUL.md").exists() {
-            self.note("SOUL.md", None, KeyStatus::Ignored, "only AGENT.md is read".to_owned());
+            self.note("SOUL.md", None, KeyStatus::Ignored, "only `AGENT.md` is read".to_owned());
         }
     }
 }

@@ -141,7 +141,7 @@ fn frontmatter(text: &str) -> Result<Header<'_>, DefinitionError> {
     let none = || {
         DefinitionError::at(
             1,
-            "has no frontmatter. Begin the file with a line `---`, keys, and another line `---`.",
+            "has no frontmatter. Begin the file with a `---` line, the keys and another `---` line.",
         )
     };
     let all: Vec<&str> = text.lines().collect();
@@ -155,7 +155,7 @@ fn frontmatter(text: &str) -> Result<Header<'_>, DefinitionError> {
     let is_closing = |line: &&str| matches!(line.trim(), "---" | "...") && indent(line) <= outer;
     let opened = u32::try_from(opening).unwrap_or(u32::MAX - 2).saturating_add(1);
     let Some(closing) = inside.iter().position(is_closing) else {
-        return Err(DefinitionError::at(opened, "the frontmatter is not closed. End it with a line `---`."));
+        return Err(DefinitionError::at(opened, "the frontmatter is not closed. End it with a `---` line."));
     };
     let keys = &inside[..closing];
     let common =

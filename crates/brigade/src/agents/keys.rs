@@ -52,11 +52,11 @@ pub(super) enum Key {
 
 use Key::Ignored;
 
-const STYLE: Key = Ignored("only describes the file or its display");
+const STYLE: Key = Ignored("only describes the file or how it is displayed");
 const SERVERS: Key = Ignored("MCP servers are defined in your configuration, not in agent files");
 const HOOKS: Key = Ignored("agent files cannot run commands");
-const HOST: Key = Ignored("only applies to the program that the file was written for");
-const TUNING: Key = Ignored("only temperature and max_tokens are supported");
+const HOST: Key = Ignored("applies only to the program that the file was written for");
+const TUNING: Key = Ignored("only `temperature` and `max_tokens` are supported");
 const RECIPE: Key = Ignored("only the instructions of a recipe are used");
 
 /// Keys by their usual spellings.
@@ -101,10 +101,10 @@ const KEYS: &[(&[&str], Key)] = &[
     ),
     (&["mcpServers", "mcp_servers", "extensions"], SERVERS),
     (&["hooks"], HOOKS),
-    (&["skills"], Ignored("skills cannot be selected one by one; `allow_skills` offers all of them")),
+    (&["skills"], Ignored("skills cannot be selected individually; `allow_skills` enables all of them")),
     (&["memory"], Ignored("memory is shared by all agents")),
     (&["background", "is_background"], Ignored("the calling agent decides whether it waits")),
-    (&["isolation"], Ignored("every agent works in the workspace of its parent")),
+    (&["isolation"], Ignored("every agent works in its parent's workspace")),
     (
         &["hidden", "user_invocable", "disable_model_invocation"],
         Ignored("agents are offered to every other agent"),

@@ -48,7 +48,7 @@ pub(super) fn resolve_model(name: &str, format: Format, names_provider: bool) ->
         None => (
             None,
             KeyStatus::Ignored,
-            "is an alias of the other program; the parent's model is used. To choose one, write provider/model."
+            "is a model alias of another program; the parent's model is used. To choose a model, write `PROVIDER/MODEL`."
                 .to_owned(),
         ),
     }

@@ -109,7 +109,7 @@ impl Restrictions {
                 self.allowed_only =
                     self.allowed_only.take().map(|_| items.iter().flat_map(allowed_by_item).collect());
             }
-            _ => return Err("must be allow, ask or deny for each tool".to_owned()),
+            _ => return Err("must be `allow`, `ask` or `deny` for each tool".to_owned()),
         }
         if self.allowed_only.as_ref().is_some_and(BTreeSet::is_empty) {
             return Err("denies every tool".to_owned());
@@ -146,12 +146,12 @@ impl Restrictions {
                 (PermissionEffect::Allow, PermissionEffect::Allow)
                 | (PermissionEffect::Ask | PermissionEffect::Deny, PermissionEffect::Deny) => {}
                 (PermissionEffect::Allow, _) => {
-                    remarks.push(format!("allow `{pattern}` for `{key}` is ignored"))
+                    remarks.push(format!("`allow` is ignored for `{key}` with `{pattern}`"))
                 }
                 (PermissionEffect::Ask, PermissionEffect::Ask) => {}
                 (PermissionEffect::Ask, PermissionEffect::Allow) => {
                     remarks.push(format!(
-                        "`{key}` for `{pattern}` is denied, because an agent file cannot require approval for it"
+                        "`{key}` with `{pattern}` is denied, because an agent file cannot require approval for it"
                     ));
                     tools(key).iter().for_each(|tool| self.deny_part(tool, pattern));
                 }
@@ -167,7 +167,7 @@ impl Restrictions {
     fn permission_item(&mut self, item: &Value, remarks: &mut Vec<String>) -> Result<(), String> {
         let of = |key: &str| item.get(key).and_then(Value::as_str);
         let (Some(action), Some(given)) = (of("action"), item.get("effect")) else {
-            return Err("must have an action and an effect in each entry".to_owned());
+            return Err("must have an `action` and an `effect` in each entry".to_owned());
         };
         let resource = of("resource").unwrap_or("*");
         let patterns = Map::from_iter([(resource.to_owned(), given.clone())]);
@@ -204,7 +204,7 @@ fn effect(value: &Value) -> Result<PermissionEffect, String> {
         Some("allow") => Ok(PermissionEffect::Allow),
         Some("ask") => Ok(PermissionEffect::Ask),
         Some("deny") => Ok(PermissionEffect::Deny),
-        _ => Err("must be allow, ask or deny for each tool".to_owned()),
+        _ => Err("must be `allow`, `ask` or `deny` for each tool".to_owned()),
     }
 }
 

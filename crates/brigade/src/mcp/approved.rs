@@ -107,7 +107,7 @@ pub(super) fn check_definition(tool: &Tool) -> Result<(), String> {
         length(serde_json::to_vec(&tool.annotations)),
     ];
     if bytes.into_iter().fold(0, usize::saturating_add) > MAX_DEFINITION_BYTES {
-        return out(&format!("its definition is larger than {} KB", MAX_DEFINITION_BYTES >> 10));
+        return out(&format!("its definition is larger than {} KiB", MAX_DEFINITION_BYTES >> 10));
     }
     match tool.input_schema.get("type") {
         None => Ok(()),
@@ -245,11 +245,11 @@ mod tests {
     fn oversized_definition_is_refused() {
         let mut approved_tools = self::approved(&tools("short"));
         update_tools(&mut approved_tools, &tools(&"x".repeat(MAX_DEFINITION_BYTES)));
-        assert_eq!(gone(&approved_tools), "cannot offer the tool 't': its definition is larger than 32 KB");
+        assert_eq!(gone(&approved_tools), "cannot offer the tool 't': its definition is larger than 32 KiB");
         let mut tools = tools("short");
         tools[0].title = Some("x".repeat(MAX_DEFINITION_BYTES));
         update_tools(&mut approved_tools, &tools);
-        assert!(gone(&approved_tools).contains("larger than 32 KB"), "{}", gone(&approved_tools));
+        assert!(gone(&approved_tools).contains("larger than 32 KiB"), "{}", gone(&approved_tools));
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl<R> BoundedReader<R> {
     fn check_line(&self) -> Result<(), String> {
         match self.line_bytes > MAX_MESSAGE_BYTES {
             true => Err(format!(
-                "it sent a message larger than {} MB, so it was stopped",
+                "it sent a message larger than {} MiB, so it was stopped",
                 MAX_MESSAGE_BYTES >> 20
             )),
             false => Ok(()),

@@ -131,9 +131,7 @@ fn proxy(endpoint: &HttpEndpoint) -> Result<Option<reqwest::Proxy>, String> {
     // An invalid URL is reported when connecting.
     let Ok(url) = url::Url::parse(endpoint.url.expose()) else { return Ok(None) };
     endpoint.proxies.for_reqwest(&url).map_err(|cause| {
-        format!(
-            "cannot use a proxy: {cause}. Change HTTPS_PROXY, or list the host of the server in NO_PROXY."
-        )
+        format!("cannot use a proxy: {cause}. Change HTTPS_PROXY, or add the server's host to NO_PROXY.")
     })
 }
 
@@ -172,7 +170,10 @@ async fn body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, HttpF
     let mut whole = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(request_failure)? {
         if whole.len() + chunk.len() > max_bytes {
-            return Err(unexpected(format!("its answer is larger than {} MB", max_bytes.div_ceil(1 << 20))));
+            return Err(unexpected(format!(
+                "its response is larger than {} MiB",
+                max_bytes.div_ceil(1 << 20)
+            )));
         }
         whole.extend_from_slice(&chunk);
     }
@@ -204,7 +205,7 @@ fn events(
                 Err(error) => return Some((Err(std::io::Error::other(error.without_url())), (None, event))),
             };
             let within = match event.grow(&chunk) > max_bytes {
-                true => Err(format!("it sent a message larger than {} MB", max_bytes.div_ceil(1 << 20))),
+                true => Err(format!("it sent a message larger than {} MiB", max_bytes.div_ceil(1 << 20))),
                 false => limits.count(std::mem::take(&mut event.ended)),
             };
             match within {

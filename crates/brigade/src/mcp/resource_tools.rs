@@ -111,6 +111,6 @@ impl AnyTool for ResourceTool {
     }
 
     fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("{} does not change a file", self.spec.name)))
+        Err(ToolOutput::error(format!("`{}` does not edit files", self.spec.name)))
     }
 }

@@ -89,6 +89,6 @@ impl AnyTool for ServerTool {
     }
 
     fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("{} does not change a file", self.spec.name)))
+        Err(ToolOutput::error(format!("`{}` does not edit files", self.spec.name)))
     }
 }

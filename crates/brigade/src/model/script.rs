@@ -114,7 +114,7 @@ impl Script {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(journal);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
         written.map_err(|cause| {
-            ModelError::Fatal(format!("cannot write the script's journal {}: {cause}", journal.display()))
+            ModelError::Fatal(format!("cannot write the script journal {}: {cause}", journal.display()))
         })
     }
 

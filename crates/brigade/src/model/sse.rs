@@ -20,10 +20,10 @@ pub struct SseEvent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     /// An event exceeds this limit in bytes.
-    #[error("an event of the stream is larger than {0} bytes")]
+    #[error("a stream event is larger than {0} bytes")]
     TooLarge(usize),
     /// A line is not UTF-8.
-    #[error("a line of the stream is not UTF-8")]
+    #[error("a line in the stream is not UTF-8")]
     Encoding,
 }
 

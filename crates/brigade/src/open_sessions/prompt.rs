@@ -38,7 +38,9 @@ impl<T: Send + Sync + 'static> Clone for PromptPermit<T> {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PromptError {
     /// The caller is deeper than the session.
-    #[error("cannot resume a session of depth {depth} at depth {caller}. Open a new session.")]
+    #[error(
+        "cannot resume the session at depth {caller}: it was started at depth {depth}. Open a new session."
+    )]
     CallerTooDeep {
         /// Depth of the session.
         depth: u32,

@@ -19,7 +19,7 @@ pub(super) const RESUME_IMPORTED_MESSAGE: &str = "This session was imported. Cal
 again, and their outcome is unknown. Continue the task where you left off and finish it.";
 
 /// Cause recorded when open work of an imported tree is closed.
-const CLOSED_BY_IMPORT: &str = "it was open when this session was imported, and is not run here";
+const CLOSED_BY_IMPORT: &str = "it was open when this session was imported and was not run again";
 
 /// Most permissive mode that applies if the user sets none.
 const MAX_DEFAULT_MODE: Mode = Mode::Edit;
@@ -84,7 +84,7 @@ impl Runtime {
             }
             let events = state.abandon(CLOSED_BY_IMPORT, ended);
             if !matches!(events.last(), Some(Event::Ended { .. })) {
-                let cause = "its open round cannot be closed".to_owned();
+                let cause = "its open round is inconsistent".to_owned();
                 return Err(StoreError::Damaged { session: session.clone(), seq: state.length(), cause });
             }
             let append = Append {
@@ -134,7 +134,7 @@ impl Runtime {
         let has_none = agent.model.is_none() && options.model.is_none() && settings.model.is_empty();
         if let Some(name) = named.filter(|_| has_none) {
             return Err(RunError::Config(format!(
-                "cannot resume this imported session: '{name}' is not a model of a provider. Choose one with --model."
+                "cannot resume this imported session: its model '{name}' does not belong to a provider. Choose another with --model."
             )));
         }
         agent.fallbacks.retain(is_model);
@@ -144,7 +144,7 @@ impl Runtime {
         let model = options.model.as_ref().or(agent.model.as_ref());
         match model.filter(|model| !settings.models.has(model)) {
             Some(model) => Err(RunError::Config(format!(
-                "cannot resume this imported session: its model '{model}' is not an allowed model. \
+                "cannot resume this imported session: its model '{model}' is not allowed. \
                  Choose another with --model."
             ))),
             None => Ok(LastRound { agent, authority }),

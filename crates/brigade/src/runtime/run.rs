@@ -68,7 +68,7 @@ impl Run {
         if has_first_event && !run.events.wait_for_first().await {
             let session = run.session.clone();
             run.result().await?;
-            return Err(RunError::Bug(format!("{session} ended before its first event")));
+            return Err(RunError::Bug(format!("session {session} ended before its first event")));
         }
         Ok(run)
     }

@@ -129,7 +129,7 @@ pub enum RunError {
     },
     /// A session that only forwards a call of another program cannot receive messages.
     #[error(
-        "cannot send a message to {0}: it only forwards a call of another program. Start a new run, or message one of its sub-agents."
+        "cannot send a message to {0}: it only forwards a call from another program. Start a new run, or send the message to one of its sub-agents."
     )]
     Passthrough(SessionId),
     /// The approval request does not exist or was already answered.

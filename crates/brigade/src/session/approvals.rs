@@ -208,7 +208,7 @@ impl Driver {
 /// Tool result if a tool changed after its approval was requested.
 fn changed_while_pending(tool: &str) -> ToolOutput {
     ToolOutput::error(format!(
-        "`{tool}` was not called: its definition changed while its approval was pending. Call it again to show the user what changed."
+        "`{tool}` was not called: its definition changed while the approval was pending. Call it again to request approval of the new definition."
     ))
 }
 
@@ -249,14 +249,14 @@ fn refusal(tool: &str, verdict: Verdict, exact: Option<&Rule>) -> ToolOutput {
     match verdict {
         Verdict::Deny { reason } => ToolOutput::error(format!("`{tool}` is not allowed: {reason}.")),
         Verdict::Ask { rule: Some(rule) } => ToolOutput::error(format!(
-            "`{tool}` is not allowed: the rule `{rule}` in permissions.ask requires approval, and no user is available. \
+            "`{tool}` is not allowed: the rule `{rule}` in `permissions.ask` requires approval, and no user is available. \
              Continue without it. The user can allow it by removing that rule, or by running Brigade in a terminal."
         )),
         Verdict::Ask { rule: None } => {
-            let exact = exact.map(|rule| format!("the rule `{rule}` in permissions.allow"));
+            let exact = exact.map(|rule| format!("the rule `{rule}` in `permissions.allow`"));
             let permits = exact
                 .filter(|rule| rule.len() <= MAX_RULE_BYTES)
-                .unwrap_or_else(|| "a rule in permissions.allow that covers the whole call".to_owned());
+                .unwrap_or_else(|| "a rule in `permissions.allow` that covers the whole call".to_owned());
             ToolOutput::error(format!(
                 "`{tool}` is not allowed: this mode requires approval, and no user is available. Continue without it. The \
                  user can allow it with {permits}, or with --mode {}.",

@@ -13,7 +13,7 @@ use crate::fast_map::FastMap;
 use crate::task::{self, AbortOnDrop};
 
 /// Cancellation reason of siblings after one task of a call failed.
-const FAIL_FAST: &str = "fail_fast, because another task of the call failed";
+const FAIL_FAST: &str = "`fail_fast`, because another task of the call failed";
 
 /// Children of a session: those that run, those that wait, and the calls they belong to.
 #[derive(Default)]
@@ -180,7 +180,7 @@ impl Children {
         let Some(group) = self.groups.get_mut(&call) else { return };
         group.busy = group.busy.saturating_sub(dropped.len());
         dropped.extend(std::mem::take(&mut group.backlog));
-        let cause = "not started: another task of the call failed (fail_fast)".to_owned();
+        let cause = "not started: another task of the call failed (`fail_fast`)".to_owned();
         group.unstarted.extend(dropped.into_iter().map(|PendingChild { delegation, index, .. }| {
             UnstartedChild { delegation, index, cause: cause.clone() }
         }));

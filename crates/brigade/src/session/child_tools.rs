@@ -106,7 +106,7 @@ impl Driver {
         let appended = retry::append(self.tree.store(), || append.clone()).await;
         appended.map_err(|error| ToolOutput::error(format!("cannot send the message: {error}")))?;
         self.tree.notify([&child]);
-        Ok(ToolOutput::ok("Sent. The sub-agent reads it at its next step."))
+        Ok(ToolOutput::ok("Sent. The sub-agent reads it before its next turn."))
     }
 
     fn stop_child(&self, id: &str) -> Result<ToolOutput, ToolOutput> {
@@ -118,7 +118,7 @@ impl Driver {
     async fn read_result(&self, handle: &str, arguments: &Value) -> Result<ToolOutput, ToolOutput> {
         let refuse = || {
             ToolOutput::error(
-                "The handle is not a session of one of your sub-agents. Use the handle that the truncated result names.",
+                "The handle is not a session of one of your sub-agents. Use the handle from the truncated result.",
             )
         };
         let session: SessionId = handle.parse().map_err(|_| refuse())?;
@@ -157,7 +157,7 @@ fn lines_with(result: &str, pattern: &str) -> Result<ToolOutput, ToolOutput> {
     if count == 0 {
         return Ok(ToolOutput::ok("No line matches."));
     }
-    Ok(ToolOutput::ok(format!("{found}({count} lines match)")))
+    Ok(ToolOutput::ok(format!("{found}(matching lines: {count})")))
 }
 
 fn range(result: &str, offset: u64, limit: Option<u64>) -> ToolOutput {
@@ -192,11 +192,11 @@ fn child_tool_spec(name: &str, description: &str, schema: Value) -> ToolSpec {
 fn tell_spec() -> ToolSpec {
     child_tool_spec(
         TELL,
-        "Send a message to a background sub-agent. The sub-agent reads it at its next step.",
+        "Send a message to a background sub-agent. The sub-agent reads it before its next turn.",
         json!({
             "type": "object",
             "properties": {
-                "session_id": { "type": "string", "description": "Session of the sub-agent" },
+                "session_id": { "type": "string", "description": "Session id of the sub-agent" },
                 "text": { "type": "string", "description": "The message" }
             },
             "required": ["session_id", "text"]
@@ -210,7 +210,7 @@ fn stop_spec() -> ToolSpec {
         "Stop a background sub-agent. You get its partial result.",
         json!({
             "type": "object",
-            "properties": { "session_id": { "type": "string", "description": "Session of the sub-agent" } },
+            "properties": { "session_id": { "type": "string", "description": "Session id of the sub-agent" } },
             "required": ["session_id"]
         }),
     )
@@ -223,7 +223,7 @@ fn read_spec() -> ToolSpec {
         json!({
             "type": "object",
             "properties": {
-                "handle": { "type": "string", "description": "Session that the truncated result names" },
+                "handle": { "type": "string", "description": "Handle from the truncated result" },
                 "offset": { "type": "integer", "minimum": 0, "description": "First byte (default 0)" },
                 "limit": { "type": "integer", "minimum": 1, "description": "Number of bytes (maximum 16384)" },
                 "pattern": { "type": "string", "description": "Regular expression; returns matching lines instead of a range" }

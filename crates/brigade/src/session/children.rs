@@ -85,7 +85,7 @@ impl Driver {
             }
             let what = if agents_left == 0 { "agents" } else { "tokens or cost" };
             let text = format!(
-                "Not delegated: the remaining budget ({what}) does not cover another agent. Do the task yourself. The user can raise budget.tokens, budget.usd or budget.agents (--budget-tokens, --budget-usd, --max-agents)."
+                "Not delegated: the remaining budget ({what}) does not cover another agent. Do the task yourself. The user can raise `budget.tokens`, `budget.usd` or `budget.agents` (--budget-tokens, --budget-usd, --max-agents)."
             );
             self.refuse_child(pending, text);
             return LoanAttempt::Refused;

@@ -92,8 +92,8 @@ impl Driver {
             _ => format!("Send at most {left} tasks."),
         };
         Err(ToolOutput::error(format!(
-            "Not delegated: the call has {tasks} tasks, and the budget has agents for {left} \
-             (budget.agents, or --max-agents). No task was started. {advice}"
+            "Not delegated: the call has {tasks} tasks, but the agent budget covers only {left} \
+             (`budget.agents` or --max-agents). No task was started. {advice}"
         )))
     }
 
@@ -142,7 +142,7 @@ impl Driver {
             let records = records.map_err(|error| self.failed_output(request, error.to_string()))?;
             if !records.is_empty() && !self.state().loans().contains_key(&child) {
                 let cause = format!(
-                    "cannot start the sub-agent: the imported tree already contains a session {child}"
+                    "cannot start the sub-agent: the imported tree already contains the session {child}"
                 );
                 return Err(self.failed_output(request, cause));
             }
@@ -319,7 +319,7 @@ impl Driver {
         }
         if !is_parallel && out == 0 {
             self.children.close_group(call);
-            let text = "interrupted, outcome unknown: the sub-agent's end was not recorded";
+            let text = "interrupted, outcome unknown: the sub-agent's outcome was not recorded";
             self.answer(call, ToolOutput::error(text));
         }
         Ok(())

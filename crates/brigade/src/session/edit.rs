@@ -47,7 +47,7 @@ impl Objection {
     fn refusal(&self, path: &str) -> String {
         let advice = match self {
             Objection::Unread => "Read it first.",
-            Objection::Partial => "Read all of it before you replace it, or use edit_file.",
+            Objection::Partial => "Read all of it before you replace it, or use `edit_file`.",
             Objection::Changed { .. } => "Read it again.",
         };
         format!("{}. {advice}", self.reason(path))
@@ -251,7 +251,7 @@ impl Driver {
         };
         match now {
             Ok(now) if now.is_some() && now == after => {
-                let text = format!("{shown} has the new content (the process ended right after writing it)");
+                let text = format!("{shown} has the new content (Brigade exited right after writing it)");
                 let seen =
                     found.ok().and_then(Result::ok).flatten().and_then(|found| found.seen(Extent::Part));
                 let seen =

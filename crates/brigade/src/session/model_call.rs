@@ -210,7 +210,7 @@ impl Driver {
         let option = self.resolved.model_option(self.state().fallback_index());
         let (name, window) = (&option.name, option.cost_model.window.unwrap_or_default());
         let message = format!(
-            "cannot call {name}: the request has at least {size} tokens, and the context window of the model holds \
+            "cannot call {name}: the request has at least {size} tokens, but the model's context window holds only \
              {window}. Shorten the task, or choose a model with a larger window."
         );
         let cause = self.with_fallback(CallFault::Overflow { message });
@@ -592,7 +592,7 @@ fn empty_reply_fault(reply: &Reply, planned: &PlannedCall) -> Option<CallFault> 
         },
         Stop::Length => CallFault::Fatal {
             message: format!(
-                "the model used all {} output tokens before it wrote any text; raise max_tokens",
+                "the model used all {} output tokens before it wrote any text; raise `max_tokens`",
                 planned.worst.max_output
             ),
         },

@@ -12,7 +12,8 @@ impl Driver {
             self.state().round().map(|round| round.delegation.warnings.clone()).unwrap_or_default();
         match self.state().last_stop() {
             Some(Stop::Length) => {
-                warnings.push("the last reply was cut off at its output limit; raise max_tokens".to_owned());
+                warnings
+                    .push("the last reply was cut off at its output limit; raise `max_tokens`".to_owned());
             }
             Some(Stop::Refusal) => warnings.push("the model's last reply was a refusal".to_owned()),
             Some(Stop::End | Stop::Calls | Stop::Denied) | None => {}
@@ -36,7 +37,7 @@ fn usage_warnings(spent: &Spent) -> impl Iterator<Item = String> {
     });
     let estimated = (spent.estimated > 0).then(|| {
         format!(
-            "a provider reported implausibly low usage or none; {} tokens of the total are an estimate",
+            "a provider reported implausibly low usage or none; {} tokens of the total are estimated",
             spent.estimated
         )
     });

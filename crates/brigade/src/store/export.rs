@@ -73,7 +73,7 @@ pub struct Truncation {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// The first line is incomplete or is not the header of an export.
-    #[error("cannot import this text: {0}. Create an export with `brigade sessions export`.")]
+    #[error("cannot import the session: {0}. Create an export with `brigade sessions export`.")]
     NotAnExport(String),
     /// A newer version wrote the export.
     #[error(
@@ -202,11 +202,11 @@ fn sum(session: &SessionId, seq: u64, at: u64, v: u64, event: &RawValue) -> Stri
 pub async fn import(store: &dyn Store, text: &str) -> Result<ImportReport, ImportError> {
     let mut lines = text.split_inclusive('\n');
     let header = lines.next().and_then(|line| line.strip_suffix('\n'));
-    let header = header.ok_or_else(|| ImportError::NotAnExport("its first line is incomplete".into()))?;
+    let header = header.ok_or_else(|| ImportError::NotAnExport("the first line is incomplete".into()))?;
     let header: Header = serde_json::from_str(header).map_err(|error| {
         ImportError::NotAnExport(match error.is_data() {
-            true => "its first line is not the header of an export".to_owned(),
-            false => "its first line is not JSON".to_owned(),
+            true => "the first line is not an export header".to_owned(),
+            false => "the first line is not JSON".to_owned(),
         })
     })?;
     if header.brigade_export > FORMAT {
@@ -232,10 +232,7 @@ pub async fn import(store: &dyn Store, text: &str) -> Result<ImportReport, Impor
         }
     }
     if cut.is_none() && tree.end == EndMarker::Missing {
-        cut = Some(Truncation {
-            line: number + 1,
-            cause: "the text ends before the last line of the export".into(),
-        });
+        cut = Some(Truncation { line: number + 1, cause: "the last line of the export is missing".into() });
     }
     let records = tree.records.len() as u64;
     let (round, pending) = (tree.round(), tree.pending());

@@ -180,10 +180,10 @@ struct MemorySearch(Memory);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PutInput {
-    /// Name; overwrites an entry of that name
+    /// Name; replaces an entry with this name
     #[serde(default)]
     key: Option<String>,
-    /// At most 64 KB
+    /// At most 64 KiB
     text: String,
     /// Extra search words
     #[serde(default)]
@@ -259,7 +259,7 @@ impl Tool for MemoryGet {
             Ok(None) => {
                 let key = escape_controls(brigade_core::text::truncate_bytes(&input.key, 200));
                 ToolOutput::error(format!(
-                    "There is no memory entry `{key}`. Find entries with memory_search."
+                    "There is no memory entry `{key}`. Find entries with `memory_search`."
                 ))
             }
             Err(error) => ToolOutput::error(error.to_string()),

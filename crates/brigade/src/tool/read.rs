@@ -41,7 +41,7 @@ impl Tool for ReadFile {
     type Input = ReadFileInput;
 
     fn description(&self) -> Cow<'static, str> {
-        "Read a text file, at most 256 KB per call.".into()
+        "Read a text file, up to 256 KiB per call.".into()
     }
 
     fn category(&self) -> Category {
@@ -72,7 +72,7 @@ fn read_file(files: &Files, input: &ReadFileInput, seen: &SeenSlot) -> Result<To
     let first = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(u64::MAX);
     if limit == 0 {
-        return Ok(ToolOutput::error("limit is 0. Read at least one line."));
+        return Ok(ToolOutput::error("`limit` is 0. Read at least one line."));
     }
     let lines = files.read_lines(&input.path, first, limit, MAX_READ_BYTES)?;
     let path = escape_controls(&input.path);
@@ -82,7 +82,7 @@ fn read_file(files: &Files, input: &ReadFileInput, seen: &SeenSlot) -> Result<To
     }
     if lines.count == 0 && first > 1 {
         let text = format!(
-            "`{path}` has only {} lines, fewer than offset {first}. Use a smaller offset.",
+            "`{path}` ends at line {}, before offset {first}. Use a smaller `offset`.",
             lines.skipped
         );
         return Ok(ToolOutput::error(text));
@@ -194,7 +194,7 @@ fn list_dir(files: &Files, path: &str) -> Result<ToolOutput, FileError> {
     if entries.len() > MAX_LISTED_ENTRIES {
         let more = entries.len() - MAX_LISTED_ENTRIES;
         let least = if hit_limit.is_some() { "at least " } else { "" };
-        text.push_str(&format!("({least}{more} more entries; use glob to narrow the list)\n"));
+        text.push_str(&format!("({least}{more} more entries; use `glob` to narrow the list)\n"));
     }
     Ok(ToolOutput::ok(text))
 }

@@ -124,7 +124,7 @@ fn build_regex(pattern: &str, case_insensitive: bool) -> Result<RegexMatcher, To
         .build(pattern)
         .map_err(|cause| {
             let advice =
-                "each line is matched separately; escape special characters such as ( [ { . with a backslash";
+                "each line is matched separately; escape special characters such as `(`, `[`, `{` and `.` with a backslash";
             ToolOutput::error(format!("Invalid regular expression: {cause}\n({advice})"))
         })
 }
@@ -284,7 +284,7 @@ fn file_glob(pattern: &str, any_folder: AnyFolder) -> Result<GlobSet, ToolOutput
     // A set of one glob, because a single glob panics if its compiled form is too large.
     let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
     glob.and_then(|glob| GlobSet::builder().add(glob).build()).map_err(|cause| {
-        let advice = "Use * within a name, ** for any directories, {a,b} for alternatives.";
+        let advice = "Use `*` within a name, `**` for any directories and `{a,b}` for alternatives.";
         ToolOutput::error(format!("Invalid glob: {cause}. {advice}"))
     })
 }

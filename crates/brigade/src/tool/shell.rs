@@ -52,14 +52,14 @@ impl Tool for Shell {
 
     async fn run(&self, input: ShellInput, context: &ToolContext) -> ToolOutput {
         let Some(settings) = &context.shell else {
-            return ToolOutput::error("shell is not available. Use the other tools.");
+            return ToolOutput::error("`shell` is not available. Use the other tools.");
         };
         if input.command.trim().is_empty() {
             return ToolOutput::error("The command is empty. Give the command to run.");
         }
         let time_limit = match input.timeout_seconds {
             Some(0) => {
-                return ToolOutput::error("timeout_seconds is 0. Allow at least one second.");
+                return ToolOutput::error("`timeout_seconds` is 0. Allow at least one second.");
             }
             Some(seconds) => settings.time_limit.min(Duration::from_secs(seconds)),
             None => settings.time_limit,

@@ -48,7 +48,7 @@ impl SkillTool {
                 "name": { "type": "string", "enum": names, "description": "Name of the skill" },
                 "file": {
                     "type": "string",
-                    "description": "Read this file of the skill instead, relative to its directory"
+                    "description": "File to read instead, relative to the skill's directory"
                 }
             },
             "required": ["name"],
@@ -116,7 +116,7 @@ impl AnyTool for SkillTool {
     }
 
     fn plan(&self, _arguments: Value, _files: &Files) -> Result<EditPlan, ToolOutput> {
-        Err(ToolOutput::error(format!("{SKILL} does not change a file")))
+        Err(ToolOutput::error(format!("`{SKILL}` does not edit files")))
     }
 }
 

@@ -96,16 +96,18 @@ impl EditTool for EditFile {
     fn plan(&self, input: EditFileInput, files: &Files) -> Result<EditPlan, ToolOutput> {
         if input.old.is_empty() {
             return Err(ToolOutput::error(
-                "old is empty. Give the text to replace, or use write_file for a new file.",
+                "`old` is empty. Give the text to replace, or use `write_file` for a new file.",
             ));
         }
         if input.old == input.new {
-            return Err(ToolOutput::error("old and new are identical. Nothing was changed."));
+            return Err(ToolOutput::error("`old` and `new` are identical. Nothing was changed."));
         }
         let target = files.edit_target(&input.path)?;
         let name = escape_controls(&target.path);
         let Some(before) = target.content else {
-            return Err(ToolOutput::error(format!("`{name}` does not exist. Use write_file to create it.")));
+            return Err(ToolOutput::error(format!(
+                "`{name}` does not exist. Use `write_file` to create it."
+            )));
         };
         let offsets = occurrences(&before, &input.old);
         match offsets.len() {
@@ -114,7 +116,7 @@ impl EditTool for EditFile {
             _ if input.replace_all => {}
             count => {
                 return Err(ToolOutput::error(format!(
-                    "old occurs {count} times in `{name}`. Add surrounding lines until it is unique, or set replace_all."
+                    "`old` occurs {count} times in `{name}`. Add surrounding lines until it is unique, or set `replace_all`."
                 )));
             }
         }
@@ -165,11 +167,11 @@ fn check_size(bytes: usize) -> Result<(), ToolOutput> {
 
 /// Explains that a text is not in a file, with the closest match.
 fn not_found_message(name: &str, before: &[u8], old: &str) -> String {
-    let mut text = format!("old does not occur in `{name}`");
+    let mut text = format!("`old` does not occur in `{name}`");
     let content = String::from_utf8_lossy(before);
     if !old.contains('\r') && content.replace("\r\n", "\n").contains(old) {
         text.push_str(
-            ", because its lines end with CRLF. Replace one line at a time, without the line ending.",
+            ", because the lines of the file end with CRLF. Replace one line at a time, without the line ending.",
         );
         return text;
     }

@@ -28,7 +28,7 @@ impl Core {
                 let definition = self.settings.agents.definition(id).map_err(|error| error.to_string())?;
                 let gone = || {
                     format!(
-                        "cannot run the agent '{id}': its file no longer contains an api_key. Add it again."
+                        "cannot run the agent '{id}': its file no longer contains `api_key`. Add it again."
                     )
                 };
                 Some(definition.api_key.ok_or_else(gone)?)
@@ -50,7 +50,7 @@ impl Core {
 
     /// Returns the external agents.
     pub(super) fn external(&self) -> Result<&Arc<dyn ExternalAgents>, String> {
-        let none = || "no external agents are configured. Add one under [acp.servers.NAME].".to_owned();
+        let none = || "no external agents are configured. Add one under `[acp.servers.NAME]`.".to_owned();
         self.settings.external.as_ref().ok_or_else(none)
     }
 

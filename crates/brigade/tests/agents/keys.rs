@@ -106,7 +106,7 @@ async fn removed_api_key_is_an_error_and_not_replaced() {
     let refused = Runtime::in_memory(settings, models).start(Task::new("go").agent(agent)).await;
     let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(
-        refused.contains("cannot run the agent 'keyed': its file no longer contains an api_key"),
+        refused.contains("cannot run the agent 'keyed': its file no longer contains `api_key`"),
         "{refused}"
     );
 }

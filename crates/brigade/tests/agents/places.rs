@@ -71,7 +71,7 @@ fn folders_with_the_same_id_are_an_error() {
     assert!(shown.contains("Pickle/AGENT.md") && shown.contains("pickle/AGENT.md"), "{shown}");
     for name in ["pickle", "Pickle"] {
         let refusal = load(dir.root(), name).unwrap_err().to_string();
-        assert!(refusal.contains("Neither file is used; rename one of them."), "{name}: {refusal}");
+        assert!(refusal.contains("Neither file is used. Rename one of them."), "{name}: {refusal}");
     }
 }
 

@@ -25,12 +25,12 @@ async fn assert_server_is_ended(tool: &str, expected: &str) {
 
 #[tokio::test]
 async fn overlong_line_ends_the_server() {
-    assert_server_is_ended("long_line", "it sent a message larger than 4 MB").await;
+    assert_server_is_ended("long_line", "it sent a message larger than 4 MiB").await;
 }
 
 #[tokio::test]
 async fn endless_line_ends_the_server() {
-    assert_server_is_ended("no_newline", "it sent a message larger than 4 MB").await;
+    assert_server_is_ended("no_newline", "it sent a message larger than 4 MiB").await;
 }
 
 #[tokio::test]

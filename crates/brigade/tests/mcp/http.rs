@@ -267,7 +267,7 @@ async fn oversized_response_is_not_read_to_its_end() {
         let servers = Servers::start(vec![definition(&server.address)]).await;
         assert_eq!(servers.problems(), []);
         let text = harness.error(&servers, "mcp__s__echo").await;
-        assert!(text.contains("larger than 4 MB"), "{kind}: {text}");
+        assert!(text.contains("larger than 4 MiB"), "{kind}: {text}");
     }
 }
 

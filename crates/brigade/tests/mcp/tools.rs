@@ -129,7 +129,7 @@ async fn colliding_tool_names_are_refused() {
     assert!(problems.contains("longer than 64 characters"), "{problems}");
     assert!(problems.contains("cannot offer the built-in tool 'mcp__s__get_prompt'"), "{problems}");
     assert!(
-        problems.contains("cannot offer the tool 'huge': its definition is larger than 32 KB"),
+        problems.contains("cannot offer the tool 'huge': its definition is larger than 32 KiB"),
         "{problems}"
     );
 }

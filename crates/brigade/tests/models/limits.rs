@@ -101,7 +101,7 @@ async fn refused_request_is_retried_and_the_wait_is_reported() {
     while let Some(chunk) = stream.next().await {
         chunks.push(chunk.unwrap());
     }
-    let wait = Chunk::Waiting("mock asks to wait 2 s (rate limit)".to_owned());
+    let wait = Chunk::Waiting("mock requested a wait of 2 s (rate limit)".to_owned());
     let begins = [
         Chunk::Queued,
         Chunk::Sent,
@@ -129,8 +129,8 @@ async fn wait_beyond_the_limit_fails_at_once() {
         let model = server.openai(RateLimits::default(), Timeouts::default());
         let start = Instant::now();
         let error = ask(&model, question()).await.unwrap_err().to_string();
-        assert_message(&error, &[&status[..3], "asks to wait", "the limit is 120 s (longest_wait)"]);
-        assert_message(&ask(&model, question()).await.unwrap_err().to_string(), &["asks to wait"]);
+        assert_message(&error, &[&status[..3], "requested a wait of", "the limit is 120 s (`longest_wait`)"]);
+        assert_message(&ask(&model, question()).await.unwrap_err().to_string(), &["requested a wait of"]);
         assert!(start.elapsed() < TEST_TIMEOUT);
         assert_eq!(server.requests(), 1, "it was asked again");
     }
@@ -208,7 +208,7 @@ async fn run_waiting_for_its_provider_reports_it_and_can_be_cancelled() {
             break why;
         }
     };
-    assert!(why.starts_with("mock asks to wait 9") && why.ends_with("s (rate limit)"), "{why}");
+    assert!(why.starts_with("mock requested a wait of 9") && why.ends_with("s (rate limit)"), "{why}");
     runtime.cancel(&session, "the test").await.unwrap();
     let ending = tokio::time::timeout(TEST_TIMEOUT, run.result()).await.expect("it still waits").unwrap();
     assert!(matches!(ending.outcome.status, Status::Cancelled { .. }), "{:?}", ending.outcome.status);

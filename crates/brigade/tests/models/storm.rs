@@ -238,7 +238,7 @@ async fn provider_that_only_refuses_fails_the_run_with_a_clear_cause() {
     let folder = tempfile::tempdir().unwrap();
     let ending = run(&server, RateLimits::default(), Timeouts::default(), folder.path()).await;
     let Status::Failed { cause } = &ending.outcome.status else { panic!("{:?}", ending.outcome.status) };
-    assert!(cause.contains("mock asks to wait"), "{cause}");
-    assert!(cause.contains("the limit is 120 s (longest_wait)"), "{cause}");
+    assert!(cause.contains("mock requested a wait of"), "{cause}");
+    assert!(cause.contains("the limit is 120 s (`longest_wait`)"), "{cause}");
     assert_eq!(server.requests(), 1, "it was asked again before the time");
 }

@@ -152,7 +152,7 @@ async fn check(harness: &Harness, baseline: &Baseline, result: &RunResult, crash
     assert_eq!(result.outcome.status, Status::Done, "{:?}", result.outcome);
     // An edit that was written right before the crash is reported with another text. Everything else is equal.
     let same = |text: &str| {
-        text.replace("lead.txt has the new content (the process ended right after writing it)", "W")
+        text.replace("lead.txt has the new content (Brigade exited right after writing it)", "W")
     };
     if !result.outcome.text.as_str().contains("right after writing") {
         assert_eq!(same(result.outcome.text.as_str()), same(&baseline.text));

@@ -213,7 +213,7 @@ async fn fail_fast_cancels_what_still_runs_and_starts_nothing_more() {
     let result: serde_json::Value = serde_json::from_str(ending.outcome.text.as_str()).unwrap();
     assert_eq!((result["successful"].as_u64(), result["failed"].as_u64()), (Some(0), Some(3)));
     let error = |n: usize| result["results"][n]["error"].as_str().unwrap().to_owned();
-    assert!(error(0).starts_with("cancelled by fail_fast"), "{}", error(0));
+    assert!(error(0).starts_with("cancelled by `fail_fast`"), "{}", error(0));
     assert!(error(2).starts_with("not started"), "{}", error(2));
     check_laws(&harness.log(&ending.session).await);
 }

@@ -359,7 +359,7 @@ text = "{results}"
     let result = end(to.runtime().resume(&root, ResumeOptions::default()).await.unwrap()).await.unwrap();
     assert!(!to.path().join("a.txt").exists());
     let text = result.outcome.text.as_str();
-    assert!(text.contains("the imported tree already contains a session"), "{text}");
+    assert!(text.contains("the imported tree already contains the session"), "{text}");
 }
 
 /// The definition of an imported agent is untrusted: it neither makes a call by itself nor widens a limit.

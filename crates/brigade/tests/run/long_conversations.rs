@@ -110,7 +110,7 @@ async fn task_longer_than_the_window_fails_with_a_clear_error() {
     let harness = Harness::new("window = 2000\n[[reply]]\ntext = 'never'\n");
     let result = harness.run_task(Task::new("x".repeat(20_000))).await;
     let Status::Failed { cause } = &result.outcome.status else { panic!("{:?}", result.outcome) };
-    assert!(cause.contains("the context window of the model holds 2000. Shorten the task"), "{cause}");
+    assert!(cause.contains("the model's context window holds only 2000. Shorten the task"), "{cause}");
     assert_eq!(harness.replies.count(), 0, "nothing is spent on it");
     // A request that may fit is sent, and the model decides.
     let harness = Harness::new("window = 4000\n[[reply]]\ntext = 'never'\n");

@@ -219,7 +219,7 @@ async fn partial_read_suffices_for_an_edit_only() {
     ]));
     put(&harness, "a", "one\ntwo\nthree\n");
     let answers = answers(&harness).await;
-    let refusal = "You have read only part of a. Read all of it before you replace it, or use edit_file.";
+    let refusal = "You have read only part of a. Read all of it before you replace it, or use `edit_file`.";
     assert_eq!([&answers[1], &answers[3]], [refusal, refusal]);
     assert!(answers[2].starts_with("Changed a\n") && answers[6] == "Wrote 3 bytes to a", "{answers:?}");
 }

@@ -97,9 +97,9 @@ async fn file_that_was_changed_since_is_refused_and_the_others_are_undone() {
     put(&harness, "old.txt", "the user's");
     std::fs::remove_file(harness.path().join("child.txt")).unwrap();
     let expected = [
-        ("child.txt".to_owned(), refused("it has been removed since")),
+        ("child.txt".to_owned(), refused("it has been removed since the edit")),
         ("new.txt".to_owned(), UndoResult::Removed),
-        ("old.txt".to_owned(), refused("it has changed since")),
+        ("old.txt".to_owned(), refused("it has changed since the edit")),
     ];
     assert_eq!(undone(&harness, &session).await, expected);
     assert_eq!(content(&harness, "old.txt").as_deref(), Some("the user's"));

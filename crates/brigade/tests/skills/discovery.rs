@@ -37,7 +37,7 @@ fn invalid_skill_does_not_hide_the_others() {
     let expected = [
         ("binary", "not UTF-8"),
         ("folder", "a directory"),
-        ("headless", "between two lines"),
+        ("headless", "between two `---` lines"),
         ("large", "larger than 65536 bytes"),
         ("pipe", "a named pipe"),
     ];
@@ -61,7 +61,7 @@ fn symlinks_out_of_the_folder_are_refused() {
     assert_eq!(names(&skills), ["here"]);
     assert_eq!(problems.len(), 4, "{problems:#?}");
     assert!(
-        problems.iter().filter(|problem| problem.contains("outside of the skill")).count() == 2,
+        problems.iter().filter(|problem| problem.contains("outside the skill")).count() == 2,
         "{problems:#?}"
     );
 }

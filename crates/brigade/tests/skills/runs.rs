@@ -89,7 +89,7 @@ async fn deny_rules_apply_to_skills() {
             settings.permissions.deny.push("skill".parse().unwrap());
         })
         .await;
-    assert!(run.tool_outputs().await[0].contains("`skill` in permissions.deny"));
+    assert!(run.tool_outputs().await[0].contains("`skill` in `permissions.deny`"));
 }
 
 #[tokio::test]
@@ -128,9 +128,9 @@ async fn skill_shows_only_its_own_folder() {
         assert!(!answer.contains("workspace,"), "{file}: {answer}");
     }
     assert!(
-        tool_outputs[0].contains("outside of the skill's directory")
-            && tool_outputs[2].contains("outside of the skill's directory")
-            && tool_outputs[3].contains("outside of the skill's directory")
+        tool_outputs[0].contains("outside the skill's directory")
+            && tool_outputs[2].contains("outside the skill's directory")
+            && tool_outputs[3].contains("outside the skill's directory")
     );
     assert_eq!(tool_outputs[10], "(the file is empty)");
     assert!(tool_outputs[11].len() < 270_000 && tool_outputs[11].ends_with("is omitted)\n"));

@@ -101,7 +101,7 @@ fn edit_file_needs_exactly_one_match() {
         harness.edit("edit_file", json!({ "path": "a", "old": old, "new": new, "replace_all": all }))
     };
     assert!(edit("one", "1", false).unwrap_err().contains("occurs 2 times in `a`"));
-    assert!(edit("", "1", false).unwrap_err().contains("old is empty"));
+    assert!(edit("", "1", false).unwrap_err().contains("`old` is empty"));
     assert!(edit("two", "two", false).unwrap_err().contains("identical"));
     assert!(edit("gone", "1", false).unwrap_err().contains("does not occur in `a`"));
     assert_eq!(harness.get("a"), "one\ntwo\none\n");
@@ -110,7 +110,7 @@ fn edit_file_needs_exactly_one_match() {
     assert!(edit("one", "1", true).unwrap().starts_with("Changed a in 2 places\n"));
     assert_eq!(harness.get("a"), "1\n2\n1\n");
     let error = harness.edit("edit_file", json!({ "path": "b", "old": "x", "new": "y" })).unwrap_err();
-    assert!(error.contains("Use write_file"), "{error}");
+    assert!(error.contains("Use `write_file`"), "{error}");
 }
 
 #[test]

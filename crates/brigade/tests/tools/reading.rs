@@ -26,8 +26,12 @@ fn partial_read_says_the_next_offset() {
     assert_eq!(part(1, 2), "1\n2\n(3 more lines; continue with offset 3)\n");
     assert_eq!(part(0, 4), "1\n2\n3\n4\n(1 more line; continue with offset 5)\n");
     assert_eq!(part(5, 9), "5");
-    assert!(harness.error("read_file", json!({ "path": "a", "offset": 6 })).contains("has only 5 lines"));
-    assert!(harness.error("read_file", json!({ "path": "a", "limit": 0 })).contains("limit is 0"));
+    assert!(
+        harness
+            .error("read_file", json!({ "path": "a", "offset": 6 }))
+            .contains("ends at line 5, before offset 6")
+    );
+    assert!(harness.error("read_file", json!({ "path": "a", "limit": 0 })).contains("`limit` is 0"));
 }
 
 #[test]
@@ -97,7 +101,7 @@ fn long_listing_is_truncated_with_a_note() {
     }
     let text = harness.ok("list_dir", json!({}));
     assert_eq!(text.lines().count(), 1_001);
-    assert!(text.ends_with("f0999\n(5 more entries; use glob to narrow the list)\n"), "{text}");
+    assert!(text.ends_with("f0999\n(5 more entries; use `glob` to narrow the list)\n"), "{text}");
     let text = harness.ok("glob", json!({ "pattern": "*" }));
     assert!(text.ends_with("f0999\n(only the first 1000 files; narrow the pattern)\n"), "{text}");
 }

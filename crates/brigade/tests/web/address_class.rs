@@ -82,7 +82,7 @@ fn redirect_obeys_deny_rules() {
     let rules = ["web_fetch(localhost)"];
     let output = call(&settings(), &rules, "web_fetch", json!({ "url": first.url("/") }));
     assert!(output.is_error(), "{}", output.text);
-    let expected = "it redirects to localhost, which is denied: the rule `web_fetch(localhost)` in permissions.deny forbids it";
+    let expected = "it redirects to localhost, which is denied: the rule `web_fetch(localhost)` in `permissions.deny` forbids it";
     assert!(output.text.as_str().contains(expected), "{}", output.text);
     assert_eq!(inside.requests().len(), 0);
     assert!(!call(&settings(), &[], "web_fetch", json!({ "url": first.url("/") })).is_error());

@@ -60,7 +60,7 @@ async fn page_is_read_in_every_mode_unless_denied() {
     let rule =
         |settings: &mut Settings| settings.permissions.deny = vec!["web_fetch(127.0.0.1)".parse().unwrap()];
     let text = run_fetch(&server.url("/"), rule).await;
-    assert!(text.contains("the rule `web_fetch(127.0.0.1)` in permissions.deny forbids it."), "{text}");
+    assert!(text.contains("the rule `web_fetch(127.0.0.1)` in `permissions.deny` forbids it."), "{text}");
     assert_eq!(server.requests().len(), 4);
 }
 

@@ -95,11 +95,9 @@ fn search_errors_hide_the_key() {
         })
     };
     let asked = json!({ "query": "secret words" });
-    for (status, expected) in [
-        ("401 No", "rejected the API key"),
-        ("429 Slow", "Wait before"),
-        ("500 Oh", "The server has a problem"),
-    ] {
+    for (status, expected) in
+        [("401 No", "rejected the API key"), ("429 Slow", "Wait before"), ("500 Oh", "The server failed")]
+    {
         let server = answering(status, KEY);
         for engine in [brave(&server), tavily(&server)] {
             let (failed, text) = search(engine, asked.clone());

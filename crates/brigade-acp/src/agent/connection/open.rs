@@ -90,7 +90,7 @@ impl ClientConnection {
         if !folder.is_absolute() || !folder.is_dir() {
             let folder = folder.display();
             return Err(errors::params(format!(
-                "invalid `cwd`: {folder} is not an absolute path of an existing directory"
+                "invalid `cwd`: {folder} is not the absolute path of an existing directory"
             )));
         }
         if !additional_directories.is_empty() {

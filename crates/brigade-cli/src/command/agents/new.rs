@@ -24,7 +24,7 @@ const TEMPLATE: &str = "\
 ---
 name: {id}
 description: What {id} is good at, and when to delegate a task to it
-# Allowed tools. By default, those that its parent lends. List their names with: brigade tools list
+# Allowed tools, by default those lent by its parent. List all tools with: brigade tools list
 tools: [read_file, list_dir, grep, glob]
 # model: provider/model        # default: the model of its parent
 # fallbacks: [provider/model]  # used in this order if the model fails permanently
@@ -32,7 +32,7 @@ tools: [read_file, list_dir, grep, glob]
 # max_tokens: 8000             # maximum output tokens per reply
 # max_turns: 20                # maximum model calls per task
 # timeout: 10m                 # maximum duration of a task
-# mode: plan                   # upper limit: plan, ask, edit or auto
+# mode: plan                   # maximum mode: plan, ask, edit or auto
 # deny: [\"read_file(**/.env*)\"]
 # allow_skills: false
 # max_concurrency: 2           # maximum number of running instances
@@ -45,7 +45,7 @@ You are {id}. Describe here what it does, how it works and what a good result lo
 pub(super) fn run(settings: &Settings, id: &str, scope: AgentScope, is_text: bool) -> Result<Exit, CliError> {
     if !is_id(id) || id == LEAD_AGENT {
         return Err(CliError::usage(format!(
-            "cannot create the agent '{id}': the id is not valid. Use 1 to 64 of a-z, 0-9, `.`, `_`, `-`, starting with a letter or digit, and not `{LEAD_AGENT}`."
+            "cannot create the agent '{id}': invalid id. Use 1 to 64 characters from a-z, 0-9, `.`, `_` and `-`, starting with a letter or digit. `{LEAD_AGENT}` is reserved."
         )));
     }
     let folder = match scope {
@@ -75,9 +75,10 @@ fn user_agents_folder(settings: &Settings) -> Result<PathBuf, CliError> {
 /// Writes a new file. Fails if it exists.
 fn write(file: &Path, text: &str) -> Result<(), CliError> {
     let failed = |error: std::io::Error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            CliError::usage(format!("{} already exists; not changed", file.display()))
-        }
+        ErrorKind::AlreadyExists => CliError::usage(format!(
+            "cannot create {}: it already exists. Choose another id, or edit the file.",
+            file.display()
+        )),
         _ => CliError::failed(format!("cannot write {}: {error}", file.display())),
     };
     if let Some(folder) = file.parent() {

@@ -88,7 +88,7 @@ fn mention_starts(text: &str) -> impl Iterator<Item = usize> {
     text.match_indices('@').map(|(at, _)| at).filter(move |at| begins(*at)).map(|at| at + 1)
 }
 
-/// File that a mention names, and its content or the error; none if there is no such file.
+/// File that a mention names, and its content or the error; none if it does not exist.
 fn read<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String, String>)> {
     let trimmed = named.trim_end_matches(PUNCTUATION);
     for path in [named, trimmed] {
@@ -112,7 +112,7 @@ fn missing<'a>(named: &'a str, files: &Files) -> Option<(&'a str, Result<String,
     let path = named.trim_end_matches(PUNCTUATION);
     let looks_like_path = path.contains(['.', '/']) || path.contains(char::is_whitespace);
     let is_missing = matches!(files.read(path, MAX_ATTACHED_BYTES), Err(FileError::NotFound { .. }));
-    (looks_like_path && is_missing).then(|| (path, Err("there is no such file.".to_owned())))
+    (looks_like_path && is_missing).then(|| (path, Err("it does not exist.".to_owned())))
 }
 
 /// Completes the path that is typed at the end of a text, if one is. A name that no file of the folder begins with is
@@ -267,9 +267,9 @@ mod tests {
             ("@binary", "UTF-8"),
             ("@../x", "outside the workspace"),
             ("@.env", "is denied"),
-            ("@nofile.txt", "there is no such file"),
-            ("see @src/nofile.", "there is no such file"),
-            ("@\"no file\"", "there is no such file"),
+            ("@nofile.txt", "it does not exist."),
+            ("see @src/nofile.", "it does not exist."),
+            ("@\"no file\"", "it does not exist."),
         ] {
             let ComposedMessage { text, notes } = attached(message);
             assert_eq!(text, message);

@@ -14,13 +14,14 @@ use brigade_core::permission::Mode;
 use brigade_core::view::Activity;
 use brigade_core::{Event, Record, SessionId};
 
-use super::super::run::{TaskInput, new_task, selected_agent, start_error};
+use super::super::run::{TaskInput, has_model, new_task, selected_agent, start_error};
 use super::attach::{ComposedMessage, attach};
 use super::slash_output::{self, NO_SESSION};
 use crate::approval_prompt::GivenAnswer;
 use crate::args::{Chat, Flags, Global, OutputFormat};
 use crate::error::CliError;
 use crate::follow::RunView;
+use crate::model_hints;
 use crate::session_ref;
 use crate::settings::Settings;
 use crate::setup;
@@ -230,6 +231,10 @@ impl Conversation {
     /// Sends a message: starts the session, or its next round.
     pub(super) async fn send_message(&mut self, text: &str) -> Result<Sent, CliError> {
         let Some(open) = self.open.clone() else {
+            let agent = selected_agent(&self.settings, &self.runtime.settings().agents)?;
+            if !has_model(&self.settings, agent.as_ref()) {
+                return Err(model_hints::no_model_for(&self.settings, "brigade chat"));
+            }
             let task = new_task(&self.runtime, &self.settings, &self.flags, &TaskInput::new(text))?;
             let open = self.sessions.open_new(self.options(), ()).map_err(open_error)?;
             let started = begin_prompt(&open)?.start(task).await;

@@ -297,7 +297,7 @@ impl ChatUi<'_> {
             Ok(ParsedLine::Message(message)) => {
                 let ComposedMessage { text, notes } = self.conversation.compose(&message);
                 if self.round.is_some() {
-                    lines.push(self.colour.paint("2", "  (delivered at the next step)"));
+                    lines.push(self.colour.paint("2", "  (delivered at the next turn)"));
                 }
                 for note in &notes {
                     let note = wrap_text(&format!("  ({note})"), self.columns());

@@ -206,7 +206,9 @@ impl TranscriptWriter {
         }
         let mut lines = self.flush();
         if !streamed.is_empty() {
-            lines.extend(self.note(Some("2"), "(some of the text was missed; the complete reply follows)"));
+            lines.extend(
+                self.note(Some("2"), "(part of the streamed text was lost; the complete reply follows)"),
+            );
         }
         lines.extend(self.show_text(text));
         lines

@@ -144,7 +144,7 @@ pub(super) fn lines(
     lines.extend(
         refusals.map(|refusal| ("grants", format!("No agent exceeds its grant: {}", refusal.text()))),
     );
-    lines.push(("budget", format!("Every call is paid from one budget: {}", budget.text())));
+    lines.push(("budget", format!("All calls are charged to one budget: {}", budget.text())));
     if let Some(crash) = crash {
         lines.push(("crash", finished(view, crash)));
         lines.push(("resume", resume(crash, facts, requests)));
@@ -158,7 +158,7 @@ fn parallel(view: &RunView) -> String {
     let work: u64 = sessions().map(|session| view.tree.working_time([session], None)).sum();
     let elapsed = view.tree.working_time(sessions(), None);
     let (work, elapsed) = (units::format_elapsed(work), units::format_elapsed(elapsed));
-    format!("Sub-agents work at the same time: {} needed {elapsed} for {work} of work.", sessions().count())
+    format!("Sub-agents work at the same time: {} took {elapsed} for {work} of work.", sessions().count())
 }
 
 fn finished(view: &RunView, crash: &Crash) -> String {
@@ -167,7 +167,9 @@ fn finished(view: &RunView, crash: &Crash) -> String {
         _ => "unfinished",
     };
     let victim = &crash.victim;
-    format!("A killed run continues: its process was killed{victim}, and another one finished it ({status}).")
+    format!(
+        "A killed run can be resumed: its process was killed{victim}, and another process finished the run ({status})."
+    )
 }
 
 fn resume(crash: &Crash, facts: &LogFacts, requests: &[(String, u32)]) -> String {
@@ -177,9 +179,9 @@ fn resume(crash: &Crash, facts: &LogFacts, requests: &[(String, u32)]) -> String
     let starts = |effect| facts.effects.get(effect).copied().unwrap_or_default();
     let run_again = recorded.effects.keys().filter(|effect| starts(effect) > 1).count();
     let claim =
-        if asked_again + run_again == 0 { "Nothing is paid or done twice" } else { "Work was repeated" };
+        if asked_again + run_again == 0 { "Nothing is paid for or done twice" } else { "Work was repeated" };
     format!(
-        "{claim}: of {} recorded replies {} requested again, of {} edits and commands {} run again.",
+        "{claim}: of {} recorded replies, {} requested again; of {} edits and commands, {} run again.",
         recorded.replies.len(),
         times(asked_again),
         recorded.effects.len(),

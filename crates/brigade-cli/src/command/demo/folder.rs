@@ -51,7 +51,7 @@ impl DemoFolder {
     pub(super) fn remove(mut self) -> Result<(), CliError> {
         let removed = self.owned.take().map_or(Ok(()), TempDir::close);
         removed.map_err(|error| {
-            CliError::failed(format!("cannot remove {}: {error}. Remove it yourself.", self.root.display()))
+            CliError::failed(format!("cannot remove {}: {error}. Remove it manually.", self.root.display()))
         })
     }
 

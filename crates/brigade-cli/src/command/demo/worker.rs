@@ -23,7 +23,9 @@ use crate::setup;
 /// Main function of the worker: `__demo FOLDER` starts the session, `__demo FOLDER SESSION` resumes it. Prints the
 /// session, and runs it to its end.
 pub(crate) fn worker_main(mut arguments: impl Iterator<Item = OsString>) -> Result<Exit, CliError> {
-    let folder = arguments.next().ok_or_else(|| CliError::usage("the directory of the demo is missing"))?;
+    let folder = arguments.next().ok_or_else(|| {
+        CliError::usage("cannot run the demo: its directory was not passed. Use: brigade demo")
+    })?;
     let folder = DemoFolder::at(PathBuf::from(folder));
     let resumed = arguments.next().map(|id| setup::parse_session_id(&id.to_string_lossy())).transpose()?;
     exit_with_parent();

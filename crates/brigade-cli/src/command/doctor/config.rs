@@ -1,7 +1,7 @@
 //! Checks of the configuration files.
 
 use super::Finding;
-use crate::settings::{Layer, LayerState};
+use crate::settings::{Layer, LayerKind, LayerState};
 use crate::summary::shell_quoted;
 
 /// One finding per configuration layer.
@@ -20,7 +20,13 @@ fn finding(layer: &Layer) -> Finding {
         ),
         LayerState::Broken(cause) => {
             let text = if cause.contains(place) { cause.clone() } else { format!("{place}: {cause}") };
-            Finding::problem(text, "Fix this file; the rest of this report ignores it")
+            let fix = match layer.kind {
+                LayerKind::File => "Fix this file; the rest of this report ignores it",
+                LayerKind::Project => "Fix this problem; the rest of this report ignores the project",
+                LayerKind::Variable => "Correct or unset this variable; the rest of this report ignores it",
+                LayerKind::Flag => "Correct or omit this flag; the rest of this report ignores it",
+            };
+            Finding::problem(text, fix)
         }
     }
 }

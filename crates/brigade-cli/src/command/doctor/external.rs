@@ -8,7 +8,7 @@ use crate::setup;
 /// Starts each external agent and initializes a connection. Only lists them if offline.
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.acp.is_empty() {
-        return Ok(vec![Finding::note("none. Define them under acp.servers in the configuration.")]);
+        return Ok(vec![Finding::note("none. Define them under `acp.servers` in the configuration.")]);
     }
     if offline {
         let names = settings.acp.iter().map(|server| server.name.as_str());
@@ -16,7 +16,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
     }
     block_on(async {
         let (acp, problems) = setup::external_agents(settings)?;
-        let fix = "Fix its entry in acp.servers; runs continue without it";
+        let fix = "Fix its entry in `acp.servers`; runs continue without it";
         let mut findings = Vec::new();
         for server in &settings.acp {
             let problem =

@@ -15,6 +15,9 @@ use crate::terminal::{self, Colour};
 /// A slower guard delays every command.
 const SLOW_GUARD: Duration = Duration::from_secs(1);
 
+/// Timeout of the test command.
+const TEST_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Reports the version.
 pub(super) fn version() -> Finding {
     let (version, system, machine) =
@@ -27,7 +30,7 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
     let tag = format!("doctor:{}", std::process::id());
     let job = Job::new("true", &settings.folder, tag, confinement(ProcessOwner::User))
         .environment(settings.command_environment())
-        .time_limit(Duration::from_secs(10))
+        .time_limit(TEST_TIMEOUT)
         .output_limit(1024);
     let guard = setup::guard_command()?;
     let since = Instant::now();
@@ -36,14 +39,20 @@ pub(super) fn guard(settings: &Settings) -> Result<Finding, CliError> {
     let fix = "Agents cannot run commands here. Check that /bin/sh exists and that processes can be started";
     Ok(match ended {
         Ok(finished) if finished.end == ExitReason::Exited(0) && took < SLOW_GUARD => {
-            Finding::ok(format!("a command ran under its guard in {} ms", took.as_millis()))
+            Finding::ok(format!("a test command ran in {} ms", took.as_millis()))
         }
         Ok(finished) if finished.end == ExitReason::Exited(0) => Finding::warn(
-            format!("a command that does nothing took {:.1} s under its guard", took.as_secs_f64()),
-            "The machine is busy or slow; every command that an agent runs takes at least this long",
+            format!("a test command took {:.1} s", took.as_secs_f64()),
+            "Reduce the load on this machine; every command of an agent takes at least this long",
         ),
         Ok(finished) => {
-            Finding::problem(format!("a command that does nothing ended with {:?}", finished.end), fix)
+            let end = match finished.end {
+                ExitReason::Exited(code) => format!("exited with code {code}"),
+                ExitReason::Signalled(signal) => format!("was killed by signal {signal}"),
+                ExitReason::TimedOut => format!("did not finish within {} seconds", TEST_TIMEOUT.as_secs()),
+                ExitReason::Cancelled => "was cancelled".to_owned(),
+            };
+            Finding::problem(format!("a test command {end}"), fix)
         }
         Err(error) => Finding::problem(error.to_string(), fix),
     })
@@ -57,9 +66,9 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     let reasons = [
         (Withheld::Name, "their names look like secrets"),
         (Withheld::Value, "their values contain a password"),
-        (Withheld::Provider, "they hold the key of a provider"),
+        (Withheld::Provider, "they contain provider keys"),
         (Withheld::BrigadeVariable, "they configure Brigade"),
-        (Withheld::Denied, "shell.deny_env names them"),
+        (Withheld::Denied, "`shell.deny_env` lists them"),
     ];
     for (reason, description) in reasons {
         let names: Vec<&str> =
@@ -70,7 +79,7 @@ pub(super) fn commands(settings: &Settings) -> Vec<Finding> {
     }
     findings.extend(settings.shell.missing(&settings.environment).into_iter().map(|name| {
         Finding::warn(
-            format!("shell.env names {name}, which is not set"),
+            format!("`shell.env` lists {name}, which is not set"),
             format!("Set it before you start brigade: export {name}=…"),
         )
     }));

@@ -37,7 +37,7 @@ fn model(settings: &Settings, name: &str, found: &[ProviderStatus], probe_scope:
     let Some(found) = found.iter().find(|found| found.offer.name == provider) else {
         return Finding::problem(
             format!("{name}: unknown provider '{provider}'"),
-            model_hints::hint_for_model(settings, name),
+            model_hints::hint_for_name(settings, name),
         );
     };
     let has_list = match found.availability {
@@ -48,7 +48,7 @@ fn model(settings: &Settings, name: &str, found: &[ProviderStatus], probe_scope:
     if !found.availability.is_usable() {
         return Finding::problem(
             format!("{name} is currently not available"),
-            format!("See {provider} in the providers below, or choose another model: brigade models"),
+            format!("See {provider} under `providers` below, or choose another model from: brigade models"),
         );
     }
     if has_list && !found.models.contains_key(model) {
@@ -121,8 +121,12 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
         Availability::Running(0) => problem(
             format!("{name}: running at {address}, but has no models"),
             format!(
-                "Install a model: {}",
-                if name == "ollama" { "ollama pull qwen3" } else { "see the documentation of the server" }
+                "Install a model with: {}",
+                if name == "ollama" {
+                    "ollama pull qwen3"
+                } else {
+                    "the commands in the server's documentation"
+                }
             ),
         ),
         Availability::Running(count) => {
@@ -131,19 +135,17 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
         }
         Availability::NotRunning => problem(
             format!("{name}: no response from {address}"),
-            format!("Start it, or set its address in providers.{name}.base_url"),
+            format!("Start the server, or set its URL in `providers.{name}.base_url`"),
         ),
         Availability::NoKey(variable) => problem(
             format!("{name}: {variable} is not set"),
-            format!("export {variable}=..., or set another variable in providers.{name}.api_key_env"),
+            format!("export {variable}=..., or set another variable in `providers.{name}.api_key_env`"),
         ),
         // The cause contains the fix.
-        Availability::Failed(cause) => {
-            problem(format!("{name}: {cause}"), format!("Its address is {address}"))
-        }
+        Availability::Failed(cause) => problem(format!("{name}: {cause}"), format!("Its URL is {address}")),
         Availability::Misconfigured(cause) => Finding::problem(
             format!("{name}: {cause}"),
-            format!("Fix providers.{name} in your configuration"),
+            format!("Fix `providers.{name}` in your configuration"),
         ),
     }
 }

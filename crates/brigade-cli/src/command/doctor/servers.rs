@@ -11,7 +11,7 @@ use crate::setup;
 pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding>, CliError> {
     if settings.servers.is_empty() {
         return Ok(vec![Finding::note(
-            "none. Define them under mcpServers in the configuration, or in the .mcp.json of a project.",
+            "none. Define them under `mcpServers` in the configuration, or in the .mcp.json file of a project.",
         )]);
     }
     let (disabled, wanted): (Vec<&McpServer>, Vec<&McpServer>) =
@@ -32,7 +32,7 @@ pub(super) fn findings(settings: &Settings, offline: bool) -> Result<Vec<Finding
         counts.into_iter().map(|(name, count)| Finding::ok(format!("{name}: {count} tools"))).collect();
     findings.extend(disabled);
     findings.extend(problems.iter().map(|problem| {
-        Finding::warn(problem.to_string(), "Fix its entry in mcpServers; runs continue without it")
+        Finding::warn(problem.to_string(), "Fix its entry in `mcpServers`; runs continue without it")
     }));
     Ok(findings)
 }

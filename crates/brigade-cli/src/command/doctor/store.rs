@@ -7,6 +7,7 @@ use brigade::store::{Integrity, SqliteStore};
 use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
+use crate::error::without_temporary_path;
 use crate::settings::StoreAddress;
 use crate::store_advice;
 
@@ -30,14 +31,14 @@ pub(super) fn findings(address: &StoreAddress) -> Vec<Finding> {
 }
 
 const STORE_FIX: &str =
-    "Make it writable, or choose another path with --store PATH, or with store = \"PATH\" in config.toml";
+    "Make it writable, or choose another path with --store PATH, or with `store = \"PATH\"` in config.toml";
 
 fn check_file(file: &Path) -> Finding {
     let place = file.display();
     if file.is_dir() {
         return Finding::problem(
             format!("{place} is a directory, not a file"),
-            "Choose another path with --store PATH, or with store = \"PATH\" in config.toml",
+            "Choose another path with --store PATH, or with `store = \"PATH\"` in config.toml",
         );
     }
     if let Err(error) = access(file, Access::READ_OK | Access::WRITE_OK) {
@@ -46,7 +47,10 @@ fn check_file(file: &Path) -> Finding {
     // SQLite keeps two more files next to it while it is in use.
     let folder = file.parent().unwrap_or(Path::new("/"));
     if let Err(error) = check_writable(folder) {
-        return Finding::problem(format!("cannot write to {}: {error}", folder.display()), STORE_FIX);
+        return Finding::problem(
+            format!("cannot write to {}: {}", folder.display(), without_temporary_path(&error)),
+            STORE_FIX,
+        );
     }
     match SqliteStore::check_health(file, MAX_CHECKED_BYTES) {
         Ok(found) => {
@@ -59,7 +63,7 @@ fn check_file(file: &Path) -> Finding {
                 }
                 Integrity::Damaged(places) => Finding::problem(
                     format!("{place} is damaged: {}", places.join("; ")),
-                    "Save what is still readable with: brigade sessions export ID. Then move the file away",
+                    "Export the readable sessions with: brigade sessions export ID. Then move the file away",
                 ),
             }
         }
@@ -83,7 +87,7 @@ fn check_missing(file: &Path) -> Finding {
         Some(folder) => match check_writable(folder) {
             Ok(()) => Finding::ok(format!("{place} will be created by the first run")),
             Err(error) => Finding::problem(
-                format!("cannot create {place}: cannot write to {}: {error}", folder.display()),
+                format!("cannot create {place} in {}: {}", folder.display(), without_temporary_path(&error)),
                 STORE_FIX,
             ),
         },
@@ -117,9 +121,9 @@ fn existing_folder(file: &Path) -> Option<&Path> {
 
 fn size(bytes: u64) -> String {
     match bytes {
-        0..=1_048_575 => format!("{} KB", bytes.div_ceil(1024)),
-        1_048_576..=1_073_741_823 => format!("{} MB", bytes >> 20),
-        _ => format!("{}.{} GB", bytes >> 30, (bytes >> 20) % 1024 * 10 / 1024),
+        0..=1_048_575 => format!("{} KiB", bytes.div_ceil(1024)),
+        1_048_576..=1_073_741_823 => format!("{} MiB", bytes >> 20),
+        _ => format!("{}.{} GiB", bytes >> 30, (bytes >> 20) % 1024 * 10 / 1024),
     }
 }
 
@@ -130,6 +134,6 @@ mod tests {
     #[test]
     fn size_is_rounded_to_a_unit() {
         let shown: Vec<String> = [0, 1, 4096, 5 << 20, (3 << 30) + (512 << 20)].map(size).into();
-        assert_eq!(shown, ["0 KB", "1 KB", "4 KB", "5 MB", "3.5 GB"]);
+        assert_eq!(shown, ["0 KiB", "1 KiB", "4 KiB", "5 MiB", "3.5 GiB"]);
     }
 }

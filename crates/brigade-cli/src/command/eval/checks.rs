@@ -137,7 +137,7 @@ impl Evidence<'_> {
     /// Checks that need no process.
     fn check_now(&self, check: &Check) -> Result<(), Mismatch> {
         match check {
-            Check::Answer => require(!self.answer.trim().is_empty(), "an answer", "an empty one"),
+            Check::Answer => require(!self.answer.trim().is_empty(), "an answer", "an empty answer"),
             Check::AnswerContains { text } => contains(self.answer, text, "the answer"),
             Check::FileContains { file, text } => contains(&self.read(file)?, text, file),
             Check::FileContainsInOrder { file, text } => in_order(&self.read(file)?, text),
@@ -301,9 +301,9 @@ fn quoted(text: &str) -> String {
 fn ending(finished: &JobResult) -> String {
     let end = match finished.end {
         ExitReason::Exited(code) => format!("exit code {code}"),
-        ExitReason::Signalled(signal) => format!("signal {signal}"),
-        ExitReason::TimedOut => format!("no end within {} seconds", SCRIPT_TIMEOUT.as_secs()),
-        ExitReason::Cancelled => "no end".to_owned(),
+        ExitReason::Signalled(signal) => format!("killed by signal {signal}"),
+        ExitReason::TimedOut => format!("still running after {} seconds", SCRIPT_TIMEOUT.as_secs()),
+        ExitReason::Cancelled => "cancelled".to_owned(),
     };
     match String::from_utf8_lossy(&finished.output).trim() {
         "" => end,
@@ -314,7 +314,7 @@ fn ending(finished: &JobResult) -> String {
 /// Content of a regular file.
 fn read_text(file: &Path) -> Result<String, String> {
     match std::fs::symlink_metadata(file) {
-        Ok(entry) if !entry.is_file() => Err("no regular file".to_owned()),
+        Ok(entry) if !entry.is_file() => Err("not a regular file".to_owned()),
         Ok(entry) if entry.len() > MAX_FILE_BYTES => Err(format!("{} bytes", entry.len())),
         Ok(_) => std::fs::read(file)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -392,7 +392,7 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert_eq!(read_text(&file), Ok("x".to_owned()));
-        assert_eq!(read_text(&link), Err("no regular file".to_owned()));
+        assert_eq!(read_text(&link), Err("not a regular file".to_owned()));
         assert_eq!(read_text(&folder.path().join("c")), Err("no such file".to_owned()));
     }
 }

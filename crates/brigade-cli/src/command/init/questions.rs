@@ -56,7 +56,7 @@ const MODES: [(Mode, &str); 4] = [
     (Mode::Plan, "only read"),
     (Mode::Ask, "read; anything else requires your approval"),
     (Mode::Edit, "read and edit files in their directory; commands require your approval"),
-    (Mode::Auto, "everything that no rule denies or asks about, including commands"),
+    (Mode::Auto, "everything, including commands, unless a deny or ask rule matches"),
 ];
 /// Mode if the user only presses Enter.
 pub(super) const DEFAULT_MODE: Mode = Mode::Edit;
@@ -108,7 +108,7 @@ fn show(menu: &Menu, output: &mut impl Write) -> Result<usize> {
     let head = match menu.is_ready {
         true => "Which model do you want to use?",
         false => {
-            "No model is available yet. Choose one, and set up its requirements before the first run. \
+            "No model is available yet. Choose one, and set it up before the first run. \
              Which model do you want to use?"
         }
     };
@@ -129,7 +129,7 @@ fn show(menu: &Menu, output: &mut impl Write) -> Result<usize> {
     let mut last = menu.choices.len();
     if menu.offers_server {
         last += 1;
-        row(&last.to_string(), "another server", "OpenAI-compatible; asks for its address")?;
+        row(&last.to_string(), "another server", "OpenAI-compatible; prompts for its URL")?;
     }
     last += 1;
     row(&last.to_string(), "none for now", "")?;
@@ -146,7 +146,7 @@ fn server(
     let some = |what: &'static str| {
         move |text: &str| if text.is_empty() { Err(format!("enter {what}")) } else { Ok(()) }
     };
-    let address = "Address, such as http://127.0.0.1:8000/v1: ";
+    let address = "URL, such as http://127.0.0.1:8000/v1: ";
     let Some(base_url) = ask_until_valid(address, check_address, columns, input, output)? else {
         return Ok(None);
     };

@@ -56,7 +56,7 @@ const USER_SECTIONS: &str = r#"
 #work = { kind = "openai", base_url = "https://llm.example/v1", api_key_env = "WORK_API_KEY" }
 #ollama = { base_url = "http://127.0.0.1:11434/v1", concurrency = 2 }
 
-# Prices in USD per million tokens, for models that the built-in table lacks or has wrong.
+# Prices in USD per million tokens, for models that are missing or wrong in the built-in table.
 [prices]
 #"openrouter/some/model" = { input = 0.50, output = 1.50 }
 
@@ -119,8 +119,8 @@ pub(super) fn config(
          # Fallback models, used in this order if the default model fails permanently.\n\
          #fallbacks = [\"ollama/qwen3\"]\n\n\
          [permissions]\n\
-         # What runs without approval: plan (read only; all else is denied), ask (read only), edit (also edit files),\n\
-         # auto (everything that no rule denies or asks about).\n\
+         # Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits),\n\
+         # auto (all calls that no deny or ask rule matches).\n\
          {mode}\
          {RULES}{user_sections}"
     )

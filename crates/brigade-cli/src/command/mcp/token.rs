@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use brigade_http::Token;
 
-use crate::error::CliError;
+use crate::error::{CliError, without_temporary_path};
 use crate::settings::{Environment, Settings};
 
 /// File with a token, which is removed with the server.
@@ -45,7 +45,10 @@ pub(super) fn generate(settings: &Settings, port: u16) -> Result<(Token, TokenFi
         file.write_all(text.as_bytes())?;
         file.persist(&path).map_err(|error| error.error)
     });
-    let refused = |error| CliError::failed(format!("cannot write the token to {}: {error}", path.display()));
+    let refused = |error| {
+        let cause = without_temporary_path(&error);
+        CliError::failed(format!("cannot write the token to {}: {cause}", path.display()))
+    };
     persisted.map_err(refused)?;
     Ok((token, TokenFile(path)))
 }

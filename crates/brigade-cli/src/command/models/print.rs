@@ -54,7 +54,7 @@ fn providers(found: &[ProviderStatus], max_columns: usize) -> String {
             sanitize::line(&offer.base_url),
         ]
     };
-    let mut lines = vec![["provider", "state", "speaks", "address"].map(str::to_owned)];
+    let mut lines = vec![["provider", "state", "API", "URL"].map(str::to_owned)];
     lines.extend(found.iter().map(cells));
     let whole = layout(&lines, Colour::Off, usize::MAX, 4, &[]);
     if whole.lines().all(|line| line.width() <= max_columns) {
@@ -132,8 +132,8 @@ fn default_model_line(settings: &Settings) -> String {
     match &settings.model {
         Some(model) => format!("* Default model: {}\n", sanitize::line(model)),
         None => format!(
-            "No model is set. Pass one with --model, or set model = \"PROVIDER/MODEL\" in\n{}\n",
-            sanitize::line(&settings.config_file.display().to_string())
+            "No model is set. Pass one with --model, or set `model = \"PROVIDER/MODEL\"` in\n{}\n",
+            sanitize::line(&settings.existing_config_file().display().to_string())
         ),
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn task(prompt: &[String], need: TaskNeed) -> Result<Option<String>, 
         _ if stdin_has_data() => Some(read()?),
         _ => {
             output::note(&format!(
-                "Nothing came from standard input within {} seconds; continuing without it. To skip the wait, add: < /dev/null",
+                "No standard input within {} seconds; continuing without it. To skip the wait, add: < /dev/null",
                 FIRST_BYTE_TIMEOUT.as_secs()
             ));
             None

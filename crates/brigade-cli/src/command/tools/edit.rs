@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
+use url::Url;
 
 use crate::args::{Global, OutputFormat, ToolsAdd};
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, without_temporary_path};
 use crate::output;
 use crate::sanitize;
 use crate::settings::Settings;
@@ -29,13 +30,16 @@ pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, CliError> {
             sanitize::line(name)
         )));
     }
+    if let Some(url) = &add.url {
+        check_url(name, url)?;
+    }
     let entry = entry(add);
     let mut config = ConfigFile::open(global, || {
-        format!("Add this entry to its {SERVERS}: \"{name}\": {}", as_json(add))
+        format!("Add this entry to its `{SERVERS}`: \"{name}\": {}", as_json(add))
     })?;
     if let Some(known) = config.server(name) {
         return Err(CliError::usage(format!(
-            "cannot add '{name}': {SERVERS}.{known} is already in {}. Remove it first: brigade tools remove {known}",
+            "cannot add '{name}': `{SERVERS}.{known}` is already in {}. Remove it first: brigade tools remove {known}",
             config.shown()
         )));
     }
@@ -52,11 +56,23 @@ pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, CliError> {
     )
 }
 
+/// Rejects a URL that no server can have. A URL with variables is checked when the server is started.
+fn check_url(name: &str, text: &str) -> Result<(), CliError> {
+    let is_http = |url: &Url| matches!(url.scheme(), "http" | "https");
+    if text.contains("${") || Url::parse(text).is_ok_and(|url| is_http(&url)) {
+        return Ok(());
+    }
+    Err(CliError::usage(format!(
+        "cannot add '{name}': `{}` is not an HTTP URL. Use a URL such as https://host/mcp.",
+        sanitize::line(text)
+    )))
+}
+
 /// Removes a server.
 pub(super) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
     let shown = sanitize::line(name);
     let mut config =
-        ConfigFile::open(global, || format!("Remove the entry \"{shown}\" from its {SERVERS}."))?;
+        ConfigFile::open(global, || format!("Remove the entry `{shown}` from its `{SERVERS}`."))?;
     let Some(known) = config.server(name) else {
         let names = config.servers();
         let found = match names.is_empty() {
@@ -64,7 +80,7 @@ pub(super) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
             false => format!("Its servers are {}.", sanitize::line(&names.join(", "))),
         };
         return Err(CliError::usage(format!(
-            "cannot remove '{shown}': {} has no {SERVERS}.{shown}. {found} Servers of a project are in its .mcp.json or .brigade/config.toml.",
+            "cannot remove '{shown}': {} has no `{SERVERS}.{shown}`. {found} Servers of a project are in its .mcp.json or .brigade/config.toml.",
             config.shown()
         )));
     };
@@ -152,7 +168,7 @@ fn append(document: &mut DocumentMut, name: &str, mut entry: Table) -> Result<()
             document.set_trailing("");
         }
         other => {
-            let servers = other.as_inline_table_mut().ok_or("mcpServers is not a table")?;
+            let servers = other.as_inline_table_mut().ok_or("`mcpServers` is not a table")?;
             // The space before the closing brace would end up before a comma.
             let last = servers.iter_mut().last().map(|(_, last)| last.decor_mut());
             if let Some(decor) = last
@@ -169,7 +185,7 @@ fn append(document: &mut DocumentMut, name: &str, mut entry: Table) -> Result<()
 /// Removes an entry and the comment lines directly above it. Comments that are separated by an empty line stay.
 fn remove_entry(document: &mut DocumentMut, name: &str) -> Result<(), &'static str> {
     let servers =
-        document.get_mut(SERVERS).and_then(Item::as_table_like_mut).ok_or("mcpServers is not a table")?;
+        document.get_mut(SERVERS).and_then(Item::as_table_like_mut).ok_or("`mcpServers` is not a table")?;
     let Some(Item::Table(entry)) = servers.remove(name) else { return Ok(()) };
     let prefix = entry.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     let kept = up_to_last_blank_line(prefix);
@@ -293,7 +309,11 @@ impl ConfigFile {
     /// Writes the file atomically.
     fn write(&self) -> Result<(), CliError> {
         let failed = |error: std::io::Error| {
-            CliError::failed(format!("cannot write {}: {error}", self.file.display()))
+            CliError::failed(format!(
+                "cannot write {}: {}",
+                self.file.display(),
+                without_temporary_path(&error)
+            ))
         };
         let folder = self.file.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(failed)?;

@@ -24,7 +24,7 @@ pub(super) fn login(settings: &Settings, server: &str) -> Result<Exit, CliError>
         let started = tokio::time::timeout(DEFAULT_START_TIMEOUT, LoginFlow::begin(&address)).await;
         let late = || format!("cannot log in to {shown}: no response within {} seconds. Check its `url`, or try again.", DEFAULT_START_TIMEOUT.as_secs());
         let attempt = started.map_err(|_| CliError::failed(late()))?.map_err(failed)?;
-        output::note(&format!("Open this address in a browser to log in to {shown}:"));
+        output::note(&format!("Open this URL in a browser to log in to {shown}:"));
         output::note("");
         output::note(&format!("  {}", sanitize::line(attempt.url())));
         output::note("");

@@ -62,7 +62,7 @@ fn edit_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<File
         None => Some(FileChange::between(
             old,
             new,
-            Some("lines of the call; their position in the file is not recorded"),
+            Some("lines from the call; their position in the file was not recorded"),
         )),
     }
 }
@@ -76,7 +76,7 @@ fn write_change(call: &CallItem<'_>, contents: &mut KnownContents) -> Option<Fil
             None => FileChange::between(
                 "",
                 content,
-                Some("replaces a file; its previous content is not recorded"),
+                Some("replaces a file whose previous content was not recorded"),
             ),
         },
     };

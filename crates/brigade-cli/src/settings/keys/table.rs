@@ -17,11 +17,11 @@ const KEEP_ABOUT: &str =
 pub(in crate::settings) static ROOT: &[KeySpec] = &[
     ("model", Text, "Default model of agents: PROVIDER/MODEL, or script:FILE for a scripted model"),
     ("fallbacks", Texts, "Fallback models, tried in order if the model fails permanently"),
-    ("default_agent", Text, "Agent that receives a task if no other is named"),
+    ("default_agent", Text, "Agent that receives a task by default"),
     (
         "notify",
         Text,
-        "Command to run when an approval is requested or a run ends; variables NOTIFY_… describe the event",
+        "Command to run when an approval is requested or a run ends; environment variables NOTIFY_… describe the event",
     ),
     ("store", Text, "File that stores the sessions: `sqlite` for the default location, or a path"),
     ("agents", Section(&[("paths", Texts, "Additional directories with agent files")]), "Agent definitions"),
@@ -68,16 +68,16 @@ pub(in crate::settings) static ROOT: &[KeySpec] = &[
             (
                 "mode",
                 OneOf(&MODES),
-                "Calls that run without approval: reads, and all others are refused (plan); reads (ask); reads and edits (edit); all (auto)",
+                "Calls that run without approval: plan (reads; all others are denied), ask (reads), edit (reads and file edits), auto (all calls that no deny or ask rule matches)",
             ),
             (
                 "questions",
                 OneOf(&["auto", "wait", "refuse"]),
-                "Approval of calls: by the user at the terminal (auto), with `brigade answer` (wait), or never, so that they are refused (refuse)",
+                "Handling of approval requests: prompt at the terminal (auto), wait for `brigade answer` (wait), or deny (refuse)",
             ),
             ("allow", Rules, "Calls to allow, such as shell(cargo test *)"),
             ("ask", Rules, "Calls that need approval"),
-            ("deny", Rules, "Calls to refuse, even if another rule allows them, such as read_file(**/.env*)"),
+            ("deny", Rules, "Calls to deny, even if another rule allows them, such as read_file(**/.env*)"),
         ]),
         "Permissions of agents; deny overrides ask, and ask overrides allow",
     ),
@@ -91,13 +91,17 @@ pub(in crate::settings) static ROOT: &[KeySpec] = &[
             ),
             ("deny_env", Texts, "Variables to withhold from commands; overrides `env`"),
         ]),
-        "Environment of commands: yours without secrets, as changed by these lists",
+        "Environment variables of commands: yours without secrets, adjusted by these lists",
     ),
     (
         "web",
         Section(&[
-            ("allow_loopback", Bool, "Whether web_fetch may access this machine"),
-            ("search", Text, "Search engine of web_search: brave, tavily, or the URL of a SearXNG instance"),
+            ("allow_loopback", Bool, "Whether `web_fetch` may access this machine"),
+            (
+                "search",
+                Text,
+                "Search engine of `web_search`: brave, tavily, or the URL of a SearXNG instance",
+            ),
             (
                 "search_key_env",
                 Text,
@@ -131,7 +135,7 @@ const PROVIDER: ValueKind = Section(&[
     ("first_byte_timeout", Time, "Timeout for the first byte of a reply"),
     ("idle_timeout", Time, "Timeout for a pause within a reply"),
     ("total_timeout", Time, "Timeout for a whole reply"),
-    ("longest_wait", Time, "Longest wait when the provider asks to retry later"),
+    ("longest_wait", Time, "Maximum wait before a retry that the provider requests"),
 ]);
 
 const FIGURES: ValueKind = Section(&[
@@ -155,8 +159,8 @@ const SWARM: ValueKind = Section(&[
 
 const ROLE: ValueKind = Section(&[
     ("system_prompt", Text, "System prompt of the role"),
-    ("tools", Texts, "Tools of the role; by default those that its parent lends"),
-    ("locked", Bool, "Whether a call can only narrow the tools"),
+    ("tools", Texts, "Tools of the role; by default those lent by its parent"),
+    ("locked", Bool, "Whether a call may narrow the tools but not widen them"),
     ("lend", Texts, "Tools that the role may lend to its own sub-agents"),
     ("model", Text, "Model of the role"),
     ("acp", Text, "External agent that takes the role"),
@@ -174,14 +178,14 @@ const SUBAGENT: ValueKind = Section(&[
 const SPAWN: ValueKind = Section(&[
     ("max_depth", Number, "Maximum depth"),
     ("default_max_turns", Number, "Default maximum number of model calls of a sub-agent"),
-    ("server", Text, "Default server of `subagent_delegate`, by its name in acp.servers"),
+    ("server", Text, "Default server of `subagent_delegate`, by its name in `acp.servers`"),
     ("agent", Text, "Default agent of that server"),
     ("system_prompt", Text, "Default system prompt of `subagent_spawn`"),
 ]);
 
 const LIMITS: ValueKind = Section(&[
-    ("lead_turns", Number, "Maximum model calls of the lead"),
-    ("child_turns", Number, "Maximum model calls of a sub-agent"),
+    ("lead_turns", Number, "Maximum number of model calls of the lead agent"),
+    ("child_turns", Number, "Maximum number of model calls of a sub-agent"),
     ("child_timeout", Time, "Timeout of a sub-agent"),
     ("question_timeout", Time, "Time after which an unanswered approval request is denied"),
     ("retry_pause", Time, "Pause before a failed model call is retried; doubles with each failure"),
@@ -206,13 +210,13 @@ const MCP_SERVER: ValueKind = Section(&[
     ("command", Text, "Program to start"),
     ("args", Texts, "Arguments of the program"),
     ("env", Named(&Text), "Environment variables of the program"),
-    ("cwd", Text, "Directory to start it in; by default the working directory"),
+    ("cwd", Text, "Directory in which the program starts; by default the working directory"),
     ("url", Text, "URL of a remote server"),
     ("headers", Named(&Text), "HTTP headers of requests"),
     ("oauth", OAUTH, "OAuth login, if the server requires one"),
     ("timeout", Time, "Timeout of a call; a plain number means seconds below 1000, otherwise milliseconds"),
     ("disabled", Bool, "Whether the server is disabled"),
-    ("type", Text, "Transport: stdio or http; by default derived from command and url"),
+    ("type", Text, "Transport: stdio or http; by default derived from `command` and `url`"),
 ]);
 
 const OAUTH: ValueKind = Section(&[
@@ -232,9 +236,9 @@ const ACP_SERVER: ValueKind = Section(&[
     ("env", Named(&Text), "Environment variables of the program"),
     ("mode", Text, "Mode of its sessions, by the name that the server uses"),
     ("model", Text, "Model of its sessions, by the name that the server uses"),
-    ("pool", Bool, "Whether one process serves several sessions; otherwise each session has its own"),
+    ("pool", Bool, "Whether one process serves several sessions; otherwise each session has its own process"),
     ("max_sessions", Positive, "Maximum concurrent sessions of one process"),
-    ("start_timeout", Time, "Timeout for starting it and opening a session"),
+    ("start_timeout", Time, "Timeout for starting the program and opening a session"),
     ("timeout", Time, "Timeout of a session"),
     ("turns", Positive, "Maximum number of requests that a session may send to Brigade"),
     (
@@ -250,12 +254,12 @@ const ACP_SERVER: ValueKind = Section(&[
     (
         "max_agents",
         Number,
-        "Agents lent to a session, if it is another Brigade that delegates; by default none",
+        "Sub-agents lent to a session, if the program is another Brigade; by default none",
     ),
     (
         "allow_in_plan",
         Bool,
-        "Whether to start it in plan mode even if none of its modes is known to be read-only",
+        "Whether to start the program in plan mode even if none of its modes is known to be read-only",
     ),
     ("agents", Named(&ACP_AGENT), "Agents of the server by name"),
 ]);

@@ -72,7 +72,7 @@ impl Providers {
     pub(crate) fn unknown(&self, name: &str) -> String {
         let near =
             self.did_you_mean(name).map_or_else(String::new, |near| format!(" Did you mean '{near}'?"));
-        format!("unknown provider '{name}'.{near} To list all providers: brigade models")
+        format!("unknown provider '{name}'.{near} List all providers with: brigade models")
     }
 }
 

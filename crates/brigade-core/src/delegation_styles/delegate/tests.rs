@@ -239,13 +239,13 @@ fn c07_max_depth_0_disables_delegation() {
     let swarm = SwarmConfig { max_depth: 0, ..presets() };
     for arguments in [GOOD, "{}", "no json"] {
         let refusal = parse(&swarm, arguments).unwrap_err();
-        assert_eq!(refusal, "Delegation is disabled in configuration (swarm.max_depth is 0)");
+        assert_eq!(refusal, "Delegation is disabled in configuration (`swarm.max_depth` is 0)");
     }
     assert!(!is_offered(&swarm, 0, &root()));
     assert!(swarm.parse(1, &root(), GOOD).unwrap_err().contains("recursion"), "a sub-agent is at the limit");
     let flat = Authority { max_depth: 0, ..root() };
     let refusal = presets().parse(0, &flat, GOOD).unwrap_err();
-    assert_eq!(refusal, "Delegation is disabled in configuration (limits.max_depth is 0)");
+    assert_eq!(refusal, "Delegation is disabled in configuration (`limits.max_depth` is 0)");
 }
 
 #[test]

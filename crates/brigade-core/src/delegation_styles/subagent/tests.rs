@@ -267,7 +267,7 @@ fn c31_max_turns_0_and_51_refused() {
 fn c22_output_max_size_0_is_a_problem() {
     let config = |output_max_size| SubagentConfig { output_max_size, ..SubagentConfig::default() };
     let problem = config(0).problem().unwrap();
-    assert!(problem.starts_with("subagent.output_max_size must be at least 1"), "{problem}");
+    assert!(problem.starts_with("`subagent.output_max_size` must be at least 1"), "{problem}");
     assert_eq!(config(1).problem(), None);
 }
 

@@ -48,7 +48,7 @@ pub(super) async fn wait_for_redirect(
             },
         };
         let Some(answer) = parse_response(&target, state) else {
-            respond(&mut stream, "404 Not Found", "This does not match the login in progress.").await;
+            respond(&mut stream, "404 Not Found", "This request does not match the login in progress.").await;
             continue;
         };
         let outcome = done(answer).await;
@@ -92,7 +92,7 @@ fn parse_response(target: &str, state: &str) -> Option<AuthResponse> {
     let code = match (parameter(&url, "error"), parameter(&url, "code")) {
         (Some(error), _) => Err(parameter(&url, "error_description").unwrap_or(error)),
         (None, Some(code)) => Ok(code),
-        (None, None) => Err("the redirect has no code".to_owned()),
+        (None, None) => Err("the redirect has no authorization code".to_owned()),
     };
     Some(AuthResponse { code, issuer: parameter(&url, "iss") })
 }

@@ -114,7 +114,7 @@ impl TokenFile {
     }
 
     fn unusable(&self, why: &dyn std::fmt::Display) -> String {
-        format!("cannot use the login in {}: {why}", self.file.display())
+        format!("cannot use the login stored in {}: {why}", self.file.display())
     }
 
     async fn write(&self, stored: StoredLogin) -> Result<(), String> {

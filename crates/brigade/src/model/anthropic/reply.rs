@@ -167,7 +167,7 @@ impl Decoder {
 
     fn end_block(&mut self, index: u64, chunks: &mut ChunkBuffer) -> Result<(), &'static str> {
         match self.open.remove(&index) {
-            None => return Err("a block ends that was not started"),
+            None => return Err("a block ended without a start"),
             Some(Block::Call { id, name, whole, arguments }) => {
                 if name.is_empty() {
                     return Err("a tool call has no name");
@@ -264,7 +264,7 @@ impl http::Decoder for Decoder {
             return Ok(());
         }
         let decoded: StreamEvent = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API")
+            http::invalid_reply(&self.endpoint, "a stream event is not valid JSON for this API")
         })?;
         let before = chunks.added();
         self.handle_event(decoded, chunks)?;

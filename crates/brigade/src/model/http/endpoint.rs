@@ -58,7 +58,7 @@ pub enum Locality {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// The base URL is invalid.
-    #[error("invalid base_url of the provider '{name}': {cause}. Use a URL such as https://host/v1.")]
+    #[error("invalid `base_url` for the provider '{name}': {cause}. Use a URL such as https://host/v1.")]
     Address {
         /// The provider.
         name: String,
@@ -78,7 +78,7 @@ pub enum EndpointError {
     },
     /// The proxy cannot be used.
     #[error(
-        "cannot reach the provider '{name}' through a proxy: {cause}. Change HTTPS_PROXY, or list the host of the provider in NO_PROXY."
+        "cannot reach the provider '{name}' through a proxy: {cause}. Change HTTPS_PROXY, or add the provider's host to NO_PROXY."
     )]
     Proxy {
         /// The provider.

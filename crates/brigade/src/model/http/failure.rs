@@ -66,7 +66,7 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
     };
     match status {
         429 if kind.contains("insufficient_quota") || kind.contains("billing") => {
-            fatal("The account has no credit left.")
+            fatal("The account has no credit left. Add credit, or choose another provider.")
         }
         408 | 409 | 425 | 429 | 500.. => {
             let wait = retry.map(sanitize).filter(|wait| !wait.is_empty());
@@ -74,10 +74,10 @@ pub(super) fn status(endpoint: &Endpoint, status: u16, retry: Option<&str>, body
             ModelError::Transient(format!("{name} returned {status}{message}{wait}"))
         }
         401 | 403 => fatal("Check the provider's API key and its permissions."),
-        402 => fatal("The account has no credit left."),
-        404 => fatal("Check the model name and the provider's base_url."),
+        402 => fatal("The account has no credit left. Add credit, or choose another provider."),
+        404 => fatal("Check the model name and the provider's `base_url`."),
         413 => overflow(name, message.trim_start_matches([':', ' '])),
-        300..=399 => fatal("Redirects are not followed. Set base_url to the final address."),
+        300..=399 => fatal("Redirects are not followed. Set `base_url` to the final URL."),
         _ => fatal("A retry would not help."),
     }
 }
@@ -106,14 +106,14 @@ pub(super) fn non_stream_reply(endpoint: &Endpoint, kind: &str, body: &str) -> N
     });
     if is_whole {
         return NonStreamReply::Billable(ModelError::Fatal(format!(
-            "{name} sent a complete reply ({kind}) instead of an event stream. Check the provider's base_url: the \
+            "{name} sent a complete reply ({kind}) instead of an event stream. Check the provider's `base_url`: the \
              server, or a proxy in front of it, does not support streaming."
         )));
     }
     let (message, _) = parse_error_body(body);
     let message = if message.is_empty() { String::new() } else { format!(" ({message})") };
     let error = ModelError::Transient(format!(
-        "{name} returned {kind} instead of an event stream{message}. Check the provider's base_url."
+        "{name} returned {kind} instead of an event stream{message}. Check the provider's `base_url`."
     ));
     if value.is_some() { NonStreamReply::Billable(error) } else { NonStreamReply::Failure(error) }
 }
@@ -159,7 +159,10 @@ pub(super) fn connection_error(endpoint: &Endpoint, error: ConnectionError) -> M
     let name = endpoint.name();
     let cause = match error {
         ConnectionError::TimedOut => {
-            format!("no connection within {} (connect_timeout)", format_seconds(endpoint.timeouts().connect))
+            format!(
+                "no connection within {} (`connect_timeout`)",
+                format_seconds(endpoint.timeouts().connect)
+            )
         }
         ConnectionError::Unreachable(cause) => cause,
         ConnectionError::Proxy(error) => return tunnel_error(name, &error),
@@ -168,8 +171,8 @@ pub(super) fn connection_error(endpoint: &Endpoint, error: ConnectionError) -> M
         }
     };
     let hint = match endpoint.locality() {
-        Locality::Local => "Check that it is running and that its base_url is correct.",
-        Locality::Remote => "Check your network connection and its base_url.",
+        Locality::Local => "Check that it is running and that its `base_url` is correct.",
+        Locality::Remote => "Check your network connection and its `base_url`.",
     };
     ModelError::Transient(format!("cannot reach {name}: {cause}. {hint}"))
 }
@@ -179,13 +182,13 @@ fn tunnel_error(name: &str, error: &TunnelError) -> ModelError {
     let cannot = |hint: &str| format!("cannot reach {name}: {error}. {hint}");
     match error {
         TunnelError::Unauthorised { .. } => ModelError::Fatal(cannot(
-            "Set HTTPS_PROXY to http://USER:PASSWORD@HOST:PORT, or list the host of the provider in NO_PROXY.",
+            "Set HTTPS_PROXY to http://USER:PASSWORD@HOST:PORT, or add the provider's host to NO_PROXY.",
         )),
-        TunnelError::Refused { status: 400..=499, .. } => {
-            ModelError::Fatal(cannot("Ask for access, or list the host of the provider in NO_PROXY."))
-        }
+        TunnelError::Refused { status: 400..=499, .. } => ModelError::Fatal(cannot(
+            "Request access through the proxy, or add the provider's host to NO_PROXY.",
+        )),
         TunnelError::Unreachable { .. } | TunnelError::Refused { .. } | TunnelError::NotHttp { .. } => {
-            ModelError::Transient(cannot("Check HTTPS_PROXY, or list the host of the provider in NO_PROXY."))
+            ModelError::Transient(cannot("Check HTTPS_PROXY, or add the provider's host to NO_PROXY."))
         }
     }
 }
@@ -193,27 +196,30 @@ fn tunnel_error(name: &str, error: &TunnelError) -> ModelError {
 /// Error for a reply that took too long as a whole.
 pub(super) fn total_timeout(endpoint: &Endpoint) -> ModelError {
     let (name, limit) = (endpoint.name(), format_seconds(endpoint.timeouts().total));
-    ModelError::Transient(format!("{name} took longer than {limit} for one reply (total_timeout)"))
+    ModelError::Transient(format!("{name} took longer than {limit} for one reply (`total_timeout`)"))
 }
 
 /// Error for a reply that did not start in time.
 pub(super) fn first_byte_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
     let (name, limit) = (endpoint.name(), format_seconds(limit));
-    ModelError::Transient(format!("{name} did not start to answer within {limit} (first_byte_timeout)"))
+    ModelError::Transient(format!("{name} did not start to respond within {limit} (`first_byte_timeout`)"))
 }
 
 /// Error for a reply that stalled.
 pub(super) fn idle_timeout(endpoint: &Endpoint, limit: Duration) -> ModelError {
     let (name, limit) = (endpoint.name(), format_seconds(limit));
     ModelError::Transient(format!(
-        "{name} sent nothing for {limit} in the middle of its reply (idle_timeout)"
+        "{name} sent nothing for {limit} in the middle of its reply (`idle_timeout`)"
     ))
 }
 
 /// Message about a requested wait that exceeds the limit.
 pub(super) fn wait_too_long(endpoint: &Endpoint, wait: Duration) -> String {
     let (name, limit) = (endpoint.name(), format_seconds(endpoint.rate_limiter().longest_wait()));
-    format!("{name} asks to wait {}, but the limit is {limit} (longest_wait)", format_rounded_seconds(wait))
+    format!(
+        "{name} requested a wait of {}, but the limit is {limit} (`longest_wait`)",
+        format_rounded_seconds(wait)
+    )
 }
 
 /// Message about the reason why a request is queued.
@@ -221,10 +227,10 @@ pub(super) fn wait_message(endpoint: &Endpoint, reason: WaitReason) -> String {
     let name = endpoint.name();
     match reason {
         WaitReason::RetryAfter(wait) => {
-            format!("{name} asks to wait {} (rate limit)", format_rounded_seconds(wait))
+            format!("{name} requested a wait of {} (rate limit)", format_rounded_seconds(wait))
         }
         WaitReason::Busy(count) => format!("queued for {name}: {count} requests are in flight"),
-        WaitReason::Paced => format!("queued for {name}: requests are spread over time"),
+        WaitReason::Paced => format!("queued for {name}: requests are rate limited"),
     }
 }
 

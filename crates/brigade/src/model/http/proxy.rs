@@ -39,7 +39,7 @@ impl Proxies {
         match (self.for_address(server)?, &self.https) {
             (Some(_), Some(address)) => reqwest::Proxy::https(address.expose().trim())
                 .map(Some)
-                .map_err(|_| "the address of the proxy is not a URL such as http://host:3128"),
+                .map_err(|_| "the proxy address is not a URL such as http://host:3128"),
             _ => Ok(None),
         }
     }
@@ -52,10 +52,10 @@ impl Proxies {
         if address.is_empty() || base.scheme() != "https" || locality(base) == Locality::Local {
             return Ok(None);
         }
-        let to = Uri::try_from(base.as_str()).map_err(|_| "the address of the server is not valid")?;
+        let to = Uri::try_from(base.as_str()).map_err(|_| "the server address is not valid")?;
         let proxy = |exempt: &str| Matcher::builder().https(address).no(exempt).build().intercept(&to);
         // An invalid proxy address and an exempt host both yield no proxy, so they are checked separately.
-        let all = proxy("").ok_or("the address of the proxy is not a URL such as http://host:3128")?;
+        let all = proxy("").ok_or("the proxy address is not a URL such as http://host:3128")?;
         if proxy(&self.exempt).is_none() {
             return Ok(None);
         }
@@ -81,7 +81,7 @@ impl Proxy {
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum TunnelError {
     /// The proxy cannot be reached.
-    #[error("no connection to the proxy {proxy}: {cause}")]
+    #[error("cannot connect to the proxy {proxy}: {cause}")]
     Unreachable { proxy: String, cause: String },
     /// The proxy requires a user name and a password, or rejects the given ones.
     #[error("the proxy {proxy} returned 407: it requires a user name and a password")]

@@ -284,7 +284,7 @@ impl http::Decoder for Decoder {
             return Ok(());
         }
         let decoded: StreamEvent<'_> = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API")
+            http::invalid_reply(&self.endpoint, "a stream event is not valid JSON for this API")
         })?;
         if let Some(text) = decoded.only_text() {
             self.template.learn(data, text);

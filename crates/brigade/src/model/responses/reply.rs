@@ -158,7 +158,7 @@ impl http::Decoder for Decoder {
             return Ok(());
         }
         let data_value: Value = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "an event of the stream is not valid JSON of this API")
+            http::invalid_reply(&self.endpoint, "a stream event is not valid JSON for this API")
         })?;
         let kind = text_field(&data_value, "type").unwrap_or_else(|| event.name.clone());
         let before = chunks.added();

@@ -197,7 +197,7 @@ pub fn lines(body: &[u8]) -> Result<Split<'_, char>, DecodeError> {
 /// Refuses events in a newer version of the log format.
 pub fn check_version(v: u64) -> Result<(), DecodeError> {
     if v > u64::from(VERSION) {
-        return Err(DecodeError::Newer(format!("version {v} of the log")));
+        return Err(DecodeError::Newer(format!("log version {v}")));
     }
     Ok(())
 }
@@ -218,10 +218,10 @@ fn explain(text: &str, error: &serde_json::Error) -> DecodeError {
     let message = cause(error);
     match serde_json::from_str::<Tagged>(text) {
         Ok(tagged) if !TYPES.contains(&tagged.r#type.as_str()) => {
-            DecodeError::Newer(format!("the event type `{}`", tagged.r#type))
+            DecodeError::Newer(format!("event type `{}`", tagged.r#type))
         }
         Ok(tagged) if message.contains("unknown field") || message.contains("unknown variant") => {
-            DecodeError::Newer(format!("{message} in a `{}`", tagged.r#type))
+            DecodeError::Newer(format!("{message} in a `{}` event", tagged.r#type))
         }
         _ => DecodeError::Damaged(message),
     }

@@ -104,7 +104,7 @@ impl Snapshot<'_> {
             let mut event = backend::decode(line, batch.v)?;
             backend::hydrate(&mut event, &mut |hash| self.content(hash).map_err(DecodeError::Damaged))?;
             if batch.flag != backend::flag(&event) {
-                return Err(DecodeError::Damaged("its flag was altered".into()));
+                return Err(DecodeError::Damaged("its index flag was altered".into()));
             }
             let v = u16::try_from(batch.v).map_err(|error| DecodeError::Damaged(error.to_string()))?;
             Ok(Record { session: session.clone(), seq, pos: Cursor::new(pos), at: batch.at, v, event })
@@ -144,13 +144,14 @@ fn read_batch<'r>(
     let body = backend::lines(body)?;
     let preceding = body.clone().count() as u64 - 1;
     let first = last.checked_sub(preceding).zip(last_pos.checked_sub(preceding));
-    let (first, first_pos) = first.ok_or_else(|| damaged(&"it has too many events for its position"))?;
+    let (first, first_pos) =
+        first.ok_or_else(|| damaged(&"it contains more events than its position allows"))?;
     match expected {
         ExpectedSeq::Exact(expected) | ExpectedSeq::Covering(expected) if first > expected => {
             Err(BatchFault::Hole(expected))
         }
         ExpectedSeq::Exact(expected) if first < expected => {
-            Err(damaged(&format!("it is in the place of record {first}")).into())
+            Err(damaged(&format!("it is stored at the position of record {first}")).into())
         }
         ExpectedSeq::Exact(_) | ExpectedSeq::Covering(_) | ExpectedSeq::Any => {
             Ok(Batch { body, first, first_pos, at, v, flag })

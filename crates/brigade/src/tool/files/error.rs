@@ -26,7 +26,7 @@ pub enum FileError {
         path: String,
     },
     /// The file does not exist.
-    #[error("`{path}` does not exist. Find existing files with list_dir or glob.")]
+    #[error("`{path}` does not exist. Find existing files with `list_dir` or `glob`.")]
     NotFound {
         /// Path as given.
         path: String,
@@ -84,14 +84,14 @@ pub enum FileError {
         what: &'static str,
     },
     /// The path exists but is not a folder.
-    #[error("`{path}` is not a directory. Use a directory, or read the file with read_file.")]
+    #[error("`{path}` is not a directory. Use a directory, or read the file with `read_file`.")]
     NotAFolder {
         /// Path as given.
         path: String,
     },
     /// The file is larger than the limit for one read.
     #[error(
-        "`{path}` is larger than {cap} bytes. Read a part of it with offset and limit of read_file, or use grep."
+        "`{path}` is larger than {cap} bytes. Read part of it with `offset` and `limit` of `read_file`, or use `grep`."
     )]
     TooLarge {
         /// Path as given.
@@ -113,7 +113,7 @@ pub enum FileError {
     },
     /// The system cannot confine paths to a folder.
     #[error(
-        "cannot open `{path}` safely: the system call openat2 is not available. It needs Linux 5.6 or newer, and a \
+        "cannot open `{path}` safely: the system call `openat2` is not available. It needs Linux 5.6 or newer, and a \
          container must not block it."
     )]
     Unsupported {
@@ -144,9 +144,7 @@ impl FileError {
                 path,
                 reason: "a symbolic link in it is circular or cannot be followed safely",
             },
-            Some(Errno::NOTDIR) => {
-                FileError::BadPath { path, reason: "a parent of it is a file, not a directory" }
-            }
+            Some(Errno::NOTDIR) => FileError::BadPath { path, reason: "a parent directory in it is a file" },
             Some(Errno::NAMETOOLONG) => FileError::BadPath { path, reason: "a name in it is too long" },
             _ => FileError::System { path, cause },
         }

@@ -51,7 +51,7 @@ impl WebUrl {
         }
         // Such URLs always have a host; without one they cannot be parsed.
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(FetchFailure::InvalidUrl("there is no host".to_owned()));
+            return Err(FetchFailure::InvalidUrl("it has no host".to_owned()));
         }
         url.set_fragment(None);
         Ok(WebUrl(url))

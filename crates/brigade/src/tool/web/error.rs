@@ -30,7 +30,7 @@ impl From<WebError> for ToolOutput {
 /// Cause of a failed request, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FetchFailure {
-    #[error("invalid URL ({0}). Use one such as https://example.com/page.")]
+    #[error("invalid URL ({0}). Use a URL such as https://example.com/page.")]
     InvalidUrl(String),
     #[error("only http and https are supported. Use a URL that starts with https://.")]
     UnsupportedScheme,
@@ -38,7 +38,7 @@ pub(super) enum FetchFailure {
     Credentials,
     #[error("the URL is longer than {0} bytes. Use a shorter one.")]
     UrlTooLong(usize),
-    #[error("port {0} is not allowed. Use a URL without a port, which means 80 or 443.")]
+    #[error("port {0} is not allowed. Use port 80 or 443.")]
     BlockedPort(u16),
     #[error("unknown host ({0}). Check the spelling, or search for the page.")]
     UnknownHost(String),
@@ -51,14 +51,14 @@ pub(super) enum FetchFailure {
     },
     #[error(
         "{0} is this machine, which is not allowed. Use a public address, or ask the user to set \
-         web.allow_loopback = true."
+         `web.allow_loopback = true`."
     )]
     Loopback(IpAddr),
     #[error("more than {0} redirects. Use the final URL.")]
     TooManyRedirects(usize),
-    #[error("invalid redirect ({0}). Try another URL of the same site.")]
+    #[error("invalid redirect ({0}). Try another URL on the same site.")]
     InvalidRedirect(String),
-    #[error("redirects from https to http at {0} are not followed. Fetch that URL if you accept it.")]
+    #[error("it redirects from https to http, which is not followed. To accept this, fetch {0}.")]
     InsecureRedirect(String),
     #[error("it redirects to {target}: {cause}")]
     RedirectTarget {
@@ -105,7 +105,7 @@ fn status_advice(code: u16) -> &'static str {
         401 | 403 | 407 | 451 => "The page is not public. Use another source.",
         404 | 410 => "The page does not exist. Check the URL, or search for it.",
         429 => "There were too many requests. Wait before you try again.",
-        500.. => "The server has a problem. Try again later, or use another source.",
+        500.. => "The server failed. Try again later, or use another source.",
         _ => "Check the URL, or use another source.",
     }
 }

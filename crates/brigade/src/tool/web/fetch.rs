@@ -75,13 +75,13 @@ impl Tool for WebFetch {
 
     async fn run(&self, input: WebFetchInput, context: &ToolContext) -> ToolOutput {
         if input.limit == Some(0) {
-            return ToolOutput::error("limit is 0. Request at least one byte.");
+            return ToolOutput::error("`limit` is 0. Request at least one byte.");
         }
         let mut stop = context.stop.clone();
         let host = input.url.host().to_owned();
         let fetched = tokio::select! {
             fetched = tokio::time::timeout(self.settings.timeout, self.fetch(&input.url, &context.files)) => fetched,
-            Ok(_) = stop.wait_for(|stop| *stop) => return ToolOutput::error(format!("cannot fetch {host}: stopped")),
+            Ok(_) = stop.wait_for(|stop| *stop) => return ToolOutput::error(format!("cannot fetch {host}: the session was stopped")),
         };
         let late = || Err(WebError::new(host, FetchFailure::Timeout(self.settings.timeout)));
         match fetched.unwrap_or_else(|_| late()) {
@@ -173,7 +173,7 @@ fn slice_output(text: &str, input: &WebFetchInput, mut notes: Vec<String>) -> To
         let host = input.url.host();
         let length = text.len();
         return ToolOutput::error(format!(
-            "The Markdown of {host} has only {length} bytes, fewer than offset {offset}. Use a smaller offset."
+            "The Markdown of {host} has {length} bytes, so offset {offset} is past its end. Use a smaller `offset`."
         ));
     }
     let start = text.floor_char_boundary(offset);

@@ -231,7 +231,7 @@ async fn c66_cancelled_children_have_one_terminal_event() {
         })
         .collect();
     assert_eq!(errors.len(), 2, "{errors:?}");
-    assert!(errors[1].starts_with("cancelled by fail_fast"), "{errors:?}");
+    assert!(errors[1].starts_with("cancelled by `fail_fast`"), "{errors:?}");
 }
 
 #[tokio::test]

@@ -157,9 +157,9 @@ async fn parallel_tasks_beyond_the_agent_budget_are_refused_together() {
         let ending = harness.run().await;
         let text = ending.outcome.text.as_str();
         let expected =
-            format!("Not delegated: the call has 4 tasks, and the budget has agents for {agents} ");
+            format!("Not delegated: the call has 4 tasks, but the agent budget covers only {agents} ");
         assert!(text.starts_with(&expected), "{text}");
-        assert!(text.contains("(budget.agents, or --max-agents). No task was started."), "{text}");
+        assert!(text.contains("(`budget.agents` or --max-agents). No task was started."), "{text}");
         assert_eq!(
             (ending.spent.agents, harness.tree(&ending.session).await.walk(&ending.session).len()),
             (0, 1)
@@ -190,7 +190,7 @@ async fn parallel_tasks_share_the_agent_budget_with_calls_before_them() {
         (&json!(3), &json!(0)),
         "exactly as many as there are"
     );
-    assert!(answers[2].contains("the call has 4 tasks, and the budget has agents for 0 "), "{answers:?}");
+    assert!(answers[2].contains("the call has 4 tasks, but the agent budget covers only 0 "), "{answers:?}");
     assert!(answers[2].ends_with("Do the tasks yourself."), "{answers:?}");
     assert_eq!(ending.spent.agents, 4);
 }

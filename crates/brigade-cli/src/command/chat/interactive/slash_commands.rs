@@ -63,7 +63,7 @@ impl ChatUi<'_> {
             return Err(CliError::usage("usage: /tell AGENT TEXT"));
         }
         self.conversation.tell(&session, &text).await?;
-        Ok(format!("{} gets the message at its next step.", self.label(&session)))
+        Ok(format!("{} reads the message at its next turn.", self.label(&session)))
     }
 
     fn stop_round(&mut self) -> String {
@@ -138,7 +138,9 @@ impl ChatUi<'_> {
 
     fn require_idle(&self) -> Result<(), CliError> {
         match self.round {
-            Some(_) => Err(CliError::usage("this round has not ended. Stop it with /stop.")),
+            Some(_) => {
+                Err(CliError::usage("cannot run this command: the round has not ended. Stop it with /stop."))
+            }
             None => Ok(()),
         }
     }

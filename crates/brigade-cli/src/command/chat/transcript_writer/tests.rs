@@ -117,7 +117,7 @@ fn reply_with_missed_deltas_is_shown_again() {
         "",
         "three",
         "",
-        "(some of the text was missed; the complete reply follows)",
+        "(part of the streamed text was lost; the complete reply follows)",
         "",
         "one",
         "",
