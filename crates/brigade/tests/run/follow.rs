@@ -95,7 +95,7 @@ async fn stream_of_a_resumed_run_begins_with_its_own_events() {
     let runtime = harness.runtime();
     runtime.tell(&session, "more").await.unwrap();
     let mut run = runtime.resume(&session, ResumeOptions::default()).await.unwrap();
-    let mut another = run.subscribe();
+    let another = run.subscribe();
     let own = records_of(run.take_events()).await;
     let copy = records_of(another).await;
     // A run that has ended still has its events.

@@ -74,12 +74,12 @@ async fn within_time<F: Future>(future: F) -> F::Output {
 /// Waits for an event of the run.
 async fn wait_for(run: &mut Run, is_wanted: impl Fn(&Event) -> bool) {
     let wait = async {
-        while let Some(event) = run.next().await {
+        loop {
+            let event = run.next().await.expect("the run ended without the event");
             if matches!(&event, RunEvent::Record(record) if is_wanted(&record.event)) {
                 return;
             }
         }
-        panic!("the run ended without the event");
     };
     within_time(wait).await;
 }
@@ -276,7 +276,7 @@ async fn second_answer_is_refused() {
     assert!(is_not_open(open.answer(&SessionId::root(7), call, Answer::Once, BY).await), "another tree");
     let other_call = brigade::core::CallId { index: call.index + 1, ..call };
     assert!(is_not_open(open.answer(session, other_call, Answer::Once, BY).await), "another call");
-    assert_eq!(open.pending_approvals().await.unwrap(), [approval.clone()]);
+    assert_eq!(open.pending_approvals().await.unwrap(), std::slice::from_ref(&approval));
     answer(always("write_file(a.txt)")).await.unwrap();
     assert!(is_not_open(answer(Answer::Deny { word: None }).await), "it is answered");
     assert_eq!(end(run).await.unwrap().outcome.status, Status::Done);
