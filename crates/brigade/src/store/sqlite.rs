@@ -93,8 +93,8 @@ impl SqliteStore {
     }
 
     /// Opens an existing store read-only. It takes no lock that a writer needs, works on read-only file systems
-    /// and files, and refuses all writes. Returns none if nothing was written yet, for example while another
-    /// process creates the store.
+    /// and files, and refuses all writes. Its followers get what was written before, and no later changes. Returns none
+    /// if nothing was written yet, for example while another process creates the store.
     pub fn open_read_only(path: &Path) -> Result<Option<SqliteStore>, StoreError> {
         let place: Arc<Path> = schema::absolute(path).into();
         schema::check_file(&place).map_err(|error| schema::io_error(&place, &error))?;
