@@ -3,8 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
+use jiff::civil::{Date, date};
+
+const EPOCH: Date = date(1970, 1, 1);
 
 /// UTC milliseconds, as in the log.
 #[expect(clippy::disallowed_methods, reason = "this module is the clock of the command")]
@@ -23,8 +24,7 @@ pub(crate) fn format_utc(moment: u64) -> String {
 /// Start of a day such as `2026-11-16`, in UTC milliseconds.
 pub(crate) fn midnight(day: &str) -> Option<u64> {
     let date = day.parse::<Date>().ok().filter(|date| date.to_string() == day)?;
-    let start = date.to_zoned(TimeZone::UTC).ok()?.timestamp();
-    u64::try_from(start.as_millisecond()).ok()
+    u64::try_from(date.duration_since(EPOCH).as_millis()).ok()
 }
 
 #[cfg(test)]

@@ -103,9 +103,9 @@ impl CliError {
 
 /// Text of an error without the path of a temporary file, which the user does not know.
 pub(crate) fn without_temporary_path(error: &std::io::Error) -> String {
-    // The crate `tempfile` wraps the error of the system in one with the path.
-    let system_error = error.get_ref().and_then(|wrapped| wrapped.source());
-    system_error.map_or_else(|| error.to_string(), ToString::to_string)
+    let text = error.to_string();
+    // The crate `tempfile` appends the path to the error of the system.
+    text.rsplit_once(" at path \"").map(|(cause, _)| cause.to_owned()).unwrap_or(text)
 }
 
 impl Display for CliError {

@@ -28,7 +28,7 @@ fn advice(error: &StoreError) -> Option<String> {
             return Some(format!("Check the session with `brigade sessions show {session}`."));
         }
         StoreError::Locked { by, .. } => return Some(lock_advice(by.as_ref())),
-        StoreError::Differs { .. } => "Remove it with `brigade sessions rm` first.",
+        StoreError::Differs { .. } => "Remove the existing session with `brigade sessions rm` first.",
         StoreError::UnknownSession(_) => "List all sessions with `brigade sessions list`.",
         StoreError::Damaged { .. } | StoreError::MissingRecord { .. } | StoreError::MissingSession { .. } => {
             "Restore the store from a backup."
@@ -96,7 +96,7 @@ mod tests {
             (
                 StoreError::Differs { session: session.clone(), seq },
                 format!(
-                    "cannot import session {id}: the store already has it, and record 3 differs. Remove it with `brigade sessions rm` first."
+                    "cannot import session {id}: the store already has it, and record 3 differs. Remove the existing session with `brigade sessions rm` first."
                 ),
             ),
             (
@@ -159,15 +159,15 @@ mod tests {
                 locked(Some(BlockerState::Running)),
                 "cannot write to the store s.db: process 7 (running) holds the lock. Wait for it, or end it with: kill 7".into(),
             ),
-            (broken(BrokenKind::Foreign), "cannot use s.db: it is so. Choose another with --store.".into()),
+            (broken(BrokenKind::Foreign), "cannot use s.db: it is so. Choose another store with --store.".into()),
             (
                 broken(BrokenKind::NotAStore),
-                "cannot use s.db: it is so. Move it away, or choose another with --store.".into(),
+                "cannot use s.db: it is so. Move it away, or choose another store with --store.".into(),
             ),
             (broken(BrokenKind::Format), "cannot use s.db: it is so. Restore the file from a backup.".into()),
             (
                 broken(BrokenKind::Corrupt),
-                "cannot use s.db: it is so. Save what is still readable with `brigade sessions export`.".into(),
+                "cannot use s.db: it is so. Export the readable sessions with `brigade sessions export`.".into(),
             ),
             (broken(BrokenKind::Disk), "cannot use s.db: it is so. Check the disk with `brigade doctor`.".into()),
             (broken(BrokenKind::Other), "cannot use s.db: it is so".into()),

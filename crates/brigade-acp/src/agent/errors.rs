@@ -40,9 +40,7 @@ pub(super) fn run(error: &RunError) -> Error {
         RunError::EmptyTask => params("the prompt is empty"),
         RunError::Passthrough(_) => request(error.to_string()),
         RunError::Store(StoreError::UnknownSession(id)) => session(id.as_str()),
-        RunError::Store(StoreError::Held { .. }) => request(format!(
-            "{error} Your message will be delivered before the next turn of the session. To see the result, load the session after it has ended."
-        )),
+        RunError::Store(StoreError::Held { .. }) => request(format!("{error}. Cancel it first.")),
         _ => failed(error.to_string()),
     }
 }

@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::v1::schema as acp;
 use brigade::open_sessions::{OpenError, PromptError, SessionOptions};
+use brigade::{RunError, StoreError};
 
 use super::update_mapper::UpdateMapper;
 use super::{SessionEnvironment, errors};
@@ -60,9 +61,15 @@ pub(super) fn open_error(error: &OpenError) -> acp::Error {
     }
 }
 
-/// Error of a prompt that is not run.
-pub(super) fn prompt_error(error: &PromptError) -> acp::Error {
+/// Error of a prompt that is not run. The text of a prompt is recorded before its session is found to be running
+/// elsewhere.
+pub(super) fn prompt_error(error: &PromptError, has_text: bool) -> acp::Error {
     match error {
+        PromptError::Run(error @ RunError::Store(StoreError::Held { .. })) if has_text => {
+            errors::request(format!(
+                "{error}. Your message will be delivered before the agent's next turn. To see the result, load the session after it has ended."
+            ))
+        }
         PromptError::Run(error) => errors::run(error),
         PromptError::CallerTooDeep { .. } | PromptError::TooDeep(_) => errors::request(error.to_string()),
     }

@@ -46,8 +46,9 @@ pub(super) async fn run(
     });
     let mut mapper = mapper.with_context_window(window);
     mapper.catch_up(&**runtime.store()).await.map_err(failed)?;
+    let has_text = prompt.text.is_some();
     let run = permit.send(prompt.text.as_deref(), prompt.remote_context).await;
-    let run = run.map_err(|error| open_session::prompt_error(&error))?;
+    let run = run.map_err(|error| open_session::prompt_error(&error, has_text))?;
     debug!(target: "brigade::acp", session = session.as_str(), "round started");
     if let Some(title) = title {
         let title = acp::SessionUpdate::SessionInfoUpdate(acp::SessionInfoUpdate::new().title(title));

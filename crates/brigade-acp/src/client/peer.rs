@@ -337,7 +337,7 @@ impl AgentConnection {
             let stray_lines = self.stray_lines.fetch_add(1, Ordering::SeqCst) + 1;
             return match stray_lines > MAX_STRAY_LINES {
                 true => Err(format!(
-                    "the process was killed because it printed more than {MAX_STRAY_LINES} lines that are not messages"
+                    "the process was killed because it printed more than {MAX_STRAY_LINES} lines to standard output that are not JSON-RPC messages"
                 )),
                 false => Ok(()),
             };

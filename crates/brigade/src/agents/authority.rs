@@ -85,7 +85,7 @@ impl Builder {
             Some("bypassPermissions") => {
                 Ok((KeyStatus::Ignored, "an agent file cannot widen permissions".to_owned()))
             }
-            Some(_) => Err("is not a known mode. Use `plan`, `acceptEdits` or `dontAsk`.".to_owned()),
+            Some(_) => Err("must be `plan`, `dontAsk`, `acceptEdits`, `auto` or `default`".to_owned()),
         }
     }
 

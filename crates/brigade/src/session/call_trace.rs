@@ -16,7 +16,7 @@ use crate::observer::{
     ModelExchange, ModelRequestFacts, ModelRequestTiming, Observation, ObservedSession, Observers,
 };
 
-/// What observers learn of a driver.
+/// Data of a driver for the observers.
 pub(super) struct ObservedDriver {
     /// Wait for the slot, for the facts of the next model call.
     pub(super) slot_wait: Duration,

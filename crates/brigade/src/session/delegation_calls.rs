@@ -91,8 +91,9 @@ impl Driver {
             1 => "Send 1 task.".to_owned(),
             _ => format!("Send at most {left} tasks."),
         };
+        let noun = if tasks == 1 { "task" } else { "tasks" };
         Err(ToolOutput::error(format!(
-            "Not delegated: the call has {tasks} tasks, but the agent budget covers only {left} \
+            "Not delegated: the call has {tasks} {noun}, but the agent budget covers only {left} \
              (`budget.agents` or --max-agents). No task was started. {advice}"
         )))
     }

@@ -143,9 +143,8 @@ fn provider(found: &ProviderStatus, weight: Importance, probe_scope: ProbeScope)
         ),
         // The cause contains the fix.
         Availability::Failed(cause) => problem(format!("{name}: {cause}"), format!("Its URL is {address}")),
-        Availability::Misconfigured(cause) => Finding::problem(
-            format!("{name}: {cause}"),
-            format!("Fix `providers.{name}` in your configuration"),
-        ),
+        Availability::Misconfigured(cause) => {
+            Finding::problem(format!("{name}: {cause}"), format!("Its URL is {address}"))
+        }
     }
 }

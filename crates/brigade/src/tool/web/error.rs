@@ -34,7 +34,7 @@ pub(super) enum FetchFailure {
     InvalidUrl(String),
     #[error("only http and https are supported. Use a URL that starts with https://.")]
     UnsupportedScheme,
-    #[error("URLs with a user name or password are not allowed. Remove them.")]
+    #[error("a user name or password in a URL is not allowed. Remove it.")]
     Credentials,
     #[error("the URL is longer than {0} bytes. Use a shorter one.")]
     UrlTooLong(usize),
@@ -54,7 +54,7 @@ pub(super) enum FetchFailure {
          `web.allow_loopback = true`."
     )]
     Loopback(IpAddr),
-    #[error("more than {0} redirects. Use the final URL.")]
+    #[error("more than {0} redirects. Try another URL.")]
     TooManyRedirects(usize),
     #[error("invalid redirect ({0}). Try another URL on the same site.")]
     InvalidRedirect(String),
