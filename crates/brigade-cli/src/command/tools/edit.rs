@@ -35,7 +35,7 @@ pub(super) fn add(global: &Global, add: &ToolsAdd) -> Result<Exit, CliError> {
     }
     let entry = entry(add);
     let mut config = ConfigFile::open(global, || {
-        format!("Add this entry to `{SERVERS}` in that file: \"{name}\": {}", as_json(add))
+        format!("Add this entry to `{SERVERS}` in config.json: \"{name}\": {}", as_json(add))
     })?;
     if let Some(known) = config.server(name) {
         return Err(CliError::usage(format!(

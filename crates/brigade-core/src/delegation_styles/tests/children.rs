@@ -113,7 +113,7 @@ fn parallel_call_has_at_most_1000_tasks() {
         plan.map(|plan| plan.delegations.len())
     };
     assert_eq!(planned(1000), Ok(1000));
-    assert_eq!(planned(1001), Err("tasks has 1001 entries, more than the limit of 1000".to_owned()));
+    assert_eq!(planned(1001), Err("`tasks` has 1001 entries, more than the limit of 1000".to_owned()));
 }
 
 #[test]
