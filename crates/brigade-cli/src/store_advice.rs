@@ -41,7 +41,7 @@ fn advice(error: &StoreError) -> Option<String> {
         }
         StoreError::Broken { kind, .. } => match kind {
             BrokenKind::Foreign => "Choose another store with --store.",
-            BrokenKind::NotAStore => "Move it away, or choose another store with --store.",
+            BrokenKind::NotAStore => "Move or rename it, or choose another store with --store.",
             BrokenKind::Format => "Restore the file from a backup.",
             BrokenKind::Corrupt => "Export the readable sessions with `brigade sessions export`.",
             BrokenKind::Disk => "Check the disk with `brigade doctor`.",
@@ -162,7 +162,7 @@ mod tests {
             (broken(BrokenKind::Foreign), "cannot use s.db: it is so. Choose another store with --store.".into()),
             (
                 broken(BrokenKind::NotAStore),
-                "cannot use s.db: it is so. Move it away, or choose another store with --store.".into(),
+                "cannot use s.db: it is so. Move or rename it, or choose another store with --store.".into(),
             ),
             (broken(BrokenKind::Format), "cannot use s.db: it is so. Restore the file from a backup.".into()),
             (

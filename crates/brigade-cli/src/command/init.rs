@@ -197,7 +197,10 @@ fn check(settings: &Settings, name: &str) -> Result<(), String> {
         return settings.environment.absolute_model(name).map(drop).map_err(|failure| failure.to_string());
     }
     let Some((provider, _)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
-        return Err(format!("'{name}' is not a model name. {}", model_hints::hint_for_name(settings, name)));
+        return Err(format!(
+            "'{name}' is not a model name. {}",
+            model_hints::hint_for_name(settings, name.trim_end_matches('/'))
+        ));
     };
     if settings.providers.address(provider).is_none() {
         return Err(settings.providers.unknown(provider));

@@ -23,9 +23,12 @@ impl StoreAddress {
     /// Parses an address. A relative path refers to the current folder.
     pub(super) fn parse(text: &Path, environment: &Environment) -> Result<StoreAddress, CliError> {
         match text.to_str() {
-            Some(address) if address.contains(SCHEME_SEPARATOR) => Err(CliError::usage(format!(
-                "`store = \"{address}\"` is not supported. Use `sqlite` or a path"
-            ))),
+            // The rest of the address may contain a password.
+            Some(address) if let Some((scheme, _)) = address.split_once(SCHEME_SEPARATOR) => {
+                Err(CliError::usage(format!(
+                    "a store with a {scheme}{SCHEME_SEPARATOR} address is not supported. Use the path of a file."
+                )))
+            }
             _ => Ok(StoreAddress::File(environment.absolute(text))),
         }
     }

@@ -201,7 +201,7 @@ fn unusable_store_is_1() {
 #[test]
 fn store_address_with_an_unknown_scheme_is_2() {
     let home = Home::new();
-    let refusal = "brigade: `store = \"postgres://db/brigade\"` is not supported. Use `sqlite` or a path\n";
+    let refusal = "brigade: a store with a postgres:// address is not supported. Use the path of a file.\n";
     for args in [["--store", "postgres://db/brigade"], ["--set", "store=postgres://db/brigade"]] {
         let done = home.run(HELLO, &args);
         done.exits_with(2);

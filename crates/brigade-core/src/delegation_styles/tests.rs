@@ -70,10 +70,15 @@ fn section_of_a_style_that_is_not_listed_is_reported() {
     assert_eq!(all_styles().warnings(), Vec::<String>::new());
     let mut styles = only(&[DelegationStyle::Dispatch]);
     let reported = |styles: &DelegationStyles| styles.warnings().join("\n");
-    assert!(reported(&styles).contains("[subagent] has no effect: `delegation.faces` does not include `subagent`"));
+    assert!(
+        reported(&styles)
+            .contains("[subagent] has no effect: `delegation.faces` does not include `subagent`")
+    );
     assert!(reported(&styles).contains("[spawn]") && !reported(&styles).contains("[swarm]"));
     styles.swarm.max_concurrent += 1;
-    assert!(reported(&styles).contains("[swarm] has no effect: `delegation.faces` does not include `delegate`"));
+    assert!(
+        reported(&styles).contains("[swarm] has no effect: `delegation.faces` does not include `delegate`")
+    );
     (styles.subagent, styles.spawn) = (None, None);
     assert_eq!(styles.warnings().len(), 1);
     assert!(only(&[DelegationStyle::Subagent, DelegationStyle::Spawn]).warnings().is_empty());

@@ -59,7 +59,7 @@ fn plain_value(key: &str, line: u32, text: &str) -> Result<Value, DefinitionErro
     if value.starts_with(['[', '{']) && !keys::is_prose(key) {
         return Err(DefinitionError::at(
             line,
-            format!("`{key}` starts a list or section that is not valid YAML"),
+            format!("the value of `{key}` is not a valid YAML list or mapping"),
         ));
     }
     let quoted = |quote: char| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));

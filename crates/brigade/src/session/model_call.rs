@@ -592,7 +592,7 @@ fn empty_reply_fault(reply: &Reply, planned: &PlannedCall) -> Option<CallFault> 
         },
         Stop::Length => CallFault::Fatal {
             message: format!(
-                "the model used all {} output tokens before it wrote any text; raise `max_tokens`",
+                "the model used all {} output tokens before it wrote any text. Raise `limits.max_tokens`, or use a model with a higher output limit.",
                 planned.worst.max_output
             ),
         },

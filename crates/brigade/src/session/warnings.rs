@@ -12,8 +12,7 @@ impl Driver {
             self.state().round().map(|round| round.delegation.warnings.clone()).unwrap_or_default();
         match self.state().last_stop() {
             Some(Stop::Length) => {
-                warnings
-                    .push("the last reply was cut off at its output limit; raise `max_tokens`".to_owned());
+                warnings.push("the last reply was cut off at its output limit".to_owned());
             }
             Some(Stop::Refusal) => warnings.push("the model's last reply was a refusal".to_owned()),
             Some(Stop::End | Stop::Calls | Stop::Denied) | None => {}

@@ -9,10 +9,10 @@ mod user_command;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use brigade::{Run, RunError, RunEvent, RunEvents, RunResult};
+use brigade::{Follow, Run, RunError, RunEvent, RunEvents, RunResult};
 use brigade_core::{Cursor, SessionId, State, Status};
 use crossterm::event::EventStream;
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
@@ -36,12 +36,16 @@ use approvals::ApprovalPrompts;
 
 /// Interval at which the frame is drawn.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// Interval at which detached sessions are checked, in ticks.
-const DETACHED_POLL_TICKS: u32 = 10;
 /// Time within which a second Ctrl-C quits.
 const DOUBLE_CTRL_C_WINDOW: Duration = Duration::from_secs(3);
 /// Maximum number of lines of an incomplete text.
 const MAX_PENDING_LINES: usize = 4;
+
+/// A detached session that runs in this process.
+struct DetachedSession {
+    label: String,
+    events: Follow,
+}
 
 /// State of the chat on a terminal.
 pub(super) struct ChatUi<'a> {
@@ -51,8 +55,7 @@ pub(super) struct ChatUi<'a> {
     line: InputLine,
     writer: TranscriptWriter,
     round: Option<Round>,
-    /// Detached sessions that run in this process, with their labels.
-    detached: HashMap<SessionId, String>,
+    detached: HashMap<SessionId, DetachedSession>,
     /// Their pending approvals that were already announced.
     announced: HashSet<String>,
     approvals: ApprovalPrompts,
@@ -128,7 +131,7 @@ pub(super) async fn run_chat(conversation: &mut Conversation) -> Result<Exit, Cl
     let left = std::mem::take(&mut ui.detached);
     let mut attention = ui.approvals.take_attention();
     drop(ui);
-    for (session, label) in left {
+    for (session, DetachedSession { label, .. }) in left {
         output::note(&format!("{label} was still running. Resume: brigade resume {session}"));
     }
     attention.finish().await;
@@ -149,7 +152,6 @@ impl ChatUi<'_> {
         let mut keyboard = EventStream::new();
         let mut ticks = tokio::time::interval(FRAME_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut tick_count: u32 = 0;
         loop {
             let leave = tokio::select! {
                 biased;
@@ -167,10 +169,7 @@ impl ChatUi<'_> {
                     Some(Err(_)) | None => Some(self.exit()),
                 },
                 _ = ticks.tick() => {
-                    tick_count = tick_count.wrapping_add(1);
-                    if tick_count.is_multiple_of(DETACHED_POLL_TICKS) {
-                        self.poll_detached().await;
-                    }
+                    self.announce_detached().await;
                     self.tick();
                     None
                 }
@@ -397,7 +396,8 @@ impl ChatUi<'_> {
             let node = self.conversation.view.as_ref().and_then(|view| view.tree.node(session));
             let label = node.map_or_else(|| session.to_string(), |node| sanitize::line(&node.label));
             self.note(&format!("{label} continues in the background as {session}"));
-            self.detached.insert(session.clone(), label);
+            let events = self.conversation.runtime.follow(session, Cursor::START);
+            self.detached.insert(session.clone(), DetachedSession { label, events });
         }
         let has_answer = result
             .as_ref()
@@ -417,15 +417,22 @@ impl ChatUi<'_> {
         self.draw();
     }
 
-    /// Announces the end of detached sessions.
-    async fn poll_detached(&mut self) {
-        let sessions: Vec<SessionId> = self.detached.keys().cloned().collect();
+    /// Announces the end and the approval requests of detached sessions that have new events.
+    async fn announce_detached(&mut self) {
+        let changed = self.detached.iter_mut().filter_map(|(session, detached)| {
+            let mut has_news = false;
+            while let Some(Ok(_)) = detached.events.next().now_or_never() {
+                has_news = true;
+            }
+            has_news.then(|| session.clone())
+        });
+        let sessions: Vec<SessionId> = changed.collect();
         let store = self.conversation.runtime.store().clone();
         for session in sessions {
             let Ok(records) = store.read(&session, 0).await else { continue };
             let state = State::fold(session.clone(), records.iter().map(|record| &record.event));
             if let Some(outcome) = state.ended() {
-                let label = self.detached.remove(&session).unwrap_or_default();
+                let label = self.detached.remove(&session).map(|detached| detached.label).unwrap_or_default();
                 self.note(&transcript_writer::end_notice(&label, outcome));
                 continue;
             }

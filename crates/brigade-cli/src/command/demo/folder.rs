@@ -123,6 +123,6 @@ impl DemoFolder {
 
 fn not_created(error: std::io::Error) -> CliError {
     CliError::failed(format!(
-        "cannot create the demo's project: {error}. Set TMPDIR to a writable directory."
+        "cannot create the demo's project: {error}. Set TMPDIR to a writable directory with free space."
     ))
 }

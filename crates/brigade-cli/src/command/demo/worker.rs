@@ -117,7 +117,10 @@ impl Worker {
             // Whatever can be read is shown.
             let _ = stderr.read_to_string(&mut message).await;
         }
-        let message = message.trim().trim_start_matches("brigade: ");
+        let message = match message.trim().trim_start_matches("brigade: ") {
+            "" => "the process that runs its agents exited without an error message",
+            message => message,
+        };
         CliError::failed(format!("cannot run the demo: {message}"))
     }
 }

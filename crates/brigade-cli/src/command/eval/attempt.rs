@@ -56,7 +56,7 @@ impl Attempt<'_> {
         self.task.write_project(&project).map_err(|error| {
             let folder = project.display();
             CliError::failed(format!(
-                "cannot write the project of {} to {folder}: {error}. Set TMPDIR to a writable directory.",
+                "cannot write the project of {} to {folder}: {error}. Free some space, or set TMPDIR to another directory.",
                 self.task.name
             ))
         })?;

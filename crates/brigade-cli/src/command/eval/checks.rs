@@ -301,9 +301,9 @@ fn quoted(text: &str) -> String {
 fn ending(finished: &JobResult) -> String {
     let end = match finished.end {
         ExitReason::Exited(code) => format!("exit code {code}"),
-        ExitReason::Signalled(signal) => format!("killed by signal {signal}"),
-        ExitReason::TimedOut => format!("still running after {} seconds", SCRIPT_TIMEOUT.as_secs()),
-        ExitReason::Cancelled => "cancelled".to_owned(),
+        ExitReason::Signalled(signal) => format!("termination by signal {signal}"),
+        ExitReason::TimedOut => format!("a timeout after {} seconds", SCRIPT_TIMEOUT.as_secs()),
+        ExitReason::Cancelled => "a cancellation".to_owned(),
     };
     match String::from_utf8_lossy(&finished.output).trim() {
         "" => end,

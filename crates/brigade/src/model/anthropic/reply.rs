@@ -263,9 +263,8 @@ impl http::Decoder for Decoder {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let decoded: StreamEvent = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "a stream event is not valid JSON for this API")
-        })?;
+        let decoded: StreamEvent = serde_json::from_str(data)
+            .map_err(|_| http::invalid_reply(&self.endpoint, "a stream event has an unexpected format"))?;
         let before = chunks.added();
         self.handle_event(decoded, chunks)?;
         if chunks.added() == before {

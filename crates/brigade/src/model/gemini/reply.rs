@@ -214,7 +214,7 @@ impl http::Decoder for Decoder {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let no_json = || http::invalid_reply(&self.endpoint, "a stream event is not valid JSON for this API");
+        let no_json = || http::invalid_reply(&self.endpoint, "a stream event has an unexpected format");
         // An error may arrive as a list with one element.
         let decoded: StreamEvent = match data.starts_with('[') {
             true => {

@@ -283,9 +283,8 @@ impl http::Decoder for Decoder {
             self.push_text(text, chunks);
             return Ok(());
         }
-        let decoded: StreamEvent<'_> = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "a stream event is not valid JSON for this API")
-        })?;
+        let decoded: StreamEvent<'_> = serde_json::from_str(data)
+            .map_err(|_| http::invalid_reply(&self.endpoint, "a stream event has an unexpected format"))?;
         if let Some(text) = decoded.only_text() {
             self.template.learn(data, text);
         }

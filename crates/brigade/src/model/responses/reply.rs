@@ -157,9 +157,8 @@ impl http::Decoder for Decoder {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        let data_value: Value = serde_json::from_str(data).map_err(|_| {
-            http::invalid_reply(&self.endpoint, "a stream event is not valid JSON for this API")
-        })?;
+        let data_value: Value = serde_json::from_str(data)
+            .map_err(|_| http::invalid_reply(&self.endpoint, "a stream event has an unexpected format"))?;
         let kind = text_field(&data_value, "type").unwrap_or_else(|| event.name.clone());
         let before = chunks.added();
         self.handle_event(&kind, &data_value, chunks)?;

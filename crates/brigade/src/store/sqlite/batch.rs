@@ -144,8 +144,8 @@ fn read_batch<'r>(
     let body = backend::lines(body)?;
     let preceding = body.clone().count() as u64 - 1;
     let first = last.checked_sub(preceding).zip(last_pos.checked_sub(preceding));
-    let (first, first_pos) =
-        first.ok_or_else(|| damaged(&"it contains more events than its position allows"))?;
+    let (first, first_pos) = first
+        .ok_or_else(|| damaged(&"its sequence number does not match the number of events stored with it"))?;
     match expected {
         ExpectedSeq::Exact(expected) | ExpectedSeq::Covering(expected) if first > expected => {
             Err(BatchFault::Hole(expected))
